@@ -1,0 +1,134 @@
+//! The shape of a key.
+//!
+//! ```text
+//! sk-svc-  0123456789abcdef  0123456789abcdef0123456789abcdef01234567  01ABcd
+//! prefix   public id (16)    secret (40, 238 bits)                     checksum (6)
+//! ```
+//!
+//! All characters after the prefix are base62: `0-9`, `A-Z`, `a-z`, in this
+//! order of value. The checksum is CRC-32C (Castagnoli, RFC 3720 appendix B.4)
+//! of the 56 characters of public id and secret, as a base62 number of six
+//! digits, the most significant first, padded with `0`:
+//!
+//! ```text
+//! checksum[i] = digit(crc32c(public_id ++ secret) / 62^(5 - i) mod 62),  i = 0..5
+//! ```
+//!
+//! It finds every single wrong character and every swap of neighbours, and
+//! lets a secret scanner tell a real key from a look-alike offline.
+
+use std::fmt;
+use std::str;
+
+/// A regular expression for secret scanners.
+pub const PATTERN: &str = "sk-svc-[0-9A-Za-z]{62}";
+
+const PREFIX: &str = "sk-svc-";
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const PUBLIC: usize = 16;
+const SECRET: usize = 40;
+const CHECKSUM: usize = 6;
+const BODY: usize = PUBLIC + SECRET;
+/// What stands after the prefix.
+const TAIL: usize = BODY + CHECKSUM;
+
+/// A well-formed key. Whether it is anybody's, the store knows.
+#[derive(Clone)]
+pub struct Key {
+    /// Prefix and tail, ASCII.
+    text: [u8; PREFIX.len() + TAIL],
+}
+
+/// Not a key: wrong prefix, length, character or checksum. Which of them is
+/// not told, and what was sent is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a well-formed API key")
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl Key {
+    /// A new key. `random` fills a buffer with random bytes from the system;
+    /// each character takes eight of them, so that its bias is below 2^-58.
+    pub fn generate(random: &mut impl FnMut(&mut [u8])) -> Self {
+        let mut body = [0_u8; BODY];
+        for place in &mut body {
+            let mut bytes = [0_u8; 8];
+            random(&mut bytes);
+            let wide = u128::from(u64::from_le_bytes(bytes)) * 62;
+            *place = digit(u64::try_from(wide >> 64).unwrap_or(0));
+        }
+        Self::of(body)
+    }
+
+    /// Recognises a key.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let tail: &[u8; TAIL] =
+            text.strip_prefix(PREFIX).and_then(|tail| tail.as_bytes().try_into().ok()).ok_or(Malformed)?;
+        let (body, _) = tail.split_first_chunk::<BODY>().ok_or(Malformed)?;
+        if !tail.iter().all(u8::is_ascii_alphanumeric) {
+            return Err(Malformed);
+        }
+        let key = Self::of(*body);
+        if key.text.ends_with(tail) { Ok(key) } else { Err(Malformed) }
+    }
+
+    fn of(body: [u8; BODY]) -> Self {
+        let mut text = [0_u8; PREFIX.len() + TAIL];
+        let sum = checksum(&body);
+        let parts = PREFIX.as_bytes().iter().chain(&body).chain(&sum);
+        text.iter_mut().zip(parts).for_each(|(place, byte)| *place = *byte);
+        Self { text }
+    }
+
+    /// The part that may be shown: for look-ups, lists and logs.
+    #[must_use]
+    pub fn public_id(&self) -> &str {
+        self.part(PREFIX.len(), PUBLIC)
+    }
+
+    /// The whole key. To be shown once, to its owner, and never again.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        self.part(0, self.text.len())
+    }
+
+    pub(crate) fn secret(&self) -> &[u8] {
+        self.part(PREFIX.len() + PUBLIC, SECRET).as_bytes()
+    }
+
+    fn part(&self, from: usize, length: usize) -> &str {
+        // ASCII and within bounds by construction.
+        let bytes = self.text.get(from..from + length).unwrap_or_default();
+        str::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+fn checksum(body: &[u8; BODY]) -> [u8; CHECKSUM] {
+    let mut left = u64::from(crc32c::crc32c(body));
+    let mut sum = [0; CHECKSUM];
+    // 62^6 > 2^32: nothing is left at the end.
+    for place in sum.iter_mut().rev() {
+        *place = digit(left % 62);
+        left /= 62;
+    }
+    sum
+}
+
+fn digit(value: u64) -> u8 {
+    usize::try_from(value).ok().and_then(|value| DIGITS.get(value)).copied().unwrap_or(b'0')
+}

@@ -1,0 +1,23 @@
+//! The keys that a request presents.
+
+/// The key candidates in the order in which they are tried: `Authorization:
+/// Bearer …` (the scheme in any case), then `x-api-key`. If both are sent, the
+/// valid one counts, so try them all. Values that are no text, of another
+/// scheme, or empty are left out.
+pub fn presented<'h>(
+    authorization: Option<&'h [u8]>,
+    x_api_key: Option<&'h [u8]>,
+) -> impl Iterator<Item = &'h str> {
+    let bearer = authorization.and_then(text).and_then(bearer);
+    let plain = x_api_key.and_then(text);
+    bearer.into_iter().chain(plain)
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, key) = value.split_once([' ', '\t'])?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_ascii_start())
+}
+
+fn text(value: &[u8]) -> Option<&str> {
+    str::from_utf8(value).ok().map(str::trim_ascii).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,118 @@
+//! One item, in the shape that both dialects' client libraries read.
+//!
+//! It is the union of two model objects: `object`, `owned_by`, `created` for
+//! one family of libraries, `type`, `display_name`, `created_at`, `lifecycle`,
+//! `max_input_tokens`, `max_tokens` for the other, and the contract's own
+//! fields. Prices are EUR per token, as exact JSON numbers and, under the names
+//! `prompt` and `completion`, as strings for readers that expect these.
+
+use crate::model::{Model, Price};
+use crate::time::rfc3339;
+use rust_decimal::Decimal;
+use serde_json::Value;
+
+/// The item of a model under the name it was asked for: its id, or one of its
+/// aliases, which then becomes the item's `id`. Any other name gives the model's own.
+#[must_use]
+pub fn one(model: &Model, name: &str) -> Vec<u8> {
+    match model.aliases.iter().find(|alias| *alias == name) {
+        Some(alias) => item(model, Some(alias)).into_bytes(),
+        None => item(model, None).into_bytes(),
+    }
+}
+
+/// The item of a model, or of one of its aliases.
+pub(crate) fn item(model: &Model, alias: Option<&str>) -> String {
+    let id = alias.unwrap_or(&model.id);
+    let display = match alias {
+        Some(alias) => format!("{alias} ({})", model.name),
+        None => model.name.clone(),
+    };
+    let owner = model.id.split_once('/').map_or("penstock", |(owner, _)| owner);
+    let most = model.max_output.unwrap_or(model.context_length).min(model.context_length);
+    let mut object = Object::new();
+    object.text("id", id);
+    object.text("object", "model");
+    object.raw("created", &model.created.to_string());
+    object.text("owned_by", owner);
+    object.text("name", &display);
+    object.text("description", &model.description);
+    object.raw("context_length", &model.context_length.to_string());
+    object.raw("pricing", &pricing(&model.price.unwrap_or_default()));
+    object.list("supported_parameters", &model.supported_parameters);
+    object.text("type", "model");
+    object.text("display_name", &display);
+    object.text("created_at", &rfc3339(model.created));
+    object.text("lifecycle", model.lifecycle.name());
+    object.raw("max_input_tokens", &model.context_length.to_string());
+    object.raw("max_tokens", &most.to_string());
+    object.text("kind", model.kind.name());
+    if alias.is_some() {
+        object.text("alias_of", &model.id);
+    }
+    let mut architecture = Object::new();
+    architecture.list("input_modalities", &model.input_modalities);
+    architecture.list("output_modalities", &model.output_modalities);
+    object.raw("architecture", &architecture.end());
+    let mut top = Object::new();
+    top.raw("context_length", &model.context_length.to_string());
+    top.raw("max_completion_tokens", &most.to_string());
+    object.raw("top_provider", &top.end());
+    object.end()
+}
+
+fn pricing(price: &Price) -> String {
+    let (input, output) = (per_token(price.input), per_token(price.output));
+    let mut object = Object::new();
+    object.raw("input", &input);
+    object.raw("output", &output);
+    object.raw("cached_input", &per_token(price.cached_input));
+    if let Some(image) = price.image {
+        object.raw("image", &image.normalize().to_string());
+    }
+    if let Some(minute) = price.minute {
+        object.raw("minute", &minute.normalize().to_string());
+    }
+    object.text("prompt", &input);
+    object.text("completion", &output);
+    object.text("currency", "EUR");
+    object.end()
+}
+
+/// A millionth, exactly. (Of a price with more than 22 places, to the 28th.)
+fn per_token(per_million: Decimal) -> String {
+    per_million.checked_mul(Decimal::new(1, 6)).unwrap_or_default().normalize().to_string()
+}
+
+/// A JSON object, written member by member.
+struct Object(String);
+
+impl Object {
+    fn new() -> Self {
+        Self("{".to_owned())
+    }
+
+    /// `json` is written as it stands.
+    fn raw(&mut self, name: &str, json: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        self.0.push('"');
+        self.0.push_str(name);
+        self.0.push_str("\":");
+        self.0.push_str(json);
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.raw(name, &Value::from(text).to_string());
+    }
+
+    fn list(&mut self, name: &str, texts: &[String]) {
+        self.raw(name, &Value::from(texts).to_string());
+    }
+
+    fn end(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}

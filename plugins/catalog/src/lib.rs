@@ -1,0 +1,19 @@
+//! The catalogue: which models there are, under which names, and the pages in
+//! which clients read of them.
+//!
+//! Promises: one item serves both dialects' client libraries; a page is a pure
+//! function of catalogue, query and figures; numbers are exact decimals;
+//! whoever follows a page's cursors comes to an end.
+
+mod catalog;
+mod item;
+mod model;
+mod page;
+mod query;
+mod time;
+
+pub use catalog::Catalog;
+pub use item::one;
+pub use model::{Lifecycle, Model, Price};
+pub use page::Figures;
+pub use query::{Query, Sort};

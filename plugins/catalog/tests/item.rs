@@ -1,0 +1,117 @@
+//! The item that both dialects' client libraries read.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use penstock_catalog::{Lifecycle, Model, Price, one};
+use penstock_contract::Kind;
+use serde_json::{Value, json};
+
+fn llama() -> Model {
+    Model {
+        name: "Llama \"3.1\" 8B".to_owned(),
+        description: "Small.\nFast.".to_owned(),
+        aliases: vec!["claude-haiku-4-5".to_owned()],
+        context_length: 131_072,
+        max_output: Some(16_384),
+        created: 1_763_650_000,
+        supported_parameters: vec!["tools".to_owned(), "stream".to_owned()],
+        input_modalities: vec!["text".to_owned(), "image".to_owned()],
+        price: Some(Price {
+            input: "0.05".parse().unwrap(),
+            cached_input: "0.01".parse().unwrap(),
+            output: "0.15".parse().unwrap(),
+            ..Price::default()
+        }),
+        ..Model::new("meta/llama-3.1-8b")
+    }
+}
+
+fn json(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+#[test]
+fn an_item_has_the_members_of_both_families_and_of_the_contract() {
+    let item = json(&one(&llama(), "meta/llama-3.1-8b"));
+    let expected = json!({
+        "id": "meta/llama-3.1-8b", "object": "model", "created": 1_763_650_000, "owned_by": "meta",
+        "name": "Llama \"3.1\" 8B", "description": "Small.\nFast.", "context_length": 131_072,
+        "pricing": {
+            "input": 5e-8, "output": 1.5e-7, "cached_input": 1e-8,
+            "prompt": "0.00000005", "completion": "0.00000015", "currency": "EUR",
+        },
+        "supported_parameters": ["tools", "stream"],
+        "type": "model", "display_name": "Llama \"3.1\" 8B", "created_at": "2025-11-20T14:46:40Z",
+        "lifecycle": "active", "max_input_tokens": 131_072, "max_tokens": 16_384, "kind": "chat",
+        "architecture": {"input_modalities": ["text", "image"], "output_modalities": ["text"]},
+        "top_provider": {"context_length": 131_072, "max_completion_tokens": 16_384},
+    });
+    assert_eq!(item, expected);
+}
+
+#[test]
+fn prices_are_exact_decimals_in_the_bytes() {
+    let price = Price {
+        input: "0.1".parse().unwrap(),
+        output: "1234.567890123".parse().unwrap(),
+        image: Some("0.040".parse().unwrap()),
+        minute: Some("0.0036".parse().unwrap()),
+        ..Price::default()
+    };
+    let text = String::from_utf8(one(&Model { price: Some(price), ..llama() }, "")).unwrap();
+    assert!(text.contains(r#""input":0.0000001,"output":0.001234567890123,"cached_input":0,"#), "{text}");
+    assert!(text.contains(r#""image":0.04,"minute":0.0036,"#), "{text}");
+}
+
+#[test]
+fn a_model_without_token_prices_still_has_the_two_numbers() {
+    let item = json(&one(&Model { kind: Kind::Image, price: None, ..llama() }, ""));
+    assert_eq!(item["pricing"]["input"], 0);
+    assert_eq!(item["pricing"]["output"], 0);
+}
+
+#[test]
+fn an_alias_is_an_item_of_its_own_that_names_its_target() {
+    let item = json(&one(&llama(), "claude-haiku-4-5"));
+    assert_eq!(item["id"], "claude-haiku-4-5");
+    assert_eq!(item["display_name"], "claude-haiku-4-5 (Llama \"3.1\" 8B)");
+    assert_eq!(item["alias_of"], "meta/llama-3.1-8b");
+    assert_eq!(item["context_length"], 131_072);
+    assert_eq!(json(&one(&llama(), "meta/llama-3.1-8b")).get("alias_of"), None);
+}
+
+#[test]
+fn max_tokens_is_the_window_when_nothing_else_is_known() {
+    let item = json(&one(&Model { max_output: None, ..llama() }, ""));
+    assert_eq!(item["max_tokens"], 131_072);
+    let item = json(&one(&Model { max_output: Some(999_999), ..llama() }, ""));
+    assert_eq!(item["max_tokens"], 131_072, "no more than the window");
+}
+
+#[test]
+fn lifecycle_is_one_of_three_words() {
+    for (lifecycle, word) in [
+        (Lifecycle::Active, "active"),
+        (Lifecycle::Deprecated, "deprecated"),
+        (Lifecycle::Retired, "retired"),
+    ] {
+        assert_eq!(json(&one(&Model { lifecycle, ..llama() }, ""))["lifecycle"], word);
+    }
+}
+
+#[test]
+fn created_at_is_right_on_leap_days_and_at_the_ends_of_centuries() {
+    let cases = [
+        (0, "1970-01-01T00:00:00Z"),
+        (951_782_399, "2000-02-28T23:59:59Z"),
+        (951_782_400, "2000-02-29T00:00:00Z"),
+        (951_868_800, "2000-03-01T00:00:00Z"),
+        (1_709_164_800, "2024-02-29T00:00:00Z"),
+        (1_735_689_599, "2024-12-31T23:59:59Z"),
+        (4_107_542_399, "2100-02-28T23:59:59Z"),
+        (4_107_542_400, "2100-03-01T00:00:00Z"),
+        (u64::MAX, "9999-12-31T23:59:59Z"),
+    ];
+    for (created, expected) in cases {
+        assert_eq!(json(&one(&Model { created, ..llama() }, ""))["created_at"], expected);
+    }
+}

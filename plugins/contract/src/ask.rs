@@ -1,0 +1,144 @@
+//! An ask: a request proven sane, still in its own bytes.
+
+use crate::kind::{Dialect, Kind};
+use crate::usage::{Usage, UsageSource};
+use bytes::Bytes;
+use std::ops::Range;
+
+/// One top-level member of the body: where its key and its value stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The key without quotes, unescaped if it had to be.
+    pub name: Box<str>,
+    /// From the key's opening quote to the end of the value.
+    pub member: Range<usize>,
+    /// The value alone, without surrounding space.
+    pub value: Range<usize>,
+}
+
+/// The top-level members of a JSON object in order. Names are unique.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields(pub Vec<Field>);
+
+impl Fields {
+    /// The member with this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Field> {
+        self.0.iter().find(|field| &*field.name == name)
+    }
+}
+
+/// A change to the body's bytes that makes it canonical: `range` becomes `with`.
+/// Edits are sorted and do not overlap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// What is replaced; empty for an insertion.
+    pub range: Range<usize>,
+    /// What stands there instead.
+    pub with: Bytes,
+}
+
+/// What an offer must be able to do for this ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Tools are declared.
+    pub tools: bool,
+    /// `response_format` of type `json_object`.
+    pub json_object: bool,
+    /// `response_format` of type `json_schema`.
+    pub json_schema: bool,
+    /// Image parts.
+    pub images: bool,
+    /// Image parts given as a URL that the provider must fetch itself.
+    pub image_urls: bool,
+    /// Audio parts.
+    pub audio: bool,
+    /// File parts.
+    pub files: bool,
+    /// `logprobs`, `top_logprobs` or `logit_bias`, which cannot be dropped silently.
+    pub logprobs: bool,
+    /// More than one candidate.
+    pub many: bool,
+    /// The last message is the assistant's and is to be continued.
+    pub prefill: bool,
+}
+
+/// Whether and how thinking is shown (messages dialect).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Thinking {
+    /// Not asked for: reasoning stays inside.
+    #[default]
+    Off,
+    /// Shown as thinking blocks.
+    Shown,
+    /// Blocks with a signature and no text.
+    Omitted,
+}
+
+/// A request after admission: its bytes, where its members stand, and what the
+/// house must know of it. Translators read the rest from the bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The client's dialect.
+    pub dialect: Dialect,
+    /// The kind of work.
+    pub kind: Kind,
+    /// The body exactly as it came.
+    pub body: Bytes,
+    /// Its top-level members.
+    pub fields: Fields,
+    /// What a chat-completions provider needs changed inside the members that
+    /// are passed on (null members dropped, `developer` turned `system` …).
+    pub edits: Vec<Edit>,
+    /// `model` as sent, unescaped.
+    pub model: Box<str>,
+    /// The client wants server-sent events.
+    pub stream: bool,
+    /// Chat: `stream_options.include_usage`.
+    pub include_usage: bool,
+    /// The cap on generated tokens, if the client gave one.
+    pub max_tokens: Option<u64>,
+    /// Number of candidates, 1 to 10.
+    pub n: u32,
+    /// Parallel tool calls are allowed.
+    pub parallel_tools: bool,
+    /// Stop sequences, at most a few.
+    pub stop: Vec<String>,
+    /// `preset`, if given: `reasoning` or `non_reasoning`.
+    pub preset: Option<Box<str>>,
+    /// What an offer must be able to do.
+    pub needs: Needs,
+    /// Whether thinking is shown.
+    pub thinking: Thinking,
+    /// Bytes of prompt text (messages, system, tools), inline media left out:
+    /// an upper bound of the text's tokens.
+    pub prompt_bytes: usize,
+    /// Inline and linked images in the prompt.
+    pub images: u32,
+}
+
+/// Bytes of text per token where nobody counted: more than most tokenizers
+/// reach on prose, so that the guess does not charge too much.
+const BYTES_PER_TOKEN: usize = 4;
+
+impl Ask {
+    /// A count for an answer with so many bytes of text whose provider did not
+    /// say; marked as the gateway's own.
+    #[must_use]
+    pub fn counted(&self, output_bytes: usize) -> Usage {
+        let tokens = |bytes: usize| u64::try_from(bytes / BYTES_PER_TOKEN).unwrap_or(u64::MAX);
+        Usage {
+            input: tokens(self.prompt_bytes),
+            output: tokens(output_bytes),
+            source: UsageSource::Gateway,
+            ..Usage::default()
+        }
+    }
+
+    /// The bytes of a top-level member's value. `null` counts as absent.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        let value = self.body.get(self.fields.get(name)?.value.clone())?;
+        (value != b"null").then_some(value)
+    }
+}

@@ -1,0 +1,87 @@
+//! How a provider fails, as the attempt loop needs to know it.
+
+use crate::refusal::Refusal;
+use std::time::Duration;
+
+/// The kind of a failure; its name is a metric label and a reason in `details.attempts`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// No connection.
+    Connect,
+    /// No TLS session.
+    Tls,
+    /// The connection broke before a whole answer.
+    Reset,
+    /// No response head in time.
+    FirstByte,
+    /// A head, but no content token in time.
+    FirstToken,
+    /// Content, then silence.
+    Idle,
+    /// The total deadline.
+    Deadline,
+    /// A status that another provider may not repeat (408 409 425 429 5xx).
+    Status(u16),
+    /// 401, 403, 404: the operator's key or model name is wrong.
+    Credentials(u16),
+    /// A body that is no answer of the dialect.
+    Malformed,
+    /// An error object inside a 200.
+    InBand,
+    /// The stream ended without a finish reason.
+    Truncated,
+    /// A rescue whose text is not what the client already has.
+    Diverged,
+    /// The caller is to blame; every provider would say the same.
+    Caller,
+}
+
+impl FaultKind {
+    /// Its name in logs, metrics and `details.attempts`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Reset => "reset",
+            Self::FirstByte => "first_byte_timeout",
+            Self::FirstToken => "first_token_timeout",
+            Self::Idle => "idle_timeout",
+            Self::Deadline => "deadline",
+            Self::Status(429) => "rate_limited",
+            Self::Status(_) => "status",
+            Self::Credentials(_) => "credentials",
+            Self::Malformed => "malformed",
+            Self::InBand => "in_band_error",
+            Self::Truncated => "truncated",
+            Self::Diverged => "diverged",
+            Self::Caller => "caller",
+        }
+    }
+}
+
+/// One failure of one attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// What kind.
+    pub kind: FaultKind,
+    /// What the client is told if the fault is the caller's own; such a fault
+    /// is never retried and never counts against the provider.
+    pub refusal: Option<Box<Refusal>>,
+    /// The provider asked not to be asked again for this long.
+    pub retry_after: Option<Duration>,
+}
+
+impl Fault {
+    /// A failure of the provider.
+    #[must_use]
+    pub const fn new(kind: FaultKind) -> Self {
+        Self { kind, refusal: None, retry_after: None }
+    }
+
+    /// The caller's own fault, in the provider's eyes.
+    #[must_use]
+    pub fn caller(refusal: Refusal) -> Self {
+        Self { kind: FaultKind::Caller, refusal: Some(Box::new(refusal)), retry_after: None }
+    }
+}

@@ -1,0 +1,23 @@
+//! The words that every room and the house share: what a request asks, what an
+//! answer used, how a refusal is spoken, how a provider fails.
+//!
+//! Nothing here does work beyond its own arithmetic. A room may depend on this
+//! crate (and on `wire` where it touches bytes) and on no other room.
+
+mod ask;
+mod fault;
+mod kind;
+mod quantity;
+mod refusal;
+mod seam;
+mod table;
+mod usage;
+
+pub use ask::{Ask, Edit, Field, Fields, Needs, Thinking};
+pub use fault::{Fault, FaultKind};
+pub use kind::{Dialect, Kind};
+pub use quantity::{MicroCredits, NanoKwh};
+pub use refusal::Refusal;
+pub use seam::{Abilities, Continuation, Out, Prefill, Progress, Reply, Rescue, Target, Translator, Whole};
+pub use table::{Code, Row};
+pub use usage::{Boundary, Finish, Measured, Usage, UsageSource};

@@ -1,0 +1,230 @@
+//! The seams between the house and the dialects.
+
+use crate::ask::Ask;
+use crate::fault::Fault;
+use crate::kind::Dialect;
+use crate::refusal::Refusal;
+use crate::usage::{Finish, Measured, Usage};
+use bytes::Bytes;
+
+/// How a provider continues a broken answer, if it can at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continuation {
+    /// `continue_final_message: true` with `add_generation_prompt: false` (vLLM, SGLang).
+    ContinueFinalMessage,
+    /// A last assistant message marked `prefix: true`, or the messages dialect's own prefill.
+    Prefill,
+}
+
+/// How a provider takes a last message by the assistant that the client wants continued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefill {
+    /// It does not: such an ask goes elsewhere.
+    #[default]
+    None,
+    /// `continue_final_message` (vLLM, SGLang).
+    ContinueFinalMessage,
+    /// `prefix: true` on the message (Mistral, DeepSeek).
+    Prefix,
+    /// By itself (llama.cpp, the messages dialect).
+    Automatic,
+}
+
+/// What an offer takes on the wire beyond the dialect's core.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Abilities {
+    /// The catalogue's `supported_parameters`: what the model accepts.
+    pub parameters: Vec<Box<str>>,
+    /// Continues a broken stream.
+    pub continuation: Option<Continuation>,
+    /// Takes a prefill.
+    pub prefill: Prefill,
+    /// Reasoning of earlier turns goes back into the prompt (interleaved thinking).
+    pub replay_reasoning: bool,
+    /// Thinking is switched by `chat_template_kwargs.enable_thinking`.
+    pub thinking_switch: bool,
+    /// Tool call ids must be nine letters or digits (Mistral).
+    pub short_tool_ids: bool,
+    /// Images may stand in `tool` messages.
+    pub tool_images: bool,
+    /// A `system` message may stand anywhere.
+    pub system_anywhere: bool,
+    /// The most stop sequences it takes; more are enforced by the gateway.
+    pub max_stop: Option<usize>,
+}
+
+impl Abilities {
+    /// Whether the catalogue lists this parameter.
+    #[must_use]
+    pub fn accepts(&self, parameter: &str) -> bool {
+        self.parameters.iter().any(|name| &**name == parameter)
+    }
+}
+
+/// The provider's side of one attempt, and the face the answer wears.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// What the provider calls the model.
+    pub model: &'a str,
+    /// The dialect it is asked in.
+    pub dialect: Dialect,
+    /// What it takes.
+    pub abilities: &'a Abilities,
+    /// Sampling parameters of the model's preset, as JSON members (`"top_p":0.9,…`),
+    /// for those that the client left out. Empty when there is none.
+    pub preset: &'a [(Box<str>, Box<str>)],
+    /// The cap on generated tokens to send instead of the client's, if it was clamped.
+    pub max_tokens: Option<u64>,
+    /// `model` in the answer: the name that the client sent.
+    pub answer_model: &'a str,
+    /// Unique part of the answer's id, letters and digits.
+    pub id: &'a str,
+    /// Unix seconds for `created`.
+    pub created: u64,
+}
+
+/// Bytes on their way to the client, in order. Never joined by the dialects.
+#[derive(Clone, Debug, Default)]
+pub struct Out(pub Vec<Bytes>);
+
+impl Out {
+    /// Adds a piece; empty ones are dropped.
+    pub fn push(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.0.push(bytes);
+        }
+    }
+
+    /// Bytes waiting.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    /// Nothing waiting.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// How far a streamed answer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Progress {
+    /// No content token yet: nothing may reach the client, failover is invisible.
+    Waiting,
+    /// At least one content token (text, reasoning or tool call).
+    Committed,
+    /// A finish reason for every candidate; what is still to come is usage.
+    Finished,
+    /// The provider has said its last word: close at once.
+    Ended,
+}
+
+/// How a broken stream goes on with another provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rescue {
+    /// It starts over; its output is held back while it equals what the client has.
+    StartOver,
+    /// It continues the text that [`Reply::delivered`] told.
+    Continue,
+}
+
+/// A whole plain answer, translated, before the Penstock objects are in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Whole {
+    /// A JSON object in the client's dialect; its last byte is `}`.
+    pub body: Vec<Bytes>,
+    /// What the provider says it used.
+    pub usage: Option<Usage>,
+    /// Energy it measured.
+    pub measured: Option<Measured>,
+    /// Why it ended (the first candidate's).
+    pub finish: Finish,
+    /// Bytes of generated text, for a count where usage is missing.
+    pub output_bytes: usize,
+}
+
+/// One streamed answer on its way from a provider's dialect to the client's.
+///
+/// Its output does not depend on how the provider's bytes were cut.
+pub trait Reply: Send {
+    /// Takes bytes of the provider. While [`Progress::Waiting`], what it would
+    /// send is kept inside and comes out with the first content token.
+    ///
+    /// # Errors
+    /// What the provider did wrong. The reply may go on after [`Reply::rescue`].
+    fn push(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), Fault>;
+
+    /// The provider closed its stream.
+    ///
+    /// # Errors
+    /// `Truncated` when no finish reason was seen.
+    fn end(&mut self, out: &mut Out) -> Result<(), Fault>;
+
+    /// How far it has come.
+    fn progress(&self) -> Progress;
+
+    /// What the provider says it used so far.
+    fn usage(&self) -> Option<Usage>;
+
+    /// Bytes of generated text passed to the client, for a count where usage is missing.
+    fn output_bytes(&self) -> usize;
+
+    /// Energy that the provider measured.
+    fn measured(&self) -> Option<Measured>;
+
+    /// Why it ended, once known.
+    fn finish(&self) -> Option<Finish>;
+
+    /// The text that the client already has, if the answer so far can be
+    /// continued: one candidate, text only, all of it kept.
+    fn delivered(&mut self) -> Option<String>;
+
+    /// Goes on with another provider. False when it cannot be done (too much
+    /// was delivered to compare, or something that cannot be compared).
+    fn rescue(&mut self, target: &Target<'_>, how: Rescue) -> bool;
+
+    /// Writes the end of a good answer: the held last event with usage, and
+    /// `objects` (JSON members without braces, such as
+    /// `"environment_impact":{…},"billing_cost":{…}`; may be empty).
+    fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Out);
+
+    /// Writes the end of a failed answer: the dialect's error event, nothing
+    /// that looks like success.
+    fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Out);
+}
+
+/// One pair of dialects, client's and provider's.
+pub trait Translator: Sync + Send {
+    /// The client's dialect.
+    fn client(&self) -> Dialect;
+
+    /// The provider's dialect.
+    fn provider(&self) -> Dialect;
+
+    /// The path below the provider's base URL.
+    fn path(&self) -> &'static str;
+
+    /// The provider's request body in pieces; unchanged parts are slices of the ask's own bytes.
+    /// The same ask and target give the same bytes.
+    ///
+    /// # Errors
+    /// What cannot be said in the provider's dialect, naming the field.
+    fn request(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Bytes>, Refusal>;
+
+    /// The body that asks a provider to continue `delivered`.
+    ///
+    /// # Errors
+    /// As [`Translator::request`]; also when the target cannot continue.
+    fn continuation(&self, ask: &Ask, target: &Target<'_>, delivered: &str) -> Result<Vec<Bytes>, Refusal>;
+
+    /// A whole plain answer.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn whole(&self, ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault>;
+
+    /// A streamed answer.
+    fn reply(&self, ask: &Ask, target: &Target<'_>) -> Box<dyn Reply>;
+}

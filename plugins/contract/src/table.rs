@@ -1,0 +1,98 @@
+//! The one table of errors: status, stable code, and the type each dialect gives it.
+
+/// A row's name. The stable code of the contract is [`Row::code`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// Malformed JSON, wrong type, out of range.
+    InvalidRequest,
+    /// A feature that the model or its providers do not have.
+    Unsupported,
+    /// More input than the model's context window.
+    ContextLength,
+    /// A provider's own refusal of the content, passed on.
+    ContentRefused,
+    /// No key, a malformed one, or a revoked one.
+    InvalidKey,
+    /// The balance does not cover the reserve.
+    InsufficientCredits,
+    /// The key's money budget is used up.
+    BudgetExceeded,
+    /// A valid key without the scope.
+    InsufficientScope,
+    /// Unknown model, alias or flavor.
+    ModelNotFound,
+    /// Unknown file, batch or route.
+    NotFound,
+    /// A known route, another method.
+    MethodNotAllowed,
+    /// Something else is in the way, e.g. a running request with the same idempotency key.
+    Conflict,
+    /// A body over its limit.
+    TooLarge,
+    /// A content type that the endpoint does not read.
+    UnsupportedMediaType,
+    /// A limit of requests or tokens.
+    RateLimited,
+    /// The client took too long to send its request.
+    RequestTimeout,
+    /// Our own fault.
+    Internal,
+    /// No provider could answer.
+    Unavailable,
+    /// The disk is full.
+    StorageFull,
+}
+
+/// One error as the wire knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// HTTP status.
+    pub status: u16,
+    /// Stable code.
+    pub code: &'static str,
+    /// `error.type` in the chat envelope.
+    pub chat_type: &'static str,
+    /// `error.type` in the messages envelope.
+    pub messages_type: &'static str,
+    /// What is said where nothing more exact is known.
+    pub sentence: &'static str,
+}
+
+const fn row(
+    status: u16,
+    code: &'static str,
+    chat_type: &'static str,
+    messages_type: &'static str,
+    sentence: &'static str,
+) -> Row {
+    Row { status, code, chat_type, messages_type, sentence }
+}
+
+impl Code {
+    /// The row of this code.
+    #[must_use]
+    #[rustfmt::skip]
+    pub const fn row(self) -> Row {
+        match self {
+            Self::InvalidRequest => row(400, "INFERENCE_3201", "invalid_request_error", "invalid_request_error", "The request is not valid."),
+            Self::Unsupported => row(400, "INFERENCE_3202", "unsupported_parameter", "invalid_request_error", "This model does not support a parameter of the request."),
+            Self::ContextLength => row(400, "INFERENCE_3207", "context_length_exceeded", "invalid_request_error", "The input exceeds the model's context window."),
+            Self::ContentRefused => row(400, "INFERENCE_3203", "content_policy_violation", "invalid_request_error", "The provider refused the content of this request."),
+            Self::InvalidKey => row(401, "AUTH_1001", "invalid_api_key", "authentication_error", "The API key is missing, malformed or revoked."),
+            Self::InsufficientCredits => row(402, "BILLING_4001", "insufficient_credits", "billing_error", "The account's balance does not cover this request."),
+            Self::BudgetExceeded => row(402, "BILLING_4002", "budget_exceeded", "billing_error", "The budget of this API key is used up."),
+            Self::InsufficientScope => row(403, "AUTH_1003", "insufficient_scope", "permission_error", "This API key lacks the scope for this endpoint."),
+            Self::ModelNotFound => row(404, "INFERENCE_3101", "model_not_found", "not_found_error", "There is no such model."),
+            Self::NotFound => row(404, "RESOURCE_5001", "not_found", "not_found_error", "There is nothing at this path."),
+            Self::MethodNotAllowed => row(405, "RESOURCE_5002", "method_not_allowed", "invalid_request_error", "This path does not take that method."),
+            Self::Conflict => row(409, "RESOURCE_5003", "conflict", "conflict_error", "The request conflicts with one that is running."),
+            Self::TooLarge => row(413, "RESOURCE_5004", "request_too_large", "request_too_large", "The request body is too large."),
+            Self::UnsupportedMediaType => row(415, "RESOURCE_5005", "unsupported_media_type", "invalid_request_error", "This path does not read that content type."),
+            Self::RateLimited => row(429, "RATE_2001", "rate_limit_exceeded", "rate_limit_error", "The rate limit is reached; try again later."),
+            Self::RequestTimeout => row(408, "INFERENCE_3204", "request_timeout", "timeout_error", "The request did not arrive in time."),
+            Self::Internal => row(500, "SERVER_9001", "server_error", "api_error", "Something went wrong in the gateway."),
+            Self::Unavailable => row(503, "INFERENCE_3103", "service_unavailable", "overloaded_error", "All eligible providers failed or are unavailable; try again shortly. The flavor :balanced widens the choice."),
+            Self::StorageFull => row(507, "RESOURCE_5006", "storage_full", "api_error", "The gateway has no room to store this."),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What an answer used: tokens, and the energy a provider says it measured.
+
+use rust_decimal::Decimal;
+
+/// Whose count a [`Usage`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageSource {
+    /// The provider said so.
+    #[default]
+    Provider,
+    /// The gateway counted what passed through; marked wherever it is shown.
+    Gateway,
+}
+
+/// Tokens of one answer.
+///
+/// `input` includes `cached`; `output` includes `reasoning`. The messages
+/// dialect, whose `input_tokens` leaves cached tokens out, converts at its edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Prompt tokens, cached ones included.
+    pub input: u64,
+    /// Prompt tokens read from the provider's cache.
+    pub cached: u64,
+    /// Generated tokens, reasoning included.
+    pub output: u64,
+    /// Generated tokens that were reasoning.
+    pub reasoning: u64,
+    /// Who counted.
+    pub source: UsageSource,
+}
+
+/// Where a provider's energy meter sits; what it leaves out is added by formula.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boundary {
+    /// Accelerators only.
+    Gpu,
+    /// The whole server.
+    It,
+    /// The whole building.
+    Facility,
+}
+
+/// Energy that a provider measured for this answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Joules, at the boundary below.
+    pub joules: Decimal,
+    /// What the provider itself says of its boundary; `None` when it is silent
+    /// (the provider's configuration decides then).
+    pub boundary: Option<Boundary>,
+}
+
+/// Why a generation ended, in neither dialect's spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The model was done, or a stop sequence was met.
+    Stop,
+    /// `max_tokens` was reached.
+    Length,
+    /// The context window was full before `max_tokens`.
+    Window,
+    /// The model asks for tools.
+    ToolCalls,
+    /// A content filter cut it.
+    ContentFilter,
+}

@@ -1,0 +1,87 @@
+//! The error envelopes of both dialects.
+//!
+//! Shapes as the dialects' client libraries read them: `code` is always a
+//! string, `param` a string or null, and text that frameworks search for stands
+//! inside `message`.
+
+use penstock_contract::{Code, Dialect, Refusal};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+/// The envelope of a dialect.
+#[must_use]
+pub fn envelope(dialect: Dialect, refusal: &Refusal, request_id: &str) -> Vec<u8> {
+    match dialect {
+        Dialect::Chat => chat_envelope(refusal, request_id),
+        Dialect::Messages => messages_envelope(refusal, request_id),
+    }
+}
+
+/// `{"error":{"message","type","code","param","details"},"request_id"}`.
+#[must_use]
+pub fn chat_envelope(refusal: &Refusal, request_id: &str) -> Vec<u8> {
+    let row = refusal.row();
+    json!({
+        "error": {
+            "message": sentence(Dialect::Chat, refusal),
+            "type": row.chat_type,
+            "code": row.code,
+            "param": refusal.param,
+            "details": refusal.details,
+        },
+        "request_id": request_id,
+    })
+    .to_string()
+    .into_bytes()
+}
+
+/// `{"type":"error","error":{"type","message","code","details":{"error_code"}},"request_id"}`;
+/// a field that is to blame stands in `details.param`.
+#[must_use]
+pub fn messages_envelope(refusal: &Refusal, request_id: &str) -> Vec<u8> {
+    let row = refusal.row();
+    let mut details = Map::new();
+    details.insert("error_code".to_owned(), Value::from(row.code));
+    if let Some(param) = &refusal.param {
+        details.insert("param".to_owned(), Value::from(param.as_str()));
+    }
+    details.extend(refusal.details.iter().map(|(name, value)| (name.clone(), value.clone())));
+    json!({
+        "type": "error",
+        "error": {
+            "type": row.messages_type,
+            "message": sentence(Dialect::Messages, refusal),
+            "code": row.code,
+            "details": details,
+        },
+        "request_id": request_id,
+    })
+    .to_string()
+    .into_bytes()
+}
+
+/// The public sentence. Each dialect's frameworks recognise a full context
+/// window by words of their own, and only in `message`.
+fn sentence(dialect: Dialect, refusal: &Refusal) -> Cow<'_, str> {
+    let number = |name: &str| refusal.details.get(name).and_then(Value::as_u64);
+    let numbers = number("context_length").zip(number("input_tokens"));
+    match (refusal.code, dialect, numbers) {
+        (Code::ContextLength, Dialect::Chat, Some((window, input))) => Cow::Owned(format!(
+            "This model's maximum context length is {window} tokens. However, your messages resulted in \
+             {input} tokens. (context_length_exceeded)"
+        )),
+        (Code::ContextLength, Dialect::Chat, None) => {
+            Cow::Borrowed("The input exceeds this model's maximum context length. (context_length_exceeded)")
+        }
+        (Code::ContextLength, Dialect::Messages, Some((window, input))) => {
+            Cow::Owned(format!("prompt is too long: {input} tokens > {window} maximum"))
+        }
+        (Code::ContextLength, Dialect::Messages, None) => {
+            Cow::Borrowed("prompt is too long: it exceeds this model's context window")
+        }
+        _ => Cow::Borrowed(&refusal.message),
+    }
+}
+
+#[cfg(test)]
+mod tests;

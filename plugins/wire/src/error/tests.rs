@@ -1,0 +1,58 @@
+//! Envelopes as client libraries read them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::*;
+
+fn parsed(dialect: Dialect, refusal: &Refusal) -> Value {
+    serde_json::from_slice(&envelope(dialect, refusal, "req_1")).unwrap()
+}
+
+#[test]
+fn the_chat_envelope_has_string_code_and_a_param_or_null() {
+    let refusal = Refusal::invalid("messages[0].role", "no such role \"x\"").with("n", 1);
+    assert_eq!(
+        parsed(Dialect::Chat, &refusal),
+        json!({"error":{"message":"no such role \"x\"","type":"invalid_request_error","code":"INFERENCE_3201",
+               "param":"messages[0].role","details":{"n":1}},"request_id":"req_1"})
+    );
+    assert_eq!(parsed(Dialect::Chat, &Refusal::new(Code::InvalidKey))["error"]["param"], Value::Null);
+}
+
+#[test]
+fn the_messages_envelope_has_the_code_where_its_clients_look_for_it() {
+    let refusal = Refusal::new(Code::Unavailable).with("attempts", 2);
+    assert_eq!(
+        parsed(Dialect::Messages, &refusal),
+        json!({"type":"error","error":{"type":"overloaded_error","message":Code::Unavailable.row().sentence,
+               "code":"INFERENCE_3103","details":{"error_code":"INFERENCE_3103","attempts":2}},"request_id":"req_1"})
+    );
+    let named = parsed(Dialect::Messages, &Refusal::invalid("max_tokens", "too many"));
+    assert_eq!(named["error"]["details"]["param"], "max_tokens");
+}
+
+#[test]
+fn a_full_window_is_said_in_the_words_that_frameworks_search_for() {
+    let refusal = Refusal::context(4096, 5000);
+    let chat = parsed(Dialect::Chat, &refusal);
+    assert_eq!(
+        chat["error"]["message"],
+        "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens. \
+         (context_length_exceeded)"
+    );
+    assert_eq!(chat["error"]["details"], json!({"context_length":4096,"input_tokens":5000}));
+    let messages = parsed(Dialect::Messages, &refusal);
+    assert_eq!(messages["error"]["message"], "prompt is too long: 5000 tokens > 4096 maximum");
+    let unknown = Refusal::new(Code::ContextLength);
+    assert!(
+        parsed(Dialect::Chat, &unknown)["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("context_length_exceeded")
+    );
+    assert!(
+        parsed(Dialect::Messages, &unknown)["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("prompt is too long")
+    );
+}

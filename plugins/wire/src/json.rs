@@ -1,0 +1,17 @@
+//! JSON handled in place: strings, members and splices without a tree.
+//!
+//! The scanner is strict (RFC 8259): what it accepts, every parser accepts. It
+//! checks structure and escapes; UTF-8 is checked where text is taken out.
+
+mod scan;
+mod splice;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use scan::{
+    Elements, MAX_DEPTH, Member, Members, elements, members, skip_space, string_end, trim, value_end,
+};
+pub use splice::insert_members;
+pub use text::{Inside, Surrogate, inside, surrogate, unescape, unescape_lossy, write_escaped, write_str};

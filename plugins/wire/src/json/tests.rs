@@ -1,0 +1,173 @@
+//! The scanner agrees with a parser; strings and splices come out as they should.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::*;
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn is_json(text: &[u8]) -> bool {
+    value_end(text, skip_space(text, 0)).is_some_and(|end| skip_space(text, end) == text.len())
+}
+
+#[test]
+fn what_is_json_is_taken_and_nothing_else() {
+    for good in [
+        "{}",
+        "[]",
+        "0",
+        "-0.5e+7",
+        "1E9",
+        "\"\"",
+        "true",
+        "false",
+        "null",
+        " [1 , {\"a\" : [ ]}]\n",
+        "\"\\u12aF\\n\"",
+    ] {
+        assert!(is_json(good.as_bytes()), "{good}");
+    }
+    for bad in [
+        "",
+        "{",
+        "[1,]",
+        "{\"a\":1,}",
+        "{a:1}",
+        "01",
+        "1.",
+        ".5",
+        "1e",
+        "+1",
+        "-",
+        "tru",
+        "nulll",
+        "\"",
+        "\"\\x\"",
+        "\"\\u12g4\"",
+        "\"\t\"",
+        "[1 2]",
+        "{\"a\" 1}",
+        "{\"a\":}",
+        "{,}",
+        "[,]",
+        "1 2",
+    ] {
+        assert!(!is_json(bad.as_bytes()), "{bad}");
+    }
+}
+
+#[test]
+fn nesting_has_an_end() {
+    let nested = |depth: usize| ["[".repeat(depth), "]".repeat(depth)].concat();
+    assert!(is_json(nested(MAX_DEPTH as usize).as_bytes()));
+    assert!(!is_json(nested(MAX_DEPTH as usize + 1).as_bytes()));
+    assert!(!is_json("[".repeat(1_000_000).as_bytes()));
+    let object = format!("{{\"a\":{}}}", nested(MAX_DEPTH as usize - 1));
+    let mut walk = members(object.as_bytes());
+    assert!(walk.next().is_some() && walk.next().is_none() && walk.is_whole());
+}
+
+#[test]
+fn members_are_found_without_reading_what_follows() {
+    let json = br#" { "a" : 1 , "b\"" : {"c":[1,2]} , "d": oops"#;
+    let mut walk = members(json);
+    assert_eq!(walk.next_pair(), Some((&b"a"[..], &b"1"[..])));
+    assert_eq!(walk.next_pair(), Some((&br#"b\""#[..], &br#"{"c":[1,2]}"#[..])));
+    assert_eq!(walk.next_pair(), None);
+    assert!(!walk.is_whole());
+    assert!(members(b"[]").next().is_none());
+    let mut empty = members(b" { } ");
+    assert!(empty.next().is_none() && empty.is_whole());
+    let mut trailing = members(b"{}x");
+    assert!(trailing.next().is_none() && !trailing.is_whole());
+}
+
+#[test]
+fn elements_are_found_in_order() {
+    let json = b"[ 1, \"two\" ,[3]]";
+    let found: Vec<&[u8]> = elements(json).map(|range| &json[range]).collect();
+    assert_eq!(found, [&b"1"[..], b"\"two\"", b"[3]"]);
+    for bad in ["[1,]", "[,1]", "[1", "[1 2]", "{}"] {
+        let mut walk = elements(bad.as_bytes());
+        while walk.next().is_some() {}
+        assert!(!walk.is_whole(), "{bad}");
+    }
+}
+
+#[test]
+fn members_are_inserted_before_the_last_brace() {
+    let splice = |json: &'static str, members: &str| {
+        String::from_utf8(insert_members(Bytes::from_static(json.as_bytes()), members.as_bytes()).concat())
+            .unwrap()
+    };
+    assert_eq!(splice(r#"{"a":1}"#, r#""b":2"#), r#"{"a":1,"b":2}"#);
+    assert_eq!(splice("{ }\n", r#""b":2"#), "{ \"b\":2}\n");
+    assert_eq!(splice(r#"{"a":{}}"#, r#""b":2"#), r#"{"a":{},"b":2}"#);
+    assert_eq!(splice(r#"{"a":1}"#, ""), r#"{"a":1}"#);
+    assert_eq!(splice("[]", r#""b":2"#), "[]");
+}
+
+#[test]
+fn halves_of_surrogate_pairs_are_seen_and_mended() {
+    assert_eq!(inside(b"plain \xc3\xa9"), Inside::Plain);
+    assert_eq!(inside(br"\ud83d\ude00"), Inside::Escaped);
+    for bad in [
+        &br"\ud83d"[..],
+        br"\ude00",
+        br"\ud83dx",
+        br"\ud83d\n",
+        br"\ude00\ud83d",
+        b"\"",
+        b"\x01",
+        b"\xff",
+        br"\",
+        br"\u12",
+    ] {
+        assert_eq!(inside(bad), Inside::Unsound, "{}", String::from_utf8_lossy(bad));
+        assert_eq!(unescape(bad), None);
+    }
+    assert_eq!(unescape_lossy(br"a\ud83d\ude00b\ud83dc\ude00").unwrap(), "a😀b\u{fffd}c\u{fffd}");
+    assert_eq!(unescape_lossy(br"\x"), None);
+    assert_eq!(unescape_lossy(b"\""), None);
+}
+
+#[test]
+fn white_space_around_is_trimmed() {
+    assert_eq!(trim(b" \r\n[1 ]\t"), b"[1 ]");
+    assert_eq!(trim(b" \n"), b"");
+}
+
+proptest! {
+    #[test]
+    fn strings_come_back_as_they_went(text in any::<String>()) {
+        let mut written = Vec::new();
+        write_str(&mut written, &text);
+        prop_assert_eq!(&serde_json::from_slice::<String>(&written).unwrap(), &text);
+        prop_assert_eq!(string_end(&written, 0), Some(written.len()));
+        let between = &written[1..written.len() - 1];
+        prop_assert_eq!(unescape(between).unwrap(), text.as_str());
+        prop_assert_ne!(inside(between), Inside::Unsound);
+    }
+
+    #[test]
+    fn the_scanner_takes_what_a_parser_takes(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "{", "}", "[", "]", ",", ":", "\"a\"", "\"", "1", "-", "0", ".", "e", "true", "null", " ", "\\", "\\u0041", "é",
+        ]), 0..14),
+    ) {
+        let text = parts.concat();
+        prop_assert_eq!(is_json(text.as_bytes()), serde_json::from_str::<Value>(&text).is_ok(), "{}", text);
+    }
+
+    #[test]
+    fn inside_and_unescape_agree_on_any_bytes(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            &b"a"[..], b"\"", b"\\", b"\\n", b"\\u0041", b"\\ud83d", b"\\ude00", b"\\u", b"\x01", b"\xc3\xa9", b"\xff", b"12345678",
+        ]), 0..10),
+    ) {
+        let bytes = parts.concat();
+        prop_assert_eq!(inside(&bytes) != Inside::Unsound, unescape(&bytes).is_some());
+        let quoted = [b"\"", &bytes[..], b"\""].concat();
+        prop_assert_eq!(unescape(&bytes).map(|text| text.into_owned()), serde_json::from_slice::<String>(&quoted).ok());
+    }
+}

@@ -1,0 +1,185 @@
+//! Strings: writing them escaped, reading them back.
+
+use super::scan::{escape_end, plain_run};
+use std::borrow::Cow;
+
+/// Appends `text` as a JSON string, quotes included.
+pub fn write_str(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    write_escaped(out, text);
+    out.push(b'"');
+}
+
+/// Appends `text` escaped, without quotes.
+pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
+    const HEX: [u8; 16] = *b"0123456789abcdef";
+    let mut rest = text.as_bytes();
+    loop {
+        let (plain, special) = rest.split_at(plain_run(rest));
+        out.extend_from_slice(plain);
+        let Some((&byte, after)) = special.split_first() else { return };
+        rest = after;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            _ => {
+                out.extend_from_slice(b"\\u00");
+                let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+                out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+            }
+        }
+    }
+}
+
+/// Reads what stands between the quotes of a JSON string.
+///
+/// `None` if it is not UTF-8, an escape is wrong, a control character or a
+/// quote stands in it, or half of a surrogate pair is missing.
+#[must_use]
+pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
+    let text = std::str::from_utf8(escaped).ok()?;
+    if plain_run(escaped) == escaped.len() {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    loop {
+        let (plain, special) = rest.split_at_checked(plain_run(rest.as_bytes()))?;
+        out.push_str(plain);
+        if special.is_empty() {
+            return Some(Cow::Owned(out));
+        }
+        let after = special.strip_prefix('\\')?;
+        let kind = after.chars().next()?;
+        rest = after.get(kind.len_utf8()..)?;
+        out.push(match kind {
+            '"' | '\\' | '/' => kind,
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => {
+                let (first, after) = code_unit(rest)?;
+                rest = after;
+                match first {
+                    0xd800..=0xdbff => {
+                        let (second, after) = code_unit(rest.strip_prefix("\\u")?)?;
+                        rest = after;
+                        let low = second.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+                        char::from_u32(0x10000 + ((first - 0xd800) << 10) + low)?
+                    }
+                    unit => char::from_u32(unit)?,
+                }
+            }
+            _ => return None,
+        });
+    }
+}
+
+/// What stands between the quotes of a JSON string, judged without reading it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// Sound, and nothing is escaped: the bytes are the text.
+    Plain,
+    /// Sound, with escapes.
+    Escaped,
+    /// Not UTF-8, a wrong escape, a bare quote or control character, or half a surrogate pair.
+    Unsound,
+}
+
+/// Judges what stands between the quotes of a JSON string; [`unescape`] takes
+/// exactly what is not [`Inside::Unsound`].
+#[must_use]
+pub fn inside(escaped: &[u8]) -> Inside {
+    let run = plain_run(escaped);
+    if std::str::from_utf8(escaped).is_err() {
+        return Inside::Unsound;
+    }
+    if run == escaped.len() {
+        return Inside::Plain;
+    }
+    let mut at = run;
+    while let Some(&byte) = escaped.get(at) {
+        let Some(end) = (byte == b'\\').then(|| escape_end(escaped, at)).flatten() else {
+            return Inside::Unsound;
+        };
+        at = match surrogate(escaped.get(at..end).unwrap_or_default()) {
+            Surrogate::None => end,
+            Surrogate::High => {
+                let second = escaped.get(end..end + 6).unwrap_or_default();
+                if escape_end(escaped, end) != Some(end + 6) || surrogate(second) != Surrogate::Low {
+                    return Inside::Unsound;
+                }
+                end + 6
+            }
+            Surrogate::Low => return Inside::Unsound,
+        };
+        at += plain_run(escaped.get(at..).unwrap_or_default());
+    }
+    Inside::Escaped
+}
+
+/// Which half of a surrogate pair an escape such as `\ud83d` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surrogate {
+    /// No half: a character of its own.
+    None,
+    /// The first half.
+    High,
+    /// The second half.
+    Low,
+}
+
+/// Judges one escape, given whole.
+#[must_use]
+pub fn surrogate(escape: &[u8]) -> Surrogate {
+    match escape {
+        [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _] => Surrogate::High,
+        [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', _, _] => Surrogate::Low,
+        _ => Surrogate::None,
+    }
+}
+
+/// Reads like [`unescape`], with U+FFFD for each missing half of a surrogate pair.
+#[must_use]
+pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
+    if let Some(text) = unescape(escaped) {
+        return Some(text);
+    }
+    let mut mended = Vec::with_capacity(escaped.len() + 8);
+    let mut at = 0;
+    while at < escaped.len() {
+        let run = plain_run(escaped.get(at..)?);
+        mended.extend_from_slice(escaped.get(at..at + run)?);
+        at += run;
+        if at == escaped.len() {
+            break;
+        }
+        let end = escape_end(escaped, at).filter(|_| escaped.get(at) == Some(&b'\\'))?;
+        let escape = escaped.get(at..end)?;
+        let next = escaped.get(end..end + 6).unwrap_or_default();
+        at = end;
+        match surrogate(escape) {
+            Surrogate::None => mended.extend_from_slice(escape),
+            Surrogate::High if surrogate(next) == Surrogate::Low => {
+                mended.extend_from_slice(escape);
+                mended.extend_from_slice(next);
+                at = end + 6;
+            }
+            Surrogate::High | Surrogate::Low => mended.extend_from_slice(b"\\ufffd"),
+        }
+    }
+    unescape(&mended).map(|text| Cow::Owned(text.into_owned()))
+}
+
+fn code_unit(text: &str) -> Option<(u32, &str)> {
+    let (digits, after) = text.split_at_checked(4)?;
+    let hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    Some((u32::from_str_radix(digits, 16).ok().filter(|_| hexadecimal)?, after))
+}

@@ -1,0 +1,238 @@
+//! The decoder: bytes in, events out, the same ones for any cut.
+
+use bytes::{Buf, Bytes, BytesMut};
+use std::ops::Range;
+
+/// One event, or a comment that stands by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The `event:` field, if there was one.
+    pub event: Option<Bytes>,
+    /// The `data:` lines, joined by line feeds. Empty for a lone comment.
+    pub data: Bytes,
+    /// Comment lines of this event without their colons, joined by line feeds.
+    pub comment: Option<Bytes>,
+}
+
+/// An event longer than the decoder's cap. The decoder stays silent after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+/// Decodes a stream of events. LF, CRLF and CR end lines; a leading BOM is skipped.
+///
+/// Data that lies in one pushed piece is handed on without a copy.
+#[derive(Debug)]
+pub struct Decoder {
+    cap: usize,
+    /// The piece being read, while nothing of an earlier one is left.
+    piece: Bytes,
+    /// What is left of earlier pieces, and all that came after.
+    carry: BytesMut,
+    /// Bytes of the buffer that are already looked at: whole lines of the event under way.
+    line: usize,
+    /// Bytes of the line under way without a line end.
+    scanned: usize,
+    fields: Fields,
+    /// The last line ended in CR: an LF that follows belongs to it.
+    after_cr: bool,
+    /// Where the stream stands: a BOM counts only at its beginning.
+    bom: usize,
+    dead: bool,
+}
+
+/// What the lines of the event under way said; ranges into the buffer.
+#[derive(Debug, Default)]
+struct Fields {
+    event: Option<Range<usize>>,
+    data: Option<Range<usize>>,
+    comment: Option<Range<usize>>,
+    joined_data: Option<Vec<u8>>,
+    joined_comment: Option<Vec<u8>>,
+}
+
+const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+impl Decoder {
+    /// A decoder that refuses events of more than `cap` bytes.
+    #[must_use]
+    pub fn new(cap: usize) -> Self {
+        Self {
+            cap,
+            piece: Bytes::new(),
+            carry: BytesMut::new(),
+            line: 0,
+            scanned: 0,
+            fields: Fields::default(),
+            after_cr: false,
+            bom: 0,
+            dead: false,
+        }
+    }
+
+    /// Takes bytes. Ask [`Decoder::next`] until it has no more before the next push.
+    pub fn push(&mut self, bytes: Bytes) {
+        if self.dead {
+            return;
+        }
+        if self.carry.is_empty() && self.piece.is_empty() {
+            self.piece = bytes;
+            return;
+        }
+        if !self.piece.is_empty() {
+            self.carry.extend_from_slice(&self.piece);
+            self.piece = Bytes::new();
+        }
+        self.carry.extend_from_slice(&bytes);
+    }
+
+    /// The next whole event; `None` until more bytes come.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<Result<Event, TooLong>> {
+        if self.dead {
+            return None;
+        }
+        self.skip_bom()?;
+        loop {
+            if self.after_cr {
+                match self.buffer().get(self.line) {
+                    None => return None,
+                    Some(b'\n') => self.drop_line_feed(),
+                    Some(_) => {}
+                }
+                self.after_cr = false;
+            }
+            let from = self.line + self.scanned;
+            let buffer = self.buffer();
+            let Some(found) = memchr::memchr2(b'\n', b'\r', buffer.get(from..).unwrap_or_default()) else {
+                self.scanned = buffer.len() - self.line;
+                return self.too_long().then_some(Err(TooLong));
+            };
+            let end = from + found;
+            let cr = buffer.get(end) == Some(&b'\r');
+            let line = self.line..end;
+            self.scanned = 0;
+            self.line = end + 1;
+            self.after_cr = cr;
+            if !line.is_empty() {
+                self.take_line(line);
+            } else if let Some(event) = self.take_event() {
+                return Some(Ok(event));
+            }
+        }
+    }
+
+    /// The stream is over: what stands there without a blank line after it.
+    pub fn end(&mut self) -> Option<Event> {
+        if self.dead {
+            return None;
+        }
+        let line = self.line..self.buffer().len();
+        if !line.is_empty() {
+            self.take_line(line.clone());
+            self.line = line.end;
+        }
+        self.dead = true;
+        self.take_event()
+    }
+
+    fn buffer(&self) -> &[u8] {
+        if self.piece.is_empty() { &self.carry } else { &self.piece }
+    }
+
+    fn advance(&mut self, count: usize) {
+        if self.piece.is_empty() {
+            self.carry.advance(count.min(self.carry.len()));
+        } else {
+            self.piece.advance(count.min(self.piece.len()));
+        }
+    }
+
+    /// `None` while the first bytes may still become a BOM.
+    fn skip_bom(&mut self) -> Option<()> {
+        if self.bom == BOM.len() {
+            return Some(());
+        }
+        let buffer = self.buffer();
+        if buffer.starts_with(&BOM) {
+            self.advance(BOM.len());
+        } else if BOM.starts_with(buffer) {
+            return None;
+        }
+        self.bom = BOM.len();
+        Some(())
+    }
+
+    /// Takes the LF of a CRLF out of the way.
+    fn drop_line_feed(&mut self) {
+        if self.line == 0 {
+            self.advance(1);
+        } else {
+            self.line += 1;
+        }
+    }
+
+    fn too_long(&mut self) -> bool {
+        if self.buffer().len() > self.cap {
+            self.dead = true;
+            self.piece = Bytes::new();
+            self.carry = BytesMut::new();
+            self.fields = Fields::default();
+        }
+        self.dead
+    }
+
+    fn take_line(&mut self, line: Range<usize>) {
+        let buffer: &[u8] = if self.piece.is_empty() { &self.carry } else { &self.piece };
+        let Some(bytes) = buffer.get(line.clone()) else { return };
+        let colon = memchr::memchr(b':', bytes).unwrap_or(bytes.len());
+        let mut value = (line.start + colon + 1).min(line.end)..line.end;
+        if buffer.get(value.start) == Some(&b' ') && !value.is_empty() {
+            value.start += 1;
+        }
+        let fields = &mut self.fields;
+        match bytes.get(..colon).unwrap_or_default() {
+            b"data" => join(buffer, &mut fields.data, &mut fields.joined_data, value),
+            b"event" => fields.event = Some(value),
+            b"" => join(buffer, &mut fields.comment, &mut fields.joined_comment, value),
+            // `id:`, `retry:` and what nobody knows.
+            _ => {}
+        }
+    }
+
+    /// The event that ends before the line under way, if its lines said anything.
+    fn take_event(&mut self) -> Option<Event> {
+        let size = std::mem::take(&mut self.line);
+        let fields = std::mem::take(&mut self.fields);
+        let bytes = if self.piece.is_empty() {
+            self.carry.split_to(size.min(self.carry.len())).freeze()
+        } else {
+            self.piece.split_to(size.min(self.piece.len()))
+        };
+        if fields.data.is_none() && fields.comment.is_none() {
+            return None;
+        }
+        let take = |range: Option<Range<usize>>, joined: Option<Vec<u8>>| match (joined, range) {
+            (Some(joined), _) => Some(Bytes::from(joined)),
+            (None, range) => range.map(|range| bytes.slice(range)),
+        };
+        let event = take(fields.event, None);
+        let comment = take(fields.comment, fields.joined_comment);
+        let data = match (fields.joined_data, fields.data) {
+            (Some(joined), _) => Bytes::from(joined),
+            (None, Some(range)) => bytes.slice(range),
+            (None, None) => Bytes::new(),
+        };
+        Some(Event { event, data, comment })
+    }
+}
+
+/// Adds a line to a field: the first by its place, further ones by copy.
+fn join(buffer: &[u8], first: &mut Option<Range<usize>>, joined: &mut Option<Vec<u8>>, value: Range<usize>) {
+    let Some(range) = first else {
+        *first = Some(value);
+        return;
+    };
+    let joined = joined.get_or_insert_with(|| buffer.get(range.clone()).unwrap_or_default().to_vec());
+    joined.push(b'\n');
+    joined.extend_from_slice(buffer.get(value).unwrap_or_default());
+}
