@@ -1,0 +1,156 @@
+//! The body as a whole: its size, its encoding, its JSON, its top-level members.
+
+use crate::json::{Bounds, Broken, Kind, Node, Tape, Value, scan};
+use crate::limits::Limits;
+use crate::path::{Path, Style, speakable};
+use penstock_contract::{Code, Field, Fields, Refusal};
+use std::borrow::Cow;
+
+/// Proves that the body is JSON in UTF-8 within its limits.
+pub(crate) fn prove<'b>(
+    body: &'b [u8],
+    limits: &Limits,
+    style: Style,
+) -> Result<(&'b str, Vec<Node>), Refusal> {
+    if body.len() > limits.max_body.min(u32::MAX as usize) {
+        let sentence = format!("The request body is larger than {} bytes.", limits.max_body);
+        return Err(Refusal::because(Code::TooLarge, sentence).with("max_bytes", limits.max_body));
+    }
+    let Ok(text) = simdutf8::basic::from_utf8(body) else { return Err(not_utf8(body)) };
+    if body.trim_ascii().is_empty() {
+        let sentence = "The request body is empty: expected a JSON object.";
+        return Err(Refusal::because(Code::InvalidRequest, sentence));
+    }
+    let bounds = Bounds { depth: limits.max_depth, nodes: limits.max_values };
+    match scan(body, bounds) {
+        Ok(nodes) => Ok((text, nodes)),
+        Err((broken, nodes)) => Err(not_json(text, broken, &nodes, style)),
+    }
+}
+
+fn not_utf8(body: &[u8]) -> Refusal {
+    let valid = std::str::from_utf8(body).map_or_else(|error| error.valid_up_to(), str::len);
+    Refusal::because(Code::InvalidRequest, format!("The request body is not UTF-8: byte {valid} is wrong."))
+}
+
+/// The sentence for broken JSON, with the path of the innermost value that was reached.
+fn not_json(text: &str, broken: Broken, nodes: &[Node], style: Style) -> Refusal {
+    let Broken { at, what } = broken;
+    let tape = Tape { text, nodes };
+    let mut refusal = Refusal::because(Code::InvalidRequest, String::new());
+    let mut inside = String::new();
+    if let Some(path) = tape.root().map(|root| way(root, style)).filter(|path| !path.is_empty()) {
+        inside = format!(" inside {path}");
+        refusal = refusal.at(path);
+    }
+    refusal.message = format!("The request body is not valid JSON: {what}, at byte {at}{inside}.").into();
+    refusal.with("byte", at)
+}
+
+/// The path to the value that was being read when the document broke. Stops
+/// before a key that might be the client's own text, and after a few steps.
+fn way(root: Value<'_>, style: Style) -> String {
+    let mut path = String::new();
+    let mut open = root.is_unfinished().then_some(root);
+    for _ in 0..MAX_STEPS {
+        let Some(container) = open else { break };
+        // The first part that has no value, or one without an end, is the last one read.
+        let unfinished = |value: Option<Value<'_>>| value.is_none_or(|value| value.is_unfinished());
+        let mut parts = container.broken_parts().enumerate();
+        let Some((count, (key, value))) = parts.find(|(_, (_, value))| unfinished(*value)) else { break };
+        match (key, style) {
+            (None, Style::Brackets) => path.push_str(&format!("[{count}]")),
+            (None, Style::Dots) => path.push_str(&format!(".{count}")),
+            (Some(key), _) => {
+                let Some(name) = speakable(&key) else { break };
+                path.push_str(if path.is_empty() { "" } else { "." });
+                path.push_str(&name);
+            }
+        }
+        open = value;
+    }
+    path
+}
+
+/// Steps of a path into a broken document.
+const MAX_STEPS: usize = 8;
+
+/// One top-level member.
+#[derive(Debug)]
+struct Member<'d> {
+    name: Cow<'d, str>,
+    key: Value<'d>,
+    value: Value<'d>,
+}
+
+/// The top-level members.
+#[derive(Debug)]
+pub(crate) struct Top<'d> {
+    members: Vec<Member<'d>>,
+    style: Style,
+}
+
+impl<'d> Top<'d> {
+    /// Proves that the document is an object whose keys are unique.
+    pub(crate) fn new(tape: &'d Tape<'d>, limits: &Limits, style: Style) -> Result<Self, Refusal> {
+        let got = tape.root().map_or(Kind::Null, |root| root.kind());
+        let Some(root) = tape.root().filter(Value::is_object) else {
+            let sentence = format!("The request body: expected an object, got {}.", got.name());
+            return Err(Refusal::because(Code::InvalidRequest, sentence));
+        };
+        let mut members: Vec<Member<'d>> = Vec::with_capacity(16);
+        for (key, value) in root.members() {
+            if members.len() >= limits.max_fields {
+                let sentence = format!("The request body has more than {} fields.", limits.max_fields);
+                return Err(Refusal::because(Code::InvalidRequest, sentence));
+            }
+            let name = key.text();
+            if members.iter().any(|earlier| earlier.name == name) {
+                return Err(match speakable(&key) {
+                    Some(name) => Path::top(style, &name).wrong("the key comes more than once"),
+                    None => Refusal::because(
+                        Code::InvalidRequest,
+                        "A key of the request body comes more than once.",
+                    ),
+                });
+            }
+            members.push(Member { name, key, value });
+        }
+        Ok(Self { members, style })
+    }
+
+    /// The path of a top-level member.
+    pub(crate) const fn path<'p>(&self, name: &'p str) -> Path<'p> {
+        Path::top(self.style, name)
+    }
+
+    fn member(&self, name: &str) -> Option<&Member<'d>> {
+        self.members.iter().find(|member| member.name == name)
+    }
+
+    /// A member; `null` counts as absent.
+    #[inline]
+    pub(crate) fn get(&self, name: &str) -> Option<Value<'d>> {
+        self.member(name).map(|member| member.value).filter(|value| !value.is_null())
+    }
+
+    /// The key of a member, `null` or not.
+    pub(crate) fn key(&self, name: &str) -> Option<Value<'d>> {
+        self.member(name).map(|member| member.key)
+    }
+
+    /// Bytes of the values of these members.
+    pub(crate) fn bytes(&self, names: &[&str]) -> usize {
+        names.iter().filter_map(|name| self.get(name)).map(|value| value.range().len()).sum()
+    }
+
+    /// The members as the contract knows them.
+    pub(crate) fn fields(&self) -> Fields {
+        let field = |member: &Member<'d>| Field {
+            name: member.name.as_ref().into(),
+            member: member.key.range().start..member.value.range().end,
+            value: member.value.range(),
+        };
+        Fields(self.members.iter().map(field).collect())
+    }
+}

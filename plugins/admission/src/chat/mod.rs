@@ -1,0 +1,154 @@
+//! Requests of the chat-completions dialect.
+
+mod calls;
+mod format;
+mod message;
+mod part;
+mod tools;
+
+use crate::body::{Top, prove};
+use crate::edits::Edits;
+use crate::json::Tape;
+use crate::limits::Limits;
+use crate::path::Style;
+use crate::plain::{self, Integers, Numbers};
+use crate::read;
+use bytes::Bytes;
+use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal, Thinking};
+
+const NUMBERS: Numbers = &[
+    ("temperature", 0.0, 2.0),
+    ("top_p", 0.0, 1.0),
+    ("min_p", 0.0, 1.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("repetition_penalty", 0.0, 10.0),
+];
+const INTEGERS: Integers =
+    &[("top_k", -1, i64::MAX), ("seed", i64::MIN, i64::MAX), ("n", 1, 10), ("top_logprobs", 0, 20)];
+const BOOLEANS: &[&str] = &["stream", "logprobs", "parallel_tool_calls", "continue_final_message"];
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// Proves a request of `/v1/chat/completions`.
+///
+/// `max_completion_tokens` wins over `max_tokens`. Efforts beyond the contract's
+/// three are folded by an edit (`minimal` to `low`, `xhigh` and `max` to `high`);
+/// `none` is left to the translator. `functions` and `function_call` become
+/// `tools` and `tool_choice`, in `fields` and by edits.
+///
+/// # Errors
+/// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+pub fn chat(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
+    let mut ask = admit(&body, limits)?;
+    ask.body = body;
+    Ok(ask)
+}
+
+/// What is gathered on the way through a request.
+#[derive(Default)]
+struct Findings {
+    edits: Edits,
+    needs: Needs,
+    images: u32,
+    /// Bytes of inline media.
+    media: usize,
+}
+
+fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
+    let (text, nodes) = prove(body, limits, Style::Brackets)?;
+    let tape = Tape { text, nodes: &nodes };
+    let top = Top::new(&tape, limits, Style::Brackets)?;
+    let mut found = Findings::default();
+    let model = plain::model(&top)?;
+    let messages = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
+    plain::prove(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    refuse_unsupported(&top)?;
+    let max_tokens = plain::tokens(&top, "max_tokens", 1)?;
+    let max_completion_tokens = plain::tokens(&top, "max_completion_tokens", 1)?;
+    let n = candidates(&top);
+    effort(&top, &mut found)?;
+    logprobs(&top, &mut found)?;
+    format::response_format(&top, &mut found)?;
+    let fields = tools::tools(&top, limits, &mut found)?;
+    message::messages(messages, &top, &mut found)?;
+    found.needs.many = n > 1;
+    let text_bytes = top.bytes(&["messages", "tools", "functions", "response_format"]);
+    Ok(Ask {
+        dialect: Dialect::Chat,
+        kind: Kind::Chat,
+        body: Bytes::new(),
+        fields,
+        edits: found.edits.finish(),
+        model,
+        stream: plain::switch(&top, "stream")?,
+        include_usage: include_usage(&top)?,
+        max_tokens: max_completion_tokens.or(max_tokens),
+        n,
+        parallel_tools: read::flag(top.get("parallel_tool_calls"), &top.path("parallel_tool_calls"))?
+            .unwrap_or(true),
+        stop: plain::stop(&top, "stop", true, limits)?,
+        preset: plain::word(&top, "preset", &["reasoning", "non_reasoning"])?.map(Into::into),
+        needs: found.needs,
+        thinking: Thinking::Off,
+        prompt_bytes: text_bytes.saturating_sub(found.media),
+        images: found.images,
+    })
+}
+
+/// `n`, proven before to be 1 to 10.
+fn candidates(top: &Top<'_>) -> u32 {
+    top.get("n").and_then(|n| n.raw().parse().ok()).unwrap_or(1)
+}
+
+fn include_usage(top: &Top<'_>) -> Result<bool, Refusal> {
+    let path = top.path("stream_options");
+    let Some(options) = top.get("stream_options") else { return Ok(false) };
+    let [include_usage] = read::object(options, &path, ["include_usage"])?;
+    Ok(read::flag(include_usage, &path.key("include_usage"))?.unwrap_or(false))
+}
+
+/// Features whose silent loss would change the answer.
+fn refuse_unsupported(top: &Top<'_>) -> Result<(), Refusal> {
+    for (name, what) in [("audio", "spoken answers are"), ("web_search_options", "web search is")] {
+        if top.get(name).is_some() {
+            return Err(top.path(name).unsupported(format_args!("{what} not supported")));
+        }
+    }
+    let path = top.path("modalities");
+    let Some(modalities) = top.get("modalities") else { return Ok(()) };
+    for (index, item) in read::array(modalities, &path)?.items().enumerate() {
+        let path = path.index(index);
+        if !read::string(item, &path)?.is("text") {
+            return Err(path.unsupported("only answers in text are supported"));
+        }
+    }
+    Ok(())
+}
+
+fn effort(top: &Top<'_>, found: &mut Findings) -> Result<(), Refusal> {
+    let canonical = match plain::word(top, "reasoning_effort", EFFORTS)? {
+        Some("minimal") => "\"low\"",
+        Some("xhigh" | "max") => "\"high\"",
+        _ => return Ok(()),
+    };
+    if let Some(value) = top.get("reasoning_effort") {
+        found.edits.replace(value.range(), canonical);
+    }
+    Ok(())
+}
+
+fn logprobs(top: &Top<'_>, found: &mut Findings) -> Result<(), Refusal> {
+    let mut wanted = plain::switch(top, "logprobs")?;
+    wanted |= top.get("top_logprobs").is_some_and(|count| count.raw() != "0");
+    if let Some(bias) = top.get("logit_bias") {
+        let path = top.path("logit_bias");
+        read::any_object(bias, &path)?;
+        for (token, value) in bias.members() {
+            read::number(value, &path.key(&token.text()), -100.0, 100.0)
+                .map_err(|_| path.wrong("expected an object of token ids and numbers from -100 to 100"))?;
+        }
+        wanted |= !bias.is_hollow();
+    }
+    found.needs.logprobs = wanted;
+    Ok(())
+}

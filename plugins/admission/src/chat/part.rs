@@ -1,0 +1,134 @@
+//! Content: a string, or parts of text, pictures, sound and files.
+
+use super::Findings;
+use crate::json::Value;
+use crate::media::{self, Picture};
+use crate::path::Path;
+use crate::read;
+use penstock_contract::Refusal;
+
+/// Which parts may stand in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parts {
+    /// Text: system messages.
+    Text,
+    /// Text and refusals: the assistant's messages.
+    Spoken,
+    /// Text and pictures: results of tools.
+    Pictures,
+    /// Everything: the user's messages.
+    Media,
+}
+
+impl Parts {
+    const fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Text => &["text"],
+            Self::Spoken => &["text", "refusal"],
+            Self::Pictures => &["text", "image_url"],
+            Self::Media => &["text", "image_url", "input_audio", "file"],
+        }
+    }
+}
+
+/// Proves content that is there.
+pub(super) fn parts(
+    content: Value<'_>,
+    at: &Path<'_>,
+    allowed: Parts,
+    found: &mut Findings,
+) -> Result<(), Refusal> {
+    if content.is_string() {
+        return Ok(());
+    }
+    if !content.is_array() {
+        return Err(at.expected("a string or an array of content parts", content.kind()));
+    }
+    for (index, part) in content.items().enumerate() {
+        self::part(part, &at.index(index), allowed, found)?;
+    }
+    Ok(())
+}
+
+fn part(part: Value<'_>, at: &Path<'_>, allowed: Parts, found: &mut Findings) -> Result<(), Refusal> {
+    let [kind, text, refusal, image_url, input_audio, file] =
+        read::object(part, at, ["type", "text", "refusal", "image_url", "input_audio", "file"])?;
+    let path = at.key("type");
+    let kind = read::required(kind, &path, read::Alternatives(allowed.words()))?;
+    if kind.is("video_url") {
+        return Err(path.unsupported("video is not supported"));
+    }
+    let word = read::one_of(kind, &path, allowed.words())?;
+    let path = at.key(word);
+    match word {
+        "text" => read::string(read::required(text, &path, "a string")?, &path).map(|_| ())?,
+        "refusal" => {
+            read::string(read::required(refusal, &path, "a string")?, &path)?;
+            // To a model, a refusal is what was said.
+            found.edits.replace(kind.range(), r#""text""#);
+            let key = part.members().find(|(key, _)| key.is("refusal")).map(|(key, _)| key);
+            key.map(|key| found.edits.replace(key.range(), r#""text""#)).unwrap_or_default();
+        }
+        "image_url" => picture(read::required(image_url, &path, "an object")?, &path, found)?,
+        "input_audio" => audio(read::required(input_audio, &path, "an object")?, &path, found)?,
+        _ => self::file(read::required(file, &path, "an object")?, &path, found)?,
+    }
+    found.edits.keep_members(part, |key, value| !value.is_null() && (key.is("type") || key.is(word)));
+    Ok(())
+}
+
+/// `{url, detail}`, or the URL alone.
+fn picture(image: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
+    let picture = if image.is_string() {
+        found.edits.wrap(image, r#"{"url":"#, "}");
+        media::picture(image, at)?
+    } else {
+        let [url, detail] = read::object(image, at, ["url", "detail"])?;
+        if let Some(detail) = detail {
+            let words = &["auto", "low", "high", "original"];
+            if read::one_of(detail, &at.key("detail"), words)? == "original" {
+                found.edits.replace(detail.range(), r#""high""#);
+            }
+        }
+        found.edits.keep_members(image, |key, value| !value.is_null() && (key.is("url") || key.is("detail")));
+        let path = at.key("url");
+        media::picture(read::required(url, &path, "a URL")?, &path)?
+    };
+    found.images += 1;
+    found.needs.images = true;
+    match picture {
+        Picture::Inline(bytes) => found.media += bytes,
+        Picture::Linked => found.needs.image_urls = true,
+    }
+    Ok(())
+}
+
+fn audio(audio: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
+    let [sound, format] = read::object(audio, at, ["data", "format"])?;
+    let path = at.key("format");
+    read::one_of(read::required(format, &path, "\"wav\" or \"mp3\"")?, &path, &["wav", "mp3"])?;
+    let path = at.key("data");
+    let sound = read::string(read::required(sound, &path, "base64")?, &path)?;
+    found.media += media::base64(sound, &path, 0)?;
+    found.needs.audio = true;
+    Ok(())
+}
+
+/// `{file_data, filename}`: a `data:` URL, or base64 alone.
+fn file(file: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
+    let [content, filename, id] = read::object(file, at, ["file_data", "filename", "file_id"])?;
+    if id.is_some() {
+        return Err(at.key("file_id").unsupported("files by id are not supported; send `file_data`"));
+    }
+    filename.map(|name| read::string(name, &at.key("filename"))).transpose()?;
+    let path = at.key("file_data");
+    let content = read::string(read::required(content, &path, "a data: URL")?, &path)?;
+    let is_url = content.body().get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"data:"));
+    found.media += if is_url {
+        media::data(content, &path, &["application/", "text/", "image/"])?
+    } else {
+        media::base64(content, &path, 0)?
+    };
+    found.needs.files = true;
+    Ok(())
+}

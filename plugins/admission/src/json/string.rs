@@ -1,0 +1,205 @@
+//! String bodies, 64 bytes at a time. A body is proven, never copied: where it
+//! ends and whether it has escapes is all that is learnt.
+
+use super::Broken;
+use wide::u8x16;
+
+/// A string body that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Where the closing quote stands.
+    pub(crate) quote: usize,
+    /// There are escapes in it.
+    pub(crate) escaped: bool,
+}
+
+/// Reads on from the byte after the opening quote.
+pub(crate) fn string(bytes: &[u8], from: usize) -> Result<Ended, Broken> {
+    let mut at = from;
+    // Keys and short values end here, without a look at a whole block.
+    if let Some(start) = bytes.get(from..).and_then(<[u8]>::first_chunk::<16>) {
+        let first = special(u8x16::new(*start)).to_bitmask().trailing_zeros() as usize;
+        match start.get(first) {
+            Some(b'"') => return Ok(Ended { quote: from + first, escaped: false }),
+            Some(_) => at += first,
+            None => at += 16,
+        }
+    }
+    let mut escaped = false;
+    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<64>) {
+        let quarters = quarters(block);
+        // Most blocks of a prompt have nothing special: one look at all four quarters.
+        if !any_special(quarters) {
+            at += 64;
+            continue;
+        }
+        let quotes = mask(quarters, |bytes| bytes.simd_eq(QUOTE));
+        let backslashes = mask(quarters, |bytes| bytes.simd_eq(BACKSLASH));
+        let controls = mask(quarters, |bytes| bytes.min(LAST_CONTROL).simd_eq(bytes));
+        let second = if backslashes == 0 { 0 } else { escaped_by(backslashes) };
+        // What follows the closing quote is no part of the string.
+        let end = quotes & !second;
+        let inside = end.wrapping_sub(1) & !end;
+        let mut broken = controls & inside;
+        let mut next = at + 64;
+        if backslashes & inside != 0 {
+            escaped = true;
+            let simple = quotes | backslashes | mask(quarters, is_simple);
+            let unicode = mask(quarters, |bytes| bytes.simd_eq(U)) & second & inside;
+            broken |= second & inside & !simple & !unicode;
+            // The last byte begins an escape: it is judged with the next block.
+            if backslashes & !second & inside & LAST != 0 {
+                next = at + 63;
+            }
+            if unicode != 0 && broken == 0 {
+                next = next.max(unicodes(bytes, at, unicode)?);
+            }
+        }
+        if broken != 0 {
+            return tail(bytes, at, escaped);
+        }
+        if end != 0 {
+            return Ok(Ended { quote: at + end.trailing_zeros() as usize, escaped });
+        }
+        at = next;
+    }
+    tail(bytes, at, escaped)
+}
+
+const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
+const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
+const U: u8x16 = u8x16::new([b'u'; 16]);
+const LAST_CONTROL: u8x16 = u8x16::new([0x1f; 16]);
+/// The bit of a block's last byte.
+const LAST: u64 = 1 << 63;
+
+#[inline]
+fn quarters(block: &[u8; 64]) -> [u8x16; 4] {
+    let (parts, _) = block.as_chunks::<16>();
+    let mut quarters = [u8x16::default(); 4];
+    for (quarter, part) in quarters.iter_mut().zip(parts) {
+        *quarter = u8x16::new(*part);
+    }
+    quarters
+}
+
+#[inline]
+fn any_special(quarters: [u8x16; 4]) -> bool {
+    let [a, b, c, d] = quarters.map(special);
+    (a | b | c | d).any()
+}
+
+/// Bytes that cannot simply be passed over.
+#[inline]
+fn special(bytes: u8x16) -> u8x16 {
+    bytes.simd_eq(QUOTE) | bytes.simd_eq(BACKSLASH) | bytes.min(LAST_CONTROL).simd_eq(bytes)
+}
+
+/// One bit for each byte that is as asked.
+#[inline]
+fn mask(quarters: [u8x16; 4], is: impl Fn(u8x16) -> u8x16) -> u64 {
+    let [a, b, c, d] = quarters.map(|bytes| u64::from(is(bytes).to_bitmask()));
+    a | b << 16 | c << 32 | d << 48
+}
+
+/// What may follow a backslash, besides `"`, `\` and `u`.
+#[inline]
+fn is_simple(bytes: u8x16) -> u8x16 {
+    let is = |byte: u8| bytes.simd_eq(u8x16::new([byte; 16]));
+    is(b'n') | is(b't') | is(b'r') | is(b'/') | is(b'b') | is(b'f')
+}
+
+/// The bytes that a backslash before them escapes. The first byte of the block is
+/// not one; of a run of backslashes every second is. A subtraction's borrow runs
+/// through each run, so that its end shows whether its length is odd (as simdjson does).
+#[inline]
+fn escaped_by(backslashes: u64) -> u64 {
+    const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+    let series = (backslashes << 1 | ODD).wrapping_sub(backslashes);
+    (series ^ ODD) ^ backslashes
+}
+
+/// Proves the `\uXXXX` whose `u`s are these bits of the block at `at`; returns where
+/// the last of them ends.
+fn unicodes(bytes: &[u8], at: usize, mut letters: u64) -> Result<usize, Broken> {
+    let mut end = at;
+    while letters != 0 {
+        let from = at + letters.trailing_zeros() as usize - 1;
+        end = from + unicode(bytes, from)?;
+        letters &= u64::MAX.checked_shl((end - at) as u32).unwrap_or(0);
+    }
+    Ok(end)
+}
+
+const CONTROL: &str = "a control character inside a string (it must be escaped)";
+
+/// The last bytes of a document, one by one.
+fn tail(bytes: &[u8], from: usize, mut escaped: bool) -> Result<Ended, Broken> {
+    let mut at = from;
+    loop {
+        match bytes.get(at) {
+            Some(b'"') => return Ok(Ended { quote: at, escaped }),
+            Some(b'\\') => {
+                escaped = true;
+                at += escape(bytes, at)?;
+            }
+            Some(..0x20) => return Err(Broken::new(at, CONTROL)),
+            Some(_) => at += 1,
+            None => return Err(Broken::new(bytes.len(), "the end inside a string")),
+        }
+    }
+}
+
+/// How many bytes the escape at `at` has, together with escapes of its kind right after it.
+#[inline]
+fn escape(bytes: &[u8], at: usize) -> Result<usize, Broken> {
+    match bytes.get(at + 1) {
+        Some(b'n' | b'"' | b'\\' | b't' | b'r' | b'/' | b'b' | b'f') => Ok(2),
+        Some(b'u') => unicode(bytes, at),
+        Some(_) => Err(Broken::new(at, "an unknown escape inside a string")),
+        None => Err(Broken::new(bytes.len(), "the end inside a string")),
+    }
+}
+
+/// A run of `\uXXXX`: text of other scripts is often written in nothing else.
+fn unicode(bytes: &[u8], from: usize) -> Result<usize, Broken> {
+    let mut at = from;
+    loop {
+        let unit = code_unit(bytes, at).ok_or(Broken::new(at, "\\u without four hexadecimal digits"))?;
+        at += 6;
+        if unit & 0xf800 == 0xd800 {
+            let low = code_unit(bytes, at).filter(|low| (0xdc00..0xe000).contains(low));
+            if unit >= 0xdc00 || low.is_none() {
+                return Err(Broken::new(at - 6, "half of a surrogate pair inside a string"));
+            }
+            at += 6;
+        }
+        if !matches!(bytes.get(at..at + 2), Some(b"\\u")) {
+            return Ok(at - from);
+        }
+    }
+}
+
+/// The code unit of `\uXXXX` at `at`, if that is what stands there.
+#[inline]
+pub(crate) fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let &[b'\\', b'u', a, b, c, d] = bytes.get(at..)?.first_chunk::<6>()? else { return None };
+    let [a, b, c, d] = [a, b, c, d].map(|digit| HEX.get(usize::from(digit)).copied().unwrap_or(0xff));
+    // A byte that is no digit has its upper half set.
+    ((a | b | c | d) & 0xf0 == 0)
+        .then(|| u16::from(a) << 12 | u16::from(b) << 8 | u16::from(c) << 4 | u16::from(d))
+}
+
+static HEX: [u8; 256] = hex();
+
+#[allow(clippy::indexing_slicing)] // evaluated by the compiler
+const fn hex() -> [u8; 256] {
+    let mut table = [0xff; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        table[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        table[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    table
+}

@@ -1,0 +1,72 @@
+//! What the escapes of a proven string say. Used for short strings only: names,
+//! stop sequences, addresses.
+
+use super::code_unit;
+
+/// A part of a string body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'s> {
+    /// Bytes that are their own text.
+    Plain(&'s str),
+    /// One escape.
+    Char(char),
+}
+
+/// The parts of a proven string body, without copying any.
+pub(crate) fn pieces(body: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = body;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        match rest.find('\\') {
+            Some(0) => {
+                let (escaped, length) = escape(rest);
+                rest = rest.get(length..).unwrap_or_default();
+                Some(Piece::Char(escaped))
+            }
+            found => {
+                let (plain, tail) = rest.split_at_checked(found.unwrap_or(rest.len()))?;
+                rest = tail;
+                Some(Piece::Plain(plain))
+            }
+        }
+    })
+}
+
+/// The text of a proven string body.
+pub(crate) fn unescape(body: &str) -> String {
+    let mut text = String::with_capacity(body.len());
+    for piece in pieces(body) {
+        match piece {
+            Piece::Plain(plain) => text.push_str(plain),
+            Piece::Char(escaped) => text.push(escaped),
+        }
+    }
+    text
+}
+
+/// The escape that `body` begins with, and its length.
+fn escape(body: &str) -> (char, usize) {
+    let simple = match body.as_bytes().get(1) {
+        Some(b'n') => '\n',
+        Some(b't') => '\t',
+        Some(b'r') => '\r',
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(b'u') => return unicode(body.as_bytes()),
+        Some(&other) => char::from(other),
+        None => char::REPLACEMENT_CHARACTER,
+    };
+    (simple, 2)
+}
+
+fn unicode(body: &[u8]) -> (char, usize) {
+    let unit = code_unit(body, 0).unwrap_or(0xfffd);
+    let pair = [unit, code_unit(body, 6).unwrap_or(0)];
+    if (0xd800..0xdc00).contains(&unit) {
+        let both = char::decode_utf16(pair).next().and_then(Result::ok);
+        return (both.unwrap_or(char::REPLACEMENT_CHARACTER), 12);
+    }
+    (char::from_u32(u32::from(unit)).unwrap_or(char::REPLACEMENT_CHARACTER), 6)
+}

@@ -1,0 +1,27 @@
+//! The admission room: a request's bytes in, an [`Ask`](penstock_contract::Ask)
+//! or a refusal that names the field out.
+//!
+//! One pass proves the JSON (validity, UTF-8, depth, number of values) and notes
+//! where each value stands; the rules of the dialect are then checked on those
+//! notes. Content is never deserialised and never copied, and no sentence of a
+//! refusal repeats it: sentences name fields, types and bounds.
+//!
+//! Rules of reading, in both dialects: `null` is absent for every optional
+//! field; unknown fields are ignored; no key may come twice in the body or in an
+//! object that is read.
+
+mod base64;
+mod body;
+mod chat;
+mod edits;
+mod json;
+mod limits;
+mod media;
+mod messages;
+mod path;
+mod plain;
+mod read;
+
+pub use chat::chat;
+pub use limits::Limits;
+pub use messages::{Purpose, messages};

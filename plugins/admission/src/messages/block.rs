@@ -1,0 +1,149 @@
+//! Content blocks.
+
+use super::Findings;
+use super::source;
+use crate::json::Value;
+use crate::path::Path;
+use crate::read;
+use penstock_contract::Refusal;
+
+/// Where a block stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    User,
+    Assistant,
+    /// Inside a `tool_result`.
+    Result,
+    /// Inside a `document`.
+    Document,
+}
+
+impl Place {
+    /// The blocks that are read here; [`vendor`] ones are let through besides.
+    const fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::User => &["text", "image", "tool_result", "document", "search_result"],
+            Self::Assistant => &["text", "tool_use", "thinking", "redacted_thinking"],
+            Self::Result => &["text", "image", "document", "search_result"],
+            Self::Document => &["text", "image"],
+        }
+    }
+}
+
+/// What a block means for the turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Block<'d> {
+    /// Empty text: it says nothing.
+    Nothing,
+    /// Anything that is said.
+    Said,
+    /// A call of a tool, with its id.
+    Call(Value<'d>),
+    /// A result of a call, with the call's id.
+    Result(Value<'d>),
+}
+
+/// Blocks of the vendor's own tools, in a history from elsewhere.
+fn vendor(kind: &str) -> bool {
+    matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
+        || kind.ends_with("_tool_result")
+}
+
+/// Proves one block.
+pub(super) fn block<'d>(
+    block: Value<'d>,
+    at: &Path<'_>,
+    place: Place,
+    found: &mut Findings,
+) -> Result<Block<'d>, Refusal> {
+    let [kind, text, id, name, input, call, content, is_error, thinking, signature, sealed] = read::object(
+        block,
+        at,
+        [
+            "type",
+            "text",
+            "id",
+            "name",
+            "input",
+            "tool_use_id",
+            "content",
+            "is_error",
+            "thinking",
+            "signature",
+            "data",
+        ],
+    )?;
+    let path = at.key("type");
+    let kind = read::required(kind, &path, read::Alternatives(place.words()))?;
+    if kind.is_string() && vendor(&kind.text()) {
+        return Ok(Block::Said);
+    }
+    let string = |member: Option<Value<'d>>, name: &str| {
+        let path = at.key(name);
+        read::string(read::required(member, &path, "a string")?, &path)
+    };
+    match read::one_of(kind, &path, place.words())? {
+        "text" => {
+            let is_empty = string(text, "text")?.body().is_empty();
+            return Ok(if is_empty { Block::Nothing } else { Block::Said });
+        }
+        "tool_use" => {
+            read::name(name, &at.key("name"))?;
+            let path = at.key("input");
+            read::any_object(read::required(input, &path, "an object")?, &path)?;
+            return Ok(Block::Call(read::name(id, &at.key("id"))?));
+        }
+        "tool_result" => {
+            read::flag(is_error, &at.key("is_error"))?;
+            content.map(|content| inner(content, &at.key("content"), Place::Result, found)).transpose()?;
+            return Ok(Block::Result(read::name(call, &at.key("tool_use_id"))?));
+        }
+        "thinking" => {
+            string(thinking, "thinking")?;
+            signature.map(|signature| read::string(signature, &at.key("signature"))).transpose()?;
+        }
+        "redacted_thinking" => drop(string(sealed, "data")?),
+        "image" => source::image(block, at, found)?,
+        "document" => source::document(block, at, found)?,
+        _ => source::search_result(block, at)?,
+    }
+    Ok(Block::Said)
+}
+
+/// The content of a block: a string, or blocks; may be empty.
+pub(super) fn inner(
+    content: Value<'_>,
+    at: &Path<'_>,
+    place: Place,
+    found: &mut Findings,
+) -> Result<(), Refusal> {
+    if content.is_string() {
+        return Ok(());
+    }
+    if !content.is_array() {
+        return Err(at.expected("a string or an array of content blocks", content.kind()));
+    }
+    for (index, item) in content.items().enumerate() {
+        block(item, &at.index(index), place, found)?;
+    }
+    Ok(())
+}
+
+/// A string, or an array of text blocks: `system`, messages of that role.
+pub(super) fn texts(content: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
+    if content.is_string() {
+        return Ok(());
+    }
+    if !content.is_array() {
+        return Err(at.expected("a string or an array of text blocks", content.kind()));
+    }
+    for (index, item) in content.items().enumerate() {
+        let at = at.index(index);
+        let [kind, text] = read::object(item, &at, ["type", "text"])?;
+        let path = at.key("type");
+        read::one_of(read::required(kind, &path, "\"text\"")?, &path, &["text"])?;
+        let path = at.key("text");
+        read::string(read::required(text, &path, "a string")?, &path)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Top-level objects that steer the answer: `thinking`, `output_config`.
+
+use super::Findings;
+use crate::body::Top;
+use crate::read;
+use penstock_contract::{Refusal, Thinking};
+
+/// Features whose silent loss would change the answer.
+pub(super) fn refuse_unsupported(top: &Top<'_>) -> Result<(), Refusal> {
+    let path = top.path("mcp_servers");
+    let Some(servers) = top.get("mcp_servers") else { return Ok(()) };
+    if read::array(servers, &path)?.is_hollow() {
+        return Ok(());
+    }
+    Err(path.unsupported("MCP servers are not supported; declare their tools instead"))
+}
+
+/// The least budget of thinking, in tokens.
+const MIN_BUDGET: i64 = 1024;
+
+pub(super) fn thinking(top: &Top<'_>) -> Result<Thinking, Refusal> {
+    let path = top.path("thinking");
+    let Some(thinking) = top.get("thinking") else { return Ok(Thinking::Off) };
+    let [kind, budget, display] = read::object(thinking, &path, ["type", "budget_tokens", "display"])?;
+    let words = &["enabled", "adaptive", "disabled", "between_tools"];
+    let kind_path = path.key("type");
+    let kind = read::required(kind, &kind_path, read::Alternatives(words))?;
+    let kind = read::one_of(kind, &kind_path, words)?;
+    let budget_path = path.key("budget_tokens");
+    match budget {
+        Some(budget) => drop(read::integer(budget, &budget_path, MIN_BUDGET, i64::MAX)?),
+        None if kind == "enabled" => {
+            return Err(budget_path.missing(format_args!("an integer of at least {MIN_BUDGET}")));
+        }
+        None => {}
+    }
+    let words = &["summarized", "omitted"];
+    let display = display.map(|display| read::one_of(display, &path.key("display"), words)).transpose()?;
+    Ok(match (kind, display) {
+        ("disabled", _) => Thinking::Off,
+        (_, Some("omitted")) => Thinking::Omitted,
+        _ => Thinking::Shown,
+    })
+}
+
+pub(super) fn output_config(top: &Top<'_>, found: &mut Findings) -> Result<(), Refusal> {
+    let path = top.path("output_config");
+    let Some(config) = top.get("output_config") else { return Ok(()) };
+    let [effort, format] = read::object(config, &path, ["effort", "format"])?;
+    if let Some(effort) = effort {
+        read::one_of(effort, &path.key("effort"), &["low", "medium", "high", "xhigh", "max"])?;
+    }
+    let Some(format) = format else { return Ok(()) };
+    let path = path.key("format");
+    let [kind, schema] = read::object(format, &path, ["type", "schema"])?;
+    let kind_path = path.key("type");
+    read::one_of(read::required(kind, &kind_path, "\"json_schema\"")?, &kind_path, &["json_schema"])?;
+    let schema_path = path.key("schema");
+    read::any_object(read::required(schema, &schema_path, "a JSON schema")?, &schema_path)?;
+    found.needs.json_schema = true;
+    Ok(())
+}

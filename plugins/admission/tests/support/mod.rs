@@ -1,0 +1,50 @@
+//! What the tests of both dialects share.
+#![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing)]
+
+use bytes::Bytes;
+use penstock_admission::{Limits, Purpose, chat, messages};
+use penstock_contract::{Ask, Refusal};
+
+/// Deeper than `max_depth` and than any machine stack would like.
+pub const DEEP: usize = 10_000;
+
+pub fn ask_chat(body: &str) -> Result<Ask, Refusal> {
+    chat(Bytes::from(body.to_owned()), &Limits::default())
+}
+
+pub fn ask_messages(body: &str) -> Result<Ask, Refusal> {
+    messages(Bytes::from(body.to_owned()), &Limits::default(), Purpose::Generate)
+}
+
+/// The body with its edits made.
+pub fn edited(ask: &Ask) -> serde_json::Value {
+    let mut out = Vec::new();
+    let mut at = 0;
+    for edit in &ask.edits {
+        assert!(
+            edit.range.start >= at && edit.range.end >= edit.range.start,
+            "edits are in order: {:?}",
+            ask.edits
+        );
+        out.extend_from_slice(&ask.body[at..edit.range.start]);
+        out.extend_from_slice(&edit.with);
+        at = edit.range.end;
+    }
+    out.extend_from_slice(&ask.body[at..]);
+    serde_json::from_slice(&out).unwrap()
+}
+
+/// A refusal that names this field and says this, beginning with the field.
+pub fn assert_refused(result: Result<Ask, Refusal>, field: &str, says: &str, body: &str) {
+    let refusal = match result {
+        Ok(_) => unreachable_body(body),
+        Err(refusal) => refusal,
+    };
+    assert_eq!(refusal.param.as_deref().unwrap_or(""), field, "{body}: {}", refusal.message);
+    let expected = if field.is_empty() { says.to_owned() } else { format!("{field}: {says}") };
+    assert_eq!(refusal.message, expected, "{body}");
+}
+
+fn unreachable_body(body: &str) -> ! {
+    std::panic::panic_any(format!("it should have been refused: {body}"))
+}
