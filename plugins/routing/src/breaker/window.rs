@@ -1,0 +1,71 @@
+//! Attempts of the last while by how they ended, in six slices.
+
+use std::time::Duration;
+
+const SLICES: u64 = 6;
+
+/// Counts of the last `span`, coarse to a sixth of it.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// Milliseconds of a slice, at least 1.
+    slice: u64,
+    slices: [Slice; SLICES as usize],
+}
+
+/// Attempts by how they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) good: u32,
+    pub(super) bad: u32,
+    /// 429.
+    pub(super) limited: u32,
+}
+
+impl Seen {
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            good: self.good.saturating_add(other.good),
+            bad: self.bad.saturating_add(other.bad),
+            limited: self.limited.saturating_add(other.limited),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slice {
+    /// Which slice of time since the origin this is.
+    number: u64,
+    seen: Seen,
+}
+
+impl Window {
+    pub(super) fn new(span: Duration) -> Self {
+        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self { slice: (millis / SLICES).max(1), slices: Default::default() }
+    }
+
+    pub(super) fn add(&mut self, now: Duration, seen: Seen) {
+        let number = self.number(now);
+        let index = usize::try_from(number % SLICES).unwrap_or(0);
+        let Some(slice) = self.slices.get_mut(index) else { return };
+        if slice.number < number {
+            *slice = Slice { number, seen: Seen::default() };
+        }
+        slice.seen = slice.seen.plus(seen);
+    }
+
+    /// What the slices that are young enough have seen.
+    pub(super) fn totals(&self, now: Duration) -> Seen {
+        let number = self.number(now);
+        let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICES);
+        young.fold(Seen::default(), |sum, slice| sum.plus(slice.seen))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.slices = Default::default();
+    }
+
+    fn number(&self, now: Duration) -> u64 {
+        u64::try_from(now.as_millis()).unwrap_or(u64::MAX) / self.slice
+    }
+}

@@ -1,0 +1,344 @@
+//! The attempt planner: one for streamed and plain requests and every endpoint.
+//!
+//! ```text
+//! let mut next = course.start(now);
+//! loop { match next {
+//!     Next::Try(offer) => match attempt(offer) {
+//!         Ok(answer) => return answer,
+//!         Err(fault) => next = course.after(&fault, now, &mut budget),
+//!     },
+//!     Next::RetrySame { after, .. } => { sleep(after); next = course.resume(now) }
+//!     Next::WaitUntil(until) => { sleep_until(until); next = course.resume(now) }
+//!     Next::Refuse => return fault.refusal,
+//!     Next::GiveUp { retry_after } => return unavailable(course.details(..), retry_after),
+//! } }
+//! ```
+//!
+//! Promises, whatever faults it is fed:
+//!
+//! - at most `attempts` tries, none after the deadline;
+//! - an offer that failed is asked again only for a quick retry (500, 502, a
+//!   reset; once per provider and request) or after the `Retry-After` it named;
+//! - a provider is never asked before its `Retry-After`;
+//! - a provider that was silent (no head, no token, or stalled) is never asked again;
+//! - after the caller's own fault, the total deadline, or a rescue whose text
+//!   differs, nobody is asked;
+//! - every try but the first is paid from the retry budget.
+//!
+//! A rescue after the first token is a try like any other: feed the fault that
+//! broke the stream to [`Course::rescue`], and ask whom `Next` names.
+
+mod attempt;
+mod policy;
+
+pub use attempt::Attempt;
+pub use policy::{Entry, Policy};
+
+use crate::budget::RetryBudget;
+use crate::dice::Dice;
+use penstock_contract::{Fault, FaultKind};
+use serde_json::Value;
+use std::time::Duration;
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Ask this offer.
+    Try(usize),
+    /// Sleep, then [`Course::resume`]: it will name the same offer again.
+    RetrySame {
+        /// The offer.
+        offer: usize,
+        /// For how long.
+        after: Duration,
+    },
+    /// Sleep until this instant, then [`Course::resume`].
+    WaitUntil(Duration),
+    /// The caller is to blame: answer with the fault's refusal.
+    Refuse,
+    /// Nobody is left: 503.
+    GiveUp {
+        /// Whole seconds for `Retry-After`, 1 to 5.
+        retry_after: u32,
+    },
+}
+
+/// The attempts of one request, done and to come.
+#[derive(Debug)]
+pub struct Course {
+    policy: Policy,
+    seats: Vec<Seat>,
+    dice: Dice,
+    done: Vec<Attempt>,
+    asked: u32,
+    /// The seat that is being asked, and since when.
+    running: Option<(usize, Duration)>,
+    /// The seat that a sleep is for.
+    reserved: Option<usize>,
+}
+
+/// One offer's place in the plan.
+#[derive(Debug)]
+struct Seat {
+    entry: Entry,
+    /// It may be asked: never was, or named a time for the next try.
+    open: bool,
+    /// It was asked before; newcomers come first.
+    asked: bool,
+    /// Not before then.
+    ready: Duration,
+    /// Its provider may have its one quick retry.
+    quick: bool,
+}
+
+impl Course {
+    /// A course along `plan`, best first. Offers of fallback models stand behind the model's own.
+    #[must_use]
+    pub fn new(plan: impl IntoIterator<Item = Entry>, policy: Policy, seed: u64) -> Self {
+        let seat = |entry: Entry| Seat {
+            entry,
+            open: true,
+            asked: false,
+            ready: entry.resting_until.unwrap_or_default(),
+            quick: entry.good_standing,
+        };
+        Self {
+            policy,
+            seats: plan.into_iter().map(seat).collect(),
+            dice: Dice::new(seed),
+            done: Vec::new(),
+            asked: 0,
+            running: None,
+            reserved: None,
+        }
+    }
+
+    /// The first step. Costs no budget.
+    pub fn start(&mut self, now: Duration) -> Next {
+        self.choose(now)
+    }
+
+    /// The step after a sleep.
+    pub fn resume(&mut self, now: Duration) -> Next {
+        match self.reserved.take() {
+            Some(seat) if self.is_ready(seat, now) && now < self.policy.deadline => self.ask(seat, now),
+            _ => self.choose(now),
+        }
+    }
+
+    /// The step when the offer that was to be asked cannot be after all, for a
+    /// reason of the house's own: its breaker refused, or the request cannot be
+    /// said in its dialect. Nothing was sent, so it counts as no attempt.
+    pub fn pass(&mut self, now: Duration) -> Next {
+        if let Some((index, _)) = self.running.take() {
+            self.asked = self.asked.saturating_sub(1);
+            if let Some(seat) = self.seats.get_mut(index) {
+                seat.open = false;
+            }
+        }
+        self.choose(now)
+    }
+
+    /// The step after a failed attempt, which is recorded.
+    pub fn after(&mut self, fault: &Fault, now: Duration, budget: &mut RetryBudget) -> Next {
+        self.step(fault, now, budget, false)
+    }
+
+    /// The step after an attempt that failed when the client already had some
+    /// of its answer. As [`Course::after`], but a quick retry comes only when
+    /// nobody else is ready: the provider just dropped a stream half way.
+    pub fn rescue(&mut self, fault: &Fault, now: Duration, budget: &mut RetryBudget) -> Next {
+        self.step(fault, now, budget, true)
+    }
+
+    fn step(&mut self, fault: &Fault, now: Duration, budget: &mut RetryBudget, others_first: bool) -> Next {
+        let Some((index, since)) = self.running.take() else { return self.give_up(now) };
+        let Some(provider) = self.record(index, fault, since, now) else { return self.give_up(now) };
+        if fault.kind == FaultKind::Caller {
+            return Next::Refuse;
+        }
+        // A rescue that differs from what the client has is the end: another might differ elsewhere.
+        if matches!(fault.kind, FaultKind::Deadline | FaultKind::Diverged) {
+            return self.give_up(now);
+        }
+        if is_silence(fault.kind) || fault.kind == FaultKind::Credentials(401) {
+            self.of_provider(provider, |seat| seat.open = false);
+        } else if let Some(rest) = fault.retry_after {
+            let ready = now.saturating_add(rest);
+            self.of_provider(provider, |seat| seat.ready = seat.ready.max(ready));
+            if let Some(seat) = self.seats.get_mut(index) {
+                seat.open = true;
+            }
+        }
+        let next = self.next(index, provider, fault, now, others_first);
+        if matches!(next, Step::Stop) || !budget.try_spend(now) {
+            return self.give_up(now);
+        }
+        self.take(next, now)
+    }
+
+    /// Failed attempts so far, in order.
+    #[must_use]
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.done
+    }
+
+    /// Attempts begun so far, the running or good one included (`x-penstock-attempts`).
+    #[must_use]
+    pub const fn asked(&self) -> u32 {
+        self.asked
+    }
+
+    /// `details.attempts` of a 503: an array of `{"provider","reason","ms"}`,
+    /// plus `"status"` where the provider gave one. `provider` names a
+    /// provider by the index its [`Entry`] had.
+    pub fn details<'a>(&self, provider: impl Fn(usize) -> &'a str) -> Value {
+        self.done.iter().map(|attempt| attempt.to_json(provider(attempt.provider))).collect()
+    }
+
+    /// Marks the attempt as over; tells whose it was.
+    fn record(&mut self, index: usize, fault: &Fault, since: Duration, now: Duration) -> Option<usize> {
+        let seat = self.seats.get_mut(index)?;
+        seat.open = false;
+        let Entry { offer, provider, .. } = seat.entry;
+        let millis = u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX);
+        self.done.push(Attempt { offer, provider, kind: fault.kind, millis });
+        Some(provider)
+    }
+
+    /// What follows a fault, if the budget allows.
+    fn next(
+        &mut self,
+        index: usize,
+        provider: usize,
+        fault: &Fault,
+        now: Duration,
+        others_first: bool,
+    ) -> Step {
+        if self.asked >= self.policy.attempts || now >= self.policy.deadline {
+            return Step::Stop;
+        }
+        if let Some(rest) = fault.retry_after {
+            let patient = !rest.is_zero() && rest <= self.policy.patience && self.may_wait(index);
+            return if patient { Step::Wait(index) } else { self.best(now) };
+        }
+        let best = self.best(now);
+        if others_first && matches!(best, Step::Ask(_)) {
+            return best;
+        }
+        self.quick_retry(index, provider, fault.kind, now).unwrap_or(best)
+    }
+
+    /// Once per provider and request, for a passing failure in good standing.
+    fn quick_retry(&mut self, index: usize, provider: usize, kind: FaultKind, now: Duration) -> Option<Step> {
+        let earned = earns_quick_retry(kind) && self.seats.get(index)?.quick;
+        let after = self.jitter();
+        if !earned || now.saturating_add(after) >= self.policy.deadline {
+            return None;
+        }
+        self.of_provider(provider, |seat| seat.quick = false);
+        Some(Step::Quick(index, after))
+    }
+
+    fn choose(&mut self, now: Duration) -> Next {
+        let step = if self.asked >= self.policy.attempts || now >= self.policy.deadline {
+            Step::Stop
+        } else {
+            self.best(now)
+        };
+        self.take(step, now)
+    }
+
+    /// The first in order of those never asked, then the first of those that
+    /// may be asked again, then the one whose rest ends soonest.
+    fn best(&self, now: Duration) -> Step {
+        let open = || self.seats.iter().enumerate().filter(|(_, seat)| seat.open);
+        let ready = open().filter(|(_, seat)| seat.ready <= now).min_by_key(|(_, seat)| seat.asked);
+        if let Some((index, _)) = ready {
+            return Step::Ask(index);
+        }
+        match open().min_by_key(|(_, seat)| seat.ready) {
+            Some((index, _)) if self.may_wait(index) => Step::Wait(index),
+            _ => Step::Stop,
+        }
+    }
+
+    fn take(&mut self, step: Step, now: Duration) -> Next {
+        match step {
+            Step::Ask(index) => self.ask(index, now),
+            Step::Wait(index) => {
+                self.reserved = Some(index);
+                self.seats
+                    .get(index)
+                    .map_or(Next::GiveUp { retry_after: 1 }, |seat| Next::WaitUntil(seat.ready))
+            }
+            Step::Quick(index, after) => {
+                self.reserved = Some(index);
+                let Some(seat) = self.seats.get_mut(index) else { return self.give_up(now) };
+                seat.open = true;
+                Next::RetrySame { offer: seat.entry.offer, after }
+            }
+            Step::Stop => self.give_up(now),
+        }
+    }
+
+    fn ask(&mut self, index: usize, now: Duration) -> Next {
+        let Some(seat) = self.seats.get_mut(index) else { return self.give_up(now) };
+        seat.asked = true;
+        self.asked = self.asked.saturating_add(1);
+        self.running = Some((index, now));
+        Next::Try(seat.entry.offer)
+    }
+
+    /// The soonest end of a rest if there is one, else 1 to 3 by chance, so
+    /// that clients who failed together do not come back together.
+    fn give_up(&mut self, now: Duration) -> Next {
+        let soonest =
+            self.seats.iter().filter(|seat| seat.open && seat.ready > now).map(|seat| seat.ready).min();
+        let retry_after = match soonest {
+            Some(ready) => {
+                let wait = ready.saturating_sub(now);
+                let whole = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
+                u32::try_from(whole.clamp(1, 5)).unwrap_or(5)
+            }
+            None => 1 + u32::try_from(self.dice.below(3)).unwrap_or(0),
+        };
+        Next::GiveUp { retry_after }
+    }
+
+    fn is_ready(&self, index: usize, now: Duration) -> bool {
+        self.seats.get(index).is_some_and(|seat| seat.open && seat.ready <= now)
+    }
+
+    fn may_wait(&self, index: usize) -> bool {
+        self.seats.get(index).is_some_and(|seat| seat.open && seat.ready < self.policy.deadline)
+    }
+
+    fn of_provider(&mut self, provider: usize, change: impl Fn(&mut Seat)) {
+        self.seats.iter_mut().filter(|seat| seat.entry.provider == provider).for_each(change);
+    }
+
+    /// Half to one and a half of `quick_retry`.
+    fn jitter(&mut self) -> Duration {
+        let span = u64::try_from(self.policy.quick_retry.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros((span / 2).saturating_add(self.dice.below(span.saturating_add(1))))
+    }
+}
+
+/// A decision not yet taken: the seat, and how.
+enum Step {
+    Ask(usize),
+    Quick(usize, Duration),
+    Wait(usize),
+    Stop,
+}
+
+/// It had the time and said nothing: asking again would only lose more.
+const fn is_silence(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::FirstByte | FaultKind::FirstToken | FaultKind::Idle)
+}
+
+/// A passing failure at a provider whose prefix cache is warm now.
+const fn earns_quick_retry(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::Status(500 | 502) | FaultKind::Reset)
+}

@@ -1,0 +1,41 @@
+//! An average whose weights halve with time.
+
+use super::{HALF_LIFE, STALE};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// `mean = sum(w * x) / sum(w)`, every `w` times `2^(-age / HALF_LIFE)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Decayed {
+    /// Sum of weights at `at`.
+    weight: f64,
+    mean: f64,
+    /// Milliseconds of the last observation.
+    at: u64,
+}
+
+impl Decayed {
+    pub(super) fn add(&mut self, now: Duration, value: f64, weight: f64) {
+        if !value.is_finite() || weight <= 0.0 {
+            return;
+        }
+        let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let age = Duration::from_millis(millis.saturating_sub(self.at));
+        let old = if age >= STALE {
+            0.0
+        } else {
+            self.weight * (-age.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
+        };
+        let sum = old + weight;
+        let mean = self.mean + (value - self.mean) * (weight / sum);
+        // A number from outside (a kept file) may be broken; start over then.
+        (self.weight, self.mean) = if mean.is_finite() { (sum, mean) } else { (weight, value) };
+        self.at = self.at.max(millis);
+    }
+
+    pub(super) fn mean(&self, now: Duration) -> Option<f64> {
+        let fresh = now.saturating_sub(Duration::from_millis(self.at)) < STALE;
+        (self.weight > 0.0 && fresh && self.mean.is_finite()).then_some(self.mean)
+    }
+}

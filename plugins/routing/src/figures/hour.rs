@@ -1,0 +1,91 @@
+//! A model's last hour, for the catalogue's sorts.
+
+use super::Sample;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+const SLICES: usize = 12;
+const SLICE_SECONDS: u64 = 300;
+
+/// A model's last hour over all its offers, in slices of five minutes.
+/// Serialises as plain numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hour {
+    slices: [Slice; SLICES],
+}
+
+/// What the catalogue sorts by.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Generated tokens per second of generation.
+    pub throughput: Option<f64>,
+    /// Mean seconds to the first token (to the whole answer if it is plain).
+    pub latency: Option<f64>,
+    /// Good answers.
+    pub popularity: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Slice {
+    /// Which five minutes since the origin.
+    number: u64,
+    answers: u64,
+    /// Seconds to the first token, summed.
+    waiting: f64,
+    tokens: u64,
+    /// Seconds of generation, summed.
+    generating: f64,
+}
+
+impl Hour {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a good answer into account.
+    pub fn observe(&mut self, now: Duration, sample: Sample) {
+        let number = now.as_secs() / SLICE_SECONDS;
+        let index = usize::try_from(number % SLICES as u64).unwrap_or(0);
+        let Some(slice) = self.slices.get_mut(index) else { return };
+        if slice.number < number {
+            *slice = Slice { number, ..Slice::default() };
+        }
+        let first = sample.first_token.unwrap_or(sample.total);
+        slice.answers = slice.answers.saturating_add(1);
+        slice.waiting += first.as_secs_f64();
+        let (tokens, generating) = match sample.first_token {
+            Some(first) => (sample.output_tokens.saturating_sub(1), sample.total.saturating_sub(first)),
+            None => (sample.output_tokens, sample.total),
+        };
+        slice.tokens = slice.tokens.saturating_add(tokens);
+        slice.generating += generating.as_secs_f64();
+    }
+
+    /// The last hour's rates, coarse to five minutes. Without answers there are none.
+    #[must_use]
+    pub fn rates(&self, now: Duration) -> Rates {
+        let number = now.as_secs() / SLICE_SECONDS;
+        let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICES as u64);
+        let sum = young.fold(Slice::default(), |sum, slice| Slice {
+            number,
+            answers: sum.answers.saturating_add(slice.answers),
+            waiting: sum.waiting + slice.waiting,
+            tokens: sum.tokens.saturating_add(slice.tokens),
+            generating: sum.generating + slice.generating,
+        });
+        if sum.answers == 0 {
+            return Rates::default();
+        }
+        let answers = sum.answers as f64;
+        let generated = sum.tokens > 0 && sum.generating > 0.0;
+        Rates {
+            throughput: generated.then(|| sum.tokens as f64 / sum.generating),
+            latency: Some(sum.waiting / answers),
+            popularity: Some(answers),
+        }
+    }
+}

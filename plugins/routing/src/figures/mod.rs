@@ -1,0 +1,131 @@
+//! How fast an offer has lately been: what a prediction is made of.
+//!
+//! Time to first token (by size of the prompt) and tokens per second are kept
+//! apart, because they answer to different causes. Both are averages whose
+//! weights halve every [`HALF_LIFE`]; what has not been seen for [`STALE`] is
+//! forgotten, and the offer is a newcomer again. That is also how an offer that
+//! was once slow gets another chance without any traffic being spent on trials.
+
+mod decayed;
+mod hour;
+
+pub use hour::{Hour, Rates};
+
+use decayed::Decayed;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// After this long an observation counts half.
+pub const HALF_LIFE: Duration = Duration::from_secs(300);
+
+/// After this long without an observation nothing is known.
+pub const STALE: Duration = Duration::from_secs(1800);
+
+/// Upper ends of the prompt-size classes, in tokens; the last class is open.
+const CLASSES: [u64; 4] = [1_000, 4_000, 16_000, 64_000];
+
+/// One good answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Prompt tokens.
+    pub prompt_tokens: u64,
+    /// Generated tokens; 0 for kinds that generate none.
+    pub output_tokens: u64,
+    /// From asking to the first content token; `None` for a plain answer.
+    pub first_token: Option<Duration>,
+    /// From asking to the end.
+    pub total: Duration,
+}
+
+/// The figures of one offer. Serialises as plain numbers, a few hundred bytes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Seconds to the first token, by class of prompt size.
+    first_token: [Decayed; CLASSES.len() + 1],
+    /// Seconds per generated token, weighted by tokens.
+    per_token: Decayed,
+    /// Generated tokens per answer.
+    output: Decayed,
+}
+
+impl Figures {
+    /// A newcomer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a good answer into account. Failures are the breaker's to judge.
+    ///
+    /// A plain answer tells only its total: what is known of the first token is
+    /// taken off, but at least a tenth of the total is generation.
+    pub fn observe(&mut self, now: Duration, sample: Sample) {
+        let total = sample.total.as_secs_f64();
+        let known = self.first_token(now, sample.prompt_tokens);
+        let first = match sample.first_token {
+            Some(first) => Some(first.as_secs_f64().min(total)),
+            None => (sample.output_tokens == 0).then_some(total),
+        };
+        if let (Some(first), Some(class)) = (first, self.first_token.get_mut(class(sample.prompt_tokens))) {
+            class.add(now, first, 1.0);
+        }
+        // The first token itself is not generated in what comes after it.
+        let after = sample.output_tokens.saturating_sub(u64::from(sample.first_token.is_some()));
+        if after > 0 {
+            let spent = match first {
+                Some(first) => total - first,
+                None => (total - known.unwrap_or(0.0)).max(total / 10.0),
+            };
+            let tokens = after as f64;
+            self.per_token.add(now, spent / tokens, tokens);
+        }
+        if sample.output_tokens > 0 {
+            self.output.add(now, sample.output_tokens as f64, 1.0);
+        }
+    }
+
+    /// Predicted seconds to the whole answer on an idle provider:
+    /// `first token (class of the prompt) + output_tokens / (tokens per second)`.
+    /// `None` for a newcomer.
+    #[must_use]
+    pub fn predict(&self, now: Duration, prompt_tokens: u64, output_tokens: u64) -> Option<f64> {
+        let first = self.first_token(now, prompt_tokens);
+        let per_token = self.per_token.mean(now);
+        if first.is_none() && per_token.is_none() {
+            return None;
+        }
+        Some(first.unwrap_or(0.0) + per_token.unwrap_or(0.0) * output_tokens as f64)
+    }
+
+    /// Seconds to the first token for a prompt of this size; of the nearest
+    /// class (the smaller of two) if its own has not been seen.
+    #[must_use]
+    pub fn first_token(&self, now: Duration, prompt_tokens: u64) -> Option<f64> {
+        let own = class(prompt_tokens);
+        let known = self
+            .first_token
+            .iter()
+            .enumerate()
+            .filter_map(|(class, seconds)| Some((class.abs_diff(own), seconds.mean(now)?)));
+        known.min_by_key(|(distance, _)| *distance).map(|(_, seconds)| seconds)
+    }
+
+    /// Tokens per second while generating.
+    #[must_use]
+    pub fn tokens_per_second(&self, now: Duration) -> Option<f64> {
+        self.per_token.mean(now).filter(|seconds| *seconds > 0.0).map(f64::recip)
+    }
+
+    /// Generated tokens of a typical answer: the expected output of a request
+    /// that sets no limit.
+    #[must_use]
+    pub fn typical_output(&self, now: Duration) -> Option<u64> {
+        // A mean of u64 values: within range, and the fraction does not matter.
+        self.output.mean(now).map(|tokens| tokens as u64)
+    }
+}
+
+fn class(prompt_tokens: u64) -> usize {
+    CLASSES.iter().take_while(|end| prompt_tokens > **end).count()
+}

@@ -1,0 +1,15 @@
+//! `:speed`: the whole answer soonest.
+
+use super::{Flavor, Weights};
+
+pub(super) struct Speed;
+
+impl Flavor for Speed {
+    fn name(&self) -> &'static str {
+        "speed"
+    }
+
+    fn weights(&self) -> Weights {
+        Weights { price: 0.2, speed: 0.7, environment: 0.1 }
+    }
+}

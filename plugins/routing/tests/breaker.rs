@@ -1,0 +1,292 @@
+//! Ejection, rest and trial.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use penstock_contract::{Code, Fault, FaultKind, Refusal};
+use penstock_routing::breaker::{Breaker, Health, Outcome, Settings, State};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const NOW: Duration = Duration::from_secs(1_000);
+const BAD: Outcome = Outcome::Bad { rest: None };
+
+fn at(millis: u64) -> Duration {
+    NOW + Duration::from_millis(millis)
+}
+
+fn ejected() -> Breaker {
+    let mut breaker = Breaker::default();
+    for _ in 0..5 {
+        breaker.on_result(NOW, BAD);
+    }
+    breaker
+}
+
+#[test]
+fn the_fifth_failure_in_a_row_ejects() {
+    let mut breaker = Breaker::default();
+    for _ in 0..4 {
+        breaker.on_result(NOW, BAD);
+    }
+    assert_eq!(breaker.state(NOW), State::Closed);
+    breaker.on_result(NOW, BAD);
+    assert_eq!(breaker.state(NOW), State::Open { until: at(1_000) });
+    assert_eq!(breaker.health(NOW), Health::Ejected { failures: 5, until: at(1_000) });
+}
+
+#[test]
+fn a_success_in_between_starts_the_count_again() {
+    let mut breaker = Breaker::default();
+    for _ in 0..3 {
+        for _ in 0..4 {
+            breaker.on_result(NOW, BAD);
+        }
+        breaker.on_result(NOW, Outcome::Good);
+    }
+    assert_eq!(breaker.state(NOW), State::Closed);
+}
+
+#[test]
+fn half_of_twenty_ejects_and_half_of_nineteen_does_not() {
+    let mut breaker = Breaker::default();
+    for _ in 0..9 {
+        breaker.on_result(NOW, Outcome::Good);
+        breaker.on_result(NOW, BAD);
+    }
+    breaker.on_result(NOW, BAD);
+    assert_eq!(breaker.state(NOW), State::Closed, "19 attempts, 10 failed: too few to tell");
+    breaker.on_result(NOW, Outcome::Good);
+    breaker.on_result(NOW, BAD);
+    assert_ne!(breaker.state(NOW), State::Closed);
+}
+
+#[test]
+fn failures_of_long_ago_do_not_count_towards_the_share() {
+    let mut breaker = Breaker::default();
+    for round in 0..40 {
+        breaker.on_result(at(round * 60_000), BAD);
+        breaker.on_result(at(round * 60_000), Outcome::Good);
+    }
+    assert_eq!(breaker.state(at(40 * 60_000)), State::Closed);
+    assert!(breaker.failing(at(40 * 60_000)) < 1e-9);
+}
+
+#[test]
+fn the_caller_s_faults_never_count() {
+    let mut breaker = Breaker::default();
+    let caller = Fault::caller(Refusal::new(Code::InvalidRequest));
+    for kind in [FaultKind::Caller, FaultKind::Deadline, FaultKind::Diverged] {
+        let fault = Fault { kind, ..caller.clone() };
+        for _ in 0..100 {
+            breaker.on_result(NOW, Outcome::from(&fault));
+        }
+    }
+    assert_eq!(breaker.health(NOW), Health::Healthy);
+    assert!(breaker.in_good_standing(NOW));
+    assert!(breaker.failing(NOW) < 1e-9);
+}
+
+#[test]
+fn every_fault_of_a_provider_counts() {
+    let kinds = [
+        FaultKind::Connect,
+        FaultKind::Tls,
+        FaultKind::Reset,
+        FaultKind::FirstByte,
+        FaultKind::FirstToken,
+        FaultKind::Idle,
+        FaultKind::Status(500),
+        FaultKind::Status(503),
+        FaultKind::Credentials(401),
+        FaultKind::Malformed,
+        FaultKind::InBand,
+        FaultKind::Truncated,
+    ];
+    for kind in kinds {
+        assert_eq!(Outcome::from(&Fault::new(kind)), BAD, "{kind:?}");
+    }
+}
+
+#[test]
+fn an_ejection_ends_in_a_trial_with_one_probe_at_a_time() {
+    let mut breaker = ejected();
+    assert!(!breaker.try_probe(at(999)));
+    assert_eq!(breaker.health(at(1_000)), Health::HalfOpen);
+    assert!(breaker.try_probe(at(1_000)));
+    assert!(!breaker.try_probe(at(1_001)), "the seat is taken");
+    assert!(matches!(breaker.health(at(1_001)), Health::Ejected { .. }));
+    breaker.on_result(at(1_500), Outcome::Good);
+    assert_eq!(breaker.state(at(1_500)), State::HalfOpen);
+    assert!(breaker.try_probe(at(1_600)));
+    breaker.on_result(at(1_700), Outcome::Good);
+    assert_eq!(breaker.state(at(1_700)), State::Closed);
+    assert_eq!(breaker.health(at(1_700)), Health::Healthy);
+}
+
+#[test]
+fn a_failed_probe_ejects_for_twice_as_long_up_to_the_longest() {
+    let mut breaker = ejected();
+    let mut now = NOW;
+    for seconds in [1, 2, 4, 8, 16, 30, 30] {
+        let State::Open { until } = breaker.state(now) else { panic!("not open at {now:?}") };
+        assert_eq!(until - now, Duration::from_secs(seconds));
+        now = until;
+        assert!(breaker.try_probe(now));
+        breaker.on_result(now, BAD);
+    }
+}
+
+#[test]
+fn a_closing_forgets_the_backoff() {
+    let mut breaker = ejected();
+    assert!(breaker.try_probe(at(1_000)));
+    breaker.on_result(at(1_000), BAD);
+    for _ in 0..2 {
+        assert!(breaker.try_probe(at(3_000)));
+        breaker.on_result(at(3_000), Outcome::Good);
+    }
+    for _ in 0..5 {
+        breaker.on_result(at(3_000), BAD);
+    }
+    assert_eq!(breaker.state(at(3_000)), State::Open { until: at(4_000) });
+}
+
+#[test]
+fn a_probe_whose_client_left_gives_its_seat_back() {
+    let mut breaker = ejected();
+    assert!(breaker.try_probe(at(1_000)));
+    breaker.on_result(at(1_100), Outcome::Neutral);
+    assert!(breaker.try_probe(at(1_200)));
+}
+
+#[test]
+fn a_lost_probe_does_not_keep_its_seat_for_ever() {
+    let mut breaker = ejected();
+    assert!(breaker.try_probe(at(1_000)));
+    assert!(!breaker.try_probe(at(60_999)));
+    assert!(breaker.try_probe(at(61_000)));
+}
+
+#[test]
+fn a_late_failure_of_an_attempt_from_before_does_not_prolong_the_ejection() {
+    let mut breaker = ejected();
+    for _ in 0..50 {
+        breaker.on_result(at(900), BAD);
+        breaker.on_result(at(1_100), BAD);
+    }
+    assert_eq!(breaker.state(at(1_100)), State::HalfOpen);
+}
+
+#[test]
+fn a_last_resort_attempt_that_works_is_as_good_as_a_probe() {
+    let mut breaker = ejected();
+    breaker.on_result(at(10), Outcome::Good);
+    assert_eq!(breaker.state(at(10)), State::HalfOpen);
+    breaker.on_result(at(20), Outcome::Good);
+    assert_eq!(breaker.state(at(20)), State::Closed);
+}
+
+#[test]
+fn a_check_that_passes_begins_the_trial_but_does_not_close() {
+    let mut breaker = ejected();
+    breaker.on_check(at(100), true);
+    assert_eq!(breaker.state(at(100)), State::HalfOpen);
+    breaker.on_check(at(200), true);
+    assert_eq!(breaker.state(at(200)), State::HalfOpen);
+}
+
+#[test]
+fn three_failed_checks_eject_and_prolong_it_while_they_fail() {
+    let mut breaker = Breaker::default();
+    breaker.on_check(at(0), false);
+    breaker.on_check(at(100), false);
+    assert_eq!(breaker.state(at(100)), State::Closed);
+    breaker.on_check(at(200), false);
+    assert_eq!(breaker.state(at(200)), State::Open { until: at(1_200) });
+    breaker.on_check(at(800), false);
+    assert_eq!(breaker.state(at(800)), State::Open { until: at(1_800) });
+}
+
+#[test]
+fn failed_checks_do_not_eject_an_offer_that_answers() {
+    let mut breaker = Breaker::default();
+    for round in 0..20 {
+        breaker.on_check(at(round * 10_000), false);
+        breaker.on_result(at(round * 10_000 + 1), Outcome::Good);
+    }
+    assert_eq!(breaker.state(at(200_000)), State::Closed);
+}
+
+#[test]
+fn retry_after_is_a_rest_and_no_ejection() {
+    let mut breaker = Breaker::default();
+    let fault = Fault { retry_after: Some(Duration::from_secs(7)), ..Fault::new(FaultKind::Status(503)) };
+    breaker.on_result(NOW, Outcome::from(&fault));
+    assert_eq!(breaker.resting_until(NOW), Some(at(7_000)));
+    assert_eq!(breaker.health(NOW), Health::Resting { until: at(7_000) });
+    assert_eq!(breaker.state(NOW), State::Closed);
+    assert_eq!(breaker.health(at(7_000)), Health::Healthy);
+    assert!(!breaker.in_good_standing(at(7_000)), "its last attempt failed");
+}
+
+#[test]
+fn rate_limits_never_eject_but_make_an_offer_look_slower() {
+    let mut breaker = Breaker::default();
+    let limited = Outcome::from(&Fault::new(FaultKind::Status(429)));
+    for _ in 0..100 {
+        breaker.on_result(NOW, limited);
+    }
+    assert_eq!(breaker.state(NOW), State::Closed);
+    assert!(breaker.failing(NOW) > 0.9);
+}
+
+#[test]
+fn rate_limits_without_retry_after_back_off() {
+    let mut breaker = Breaker::default();
+    let limited = Outcome::Limited { rest: None };
+    let mut now = NOW;
+    for seconds in [1, 2, 4, 8, 16, 30, 30] {
+        breaker.on_result(now, limited);
+        assert_eq!(breaker.resting_until(now), Some(now + Duration::from_secs(seconds)));
+        now += Duration::from_secs(seconds);
+    }
+    breaker.on_result(now, Outcome::Good);
+    breaker.on_result(now, limited);
+    assert_eq!(breaker.resting_until(now), Some(now + Duration::from_secs(1)));
+}
+
+#[test]
+fn a_longer_rest_is_not_cut_short_by_a_shorter_one_and_none_lasts_for_ever() {
+    let mut breaker = Breaker::default();
+    breaker.on_result(NOW, Outcome::Limited { rest: Some(Duration::from_secs(20)) });
+    breaker.on_result(NOW, Outcome::Limited { rest: Some(Duration::from_secs(2)) });
+    assert_eq!(breaker.resting_until(NOW), Some(at(20_000)));
+    breaker.on_result(NOW, Outcome::Limited { rest: Some(Duration::MAX) });
+    assert_eq!(breaker.resting_until(NOW), Some(NOW + Settings::default().longest_rest));
+}
+
+proptest! {
+    #[test]
+    fn whatever_happened_thirty_quiet_seconds_later_a_probe_is_let_in(
+        events in proptest::collection::vec((0..8_u8, 0..5_000_u64), 0..200),
+    ) {
+        let mut breaker = Breaker::default();
+        let mut now = NOW;
+        for (event, gap) in events {
+            now += Duration::from_millis(gap);
+            match event {
+                0 => breaker.on_result(now, Outcome::Good),
+                1 | 2 => breaker.on_result(now, BAD),
+                3 => breaker.on_result(now, Outcome::Limited { rest: None }),
+                4 => breaker.on_result(now, Outcome::Neutral),
+                5 => breaker.on_check(now, false),
+                6 => breaker.on_check(now, true),
+                _ => { let _ = breaker.try_probe(now); }
+            }
+            let healthy = breaker.health(now) == Health::Healthy;
+            prop_assert!(!healthy || breaker.state(now) == State::Closed);
+        }
+        now += Duration::from_secs(60);
+        prop_assert!(matches!(breaker.health(now), Health::Healthy | Health::HalfOpen));
+        prop_assert!(breaker.try_probe(now));
+    }
+}

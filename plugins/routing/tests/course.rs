@@ -1,0 +1,314 @@
+//! The rules of failover, one test each.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use penstock_contract::{Code, Fault, FaultKind, Refusal};
+use penstock_routing::{Course, Entry, Next, Policy, RetryBudget};
+use std::time::Duration;
+
+const NOW: Duration = Duration::from_secs(1_000);
+
+fn at(millis: u64) -> Duration {
+    NOW + Duration::from_millis(millis)
+}
+
+fn fault(kind: FaultKind) -> Fault {
+    Fault::new(kind)
+}
+
+fn rest(status: u16, seconds: u64) -> Fault {
+    Fault { retry_after: Some(Duration::from_secs(seconds)), ..fault(FaultKind::Status(status)) }
+}
+
+/// Offers 0, 1, 2 … of providers 0, 1, 2 …
+fn course(offers: usize, policy: Policy) -> (Course, RetryBudget) {
+    (Course::new((0..offers).map(|offer| Entry::new(offer, offer)), policy, 1), RetryBudget::new())
+}
+
+fn is_give_up(next: Next) -> bool {
+    matches!(next, Next::GiveUp { retry_after: 1..=5 })
+}
+
+#[test]
+fn the_plan_is_walked_in_order() {
+    let (mut course, mut budget) = course(3, Policy::default());
+    assert_eq!(course.start(NOW), Next::Try(0));
+    assert_eq!(course.after(&fault(FaultKind::Connect), at(10), &mut budget), Next::Try(1));
+    assert_eq!(course.after(&fault(FaultKind::Malformed), at(20), &mut budget), Next::Try(2));
+    assert!(is_give_up(course.after(&fault(FaultKind::InBand), at(30), &mut budget)));
+    assert_eq!(course.asked(), 3);
+}
+
+#[test]
+fn an_empty_plan_gives_up() {
+    let (mut course, _) = course(0, Policy::default());
+    assert!(is_give_up(course.start(NOW)));
+    assert_eq!(course.asked(), 0);
+}
+
+#[test]
+fn there_are_four_attempts_and_no_more() {
+    let (mut course, mut budget) = course(9, Policy::default());
+    let mut next = course.start(NOW);
+    for offer in 0..4 {
+        assert_eq!(next, Next::Try(offer));
+        next = course.after(&fault(FaultKind::Status(503)), NOW, &mut budget);
+    }
+    assert!(is_give_up(next));
+    assert_eq!(course.attempts().len(), 4);
+}
+
+#[test]
+fn a_rescue_counts_as_an_attempt() {
+    let (mut course, mut budget) = course(3, Policy { attempts: 2, ..Policy::default() });
+    course.start(NOW);
+    assert_eq!(course.rescue(&fault(FaultKind::Truncated), NOW, &mut budget), Next::Try(1));
+    assert!(is_give_up(course.rescue(&fault(FaultKind::Truncated), NOW, &mut budget)));
+}
+
+#[test]
+fn a_500_a_502_and_a_reset_earn_one_quick_retry() {
+    for kind in [FaultKind::Status(500), FaultKind::Status(502), FaultKind::Reset] {
+        let (mut course, mut budget) = course(2, Policy::default());
+        course.start(NOW);
+        let Next::RetrySame { offer: 0, after } = course.after(&fault(kind), NOW, &mut budget) else {
+            panic!("no quick retry after {kind:?}")
+        };
+        assert!((25..=75).contains(&after.as_millis()), "{after:?}");
+        assert_eq!(course.resume(NOW + after), Next::Try(0));
+        assert_eq!(course.after(&fault(kind), at(100), &mut budget), Next::Try(1), "only one");
+    }
+}
+
+#[test]
+fn overload_and_everything_else_earn_none() {
+    let kinds = [
+        FaultKind::Status(503),
+        FaultKind::Status(529),
+        FaultKind::Status(429),
+        FaultKind::Status(408),
+        FaultKind::Connect,
+        FaultKind::Tls,
+        FaultKind::Malformed,
+        FaultKind::InBand,
+        FaultKind::FirstByte,
+        FaultKind::Credentials(404),
+    ];
+    for kind in kinds {
+        let (mut course, mut budget) = course(2, Policy::default());
+        course.start(NOW);
+        assert_eq!(course.after(&fault(kind), NOW, &mut budget), Next::Try(1), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_provider_in_bad_standing_earns_no_quick_retry() {
+    let entries = [Entry { good_standing: false, ..Entry::new(0, 0) }, Entry::new(1, 1)];
+    let mut course = Course::new(entries, Policy::default(), 1);
+    course.start(NOW);
+    assert_eq!(course.after(&fault(FaultKind::Reset), NOW, &mut RetryBudget::new()), Next::Try(1));
+}
+
+#[test]
+fn the_quick_retry_is_the_provider_s_and_not_the_offer_s() {
+    let mut course = Course::new([Entry::new(0, 7), Entry::new(1, 7)], Policy::default(), 1);
+    let mut budget = RetryBudget::new();
+    course.start(NOW);
+    assert!(matches!(
+        course.after(&fault(FaultKind::Reset), NOW, &mut budget),
+        Next::RetrySame { offer: 0, .. }
+    ));
+    assert_eq!(course.resume(at(60)), Next::Try(0));
+    assert_eq!(course.after(&fault(FaultKind::Reset), at(60), &mut budget), Next::Try(1));
+    assert!(is_give_up(course.after(&fault(FaultKind::Reset), at(60), &mut budget)));
+}
+
+#[test]
+fn a_rescue_prefers_others_and_takes_the_quick_retry_when_there_are_none() {
+    let (mut course, mut budget) = course(2, Policy::default());
+    course.start(NOW);
+    assert_eq!(course.rescue(&fault(FaultKind::Reset), NOW, &mut budget), Next::Try(1));
+    let next = course.rescue(&fault(FaultKind::Reset), NOW, &mut budget);
+    assert!(matches!(next, Next::RetrySame { offer: 1, .. }), "{next:?}");
+}
+
+#[test]
+fn no_quick_retry_past_the_deadline() {
+    let (mut course, mut budget) = course(1, Policy { deadline: at(20), ..Policy::default() });
+    course.start(NOW);
+    assert!(is_give_up(course.after(&fault(FaultKind::Reset), NOW, &mut budget)));
+}
+
+#[test]
+fn retry_after_moves_on_at_once() {
+    let (mut course, mut budget) = course(2, Policy::default());
+    course.start(NOW);
+    assert_eq!(course.after(&rest(429, 2), NOW, &mut budget), Next::Try(1));
+}
+
+#[test]
+fn retry_after_on_a_500_is_honoured_instead_of_a_quick_retry() {
+    let (mut course, mut budget) = course(1, Policy::default());
+    course.start(NOW);
+    assert_eq!(course.after(&rest(500, 2), NOW, &mut budget), Next::WaitUntil(at(2_000)));
+}
+
+#[test]
+fn a_rest_within_the_patience_is_waited_for() {
+    let (mut course, mut budget) =
+        course(2, Policy { patience: Duration::from_secs(2), ..Policy::default() });
+    course.start(NOW);
+    assert_eq!(course.after(&rest(503, 2), NOW, &mut budget), Next::WaitUntil(at(2_000)));
+    assert_eq!(course.resume(at(2_000)), Next::Try(0));
+    assert_eq!(course.after(&rest(503, 3), at(2_000), &mut budget), Next::Try(1), "3 s is beyond it");
+}
+
+#[test]
+fn when_nobody_else_is_left_the_soonest_rest_is_waited_for() {
+    let (mut course, mut budget) = course(2, Policy { deadline: at(60_000), ..Policy::default() });
+    course.start(NOW);
+    assert_eq!(course.after(&rest(503, 9), NOW, &mut budget), Next::Try(1));
+    assert_eq!(course.after(&rest(429, 4), at(100), &mut budget), Next::WaitUntil(at(4_100)));
+    assert_eq!(course.resume(at(4_100)), Next::Try(1));
+    assert_eq!(
+        course.after(&fault(FaultKind::Status(503)), at(4_200), &mut budget),
+        Next::WaitUntil(at(9_000))
+    );
+    assert_eq!(course.resume(at(9_000)), Next::Try(0));
+}
+
+#[test]
+fn a_rest_that_outlasts_the_deadline_is_not_waited_for() {
+    let (mut course, mut budget) = course(1, Policy { deadline: at(3_000), ..Policy::default() });
+    course.start(NOW);
+    assert_eq!(course.after(&rest(503, 4), NOW, &mut budget), Next::GiveUp { retry_after: 4 });
+}
+
+#[test]
+fn the_retry_after_of_a_503_is_the_soonest_rest_within_one_to_five() {
+    for (seconds, told) in [(2, 2), (5, 5), (600, 5)] {
+        let (mut course, mut budget) = course(1, Policy { deadline: at(1_000), ..Policy::default() });
+        course.start(NOW);
+        assert_eq!(course.after(&rest(503, seconds), NOW, &mut budget), Next::GiveUp { retry_after: told });
+    }
+}
+
+#[test]
+fn who_rests_at_the_start_is_asked_last_and_not_before() {
+    let entries = [Entry { resting_until: Some(at(500)), ..Entry::new(0, 0) }, Entry::new(1, 1)];
+    let mut course = Course::new(entries, Policy::default(), 1);
+    assert_eq!(course.start(NOW), Next::Try(1));
+    let next = course.after(&fault(FaultKind::Connect), at(100), &mut RetryBudget::new());
+    assert_eq!(next, Next::WaitUntil(at(500)));
+    assert_eq!(course.resume(at(499)), Next::WaitUntil(at(500)), "a sleep cut short is slept on");
+    assert_eq!(course.resume(at(500)), Next::Try(0));
+}
+
+#[test]
+fn a_rest_holds_for_all_offers_of_the_provider() {
+    let mut course =
+        Course::new([Entry::new(0, 7), Entry::new(1, 7), Entry::new(2, 8)], Policy::default(), 1);
+    let mut budget = RetryBudget::new();
+    course.start(NOW);
+    assert_eq!(course.after(&rest(429, 5), NOW, &mut budget), Next::Try(2));
+    assert_eq!(course.after(&fault(FaultKind::Connect), NOW, &mut budget), Next::WaitUntil(at(5_000)));
+}
+
+#[test]
+fn a_silent_provider_is_never_asked_twice() {
+    for kind in [FaultKind::FirstByte, FaultKind::FirstToken, FaultKind::Idle] {
+        let mut course =
+            Course::new([Entry::new(0, 7), Entry::new(1, 7), Entry::new(2, 8)], Policy::default(), 1);
+        let mut budget = RetryBudget::new();
+        course.start(NOW);
+        assert_eq!(course.after(&fault(kind), NOW, &mut budget), Next::Try(2), "nor its other offers");
+        assert!(is_give_up(course.after(&fault(kind), NOW, &mut budget)));
+    }
+}
+
+#[test]
+fn wrong_credentials_move_on_and_401_takes_the_whole_provider() {
+    for (status, next) in [(401, 2), (403, 1), (404, 1)] {
+        let mut course =
+            Course::new([Entry::new(0, 7), Entry::new(1, 7), Entry::new(2, 8)], Policy::default(), 1);
+        course.start(NOW);
+        let told = course.after(&fault(FaultKind::Credentials(status)), NOW, &mut RetryBudget::new());
+        assert_eq!(told, Next::Try(next), "{status}");
+    }
+}
+
+#[test]
+fn the_caller_s_fault_stops_at_once_and_costs_no_budget() {
+    let (mut course, mut budget) = course(3, Policy::default());
+    course.start(NOW);
+    let before = budget.left(NOW);
+    let next = course.after(&Fault::caller(Refusal::new(Code::ContentRefused)), NOW, &mut budget);
+    assert_eq!(next, Next::Refuse);
+    assert_eq!(budget.left(NOW), before);
+}
+
+#[test]
+fn the_total_deadline_ends_everything() {
+    let (mut first, mut budget) = course(3, Policy { deadline: at(1_000), ..Policy::default() });
+    first.start(NOW);
+    assert!(is_give_up(first.after(&fault(FaultKind::Connect), at(1_000), &mut budget)));
+    let (mut second, _) = course(3, Policy::default());
+    second.start(NOW);
+    assert!(is_give_up(second.after(&fault(FaultKind::Deadline), NOW, &mut budget)));
+}
+
+#[test]
+fn a_rescue_that_differs_ends_everything() {
+    let (mut course, mut budget) = course(3, Policy::default());
+    course.start(NOW);
+    assert_eq!(course.rescue(&fault(FaultKind::Truncated), NOW, &mut budget), Next::Try(1));
+    assert!(is_give_up(course.rescue(&fault(FaultKind::Diverged), NOW, &mut budget)));
+}
+
+#[test]
+fn an_empty_budget_stops_retries_but_not_first_attempts() {
+    let (mut course, mut budget) = course(3, Policy::default());
+    while budget.try_spend(NOW) {}
+    assert_eq!(course.start(NOW), Next::Try(0));
+    assert!(is_give_up(course.after(&fault(FaultKind::Connect), NOW, &mut budget)));
+}
+
+#[test]
+fn every_retry_costs_one_of_the_budget() {
+    let (mut course, mut budget) = course(3, Policy::default());
+    let full = budget.left(NOW);
+    course.start(NOW);
+    course.after(&fault(FaultKind::Reset), NOW, &mut budget);
+    course.resume(NOW);
+    course.after(&fault(FaultKind::Reset), NOW, &mut budget);
+    assert_eq!(budget.left(NOW), full - 2);
+}
+
+#[test]
+fn passing_over_an_offer_is_no_attempt() {
+    let (mut course, mut budget) = course(2, Policy { attempts: 1, ..Policy::default() });
+    assert_eq!(course.start(NOW), Next::Try(0));
+    assert_eq!(course.pass(NOW), Next::Try(1));
+    assert_eq!(course.asked(), 1);
+    assert!(is_give_up(course.after(&fault(FaultKind::Connect), NOW, &mut budget)));
+    assert_eq!(course.attempts().len(), 1);
+}
+
+#[test]
+fn an_answer_to_nobody_s_question_gives_up() {
+    let (mut course, mut budget) = course(2, Policy::default());
+    assert!(is_give_up(course.after(&fault(FaultKind::Connect), NOW, &mut budget)));
+}
+
+#[test]
+fn the_details_name_provider_reason_and_milliseconds() {
+    let (mut course, mut budget) = course(3, Policy::default());
+    course.start(NOW);
+    course.after(&fault(FaultKind::Status(503)), at(120), &mut budget);
+    course.after(&fault(FaultKind::FirstByte), at(150), &mut budget);
+    let names = ["alpha-fr", "beta-de", "gamma-nl"];
+    let expected = serde_json::json!([
+        {"provider": "alpha-fr", "reason": "status", "ms": 120, "status": 503},
+        {"provider": "beta-de", "reason": "first_byte_timeout", "ms": 30},
+    ]);
+    assert_eq!(course.details(|provider| names[provider]), expected);
+}

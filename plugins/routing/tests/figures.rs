@@ -1,0 +1,145 @@
+//! What is remembered of speed, and for how long.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use penstock_routing::figures::{HALF_LIFE, STALE};
+use penstock_routing::{Figures, Hour, Rates, Sample};
+use std::time::Duration;
+
+const NOW: Duration = Duration::from_secs(1_800_000_000);
+
+fn streamed(prompt_tokens: u64, output_tokens: u64, first: f64, total: f64) -> Sample {
+    Sample {
+        prompt_tokens,
+        output_tokens,
+        first_token: Some(Duration::from_secs_f64(first)),
+        total: Duration::from_secs_f64(total),
+    }
+}
+
+fn close(left: Option<f64>, right: f64) -> bool {
+    left.is_some_and(|left| (left - right).abs() < 1e-6)
+}
+
+#[test]
+fn a_newcomer_predicts_nothing() {
+    assert_eq!(Figures::new().predict(NOW, 100, 100), None);
+}
+
+#[test]
+fn a_prediction_is_the_first_token_plus_output_over_speed() {
+    let mut figures = Figures::new();
+    // 100 tokens after the first one in 2 s.
+    figures.observe(NOW, streamed(500, 101, 0.5, 2.5));
+    assert!(close(figures.tokens_per_second(NOW), 50.0));
+    assert!(close(figures.predict(NOW, 500, 1_000), 0.5 + 20.0));
+    assert_eq!(figures.typical_output(NOW), Some(101));
+}
+
+#[test]
+fn prompt_sizes_are_kept_apart_and_an_unseen_one_borrows_from_its_nearest() {
+    let mut figures = Figures::new();
+    figures.observe(NOW, streamed(100, 0, 0.2, 0.2));
+    figures.observe(NOW, streamed(50_000, 0, 6.0, 6.0));
+    assert!(close(figures.first_token(NOW, 1_000), 0.2));
+    assert!(close(figures.first_token(NOW, 1_001), 0.2), "the class beside it");
+    assert!(close(figures.first_token(NOW, 20_000), 6.0));
+    assert!(close(figures.first_token(NOW, 900_000), 6.0), "the nearest below");
+}
+
+#[test]
+fn an_old_observation_counts_half_after_the_half_life() {
+    let mut figures = Figures::new();
+    figures.observe(NOW, streamed(1, 0, 1.0, 1.0));
+    figures.observe(NOW + HALF_LIFE, streamed(1, 0, 4.0, 4.0));
+    // (0.5 * 1 + 1 * 4) / 1.5
+    assert!(close(figures.first_token(NOW + HALF_LIFE, 1), 3.0));
+}
+
+#[test]
+fn what_was_not_seen_for_long_is_forgotten() {
+    let mut figures = Figures::new();
+    figures.observe(NOW, streamed(1, 10, 1.0, 2.0));
+    assert!(figures.predict(NOW + STALE - Duration::from_secs(1), 1, 1).is_some());
+    assert_eq!(figures.predict(NOW + STALE, 1, 1), None);
+    figures.observe(NOW + STALE, streamed(1, 0, 9.0, 9.0));
+    assert!(close(figures.first_token(NOW + STALE, 1), 9.0), "nothing of the old one is left in it");
+}
+
+#[test]
+fn a_clock_that_goes_back_is_no_time_passing() {
+    let mut figures = Figures::new();
+    figures.observe(NOW, streamed(1, 0, 1.0, 1.0));
+    figures.observe(NOW - Duration::from_secs(100), streamed(1, 0, 3.0, 3.0));
+    assert!(close(figures.first_token(NOW, 1), 2.0));
+}
+
+#[test]
+fn a_plain_answer_teaches_generation_speed_net_of_the_known_first_token() {
+    let mut figures = Figures::new();
+    figures.observe(NOW, streamed(1, 0, 1.0, 1.0));
+    let plain = |seconds| Sample {
+        prompt_tokens: 1,
+        output_tokens: 100,
+        first_token: None,
+        total: Duration::from_secs(seconds),
+    };
+    figures.observe(NOW, plain(3));
+    assert!(close(figures.tokens_per_second(NOW), 50.0));
+    let mut alone = Figures::new();
+    alone.observe(NOW, plain(2));
+    assert!(close(alone.predict(NOW, 1, 100), 2.0), "without a known first token it predicts its own total");
+}
+
+#[test]
+fn work_without_output_is_all_first_token() {
+    let mut figures = Figures::new();
+    let sample =
+        Sample { prompt_tokens: 10, output_tokens: 0, first_token: None, total: Duration::from_millis(80) };
+    figures.observe(NOW, sample);
+    assert!(close(figures.predict(NOW, 10, 0), 0.08));
+}
+
+#[test]
+fn figures_survive_a_restart_as_plain_numbers() {
+    let mut figures = Figures::new();
+    let mut hour = Hour::new();
+    for second in 0..50 {
+        let now = NOW + Duration::from_secs(second * 40);
+        let sample = streamed(second * 2_000, 100 + second, 0.3, 2.0);
+        figures.observe(now, sample);
+        hour.observe(now, sample);
+    }
+    let later = NOW + Duration::from_secs(2_100);
+    let kept = serde_json::to_string(&(&figures, &hour)).unwrap();
+    let (again, hour_again): (Figures, Hour) = serde_json::from_str(&kept).unwrap();
+    let (kept, known) = (again.predict(later, 3_000, 500), figures.predict(later, 3_000, 500).unwrap());
+    assert!(close(kept, known));
+    let (kept, known) = (hour_again.rates(later), hour.rates(later));
+    assert!(close(kept.throughput, known.throughput.unwrap()));
+    assert!(close(kept.latency, known.latency.unwrap()));
+    assert_eq!(kept.popularity, known.popularity);
+}
+
+#[test]
+fn the_last_hour_has_throughput_latency_and_popularity() {
+    let mut hour = Hour::new();
+    assert_eq!(hour.rates(NOW), Rates::default());
+    hour.observe(NOW, streamed(1, 101, 0.5, 2.5));
+    hour.observe(NOW, streamed(1, 101, 1.5, 3.5));
+    let rates = hour.rates(NOW + Duration::from_secs(60));
+    assert!(close(rates.throughput, 50.0) && close(rates.latency, 1.0) && close(rates.popularity, 2.0));
+    assert_eq!(
+        hour.rates(NOW + Duration::from_secs(3_700)),
+        Rates::default(),
+        "an hour later nothing is left"
+    );
+}
+
+#[test]
+fn an_old_slice_makes_room_for_a_new_one() {
+    let mut hour = Hour::new();
+    for round in 0..100 {
+        hour.observe(NOW + Duration::from_secs(round * 3_600), streamed(1, 11, 1.0, 2.0));
+    }
+    assert!(close(hour.rates(NOW + Duration::from_secs(99 * 3_600)).popularity, 1.0));
+}

@@ -1,0 +1,240 @@
+//! Who comes first.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use penstock_routing::{
+    BALANCED, BATCH, Candidate, ECO, FLAVORS, Health, NEAR, PRICE, SPEED, plan, price_hint,
+};
+use proptest::prelude::*;
+use std::time::Duration;
+
+/// Three places: a cheap and slow one, a dear and fast one, a clean one in between.
+fn three() -> [Candidate; 3] {
+    let place = |offer, price, seconds, ci_g_per_kwh, renewable| Candidate {
+        price,
+        seconds: Some(seconds),
+        ci_g_per_kwh,
+        renewable,
+        ..Candidate::new(offer)
+    };
+    [place(0, 1.0, 8.0, 300.0, 0.4), place(1, 4.0, 2.0, 300.0, 0.4), place(2, 1.6, 3.0, 30.0, 0.9)]
+}
+
+#[test]
+fn each_flavor_puts_first_what_it_cares_for() {
+    for seed in 0..50 {
+        assert_eq!(plan(PRICE, &three(), seed)[0], 0);
+        assert_eq!(plan(BATCH, &three(), seed)[0], 0);
+        assert_eq!(plan(SPEED, &three(), seed)[0], 1);
+        assert_eq!(plan(ECO, &three(), seed)[0], 2);
+        assert_eq!(plan(BALANCED, &three(), seed)[0], 2, "the all-rounder");
+    }
+}
+
+#[test]
+fn no_candidates_make_an_empty_plan() {
+    assert!(plan(BALANCED, &[], 1).is_empty());
+}
+
+#[test]
+fn a_newcomer_starts_at_the_median_of_its_peers() {
+    let known = |offer, seconds| Candidate { seconds: Some(seconds), ..Candidate::new(offer) };
+    let candidates = [known(0, 1.0), known(1, 10.0), known(2, 100.0), Candidate::new(3)];
+    for seed in 0..50 {
+        let order = plan(SPEED, &candidates, seed);
+        assert_eq!(order[0], 0, "the newcomer is not flooded");
+        assert_eq!(order[3], 2, "and not starved");
+    }
+}
+
+#[test]
+fn a_newcomer_gets_one_request_to_show_itself_and_not_half_of_the_traffic() {
+    let known = Candidate { seconds: Some(1.0), in_flight: 5, seats: 1_000, ..Candidate::new(0) };
+    let idle = Candidate::new(1);
+    let asked = Candidate { in_flight: 1, seats: 1_000, ..idle };
+    for seed in 0..50 {
+        assert_eq!(plan(SPEED, &[known, idle], seed)[0], 1);
+        assert_eq!(plan(SPEED, &[known, asked], seed)[0], 0);
+    }
+}
+
+#[test]
+fn queue_depth_multiplies_the_predicted_time() {
+    let queue = |offer, seconds, in_flight| Candidate {
+        seconds: Some(seconds),
+        in_flight,
+        seats: 4,
+        ..Candidate::new(offer)
+    };
+    // 1 s at a queue of three times its seats is worse than 2 s at none.
+    assert_eq!(plan(SPEED, &[queue(0, 1.0, 12), queue(1, 2.0, 0)], 7), [1, 0]);
+    assert_eq!(plan(SPEED, &[queue(0, 1.0, 0), queue(1, 2.0, 0)], 7), [0, 1]);
+}
+
+#[test]
+fn an_offer_that_fails_fast_is_not_fast() {
+    let fast = Candidate { seconds: Some(1.0), failing: 0.8, ..Candidate::new(0) };
+    let steady = Candidate { seconds: Some(2.0), ..Candidate::new(1) };
+    assert_eq!(plan(SPEED, &[fast, steady], 3), [1, 0]);
+}
+
+#[test]
+fn eco_puts_more_than_twice_the_best_intensity_last_whatever_its_renewable_share() {
+    let grid = |offer, ci_g_per_kwh, renewable, price| Candidate {
+        ci_g_per_kwh,
+        renewable,
+        price,
+        seconds: Some(1.0),
+        ..Candidate::new(offer)
+    };
+    // Nuclear and little wind; much wind and coal; in between and dear.
+    let candidates = [grid(0, 30.0, 0.25, 9.0), grid(1, 330.0, 1.0, 1.0), grid(2, 59.0, 0.3, 50.0)];
+    for seed in 0..50 {
+        assert_eq!(plan(ECO, &candidates, seed)[2], 1);
+        assert_ne!(plan(BALANCED, &candidates, seed)[2], 1, "no other flavor has the rule");
+    }
+    let exactly_twice = [grid(0, 30.0, 0.0, 1.0), grid(1, 60.0, 1.0, 1.0)];
+    assert_eq!(plan(ECO, &exactly_twice, 1)[0], 1, "twice is still allowed");
+}
+
+#[test]
+fn eco_measures_intensity_against_those_that_can_be_asked() {
+    let until = Duration::from_secs(9);
+    let dead =
+        Candidate { ci_g_per_kwh: 20.0, health: Health::Ejected { failures: 5, until }, ..Candidate::new(0) };
+    let dirty = Candidate { ci_g_per_kwh: 300.0, renewable: 0.9, ..Candidate::new(1) };
+    let cleaner = Candidate { ci_g_per_kwh: 200.0, renewable: 0.1, price: 0.1, ..Candidate::new(2) };
+    let order = plan(ECO, &[dead, dirty, cleaner], 1);
+    assert_eq!(order, [1, 2, 0]);
+}
+
+#[test]
+fn near_equals_share_the_load_and_clear_winners_do_not() {
+    let alike = |offer, price| Candidate { price, seconds: Some(1.0), ..Candidate::new(offer) };
+    let candidates = [alike(0, 1.0), alike(1, 1.01), alike(2, 1.02), alike(3, 2.0)];
+    let mut first = [0_u32; 4];
+    for seed in 0..3_000 {
+        first[plan(PRICE, &candidates, seed)[0]] += 1;
+    }
+    assert!(first[..3].iter().all(|count| (800..1_200).contains(count)), "{first:?}");
+    assert_eq!(first[3], 0);
+}
+
+#[test]
+fn of_two_near_equals_the_less_busy_one_comes_first() {
+    let alike =
+        |offer, in_flight| Candidate { in_flight, seats: 1_000, seconds: Some(1.0), ..Candidate::new(offer) };
+    for seed in 0..100 {
+        assert_eq!(plan(PRICE, &[alike(0, 3), alike(1, 1)], seed), [1, 0]);
+    }
+}
+
+#[test]
+fn the_power_of_two_choices_still_asks_the_middle_and_never_the_busiest() {
+    let alike =
+        |offer, in_flight| Candidate { in_flight, seats: 1_000, seconds: Some(1.0), ..Candidate::new(offer) };
+    let candidates = [alike(0, 1), alike(1, 2), alike(2, 3)];
+    let mut first = [0_u32; 3];
+    for seed in 0..3_000 {
+        first[plan(PRICE, &candidates, seed)[0]] += 1;
+    }
+    // Of three pairs the idlest wins two, the middle one.
+    assert!((1_800..2_200).contains(&first[0]) && (800..1_200).contains(&first[1]), "{first:?}");
+    assert_eq!(first[2], 0);
+}
+
+#[test]
+fn healthy_before_resting_before_ejected() {
+    let secs = Duration::from_secs;
+    let with = |offer, price, health| Candidate { price, health, ..Candidate::new(offer) };
+    let candidates = [
+        with(0, 1.0, Health::Ejected { failures: 9, until: secs(1) }),
+        with(1, 1.0, Health::Resting { until: secs(8) }),
+        with(2, 50.0, Health::Healthy),
+        with(3, 1.0, Health::Ejected { failures: 5, until: secs(4) }),
+        with(4, 1.0, Health::Resting { until: secs(3) }),
+        with(5, 90.0, Health::HalfOpen),
+    ];
+    assert_eq!(plan(PRICE, &candidates, 1), [2, 5, 4, 1, 3, 0]);
+}
+
+#[test]
+fn when_all_are_ejected_the_least_bad_comes_first() {
+    let ejected = |offer, failures, until| Candidate {
+        health: Health::Ejected { failures, until: Duration::from_secs(until) },
+        ..Candidate::new(offer)
+    };
+    let candidates = [ejected(0, 40, 1), ejected(1, 5, 9), ejected(2, 5, 3)];
+    assert_eq!(plan(SPEED, &candidates, 1), [2, 1, 0]);
+}
+
+#[test]
+fn a_dead_bargain_does_not_make_the_living_look_alike() {
+    let until = Duration::from_secs(1);
+    let dead =
+        Candidate { price: 0.001, health: Health::Ejected { failures: 5, until }, ..Candidate::new(0) };
+    let cheap = Candidate { price: 1.0, ..Candidate::new(1) };
+    let dear = Candidate { price: 2.0, ..Candidate::new(2) };
+    for seed in 0..50 {
+        assert_eq!(plan(PRICE, &[dead, dear, cheap], seed), [1, 2, 0]);
+    }
+}
+
+#[test]
+fn the_price_hint_is_eur_for_the_whole_request() {
+    let eur = price_hint(0.05, 0.15, 1_000_000, 2_000_000);
+    assert!((eur - 0.35).abs() < 1e-12);
+}
+
+fn any_number() -> impl Strategy<Value = f64> {
+    prop_oneof![8 => 0.0..1e4, 1 => Just(f64::NAN), 1 => Just(f64::INFINITY), 1 => Just(-1.0), 1 => Just(0.0)]
+}
+
+fn any_candidate() -> impl Strategy<Value = Candidate> {
+    let health = prop_oneof![
+        3 => Just(Health::Healthy),
+        1 => Just(Health::HalfOpen),
+        1 => (0..100_u64).prop_map(|s| Health::Resting { until: Duration::from_secs(s) }),
+        1 => (0..9_u32, 0..100_u64).prop_map(|(failures, s)| Health::Ejected { failures, until: Duration::from_secs(s) }),
+    ];
+    (
+        any_number(),
+        proptest::option::of(any_number()),
+        0..64_u32,
+        0..8_u32,
+        any_number(),
+        any_number(),
+        any_number(),
+        health,
+    )
+        .prop_map(|(price, seconds, in_flight, seats, failing, ci_g_per_kwh, renewable, health)| {
+            Candidate { offer: 0, price, seconds, in_flight, seats, failing, ci_g_per_kwh, renewable, health }
+        })
+}
+
+proptest! {
+    #[test]
+    fn a_plan_names_everybody_once_whatever_the_numbers(
+        mut candidates in proptest::collection::vec(any_candidate(), 0..24), flavor in 0..5_usize, seed: u64,
+    ) {
+        for (offer, candidate) in candidates.iter_mut().enumerate() {
+            candidate.offer = offer;
+        }
+        let order = plan(FLAVORS[flavor], &candidates, seed);
+        prop_assert_eq!(&order, &plan(FLAVORS[flavor], &candidates, seed), "the same seed gives the same plan");
+        let usable = |offer: &usize| matches!(candidates[*offer].health, Health::Healthy | Health::HalfOpen);
+        let first_unusable = order.iter().position(|offer| !usable(offer)).unwrap_or(order.len());
+        prop_assert!(order[first_unusable..].iter().all(|offer| !usable(offer)), "usable ones come first");
+        let mut sorted = order;
+        sorted.sort_unstable();
+        prop_assert_eq!(sorted, (0..candidates.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_first_is_never_clearly_worse_than_another_healthy_one(prices in proptest::collection::vec(0.1..10.0_f64, 1..20), seed: u64) {
+        let candidates: Vec<_> =
+            prices.iter().enumerate().map(|(offer, price)| Candidate { price: *price, ..Candidate::new(offer) }).collect();
+        let best = prices.iter().copied().fold(f64::INFINITY, f64::min);
+        let chosen = prices[plan(PRICE, &candidates, seed)[0]];
+        prop_assert!(0.7 * (1.0 - best / chosen) <= NEAR + 1e-12);
+    }
+}
