@@ -1,0 +1,124 @@
+//! Nanoseconds per event of a chat stream on its way to a chat client.
+//!
+//! `cargo bench -p penstock-dialect`. Plain loops over the public seam: the
+//! figures are whole replies (decode, shape, record, write), best of several runs.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+use bytes::Bytes;
+use penstock_contract::*;
+use std::io::Write;
+use std::time::Instant;
+
+const EVENTS: usize = 1_000;
+const RUNS: usize = 60;
+
+fn ask() -> Ask {
+    Ask {
+        dialect: Dialect::Chat,
+        kind: Kind::Chat,
+        body: Bytes::from_static(br#"{"model":"m","messages":[],"stream":true}"#),
+        fields: Fields::default(),
+        edits: Vec::new(),
+        model: "m".into(),
+        stream: true,
+        include_usage: true,
+        max_tokens: None,
+        n: 1,
+        parallel_tools: true,
+        stop: Vec::new(),
+        preset: None,
+        needs: Needs::default(),
+        thinking: Thinking::Off,
+        prompt_bytes: 0,
+        images: 0,
+    }
+}
+
+fn chunk(delta: &str, after: &str) -> String {
+    format!(
+        "data: {{\"id\":\"chatcmpl-4b8e3f0a9c\",\"object\":\"chat.completion.chunk\",\"created\":1763650000,\
+         \"model\":\"org/model-24b\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\
+         \"finish_reason\":null}}]{after}}}\n\n"
+    )
+}
+
+/// The events in pieces of `together` events.
+fn pieces(events: &[String], together: usize) -> Vec<Bytes> {
+    events.chunks(together).map(|events| Bytes::from(events.concat())).collect()
+}
+
+fn measure(name: &str, client: Dialect, events: &[String], together: usize) {
+    let abilities = Abilities::default();
+    let target = Target {
+        model: "m",
+        dialect: Dialect::Chat,
+        abilities: &abilities,
+        preset: &[],
+        max_tokens: None,
+        answer_model: "org/model",
+        id: "4b8e",
+        created: 1_763_650_000,
+    };
+    let translator = penstock_dialect::translator(client, Dialect::Chat).expect("the pair is spoken");
+    let ask = Ask { dialect: client, ..ask() };
+    let pieces = pieces(events, together);
+    let mut best = f64::MAX;
+    for _ in 0..RUNS {
+        let mut reply = translator.reply(&ask, &target);
+        let start = Instant::now();
+        let mut bytes = 0;
+        for piece in &pieces {
+            let mut out = Out::default();
+            reply.push(piece.clone(), &mut out).expect("a good stream");
+            bytes += out.len();
+        }
+        let spent = start.elapsed().as_secs_f64();
+        assert!(bytes > 0, "something came out");
+        best = best.min(spent * 1e9 / events.len() as f64);
+    }
+    let line = format!("{name:<44} {together:>3} a piece {best:>8.1} ns/event\n");
+    std::io::stdout().write_all(line.as_bytes()).expect("stdout");
+}
+
+fn main() {
+    let words = ["Hel", "lo", ", how", " are", " you", " today", "?", " é"];
+    let word = |at: usize| words.get(at % words.len()).copied().unwrap_or_default();
+    let plain: Vec<String> =
+        (0..EVENTS).map(|at| chunk(&format!("{{\"content\":\"{}\"}}", word(at)), "")).collect();
+    let escaped: Vec<String> =
+        (0..EVENTS).map(|at| chunk(&format!("{{\"content\":\"{}\\n\"}}", word(at)), "")).collect();
+    let noisy: Vec<String> = (0..EVENTS)
+        .map(|at| chunk(&format!("{{\"content\":\"{}\"}}", word(at)), &format!(",\"obfuscation\":\"{at}\"")))
+        .collect();
+    let usage: Vec<String> = (0..EVENTS)
+        .map(|at| {
+            let usage = format!(
+                ",\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{at},\"total_tokens\":{}}}",
+                at + 9
+            );
+            chunk(&format!("{{\"content\":\"{}\"}}", word(at)), &usage)
+        })
+        .collect();
+    let start = r#"{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"f","arguments":""}}]}"#;
+    let call: Vec<String> = std::iter::once(chunk(start, ""))
+        .chain((1..EVENTS).map(|at| {
+            chunk(
+                &format!(
+                    "{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{}\"}}}}]}}",
+                    word(at)
+                ),
+                "",
+            )
+        }))
+        .collect();
+    for client in [Dialect::Chat, Dialect::Messages] {
+        let name = |what: &str| format!("{} client, {what}", client.name());
+        for together in [1, 64] {
+            measure(&name("text"), client, &plain, together);
+            measure(&name("text with escapes"), client, &escaped, together);
+            measure(&name("text, something else in each chunk"), client, &noisy, together);
+            measure(&name("text, usage in each chunk"), client, &usage, together);
+            measure(&name("arguments of a tool call"), client, &call, together);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A whole answer, gathered from its events.
+
+use crate::decode;
+use crate::event::{Event, Text};
+use crate::shape::Shape;
+use bytes::Bytes;
+use penstock_contract::{Ask, Fault, FaultKind, Finish, Measured, Target, Usage};
+
+/// One tool call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    /// The call's id.
+    pub id: Text,
+    /// The function's name.
+    pub name: Text,
+    /// JSON text, escaped once more as a string holds it; may be empty.
+    pub arguments: Vec<Text>,
+}
+
+/// One candidate. Texts are lists of pieces that follow one another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Candidate {
+    /// Reasoning.
+    pub reasoning: Vec<Text>,
+    /// The provider's seal on the reasoning.
+    pub signature: Option<Text>,
+    /// Text of the answer.
+    pub text: Vec<Text>,
+    /// Text that declines to answer.
+    pub refusal: Vec<Text>,
+    /// Tool calls in order.
+    pub tools: Vec<ToolCall>,
+    /// Log probabilities as the provider wrote them, one JSON object a piece.
+    pub logprobs: Vec<Bytes>,
+    /// Why it ended.
+    pub finish: Option<Finish>,
+    /// The stop sequence that was met.
+    pub stop_sequence: Option<Text>,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// The candidates in order.
+    pub candidates: Vec<Candidate>,
+    /// What the provider says it used.
+    pub usage: Option<Usage>,
+    /// Energy that it measured.
+    pub measured: Option<Measured>,
+}
+
+impl Answer {
+    /// Reads a whole plain answer of a provider, shaped as the ask wants it.
+    ///
+    /// # Errors
+    /// `Malformed` for what is no answer, `InBand` for an error object,
+    /// `Truncated` where a candidate has no end.
+    pub fn read(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Self, Fault> {
+        let (mut events, mut shaped) = (Vec::new(), Vec::new());
+        decode::whole(target.dialect, body, target.id, &mut events)?;
+        let mut shape = Shape::new(ask, target);
+        events.into_iter().for_each(|event| shape.push(event, &mut shaped));
+        let mut answer = Self::gather(shaped, ask.n);
+        // Clients read the usage of a plain answer without looking whether it is there.
+        let count = ask.counted(answer.output_bytes());
+        answer.usage.get_or_insert(count);
+        if answer.candidates.iter().any(|candidate| candidate.finish.is_none()) {
+            return Err(Fault::new(FaultKind::Truncated));
+        }
+        Ok(answer)
+    }
+
+    /// Gathers the events of one answer of `n` candidates; choices beyond are dropped.
+    #[must_use]
+    pub fn gather(events: impl IntoIterator<Item = Event>, n: u32) -> Self {
+        let mut answer = Self::default();
+        answer.candidates.resize(n as usize, Candidate::default());
+        events.into_iter().for_each(|event| answer.add(event));
+        answer
+    }
+
+    fn add(&mut self, event: Event) {
+        let Some(choice) = event.choice() else {
+            match event {
+                Event::Usage(usage) => self.usage = Some(usage),
+                Event::Energy(measured) => self.measured = Some(measured),
+                _ => {}
+            }
+            return;
+        };
+        let Some(candidate) = self.candidates.get_mut(choice as usize) else { return };
+        match event {
+            Event::Reasoning { text, signature, .. } => {
+                candidate.reasoning.push(text);
+                candidate.signature = signature.or(candidate.signature.take());
+            }
+            Event::Text { text, logprobs, .. } => {
+                candidate.text.push(text);
+                candidate.logprobs.extend(logprobs);
+            }
+            Event::Refusal { text, .. } => candidate.refusal.push(text),
+            Event::ToolStart { id, name, .. } => {
+                candidate.tools.push(ToolCall { id, name, arguments: Vec::new() });
+            }
+            Event::ToolArguments { tool, fragment, .. } => {
+                if let Some(call) = candidate.tools.get_mut(tool as usize) {
+                    call.arguments.push(fragment);
+                }
+            }
+            Event::Finish { reason, stop_sequence, .. } => {
+                candidate.finish = Some(reason);
+                candidate.stop_sequence = stop_sequence;
+            }
+            _ => {}
+        }
+    }
+
+    /// Bytes of generated text: reasoning, answer, tool names and arguments.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        let length = |texts: &[Text]| texts.iter().map(Text::len).sum::<usize>();
+        self.candidates
+            .iter()
+            .map(|candidate| {
+                let tools: usize =
+                    candidate.tools.iter().map(|call| call.name.len() + length(&call.arguments)).sum();
+                length(&candidate.reasoning) + length(&candidate.text) + length(&candidate.refusal) + tools
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,124 @@
+//! The conversation: passed on as it stands where the provider takes it so,
+//! rewritten turn by turn where it does not.
+
+use super::turns::{self, Turns};
+use crate::pieces::Pieces;
+use memchr::memmem;
+use penstock_contract::{Ask, Continuation, Prefill, Refusal, Target};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// How a last message of the assistant is marked as unfinished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Nothing to continue.
+    None,
+    /// By nothing: the provider sees it itself.
+    Nothing,
+    /// By `prefix` on the message.
+    Prefix,
+    /// By switches beside the messages.
+    Switch,
+}
+
+/// Writes `messages`, and what marks its last one as unfinished.
+///
+/// # Errors
+/// `Unsupported` where this provider cannot continue.
+pub(super) fn write(
+    ask: &Ask,
+    target: &Target<'_>,
+    delivered: Option<&str>,
+    out: &mut Pieces<'_>,
+) -> Result<(), Refusal> {
+    let Some(field) = ask.fields.get("messages") else {
+        return Err(Refusal::invalid("messages", "`messages` is missing."));
+    };
+    let mark = mark(ask, target, delivered.is_some())?;
+    out.put(r#","messages":"#);
+    let range = field.value.clone();
+    let written = ask.body.get(range.clone()).unwrap_or_default();
+    if delivered.is_none() && mark != Mark::Prefix && !needs_rewriting(written, ask, target) {
+        edited(ask, range, &mut |bytes| out.raw(bytes));
+    } else {
+        let canonical = canonical(ask, range);
+        let mut turns = Turns::read(&canonical);
+        turns.fit(target.abilities);
+        if let Some(delivered) = delivered {
+            turns.go_on(delivered, ask.needs.prefill)?;
+        }
+        turns.write(target.abilities, mark == Mark::Prefix, out);
+    }
+    if mark == Mark::Switch {
+        out.put(r#","add_generation_prompt":false,"continue_final_message":true"#);
+    }
+    Ok(())
+}
+
+fn mark(ask: &Ask, target: &Target<'_>, rescue: bool) -> Result<Mark, Refusal> {
+    let abilities = target.abilities;
+    let by_message = match abilities.prefill {
+        Prefill::Automatic => Mark::Nothing,
+        _ => Mark::Prefix,
+    };
+    match (rescue, abilities.continuation, abilities.prefill) {
+        (true, Some(Continuation::ContinueFinalMessage), _) => Ok(Mark::Switch),
+        (true, Some(Continuation::Prefill), _) => Ok(by_message),
+        (false, ..) if !ask.needs.prefill => Ok(Mark::None),
+        (false, _, Prefill::ContinueFinalMessage) => Ok(Mark::Switch),
+        (false, _, Prefill::Prefix | Prefill::Automatic) => Ok(by_message),
+        (true, None, _) | (false, _, Prefill::None) => Err(Refusal::unsupported(
+            "messages",
+            "This model does not continue a last message of the assistant.",
+        )),
+    }
+}
+
+/// Whether something may stand in the messages that this provider does not
+/// take. A search for words, so now and then it says yes for nothing.
+fn needs_rewriting(messages: &[u8], ask: &Ask, target: &Target<'_>) -> bool {
+    let abilities = target.abilities;
+    let has = |word: &str| memmem::find(messages, word.as_bytes()).is_some();
+    (!abilities.replay_reasoning && has("\"reasoning"))
+        || (abilities.short_tool_ids && has("\"tool_call"))
+        || (!abilities.tool_images && ask.images > 0 && has("\"tool_call_id\""))
+        || (!abilities.system_anywhere && has_later_system(messages))
+}
+
+/// Whether a `system` message may stand anywhere but in the first place.
+/// Quotes inside of texts are escaped, so the words are found only as whole strings.
+fn has_later_system(messages: &[u8]) -> bool {
+    let words = ["\"system\"", "\"developer\""];
+    let count = |word: &str| memmem::find_iter(messages, word.as_bytes()).take(2).count();
+    match words.iter().map(|word| count(word)).sum::<usize>() {
+        0 => false,
+        1 => !turns::begins_with_system(messages),
+        _ => turns::has_later_system(messages),
+    }
+}
+
+/// Calls `put` for the bytes of a range with the ask's edits in it.
+pub(super) fn edited(ask: &Ask, range: Range<usize>, put: &mut impl FnMut(&[u8])) {
+    let first = ask.edits.partition_point(|edit| edit.range.start < range.start);
+    let mut at = range.start;
+    for edit in ask.edits.get(first..).unwrap_or_default() {
+        if edit.range.end > range.end {
+            break;
+        }
+        put(ask.body.get(at..edit.range.start).unwrap_or_default());
+        put(&edit.with);
+        at = edit.range.end;
+    }
+    put(ask.body.get(at..range.end).unwrap_or_default());
+}
+
+/// The messages with the ask's edits; shared if there are none.
+fn canonical(ask: &Ask, range: Range<usize>) -> Cow<'_, [u8]> {
+    let touched = ask.edits.iter().any(|edit| edit.range.start >= range.start && edit.range.end <= range.end);
+    if !touched {
+        return Cow::Borrowed(ask.body.get(range).unwrap_or_default());
+    }
+    let mut whole = Vec::with_capacity(range.len());
+    edited(ask, range, &mut |bytes| whole.extend_from_slice(bytes));
+    Cow::Owned(whole)
+}

@@ -1,0 +1,99 @@
+//! Golden cases of the pair, each streamed one whole, cut at each byte, and in
+//! pieces, checked against the grammar; and rules that no golden file can hold.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod property;
+mod rescue;
+mod rules;
+
+use super::ChatChat;
+use crate::grammar;
+use crate::trial::{self, golden};
+use bytes::Bytes;
+use penstock_contract::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/chat_chat");
+    let mut cases: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    cases
+}
+
+fn abilities(case: &Path) -> Abilities {
+    let text = std::fs::read(case.join("target.json")).unwrap_or_else(|_| b"{}".to_vec());
+    trial::abilities(&serde_json::from_slice(&text).unwrap())
+}
+
+#[test]
+fn what_is_sent_is_what_the_case_says() {
+    for case in cases() {
+        let ask = trial::ask(Dialect::Chat, std::fs::read(case.join("ask.json")).unwrap().trim_ascii());
+        let abilities = abilities(&case);
+        let target = trial::target(Dialect::Chat, &abilities);
+        let sent = match ChatChat.request(&ask, &target) {
+            Ok(sent) => sent.concat(),
+            Err(refusal) => {
+                format!("{:?} {:?} {}", refusal.code, refusal.param, refusal.message).into_bytes()
+            }
+        };
+        if let Ok(value) = serde_json::from_slice::<Value>(&sent) {
+            assert_eq!(value["model"], "engine/model", "{}", case.display());
+        }
+        golden(&case.join("sent.json"), &[&sent[..], b"\n"].concat());
+        let again = ChatChat.request(&ask, &target).map(|sent| sent.concat()).unwrap_or(sent.clone());
+        assert_eq!(again, sent, "the same bytes each time");
+    }
+}
+
+#[test]
+fn streams_come_out_clean_however_they_are_cut() {
+    let mut count = 0;
+    for case in cases() {
+        let Ok(got) = std::fs::read(case.join("got.sse")) else { continue };
+        count += 1;
+        let ask = trial::ask(Dialect::Chat, std::fs::read(case.join("ask.json")).unwrap().trim_ascii());
+        let abilities = abilities(&case);
+        let target = trial::target(Dialect::Chat, &abilities);
+        let run = trial::run_all_ways(&|| ChatChat.reply(&ask, &target), &got);
+        let figures = format!(
+            ": fault {:?}, finish {:?}, bytes {}\n: {:?}\n: {:?}\n\n",
+            run.fault, run.finish, run.output_bytes, run.usage, run.measured
+        );
+        golden(&case.join("answered.sse"), &[figures.as_bytes(), &run.out].concat());
+        if !run.out.is_empty() {
+            let checked = grammar::chat(&run.out, ask.include_usage);
+            assert_eq!(checked, Ok(()), "{}\n{}", case.display(), String::from_utf8_lossy(&run.out));
+        }
+    }
+    assert!(count > 30, "the cases are there");
+}
+
+#[test]
+fn whole_answers_come_out_clean() {
+    let mut count = 0;
+    for case in cases() {
+        let Ok(got) = std::fs::read(case.join("got.json")) else { continue };
+        count += 1;
+        let ask = trial::ask(Dialect::Chat, std::fs::read(case.join("ask.json")).unwrap().trim_ascii());
+        let abilities = abilities(&case);
+        let target = trial::target(Dialect::Chat, &abilities);
+        let said = match ChatChat.whole(&ask, &target, Bytes::from(got)) {
+            Ok(whole) => {
+                let body = whole.body.concat();
+                let value: Value = serde_json::from_slice(&body).unwrap();
+                assert_eq!(value["object"], "chat.completion");
+                assert_eq!(body.last(), Some(&b'}'));
+                let figures = format!(
+                    "\n{:?} {:?} {:?} bytes {}\n",
+                    whole.finish, whole.usage, whole.measured, whole.output_bytes
+                );
+                [body, figures.into_bytes()].concat()
+            }
+            Err(fault) => format!("{:?}\n", fault.kind).into_bytes(),
+        };
+        golden(&case.join("answered.json"), &said);
+    }
+    assert!(count > 8, "the cases are there");
+}

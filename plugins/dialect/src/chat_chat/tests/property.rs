@@ -1,0 +1,123 @@
+//! Text out is text in, for any text, any spelling and any cuts.
+
+use super::super::ChatChat;
+use crate::trial;
+use penstock_contract::*;
+use proptest::prelude::*;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// A JSON string of `text`, each character escaped or not as `escape` says.
+fn spell(text: &str, escape: u8) -> String {
+    let mut out = String::from("\"");
+    for (at, character) in text.chars().enumerate() {
+        let forced = (character as u32) < 0x20 || matches!(character, '"' | '\\');
+        if forced || (escape >> (at % 8)) & 1 == 1 {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}").unwrap();
+            }
+        } else {
+            out.push(character);
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A stream whose texts are cut at UTF-16 units, so that surrogate pairs break.
+fn stream(parts: &[(String, u8)], line: &str) -> String {
+    let mut out = String::new();
+    for (text, escape) in parts {
+        let spelled = spell(text, *escape);
+        let halves = match spelled.find("\\ud8").filter(|_| escape % 3 == 0) {
+            Some(at) => {
+                let (first, second) = spelled.split_at(at + 6);
+                vec![format!("{first}\""), format!("\"{second}")]
+            }
+            None => vec![spelled],
+        };
+        for half in halves {
+            write!(
+                out,
+                "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
+                 \"choices\":[{{\"index\":0,\"delta\":{{\"content\":{half}}},\"finish_reason\":null}}]}}{line}{line}"
+            )
+            .unwrap();
+        }
+    }
+    write!(
+        out,
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}{line}{line}"
+    )
+    .unwrap();
+    out + "data: [DONE]" + line + line
+}
+
+fn read(out: &[u8]) -> String {
+    let text = std::str::from_utf8(out).unwrap();
+    text.split("\n\n")
+        .filter_map(|event| serde_json::from_str::<Value>(event.strip_prefix("data: ")?).ok())
+        .map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn text_is_neither_lost_nor_changed(
+        parts in prop::collection::vec(("\\PC{0,12}|[\"\\\\\\n\u{1f600}\u{2028}é]{0,6}", any::<u8>()), 1..12),
+        line in prop::sample::select(vec!["\n", "\r\n", "\r"]),
+        cuts in prop::collection::vec(1_usize..60, 1..20),
+    ) {
+        let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+        let abilities = Abilities::default();
+        let target = trial::target(Dialect::Chat, &abilities);
+        let stream = stream(&parts, line);
+        let whole = trial::run(&mut *ChatChat.reply(&ask, &target), [stream.as_bytes()]);
+        let mut pieces = Vec::new();
+        let (mut rest, mut sizes) = (stream.as_bytes(), cuts.iter().cycle());
+        while !rest.is_empty() {
+            let (piece, more) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
+            pieces.push(piece);
+            rest = more;
+        }
+        let cut = trial::run(&mut *ChatChat.reply(&ask, &target), pieces);
+        prop_assert_eq!(&cut, &whole);
+        let text: String = parts.iter().map(|(text, _)| text.as_str()).collect();
+        prop_assert_eq!(read(&whole.out), text.as_str());
+        prop_assert_eq!(whole.output_bytes, text.len());
+        prop_assert_eq!(crate::grammar::chat(&whole.out, false), Ok(()));
+    }
+
+    #[test]
+    fn no_bytes_at_all_make_it_panic_or_depend_on_cuts(
+        parts in prop::collection::vec(
+            prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..20),
+                prop::sample::select(vec![
+                    &b"data: "[..], b"\n\n", b"\r\n", b"event: error\n", b": energy {\"energy_joules\":1}\n\n",
+                    b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n",
+                    b"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}}]}\n\n",
+                    b"data: {\"choices\":[{\"index\":99999999999,\"delta\":{}}]}\n\n",
+                    b"data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n", b"{", b"}", b"[", b"]", b"\"", b"\\",
+                    b"\"choices\":", b"data: [DONE]\n\n",
+                ]).prop_map(<[u8]>::to_vec),
+            ],
+            0..12,
+        ),
+        size in 1_usize..9,
+    ) {
+        let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true,"stop":["ab"]}"#);
+        let abilities = Abilities { max_stop: Some(0), ..Abilities::default() };
+        let target = trial::target(Dialect::Chat, &abilities);
+        let stream = parts.concat();
+        let whole = trial::run(&mut *ChatChat.reply(&ask, &target), [&stream[..]]);
+        let cut = trial::run(&mut *ChatChat.reply(&ask, &target), stream.chunks(size));
+        prop_assert_eq!(&cut, &whole);
+        if !whole.out.is_empty() {
+            prop_assert_eq!(crate::grammar::chat(&whole.out, false), Ok(()));
+        }
+        let _ = ChatChat.whole(&ask, &target, stream.into());
+    }
+}

@@ -1,0 +1,178 @@
+//! Another provider goes on where the first one broke.
+
+use super::super::ChatChat;
+use crate::trial;
+use bytes::Bytes;
+use penstock_contract::*;
+use serde_json::{Value, json};
+
+fn chunk(delta: Value) -> String {
+    format!("data: {}\n\n", json!({"id":"x","choices":[{"index":0,"delta":delta,"finish_reason":null}]}))
+}
+
+fn text(text: &str) -> String {
+    chunk(json!({ "content": text }))
+}
+
+fn call(index: u32, id: &str, name: &str, arguments: &str) -> String {
+    let function = json!({"name": name, "arguments": arguments});
+    chunk(json!({"tool_calls":[{"index":index,"id":id,"type":"function","function":function}]}))
+}
+
+fn stop(reason: &str) -> String {
+    format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{},"finish_reason":reason}]}))
+}
+
+/// The first provider's stream breaks; the second's whole stream follows.
+fn rescued(body: &str, first: &str, how: Rescue, second: &str) -> (trial::Run, Vec<u8>) {
+    let ask = trial::ask(Dialect::Chat, body.as_bytes());
+    let abilities = Abilities { parameters: vec!["logprobs".into()], ..Abilities::default() };
+    let target = trial::target(Dialect::Chat, &abilities);
+    let mut reply = ChatChat.reply(&ask, &target);
+    let mut out = Out::default();
+    reply.push(Bytes::from(first.to_owned()), &mut out).unwrap();
+    assert_eq!(reply.end(&mut out).unwrap_err().kind, FaultKind::Truncated);
+    assert!(reply.rescue(&target, how), "a rescue must be possible here");
+    let before = out.0.concat();
+    let run = trial::run(&mut *reply, second.as_bytes().chunks(5));
+    let all = [before, run.out.clone()].concat();
+    if run.fault.is_none() || !all.is_empty() {
+        assert_eq!(crate::grammar::chat(&all, false), Ok(()), "{}", String::from_utf8_lossy(&all));
+    }
+    (run, all)
+}
+
+const ASK: &str = r#"{"model":"m","messages":[],"stream":true}"#;
+
+fn said(out: &[u8]) -> String {
+    let text = String::from_utf8(out.to_vec()).unwrap();
+    let chunks = text.split("\n\n").filter_map(|event| event.strip_prefix("data: {"));
+    chunks
+        .map(|chunk| serde_json::from_str::<Value>(&format!("{{{chunk}")).unwrap())
+        .map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_second_provider_that_says_the_same_is_heard_from_where_the_first_broke() {
+    let first = text("Hello, ") + &text("wor");
+    let second = text("Hel") + &text("lo, world. And ") + &text("more.") + &stop("stop");
+    let (run, all) = rescued(ASK, &first, Rescue::StartOver, &second);
+    assert_eq!(run.fault, None);
+    assert_eq!(said(&all), "Hello, world. And more.");
+    assert_eq!(run.output_bytes, "Hello, world. And more.".len());
+}
+
+#[test]
+fn spelling_of_escapes_does_not_count_as_a_difference() {
+    let first =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\\u0048\\u00e9 \\ud83d\\ude00\"}}]}\n\n";
+    let (run, all) = rescued(ASK, first, Rescue::StartOver, &(text("Hé 😀!") + &stop("stop")));
+    assert_eq!(run.fault, None);
+    assert_eq!(said(&all), "Hé 😀!");
+}
+
+#[test]
+fn a_second_provider_that_says_something_else_ends_the_answer_with_an_error() {
+    let second = text("Hello, there") + &stop("stop");
+    let (run, all) = rescued(ASK, &text("Hello, wor"), Rescue::StartOver, &second);
+    assert_eq!(run.fault, Some(FaultKind::Diverged));
+    assert_eq!(said(&all), "Hello, wor");
+    assert!(!String::from_utf8(all).unwrap().contains("\"finish_reason\":\""));
+}
+
+#[test]
+fn a_second_provider_that_stops_earlier_has_diverged() {
+    let (run, _) = rescued(ASK, &text("Hello, wor"), Rescue::StartOver, &(text("Hello") + &stop("stop")));
+    assert_eq!(run.fault, Some(FaultKind::Diverged));
+}
+
+#[test]
+fn reasoning_that_goes_on_where_text_had_begun_has_diverged() {
+    let first = chunk(json!({"reasoning":"Hm."})) + &text("A");
+    let second = chunk(json!({"reasoning_content":"Hm. Well."})) + &text("A") + &stop("stop");
+    let (run, _) = rescued(ASK, &first, Rescue::StartOver, &second);
+    assert_eq!(run.fault, Some(FaultKind::Diverged));
+    let second = chunk(json!({"reasoning_content":"Hm."})) + &text("AB") + &stop("stop");
+    let (run, all) = rescued(ASK, &first, Rescue::StartOver, &second);
+    assert_eq!((run.fault, said(&all).as_str()), (None, "AB"));
+}
+
+#[test]
+fn tool_calls_are_compared_by_name_and_arguments_and_keep_the_first_id() {
+    let first = call(0, "call_a", "f", r#"{"a":1}"#) + &call(1, "call_b", "g", r#"{"b"#);
+    let second = call(0, "call_x", "f", r#"{"a":1}"#)
+        + &call(1, "call_y", "g", r#"{"b":2}"#)
+        + &call(2, "call_z", "h", "{}")
+        + &stop("tool_calls");
+    let (run, all) = rescued(ASK, &first, Rescue::StartOver, &second);
+    assert_eq!(run.fault, None);
+    let all = String::from_utf8(all).unwrap();
+    assert!(
+        all.contains("call_b")
+            && !all.contains("call_x")
+            && !all.contains("call_y")
+            && all.contains("call_z")
+    );
+    let other = call(0, "call_x", "f", r#"{"a":2}"#) + &stop("tool_calls");
+    assert_eq!(rescued(ASK, &first, Rescue::StartOver, &other).0.fault, Some(FaultKind::Diverged));
+}
+
+#[test]
+fn each_candidate_is_compared_by_itself() {
+    let of = |choice: u32, text: &str| {
+        format!("data: {}\n\n", json!({"choices":[{"index":choice,"delta":{"content":text}}]}))
+    };
+    let finish = |choice: u32| {
+        format!("data: {}\n\n", json!({"choices":[{"index":choice,"delta":{},"finish_reason":"stop"}]}))
+    };
+    let ask = r#"{"model":"m","messages":[],"stream":true,"n":2}"#;
+    let first = of(0, "one") + &of(1, "tw") + &finish(0);
+    let second = of(1, "two") + &of(0, "one") + &finish(0) + &finish(1);
+    let (run, all) = rescued(ask, &first, Rescue::StartOver, &second);
+    assert_eq!(run.fault, None);
+    assert_eq!(said(&all), "onetwo");
+    let short = of(1, "two") + &of(0, "o") + &finish(0) + &finish(1);
+    assert_eq!(rescued(ask, &first, Rescue::StartOver, &short).0.fault, Some(FaultKind::Diverged));
+}
+
+#[test]
+fn a_continuation_is_heard_from_its_first_word_and_its_usage_is_not_the_whole() {
+    let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2}}\n\n";
+    let second = text("ld.") + &stop("stop") + usage;
+    let (run, all) = rescued(ASK, &text("Hello, wor"), Rescue::Continue, &second);
+    assert_eq!((run.fault, said(&all).as_str(), run.usage), (None, "Hello, world.", None));
+}
+
+#[test]
+fn what_was_delivered_is_told_only_where_it_can_be_continued() {
+    let abilities = Abilities::default();
+    let target = trial::target(Dialect::Chat, &abilities);
+    let delivered = |body: &str, stream: &str| {
+        let mut reply = ChatChat.reply(&trial::ask(Dialect::Chat, body.as_bytes()), &target);
+        reply.push(Bytes::from(stream.to_owned()), &mut Out::default()).unwrap();
+        let told = reply.delivered();
+        assert_eq!(reply.rescue(&target, Rescue::Continue), told.is_some());
+        told
+    };
+    assert_eq!(delivered(ASK, &(text("a\n\"") + &text("é"))), Some("a\n\"é".to_owned()));
+    assert_eq!(delivered(ASK, &call(0, "c", "f", "")), None);
+    assert_eq!(delivered(ASK, &(chunk(json!({"reasoning":"r"})) + &text("a"))), None);
+    assert_eq!(delivered(r#"{"model":"m","messages":[],"stream":true,"n":2}"#, &text("a")), None);
+    assert_eq!(delivered(ASK, &text(&"long ".repeat(60_000))), None);
+}
+
+#[test]
+fn what_cannot_be_compared_is_not_started_over() {
+    let abilities = Abilities { parameters: vec!["logprobs".into()], ..Abilities::default() };
+    let target = trial::target(Dialect::Chat, &abilities);
+    let can = |body: &str, stream: &str| {
+        let mut reply = ChatChat.reply(&trial::ask(Dialect::Chat, body.as_bytes()), &target);
+        reply.push(Bytes::from(stream.to_owned()), &mut Out::default()).unwrap();
+        reply.rescue(&target, Rescue::StartOver)
+    };
+    assert!(can(ASK, &text("a")));
+    assert!(!can(r#"{"model":"m","messages":[],"stream":true,"logprobs":true}"#, &text("a")));
+    assert!(!can(ASK, &text(&"long ".repeat(60_000))), "more than is kept");
+    assert!(!can(ASK, &(text("a") + &stop("stop"))), "nothing is left to rescue");
+}

@@ -1,0 +1,155 @@
+//! Rules that golden files do not show.
+
+use super::super::ChatChat;
+use crate::trial;
+use bytes::Bytes;
+use penstock_contract::*;
+use serde_json::{Value, json};
+
+fn sent(body: &str, change: impl FnOnce(&mut Ask), target: impl FnOnce(&mut Target<'_>)) -> Value {
+    let mut ask = trial::ask(Dialect::Chat, body.as_bytes());
+    change(&mut ask);
+    let abilities = Abilities { system_anywhere: true, ..Abilities::default() };
+    let mut to = trial::target(Dialect::Chat, &abilities);
+    target(&mut to);
+    serde_json::from_slice(&ChatChat.request(&ask, &to).unwrap().concat()).unwrap()
+}
+
+#[test]
+fn long_messages_are_shared_and_not_copied() {
+    let body = json!({"model":"m","messages":[{"role":"user","content":"x".repeat(100_000)}]}).to_string();
+    let ask = trial::ask(Dialect::Chat, body.as_bytes());
+    let abilities = Abilities::default();
+    let pieces = ChatChat.request(&ask, &trial::target(Dialect::Chat, &abilities)).unwrap();
+    let within = |piece: &Bytes| ask.body.as_ptr_range().contains(&piece.as_ptr());
+    let shared: usize = pieces.iter().filter(|piece| within(piece)).map(Bytes::len).sum();
+    assert!(shared > 99_000, "{shared} bytes are shared");
+}
+
+#[test]
+fn edits_are_applied_inside_of_what_is_passed_on() {
+    let body =
+        r#"{"model":"m","messages":[{"role":"developer","content":"a","refusal":null}],"functions":[1]}"#;
+    let edit = |from: &str, with: &str| {
+        let at = body.find(from).unwrap();
+        Edit { range: at..at + from.len(), with: Bytes::copy_from_slice(with.as_bytes()) }
+    };
+    let edits = vec![
+        edit("\"developer\"", "\"system\""),
+        edit(",\"refusal\":null", ""),
+        edit("\"functions\"", "\"tools\""),
+    ];
+    let value = sent(
+        body,
+        |ask| {
+            ask.edits = edits;
+            ask.fields.0[2].name = "tools".into();
+        },
+        |_| {},
+    );
+    assert_eq!(value["messages"], json!([{"role":"system","content":"a"}]));
+    assert_eq!(value["tools"], json!([1]));
+    assert_eq!(value.get("functions"), None);
+}
+
+#[test]
+fn a_preset_fills_in_what_the_client_left_out() {
+    let preset: [(Box<str>, Box<str>); 3] = [
+        ("temperature".into(), "0.6".into()),
+        ("top_p".into(), "0.95".into()),
+        ("max_tokens".into(), "9".into()),
+    ];
+    let body = r#"{"model":"m","messages":[],"temperature":0,"top_p":null,"max_completion_tokens":5}"#;
+    let ask = trial::ask(Dialect::Chat, body.as_bytes());
+    let abilities = Abilities::default();
+    let target = Target { preset: &preset, ..trial::target(Dialect::Chat, &abilities) };
+    let value: Value = serde_json::from_slice(&ChatChat.request(&ask, &target).unwrap().concat()).unwrap();
+    assert_eq!(
+        value,
+        json!({"model":"engine/model","messages":[],"temperature":0,"max_tokens":5,"top_p":0.95})
+    );
+}
+
+#[test]
+fn a_clamped_cap_replaces_the_clients() {
+    let body = r#"{"model":"m","messages":[],"max_tokens":64000,"max_completion_tokens":32000}"#;
+    assert_eq!(sent(body, |_| {}, |_| {})["max_tokens"], 32000);
+    assert_eq!(sent(body, |_| {}, |target| target.max_tokens = Some(100))["max_tokens"], 100);
+}
+
+#[test]
+fn a_continuation_asks_in_the_words_that_the_offer_declares() {
+    let asked = |body: &str, continuation, prefill| {
+        let ask = trial::ask(Dialect::Chat, body.as_bytes());
+        let abilities = Abilities { continuation, prefill, system_anywhere: true, ..Abilities::default() };
+        let target = trial::target(Dialect::Chat, &abilities);
+        let sent = ChatChat.continuation(&ask, &target, "so \"far\"");
+        sent.map(|sent| serde_json::from_slice::<Value>(&sent.concat()).unwrap())
+    };
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}],"stream":true}"#;
+    let last = |value: &Value| value["messages"].as_array().unwrap().last().unwrap().clone();
+
+    let value = asked(body, Some(Continuation::ContinueFinalMessage), Prefill::None).unwrap();
+    assert_eq!(last(&value), json!({"role":"assistant","content":"so \"far\""}));
+    assert_eq!(
+        (&value["continue_final_message"], &value["add_generation_prompt"]),
+        (&json!(true), &json!(false))
+    );
+
+    let value = asked(body, Some(Continuation::Prefill), Prefill::Prefix).unwrap();
+    assert_eq!(last(&value), json!({"role":"assistant","content":"so \"far\"","prefix":true}));
+    assert_eq!(value.get("continue_final_message"), None);
+
+    let value = asked(body, Some(Continuation::Prefill), Prefill::Automatic).unwrap();
+    assert_eq!(last(&value), json!({"role":"assistant","content":"so \"far\""}));
+
+    assert_eq!(asked(body, None, Prefill::Prefix).unwrap_err().code, Code::Unsupported);
+
+    let begun = r#"{"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"And "}],"continue_final_message":true}"#;
+    let value =
+        asked(begun, Some(Continuation::ContinueFinalMessage), Prefill::ContinueFinalMessage).unwrap();
+    assert_eq!(last(&value), json!({"role":"assistant","content":"And so \"far\""}));
+    assert_eq!(value["messages"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn nothing_comes_out_before_the_first_content_token() {
+    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+    let abilities = Abilities::default();
+    let mut reply = ChatChat.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let mut out = Out::default();
+    let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n: hello\n\n";
+    reply.push(Bytes::from_static(role.as_bytes()), &mut out).unwrap();
+    assert_eq!((reply.progress(), out.len()), (Progress::Waiting, 0));
+    let content = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
+    reply.push(Bytes::from_static(content.as_bytes()), &mut out).unwrap();
+    assert_eq!(reply.progress(), Progress::Committed);
+    assert!(!out.is_empty());
+}
+
+#[test]
+fn the_last_word_ends_it_at_once_and_what_follows_does_not_matter() {
+    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+    let abilities = Abilities::default();
+    let mut reply = ChatChat.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let mut out = Out::default();
+    let stream =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n";
+    reply.push(Bytes::from_static(stream.as_bytes()), &mut out).unwrap();
+    assert_eq!(reply.progress(), Progress::Finished);
+    reply.push(Bytes::from_static(b"data: [DONE]\n\n"), &mut out).unwrap();
+    assert_eq!(reply.progress(), Progress::Ended);
+    reply.push(Bytes::from_static(b"data: nonsense\n\n"), &mut out).unwrap();
+    reply.end(&mut out).unwrap();
+}
+
+#[test]
+fn an_event_without_an_end_is_not_collected_for_ever() {
+    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+    let abilities = Abilities::default();
+    let mut reply = ChatChat.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let piece = Bytes::from(vec![b'x'; 1 << 20]);
+    let results = (0..10).map(|_| reply.push(piece.clone(), &mut Out::default()));
+    let faults: Vec<_> = results.filter_map(Result::err).map(|fault| fault.kind).collect();
+    assert_eq!(faults.first(), Some(&FaultKind::Malformed));
+}

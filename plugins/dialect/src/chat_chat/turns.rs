@@ -1,0 +1,319 @@
+//! A conversation rewritten for providers with stricter templates.
+//!
+//! - Several leading `system` messages become one; later ones move into the
+//!   user's turn beside them, never between a tool call and its results.
+//! - Images in a tool's result move into the user's turn after the results.
+//! - Reasoning of earlier turns is dropped, tool call ids are shortened.
+
+use crate::messages_chat::ids;
+use crate::pieces::Pieces;
+use crate::scan;
+use penstock_contract::{Abilities, Refusal};
+use std::borrow::Cow;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+/// One message: as it came, and what is put before and after its content.
+#[derive(Debug)]
+struct Turn<'a> {
+    role: Role,
+    /// Empty for a turn of our own.
+    raw: &'a [u8],
+    /// Contents (strings or lists of parts) in order; one unless something was added.
+    contents: Vec<Cow<'a, [u8]>>,
+    changed: bool,
+}
+
+/// The messages of a request.
+pub(super) struct Turns<'a>(Vec<Turn<'a>>);
+
+/// Whether a `system` message stands anywhere but in the first place.
+pub(super) fn has_later_system(messages: &[u8]) -> bool {
+    scan::elements(messages).skip(1).any(says_system)
+}
+
+/// Whether the first message is a `system` message.
+pub(super) fn begins_with_system(messages: &[u8]) -> bool {
+    scan::elements(messages).next().is_some_and(says_system)
+}
+
+fn says_system(message: &[u8]) -> bool {
+    scan::member(message, "role").is_some_and(is_system)
+}
+
+fn is_system(role: &[u8]) -> bool {
+    matches!(role, b"\"system\"" | b"\"developer\"")
+}
+
+impl<'a> Turns<'a> {
+    /// Reads canonical messages.
+    pub(super) fn read(messages: &'a [u8]) -> Self {
+        let turn = |raw| {
+            let role = match scan::member(raw, "role") {
+                Some(role) if is_system(role) => Role::System,
+                Some(b"\"assistant\"") => Role::Assistant,
+                Some(b"\"tool\"") => Role::Tool,
+                _ => Role::User,
+            };
+            let contents = scan::member(raw, "content").map(Cow::Borrowed).into_iter().collect();
+            Turn { role, raw, contents, changed: false }
+        };
+        Self(scan::elements(messages).map(turn).collect())
+    }
+
+    /// Moves what the provider does not take where it stands.
+    pub(super) fn fit(&mut self, abilities: &Abilities) {
+        if !abilities.tool_images {
+            self.move_images();
+        }
+        if !abilities.system_anywhere {
+            self.fold_systems();
+        }
+    }
+
+    /// Adds what was already answered, as the assistant's last turn.
+    pub(super) fn go_on(&mut self, delivered: &str, prefilled: bool) -> Result<(), Refusal> {
+        let mut content = Vec::with_capacity(delivered.len() + 2);
+        penstock_wire::json::write_str(&mut content, delivered);
+        let last = self.0.last_mut().filter(|turn| prefilled && turn.role == Role::Assistant);
+        match last {
+            Some(last) => {
+                // One text: the model must not see a seam.
+                let [Cow::Borrowed(begun)] = last.contents.as_slice() else { return Err(no_text()) };
+                let begun = begun.strip_suffix(b"\"").filter(|begun| begun.first() == Some(&b'"'));
+                let joined = [begun.ok_or_else(no_text)?, content.get(1..).unwrap_or_default()].concat();
+                last.contents = vec![Cow::Owned(joined)];
+                last.changed = true;
+            }
+            None => self.0.push(Turn {
+                role: Role::Assistant,
+                raw: b"",
+                contents: vec![Cow::Owned(content)],
+                changed: true,
+            }),
+        }
+        Ok(())
+    }
+
+    fn fold_systems(&mut self) {
+        let leading = self.0.iter().take_while(|turn| turn.role == Role::System).count();
+        let mut folded: Vec<Turn<'a>> = Vec::with_capacity(self.0.len());
+        // Instructions on their way to the next turn that can hold them.
+        let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
+        for (at, mut turn) in std::mem::take(&mut self.0).into_iter().enumerate() {
+            match turn.role {
+                Role::System if at > 0 && at < leading => {
+                    if let Some(first) = folded.first_mut() {
+                        first.contents.append(&mut turn.contents);
+                        first.contents = first.contents.drain(..).flat_map(texts).collect();
+                        first.changed = true;
+                    }
+                }
+                Role::System if at >= leading => moving.extend(turn.contents.drain(..).flat_map(texts)),
+                Role::User if !moving.is_empty() => {
+                    moving.append(&mut turn.contents);
+                    turn.contents = std::mem::take(&mut moving);
+                    turn.changed = true;
+                    folded.push(turn);
+                }
+                Role::Assistant if !moving.is_empty() => {
+                    settle(&mut folded, &mut moving);
+                    folded.push(turn);
+                }
+                _ => folded.push(turn),
+            }
+        }
+        settle(&mut folded, &mut moving);
+        self.0 = folded;
+    }
+
+    fn move_images(&mut self) {
+        let mut moved: Vec<Turn<'a>> = Vec::with_capacity(self.0.len());
+        let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
+        for mut turn in std::mem::take(&mut self.0) {
+            if turn.role == Role::Tool {
+                take_images(&mut turn, &mut moving);
+            } else if !moving.is_empty() {
+                if turn.role == Role::User {
+                    moving.append(&mut turn.contents);
+                    turn.contents = std::mem::take(&mut moving);
+                    turn.changed = true;
+                } else {
+                    moved.push(own(std::mem::take(&mut moving)));
+                }
+            }
+            moved.push(turn);
+        }
+        if !moving.is_empty() {
+            moved.push(own(moving));
+        }
+        self.0 = moved;
+    }
+
+    /// Writes the messages.
+    pub(super) fn write(&self, abilities: &Abilities, prefix: bool, out: &mut Pieces<'_>) {
+        out.byte(b'[');
+        for (at, turn) in self.0.iter().enumerate() {
+            if at > 0 {
+                out.byte(b',');
+            }
+            turn.write(abilities, prefix && at + 1 == self.0.len(), out);
+        }
+        out.byte(b']');
+    }
+}
+
+fn no_text() -> Refusal {
+    Refusal::unsupported("messages", "Only a last message of plain text can be continued.")
+}
+
+/// Gives instructions that no user's turn follows to the one before, or a turn of their own.
+fn settle<'a>(folded: &mut Vec<Turn<'a>>, moving: &mut Vec<Cow<'a, [u8]>>) {
+    if moving.is_empty() {
+        return;
+    }
+    match folded.last_mut().filter(|turn| turn.role == Role::User) {
+        Some(turn) => {
+            turn.contents.append(moving);
+            turn.changed = true;
+        }
+        None => folded.push(own(std::mem::take(moving))),
+    }
+}
+
+/// The texts of instructions: templates want one string, not parts.
+fn texts(content: Cow<'_, [u8]>) -> Vec<Cow<'_, [u8]>> {
+    match content {
+        Cow::Borrowed(list) if scan::is_array(list) => {
+            scan::elements(list).filter_map(|part| scan::member(part, "text")).map(Cow::Borrowed).collect()
+        }
+        other => vec![other],
+    }
+}
+
+/// A user's turn that the client did not write.
+fn own(contents: Vec<Cow<'_, [u8]>>) -> Turn<'_> {
+    Turn { role: Role::User, raw: b"", contents, changed: true }
+}
+
+/// Leaves the texts of a tool's result and takes everything else along.
+fn take_images<'a>(turn: &mut Turn<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
+    let [Cow::Borrowed(list)] = turn.contents.as_slice() else { return };
+    let is_text = |part: &&[u8]| scan::member(part, "type") == Some(b"\"text\"");
+    if !scan::is_array(list) || scan::elements(list).all(|part| is_text(&part)) {
+        return;
+    }
+    let list = *list;
+    let (mut texts, mut images) = (b"\"".to_vec(), b"[".to_vec());
+    for part in scan::elements(list) {
+        let text = scan::member(part, "text").and_then(scan::inner).filter(|_| is_text(&part));
+        if texts.len() > 1 {
+            texts.extend_from_slice(b"\\n");
+        }
+        texts.extend_from_slice(text.unwrap_or(b"[image: see next message]"));
+        if text.is_none() {
+            if images.len() > 1 {
+                images.push(b',');
+            }
+            images.extend_from_slice(part);
+        }
+    }
+    texts.push(b'"');
+    images.push(b']');
+    turn.contents = vec![Cow::Owned(texts)];
+    turn.changed = true;
+    moving.push(Cow::Owned(images));
+}
+
+impl Turn<'_> {
+    fn write(&self, abilities: &Abilities, prefix: bool, out: &mut Pieces<'_>) {
+        let role = match self.role {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        };
+        out.put(r#"{"role":""#);
+        out.put(role);
+        out.byte(b'"');
+        if self.changed {
+            self.content(out);
+        }
+        for (key, value) in scan::members(self.raw) {
+            let dropped = match &*key {
+                "role" => true,
+                "content" => self.changed,
+                "reasoning" | "reasoning_content" => !abilities.replay_reasoning,
+                _ => false,
+            };
+            if dropped {
+                continue;
+            }
+            out.byte(b',');
+            out.string(&key);
+            out.byte(b':');
+            match &*key {
+                "tool_calls" if abilities.short_tool_ids => calls(value, out),
+                "tool_call_id" if abilities.short_tool_ids => id(value, out),
+                _ => out.raw(value),
+            }
+        }
+        if prefix {
+            out.put(r#","prefix":true"#);
+        }
+        out.byte(b'}');
+    }
+
+    /// Several contents as one: texts with an empty line between, parts in a row.
+    fn content(&self, out: &mut Pieces<'_>) {
+        out.put(r#","content":"#);
+        let texts = self.contents.iter().all(|content| !scan::is_array(content));
+        out.byte(if texts { b'"' } else { b'[' });
+        for (at, content) in self.contents.iter().enumerate() {
+            match (texts, scan::inner(content)) {
+                (true, inner) => {
+                    out.put(if at > 0 { r"\n\n" } else { "" });
+                    out.raw(inner.unwrap_or_default());
+                }
+                (false, None) => {
+                    out.put(if at > 0 { "," } else { "" });
+                    out.raw(content.get(1..content.len() - 1).unwrap_or_default());
+                }
+                (false, Some(inner)) => {
+                    out.put(if at > 0 { "," } else { "" });
+                    out.put(r#"{"type":"text","text":""#);
+                    out.raw(inner);
+                    out.put(r#""}"#);
+                }
+            }
+        }
+        out.byte(if texts { b'"' } else { b']' });
+    }
+}
+
+fn calls(list: &[u8], out: &mut Pieces<'_>) {
+    out.byte(b'[');
+    for (at, call) in scan::elements(list).enumerate() {
+        out.put(if at > 0 { ",{" } else { "{" });
+        for (at, (key, value)) in scan::members(call).enumerate() {
+            out.put(if at > 0 { "," } else { "" });
+            out.string(&key);
+            out.byte(b':');
+            if key == "id" { id(value, out) } else { out.raw(value) }
+        }
+        out.byte(b'}');
+    }
+    out.byte(b']');
+}
+
+fn id(value: &[u8], out: &mut Pieces<'_>) {
+    out.byte(b'"');
+    out.raw(&ids::short(scan::inner(value).unwrap_or_default()));
+    out.byte(b'"');
+}

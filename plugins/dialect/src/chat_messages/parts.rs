@@ -1,0 +1,148 @@
+//! Content parts of the chat dialect as blocks of the messages dialect.
+
+use crate::event::Text;
+use crate::pieces::Pieces;
+use crate::scan;
+use penstock_contract::Refusal;
+
+/// One block of a turn; bytes are insides of JSON strings unless told otherwise.
+pub(super) enum Block<'a> {
+    /// Not empty.
+    Text(&'a [u8]),
+    /// Text of the gateway's own making.
+    Own(String),
+    Inline {
+        media: &'a [u8],
+        data: &'a [u8],
+    },
+    Link(&'a [u8]),
+    /// `arguments` is the object itself, compact.
+    ToolUse {
+        id: &'a [u8],
+        name: &'a [u8],
+        arguments: String,
+    },
+    ToolResult {
+        id: &'a [u8],
+        content: Vec<Block<'a>>,
+    },
+    Thinking(&'a [u8]),
+}
+
+impl Block<'_> {
+    pub(super) fn write(&self, out: &mut Pieces<'_>) {
+        match self {
+            Self::Text(text) => around(r#"{"type":"text","text":""#, text, r#""}"#, out),
+            Self::Own(text) => around(r#"{"type":"text","text":""#, Text::new(text).escaped(), r#""}"#, out),
+            Self::Inline { media, data } => {
+                around(
+                    r#"{"type":"image","source":{"type":"base64","media_type":""#,
+                    media,
+                    r#"","data":""#,
+                    out,
+                );
+                out.raw(data);
+                out.put(r#""}}"#);
+            }
+            Self::Link(url) => {
+                around(r#"{"type":"image","source":{"type":"url","url":""#, url, r#""}}"#, out)
+            }
+            Self::ToolUse { id, name, arguments } => {
+                around(r#"{"type":"tool_use","id":""#, id, r#"","name":""#, out);
+                around("", name, r#"","input":"#, out);
+                out.put(arguments);
+                out.byte(b'}');
+            }
+            Self::ToolResult { id, content } => {
+                around(r#"{"type":"tool_result","tool_use_id":""#, id, r#"","content":"#, out);
+                write_content(content, out);
+                out.byte(b'}');
+            }
+            Self::Thinking(text) => {
+                around(r#"{"type":"thinking","thinking":""#, text, r#"","signature":"penstock"}"#, out);
+            }
+        }
+    }
+}
+
+fn around(before: &str, inside: &[u8], after: &str, out: &mut Pieces<'_>) {
+    out.put(before);
+    out.raw(inside);
+    out.put(after);
+}
+
+/// A single text as a string, all else as blocks.
+pub(super) fn write_content(blocks: &[Block<'_>], out: &mut Pieces<'_>) {
+    match blocks {
+        [] => out.put(r#""""#),
+        [Block::Text(text)] => around("\"", text, "\"", out),
+        _ => {
+            for (at, block) in blocks.iter().enumerate() {
+                out.byte(if at == 0 { b'[' } else { b',' });
+                block.write(out);
+            }
+            out.byte(b']');
+        }
+    }
+}
+
+/// Content that is a string, null or a list of parts. Empty texts are dropped.
+///
+/// # Errors
+/// A part that the messages dialect has no block for; `at` is the content's path.
+pub(super) fn blocks<'a>(
+    content: Option<&'a [u8]>,
+    at: &str,
+    out: &mut Vec<Block<'a>>,
+) -> Result<(), Refusal> {
+    let Some(content) = content.filter(|content| !scan::is_null(content)) else {
+        return Ok(());
+    };
+    if let Some(text) = scan::inner(content) {
+        push_text(text, out);
+        return Ok(());
+    }
+    if !scan::is_array(content) {
+        return Err(Refusal::invalid(at, "Expected a string or a list of content parts."));
+    }
+    for (index, part) in scan::elements(content).enumerate() {
+        let (mut kind, mut said) = (&b""[..], &b""[..]);
+        for (key, value) in scan::members(part) {
+            match &*key {
+                "type" => kind = scan::inner(value).unwrap_or_default(),
+                "text" | "refusal" => said = scan::inner(value).unwrap_or_default(),
+                _ => {}
+            }
+        }
+        match kind {
+            b"text" | b"refusal" => push_text(said, out),
+            b"image_url" => out.push(image(part, || format!("{at}[{index}].image_url"))?),
+            _ => {
+                return Err(Refusal::unsupported(
+                    format!("{at}[{index}].type"),
+                    "Only `text` and `image_url` parts are supported with this model.",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn push_text<'a>(text: &'a [u8], out: &mut Vec<Block<'a>>) {
+    if !text.is_empty() {
+        out.push(Block::Text(text));
+    }
+}
+
+fn image(part: &[u8], at: impl Fn() -> String) -> Result<Block<'_>, Refusal> {
+    let image = scan::member(part, "image_url").unwrap_or_default();
+    let url = scan::member(image, "url").unwrap_or(image);
+    let url = scan::inner(url).ok_or_else(|| Refusal::invalid(at(), "An image needs a string `url`."))?;
+    let Some(inline) = url.strip_prefix(b"data:") else {
+        return Ok(Block::Link(url));
+    };
+    let split = memchr::memmem::find(inline, b";base64,").and_then(|end| inline.split_at_checked(end));
+    let (media, data) = split
+        .ok_or_else(|| Refusal::invalid(at(), "A data URL must be base64: `data:image/png;base64,…`."))?;
+    Ok(Block::Inline { media, data: data.get(8..).unwrap_or_default() })
+}

@@ -1,0 +1,268 @@
+//! A request: every member of the chat dialect said in the messages dialect,
+//! refused by name, or left out because it only advises (`seed`, penalties)
+//! or has no meaning for the answer (`user`, `metadata` …).
+
+use super::turns::Turns;
+use crate::event::Text;
+use crate::pieces::Pieces;
+use crate::{scan, shape};
+use bytes::Bytes;
+use penstock_contract::{Ask, Field, Fields, Refusal, Target};
+
+/// `max_tokens` where neither client nor target sets one: the dialect requires it.
+const MAX_TOKENS: u64 = 8192;
+
+/// The body for a messages provider; `delivered` is an answer so far that it is to continue.
+///
+/// # Errors
+/// What cannot be said, naming the field.
+pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
+    let edited = edited(ask);
+    let ask = edited.as_ref().unwrap_or(ask);
+    refuse(ask)?;
+    if delivered.is_some() && target.abilities.continuation.is_none() {
+        return Err(Refusal::unsupported("messages", "This provider does not continue an answer."));
+    }
+    let mut turns = Turns::read(ask.value("messages").unwrap_or_default(), target.abilities)?;
+    if let Some(delivered) = delivered {
+        turns.said(delivered);
+    }
+    let mut out = Pieces::over(&ask.body);
+    out.put(r#"{"model":"#);
+    out.string(target.model);
+    out.byte(b',');
+    turns.write(&mut out);
+    out.put(r#","max_tokens":"#);
+    out.number(target.max_tokens.or(ask.max_tokens).unwrap_or(MAX_TOKENS));
+    tools(ask, &mut out)?;
+    sampling(ask, target, &mut out);
+    output(ask, target, &mut out)?;
+    if ask.stream {
+        out.put(r#","stream":true"#);
+    }
+    out.byte(b'}');
+    Ok(out.finish())
+}
+
+/// The ask with admission's edits done: its body and where its members stand.
+fn edited(ask: &Ask) -> Option<Ask> {
+    if ask.edits.is_empty() {
+        return None;
+    }
+    let mut body = Vec::with_capacity(ask.body.len() + 64);
+    let mut fields = Fields::default();
+    let mut edits = ask.edits.iter().peekable();
+    body.push(b'{');
+    for field in &ask.fields.0 {
+        if body.len() > 1 {
+            body.push(b',');
+        }
+        let start = body.len();
+        body.extend_from_slice(b"\"\":");
+        let value_start = body.len();
+        let mut at = field.value.start;
+        while let Some(edit) = edits.next_if(|edit| edit.range.start < field.value.end) {
+            if edit.range.start >= field.value.start {
+                body.extend_from_slice(ask.body.get(at..edit.range.start).unwrap_or_default());
+                body.extend_from_slice(&edit.with);
+                at = edit.range.end;
+            }
+        }
+        body.extend_from_slice(ask.body.get(at..field.value.end).unwrap_or_default());
+        fields.0.push(Field {
+            name: field.name.clone(),
+            member: start..body.len(),
+            value: value_start..body.len(),
+        });
+    }
+    body.push(b'}');
+    Some(Ask { body: Bytes::from(body), fields, edits: Vec::new(), ..ask.clone() })
+}
+
+/// What would change the answer's numbers or shape if it were dropped.
+fn refuse(ask: &Ask) -> Result<(), Refusal> {
+    for name in ["logprobs", "top_logprobs", "logit_bias", "web_search_options", "audio"] {
+        let asked = ask.value(name).is_some_and(|value| !matches!(value, b"false" | b"0" | b"{}"));
+        if asked {
+            return Err(Refusal::unsupported(name, "This model's provider does not support this parameter."));
+        }
+    }
+    if ask.n > 1 {
+        return Err(Refusal::unsupported("n", "This model's provider gives one answer at a time."));
+    }
+    Ok(())
+}
+
+fn tools(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    let choice = ask.value("tool_choice").or_else(|| ask.value("function_call")).unwrap_or_default();
+    let allowed = scan::member(choice, "allowed_tools");
+    let allowed_names: Option<Vec<&[u8]>> = allowed.map(|allowed| {
+        scan::elements(scan::member(allowed, "tools").unwrap_or_default())
+            .filter_map(|tool| name(tool))
+            .collect()
+    });
+    let mut any = false;
+    let declared = scan::elements(ask.value("tools").unwrap_or_default()).enumerate();
+    for (index, tool) in declared {
+        let (mut kind, mut function) = (&b"function"[..], &b""[..]);
+        for (key, value) in scan::members(tool) {
+            match &*key {
+                "type" => kind = scan::inner(value).unwrap_or_default(),
+                "function" => function = value,
+                _ => {}
+            }
+        }
+        if kind != b"function" {
+            return Err(Refusal::unsupported(
+                format!("tools[{index}].type"),
+                "Only tools of type `function` are supported.",
+            ));
+        }
+        if allowed_names.as_ref().is_none_or(|names| name(function).is_some_and(|name| names.contains(&name)))
+        {
+            self::tool(&format!("tools[{index}].function"), function, &mut any, out)?;
+        }
+    }
+    for (index, function) in scan::elements(ask.value("functions").unwrap_or_default()).enumerate() {
+        self::tool(&format!("functions[{index}]"), function, &mut any, out)?;
+    }
+    if !any {
+        return Ok(());
+    }
+    out.byte(b']');
+    let mode = allowed.and_then(|allowed| scan::member(allowed, "mode")).unwrap_or(choice);
+    let one = if ask.parallel_tools { "}" } else { r#","disable_parallel_tool_use":true}"# };
+    match (scan::inner(mode), name(choice)) {
+        (Some(b"none"), _) => out.put(r#","tool_choice":{"type":"none"}"#),
+        (Some(b"required"), _) => {
+            out.put(r#","tool_choice":{"type":"any""#);
+            out.put(one);
+        }
+        (_, Some(name)) => {
+            out.put(r#","tool_choice":{"type":"tool","name":""#);
+            out.raw(name);
+            out.byte(b'"');
+            out.put(one);
+        }
+        _ => {
+            out.put(r#","tool_choice":{"type":"auto""#);
+            out.put(one);
+        }
+    }
+    Ok(())
+}
+
+/// The function's name in `{"function":{"name":…}}` or `{"name":…}`.
+fn name(choice: &[u8]) -> Option<&[u8]> {
+    scan::member(scan::member(choice, "function").unwrap_or(choice), "name").and_then(scan::inner)
+}
+
+fn tool(at: &str, function: &[u8], any: &mut bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    let (mut name, mut description, mut parameters, mut strict) = (None, None, None, None);
+    for (key, value) in scan::members(function).filter(|(_, value)| !scan::is_null(value)) {
+        match &*key {
+            "name" => name = Some(value).filter(|name| scan::inner(name).is_some()),
+            "description" => description = Some(value),
+            "parameters" => parameters = Some(value),
+            "strict" => strict = Some(value),
+            _ => {}
+        }
+    }
+    let name =
+        name.ok_or_else(|| Refusal::invalid(format!("{at}.name"), "A function needs a string `name`."))?;
+    out.put(if std::mem::replace(any, true) { r#",{"name":"# } else { r#","tools":[{"name":"# });
+    out.raw(name);
+    if let Some(description) = description {
+        out.put(r#","description":"#);
+        out.raw(description);
+    }
+    out.put(r#","input_schema":"#);
+    out.raw(parameters.unwrap_or(br#"{"type":"object","properties":{}}"#));
+    if let Some(strict) = strict {
+        out.put(r#","strict":"#);
+        out.raw(strict);
+    }
+    out.byte(b'}');
+    Ok(())
+}
+
+fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
+    for name in ["temperature", "top_p", "top_k"] {
+        if let Some(value) = ask.value(name) {
+            out.byte(b',');
+            out.string(name);
+            out.byte(b':');
+            out.raw(value);
+        }
+    }
+    for (name, value) in target.preset.iter().filter(|(name, _)| ask.value(name).is_none()) {
+        // The others have no place in this dialect.
+        if matches!(&**name, "temperature" | "top_p" | "top_k") {
+            out.byte(b',');
+            out.string(name);
+            out.byte(b':');
+            out.raw(value.as_bytes());
+        }
+    }
+    for (at, stop) in shape::given(&ask.stop, target).iter().enumerate() {
+        out.put(if at == 0 { r#","stop_sequences":[""# } else { r#",""# });
+        out.raw(Text::new(stop).escaped());
+        out.byte(b'"');
+    }
+    if !shape::given(&ask.stop, target).is_empty() {
+        out.byte(b']');
+    }
+}
+
+/// `response_format` and `reasoning_effort`.
+fn output(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    let format = ask.value("response_format").unwrap_or_default();
+    let kind = scan::member(format, "type").and_then(scan::string).unwrap_or_default();
+    let schema: Option<&[u8]> = match &*kind {
+        "" | "text" => None,
+        "json_object" => Some(br#"{"type":"object"}"#),
+        "json_schema" => {
+            let schema = scan::member(format, "json_schema").and_then(|named| scan::member(named, "schema"));
+            Some(schema.ok_or_else(|| {
+                Refusal::invalid("response_format.json_schema.schema", "A schema is missing.")
+            })?)
+        }
+        _ => {
+            return Err(Refusal::invalid(
+                "response_format.type",
+                "A format must be `text`, `json_object` or `json_schema`.",
+            ));
+        }
+    };
+    let effort = ask.value("reasoning_effort").and_then(scan::string);
+    let effort = effort.filter(|_| target.abilities.accepts("reasoning_effort"));
+    let word = match effort.as_deref() {
+        Some("none") => {
+            out.put(r#","thinking":{"type":"disabled"}"#);
+            None
+        }
+        Some("minimal" | "low") => Some("low"),
+        Some("medium") => Some("medium"),
+        Some(_) => Some("high"),
+        None => None,
+    };
+    if word.is_some() {
+        out.put(r#","thinking":{"type":"adaptive"}"#);
+    }
+    if word.is_none() && schema.is_none() {
+        return Ok(());
+    }
+    out.put(r#","output_config":{"#);
+    if let Some(word) = word {
+        out.put(r#""effort":""#);
+        out.put(word);
+        out.put(if schema.is_some() { r#"","# } else { "\"" });
+    }
+    if let Some(schema) = schema {
+        out.put(r#""format":{"type":"json_schema","schema":"#);
+        out.raw(schema);
+        out.byte(b'}');
+    }
+    out.byte(b'}');
+    Ok(())
+}

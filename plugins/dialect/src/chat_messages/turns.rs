@@ -1,0 +1,217 @@
+//! The conversation: chat messages in, turns of user and assistant out.
+//!
+//! Tool messages and the user's words that follow them are one turn of the
+//! user, results first. System texts at the beginning are the system prompt;
+//! later ones stay where they are if the provider takes that, else they join
+//! the user's turn at that place.
+
+use super::parts::{Block, blocks, push_text, write_content};
+use crate::pieces::Pieces;
+use crate::scan::{self, Cursor};
+use penstock_contract::{Abilities, Refusal};
+use penstock_wire::json;
+use std::borrow::Cow;
+use std::convert::Infallible;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    User,
+    Assistant,
+    System,
+}
+
+struct Turn<'a> {
+    role: Role,
+    blocks: Vec<Block<'a>>,
+}
+
+/// All turns of an ask.
+pub(super) struct Turns<'a> {
+    abilities: &'a Abilities,
+    system: Vec<Block<'a>>,
+    turns: Vec<Turn<'a>>,
+    /// Id that a legacy function result answers.
+    function: &'a [u8],
+}
+
+impl<'a> Turns<'a> {
+    /// Reads `messages`.
+    ///
+    /// # Errors
+    /// What cannot be said, with its path.
+    pub(super) fn read(messages: &'a [u8], abilities: &'a Abilities) -> Result<Self, Refusal> {
+        let mut turns = Self { abilities, system: Vec::new(), turns: Vec::new(), function: b"call_function" };
+        Cursor::new(messages).elements(|index, message| turns.message(index, &Seen::read(message)))?;
+        if turns.turns.is_empty() {
+            return Err(Refusal::invalid("messages", "There must be at least one message with content."));
+        }
+        Ok(turns)
+    }
+
+    /// The assistant has already said this in answer.
+    pub(super) fn said(&mut self, delivered: &str) {
+        self.turn(Role::Assistant).push(Block::Own(delivered.to_owned()));
+    }
+
+    /// Writes `"system":…,"messages":…`.
+    pub(super) fn write(&self, out: &mut Pieces<'_>) {
+        if !self.system.is_empty() {
+            out.put(r#""system":"#);
+            write_content(&self.system, out);
+            out.byte(b',');
+        }
+        out.put(r#""messages":["#);
+        for (at, turn) in self.turns.iter().enumerate() {
+            out.put(if at == 0 { r#"{"role":""# } else { r#",{"role":""# });
+            out.put(match turn.role {
+                Role::User => "user",
+                Role::Assistant => "assistant",
+                Role::System => "system",
+            });
+            out.put(r#"","content":"#);
+            write_content(&turn.blocks, out);
+            out.byte(b'}');
+        }
+        out.byte(b']');
+    }
+
+    /// The blocks of the turn that goes on, or of a new one.
+    fn turn(&mut self, role: Role) -> &mut Vec<Block<'a>> {
+        if self.turns.last().is_none_or(|turn| turn.role != role) {
+            self.turns.push(Turn { role, blocks: Vec::new() });
+        }
+        let last = self.turns.len() - 1;
+        match self.turns.get_mut(last) {
+            Some(turn) => &mut turn.blocks,
+            None => &mut self.system,
+        }
+    }
+
+    fn message(&mut self, index: usize, seen: &Seen<'a>) -> Result<(), Refusal> {
+        let at = format!("messages[{index}].content");
+        let mut said = Vec::new();
+        match &*seen.role {
+            "system" | "developer" => {
+                blocks(seen.content, &at, &mut said)?;
+                self.system(said);
+            }
+            "user" => {
+                blocks(seen.content, &at, &mut said)?;
+                self.add(Role::User, said);
+            }
+            "assistant" => {
+                let thought =
+                    seen.reasoning.filter(|thought| self.abilities.replay_reasoning && !thought.is_empty());
+                said.extend(thought.map(Block::Thinking));
+                blocks(seen.content, &at, &mut said)?;
+                push_text(seen.refusal.unwrap_or_default(), &mut said);
+                self.calls(index, seen, &mut said)?;
+                self.add(Role::Assistant, said);
+            }
+            "tool" | "function" => {
+                let id = seen.tool_call_id.unwrap_or(self.function);
+                blocks(seen.content, &at, &mut said)?;
+                self.result(Block::ToolResult { id, content: said });
+            }
+            _ => return Err(Refusal::invalid(format!("messages[{index}].role"), "This role is not known.")),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, role: Role, mut said: Vec<Block<'a>>) {
+        if !said.is_empty() {
+            self.turn(role).append(&mut said);
+        }
+    }
+
+    /// A result goes behind the results of its turn and before anything else in it.
+    fn result(&mut self, result: Block<'a>) {
+        let turn = self.turn(Role::User);
+        let results = turn.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
+        turn.insert(results, result);
+    }
+
+    fn system(&mut self, said: Vec<Block<'a>>) {
+        if self.turns.is_empty() {
+            self.system.extend(said);
+        } else if self.abilities.system_anywhere && !self.awaits_results() {
+            self.add(Role::System, said);
+        } else {
+            self.add(Role::User, said);
+        }
+    }
+
+    fn awaits_results(&self) -> bool {
+        let last = self.turns.last().filter(|turn| turn.role == Role::Assistant);
+        last.is_some_and(|turn| turn.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. })))
+    }
+
+    fn calls(&mut self, index: usize, seen: &Seen<'a>, said: &mut Vec<Block<'a>>) -> Result<(), Refusal> {
+        for (position, call) in scan::elements(seen.tool_calls.unwrap_or_default()).enumerate() {
+            let at = format!("messages[{index}].tool_calls[{position}]");
+            let id = scan::member(call, "id").and_then(scan::inner);
+            let id =
+                id.ok_or_else(|| Refusal::invalid(format!("{at}.id"), "A tool call needs a string `id`."))?;
+            let function = scan::member(call, "function").unwrap_or_default();
+            said.push(tool_use(id, function, &format!("{at}.function"))?);
+        }
+        if let Some(function) = seen.function_call {
+            self.function = b"call_function";
+            said.push(tool_use(self.function, function, &format!("messages[{index}].function_call"))?);
+        }
+        Ok(())
+    }
+}
+
+/// The members of a message that mean something.
+#[derive(Default)]
+struct Seen<'a> {
+    role: Cow<'a, str>,
+    content: Option<&'a [u8]>,
+    reasoning: Option<&'a [u8]>,
+    refusal: Option<&'a [u8]>,
+    tool_calls: Option<&'a [u8]>,
+    function_call: Option<&'a [u8]>,
+    tool_call_id: Option<&'a [u8]>,
+}
+
+impl<'a> Seen<'a> {
+    fn read(message: &mut Cursor<'a>) -> Self {
+        let mut seen = Self::default();
+        let Ok(()) = message.members::<Infallible>(|key, value| {
+            let value = value.value();
+            match key {
+                _ if scan::is_null(value) => {}
+                "role" => seen.role = scan::string(value).unwrap_or_default(),
+                "content" => seen.content = Some(value),
+                "reasoning_content" => seen.reasoning = scan::inner(value),
+                "reasoning" => seen.reasoning = seen.reasoning.or(scan::inner(value)),
+                "refusal" => seen.refusal = scan::inner(value),
+                "tool_calls" => seen.tool_calls = Some(value),
+                "function_call" => seen.function_call = Some(value),
+                "tool_call_id" => seen.tool_call_id = scan::inner(value),
+                _ => {}
+            }
+            Ok(())
+        });
+        seen
+    }
+}
+
+fn tool_use<'a>(id: &'a [u8], function: &'a [u8], at: &str) -> Result<Block<'a>, Refusal> {
+    let name = scan::member(function, "name").and_then(scan::inner);
+    let name =
+        name.ok_or_else(|| Refusal::invalid(format!("{at}.name"), "A function call needs a string `name`."))?;
+    let arguments = scan::member(function, "arguments").and_then(scan::string).unwrap_or(Cow::Borrowed(""));
+    let trimmed = arguments.trim();
+    let arguments = if trimmed.is_empty() { "{}" } else { trimmed };
+    let mut object = json::members(arguments.as_bytes());
+    object.by_ref().for_each(drop);
+    if !object.is_whole() {
+        return Err(Refusal::invalid(
+            format!("{at}.arguments"),
+            "The arguments of a call must be a JSON object.",
+        ));
+    }
+    Ok(Block::ToolUse { id, name, arguments: arguments.to_owned() })
+}

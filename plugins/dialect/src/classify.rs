@@ -1,0 +1,83 @@
+//! What a provider's error means: whose fault it is, and what the client may read of it.
+//!
+//! Providers' sentences are never passed on: they name providers, hosts and
+//! parts of prompts. What is passed on is what they are about.
+
+mod about;
+#[cfg(test)]
+mod tests;
+
+use about::About;
+use penstock_contract::{Code, Dialect, Fault, FaultKind, Refusal};
+use std::time::Duration;
+
+/// No provider is left alone for longer than this on its own word.
+const MAX_REST: u64 = 3600;
+
+/// Reads a provider's error answer: its status, its `Retry-After` in seconds
+/// (a date is not understood: a room has no clock), its body, and the window
+/// that the catalogue gives for the model (0 if unknown).
+///
+/// 401, 402, 403 and 404 are the operator's affair; 408, 409, 425, 429 and
+/// everything that is no 4xx is the provider's; any other 4xx is the caller's,
+/// most exactly for a full context window and for refused content.
+#[must_use]
+pub fn classify(
+    _provider: Dialect,
+    status: u16,
+    retry_after: Option<&str>,
+    body: &[u8],
+    model_window: u64,
+) -> Fault {
+    let kind = match status {
+        401..=404 => FaultKind::Credentials(status),
+        400 | 405..=407 | 410..=424 | 426..=428 | 430..=499 => {
+            return Fault::caller(refusal(&About::read(body), model_window));
+        }
+        _ => FaultKind::Status(status),
+    };
+    Fault { retry_after: retry_after.and_then(seconds), ..Fault::new(kind) }
+}
+
+/// Reads an error object that came inside a good answer. It is the caller's
+/// fault only where it speaks of the window or of the content.
+pub(crate) fn in_band(body: &[u8]) -> Fault {
+    let about = About::read(body);
+    if about.window_is_full() || about.content_is_refused() {
+        Fault::caller(refusal(&about, 0))
+    } else {
+        Fault::new(FaultKind::InBand)
+    }
+}
+
+fn refusal(about: &About, model_window: u64) -> Refusal {
+    if about.content_is_refused() {
+        return Refusal::new(Code::ContentRefused);
+    }
+    if !about.window_is_full() {
+        let refusal =
+            Refusal::because(Code::InvalidRequest, "The model's provider does not accept this request.");
+        return match about.field() {
+            Some(field) => refusal.at(field),
+            None => refusal,
+        };
+    }
+    let window = about.window().unwrap_or(model_window);
+    match about.input() {
+        Some(input) if window > 0 && input <= window => Refusal::invalid(
+            "max_tokens",
+            format!("max_tokens does not fit: the input has {input} tokens, the context window {window}."),
+        ),
+        Some(input) if window > 0 => Refusal::context(window, input),
+        _ if window > 0 => Refusal::new(Code::ContextLength).with("context_length", window),
+        _ => Refusal::new(Code::ContextLength),
+    }
+}
+
+/// Whole or broken seconds, rounded up.
+fn seconds(retry_after: &str) -> Option<Duration> {
+    let (whole, part) = retry_after.trim().split_once('.').unwrap_or((retry_after.trim(), ""));
+    let whole: u64 = whole.parse().ok()?;
+    let more = part.bytes().any(|digit| digit != b'0');
+    Some(Duration::from_secs(whole.saturating_add(more.into()).min(MAX_REST)))
+}

@@ -1,0 +1,116 @@
+//! The chat-completions dialect, decoded with patience: engines differ in
+//! nearly every detail, and what can be understood is understood.
+
+mod chunk;
+mod figures;
+mod pattern;
+#[cfg(test)]
+mod tests;
+mod tools;
+mod voice;
+mod words;
+
+use crate::classify;
+use crate::event::Event;
+use bytes::Bytes;
+use chunk::Chunks;
+use pattern::Pattern;
+use penstock_contract::{Fault, FaultKind};
+use penstock_wire::{json, sse};
+
+/// Reads one streamed completion.
+pub struct Decoder {
+    sse: sse::Decoder,
+    chunks: Chunks,
+    /// What a chunk of nothing but text looked like last time.
+    pattern: Option<Pattern>,
+    started: bool,
+}
+
+impl Decoder {
+    /// A decoder at the beginning of a stream; `id` seeds missing tool call ids.
+    #[must_use]
+    pub fn new(id: &str) -> Self {
+        Self {
+            sse: sse::Decoder::new(super::MAX_EVENT),
+            chunks: Chunks::new(id, false),
+            pattern: None,
+            started: false,
+        }
+    }
+
+    fn take(&mut self, event: &sse::Event, events: &mut Vec<Event>) -> Result<(), Fault> {
+        if let Some(text) = self.pattern.as_ref().and_then(|pattern| pattern.read(event)) {
+            if let Event::ToolArguments { choice, tool, fragment } = &text {
+                self.chunks.more(*choice, *tool, fragment);
+            }
+            events.push(text);
+            return Ok(());
+        }
+        self.study(event, events)
+    }
+
+    /// Whatever is not one more piece of text like the last one.
+    fn study(&mut self, event: &sse::Event, events: &mut Vec<Event>) -> Result<(), Fault> {
+        if let Some(comment) = &event.comment {
+            events.push(figures::comment(comment).map_or(Event::Ping, Event::Energy));
+        }
+        let data = json::trim(&event.data);
+        if data.is_empty() {
+            return Ok(());
+        }
+        if data == b"[DONE]" {
+            events.push(Event::End);
+            return Ok(());
+        }
+        if event.event.as_deref() == Some(b"error") {
+            return Err(classify::in_band(data));
+        }
+        if !self.started {
+            self.started = true;
+            events.push(Event::Start);
+        }
+        let before = events.len();
+        let only = self.chunks.take(&event.data, events)?;
+        if event.event.is_none() {
+            self.pattern = Pattern::learn(&event.data, only, events.get(before..).unwrap_or_default());
+        }
+        Ok(())
+    }
+}
+
+impl super::Decoder for Decoder {
+    fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
+        self.sse.push(bytes);
+        while let Some(event) = self.sse.next() {
+            let event = event.map_err(|sse::TooLong| Fault::new(FaultKind::Malformed))?;
+            self.take(&event, events)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let Some(event) = self.sse.end() else { return Ok(()) };
+        // Half an event is a stream that was cut, not a wrong one.
+        self.take(&event, events).map_err(|fault| match fault.kind {
+            FaultKind::Malformed => Fault::new(FaultKind::Truncated),
+            _ => fault,
+        })
+    }
+}
+
+/// The events of a whole completion.
+///
+/// # Errors
+/// `Malformed` for what is no completion, `InBand` for an error object.
+pub fn whole(body: Bytes, id: &str, events: &mut Vec<Event>) -> Result<(), Fault> {
+    events.push(Event::Start);
+    let before = events.len();
+    Chunks::new(id, true).take(&body, events)?;
+    let spoken = |event: &Event| matches!(event, Event::Finish { .. });
+    if !events.iter().skip(before).any(spoken) {
+        return Err(Fault::new(FaultKind::Malformed));
+    }
+    events.push(Event::End);
+    Ok(())
+}

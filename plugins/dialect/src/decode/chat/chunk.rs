@@ -1,0 +1,317 @@
+//! Chunks and whole bodies: the same reader, because engines mix the two.
+
+use super::figures;
+use super::tools::{Calls, Fragment, Place};
+use super::voice::{Half, Voice};
+use super::words;
+use crate::classify;
+use crate::event::{Event, Text};
+use bytes::Bytes;
+use penstock_contract::{Fault, FaultKind, Finish};
+use penstock_wire::json;
+use std::ops::Range;
+
+/// More candidates than anyone may ask for.
+const MAX_CHOICES: u64 = 16;
+
+/// Where the only text of a chunk stands, between its quotes.
+pub(super) struct Only(pub(super) Range<usize>);
+
+/// Reads chunk after chunk.
+pub(super) struct Chunks {
+    seed: String,
+    whole: bool,
+    choices: Vec<Choice>,
+}
+
+#[derive(Default)]
+struct Choice {
+    calls: Calls,
+    half: Half,
+    finished: bool,
+}
+
+/// The parts of one element of `choices`, as written.
+#[derive(Default)]
+struct Parts<'a> {
+    index: Option<u64>,
+    message: &'a [u8],
+    finish: Option<&'a [u8]>,
+    stop: Option<&'a [u8]>,
+    logprobs: Option<&'a [u8]>,
+    text: Option<&'a [u8]>,
+    usage: Option<&'a [u8]>,
+}
+
+/// The parts of a `delta` or `message`, as written.
+#[derive(Default)]
+struct Said<'a> {
+    content: Option<&'a [u8]>,
+    reasoning: Option<&'a [u8]>,
+    refusal: Option<&'a [u8]>,
+    tool_calls: Option<&'a [u8]>,
+    function_call: Option<&'a [u8]>,
+}
+
+fn malformed() -> Fault {
+    Fault::new(FaultKind::Malformed)
+}
+
+impl Chunks {
+    /// A reader of stream chunks, or of one whole body.
+    pub(super) fn new(seed: &str, whole: bool) -> Self {
+        Self { seed: seed.to_owned(), whole, choices: Vec::new() }
+    }
+
+    /// Appends what a chunk says. Returns where its text stands if that is all it says.
+    pub(super) fn take(&mut self, chunk: &Bytes, events: &mut Vec<Event>) -> Result<Option<Only>, Fault> {
+        std::str::from_utf8(chunk).map_err(|_| malformed())?;
+        let mut members = json::members(chunk);
+        let (mut choices, mut usage, mut measured) = (None, None, None);
+        while let Some((key, value)) = members.next_pair() {
+            match key {
+                b"choices" => choices = Some(value),
+                b"error" if value != b"null" => return Err(classify::in_band(chunk)),
+                b"object" if value == b"\"error\"" => return Err(classify::in_band(chunk)),
+                b"usage" => usage = figures::usage(value).or(usage),
+                b"x_groq" => usage = usage.or_else(|| vendor_usage(value)),
+                b"energy" => measured = figures::energy(value).or(measured),
+                b"impact" => measured = figures::impact(value).or(measured),
+                _ => {}
+            }
+        }
+        if !members.is_whole() {
+            return Err(malformed());
+        }
+        let mut only = None;
+        let mut elements = json::elements(choices.unwrap_or_default());
+        let mut count = 0;
+        while let Some(element) = elements.next().and_then(|range| choices?.get(range)) {
+            if element.first() != Some(&b'{') {
+                return Err(malformed());
+            }
+            let parts = parts(element);
+            usage = usage.or_else(|| parts.usage.and_then(figures::usage));
+            only = self.choice(chunk, &parts, count, events)?;
+            count += 1;
+        }
+        events.extend(usage.map(Event::Usage));
+        events.extend(measured.map(Event::Energy));
+        let alone = count == 1 && usage.is_none() && measured.is_none();
+        Ok(only.filter(|_| alone))
+    }
+
+    /// Notes arguments that were recognised by their chunk's frame.
+    pub(super) fn more(&mut self, choice: u32, tool: u32, fragment: &Text) {
+        if let Some(choice) = self.choices.get_mut(choice as usize) {
+            choice.calls.more(tool, fragment);
+        }
+    }
+
+    fn choice(
+        &mut self,
+        chunk: &Bytes,
+        parts: &Parts<'_>,
+        position: u64,
+        events: &mut Vec<Event>,
+    ) -> Result<Option<Only>, Fault> {
+        let number = parts.index.unwrap_or(position);
+        if number >= MAX_CHOICES {
+            return Err(malformed());
+        }
+        let at = usize::try_from(number).map_err(|_| malformed())?;
+        let number = u32::try_from(number).map_err(|_| malformed())?;
+        if self.choices.len() <= at {
+            self.choices.resize_with(at + 1, Choice::default);
+        }
+        let choice = self.choices.get_mut(at).ok_or_else(malformed)?;
+        if choice.finished {
+            return Ok(None);
+        }
+        let mut said = said(parts.message);
+        said.content = said.content.or(parts.text);
+        let mut speaker = Speaker { chunk, number, half: &mut choice.half, events: &mut *events };
+        speaker.reasoning(said.reasoning)?;
+        // A token may have no text of its own and still have its log probability.
+        let silent = parts.logprobs.is_some().then_some(&b"\"\""[..]);
+        speaker.content(said.content.or(silent), parts.logprobs)?;
+        speaker.string(Voice::Refusal, said.refusal, None)?;
+        let mut place = Place {
+            source: chunk,
+            choice: number,
+            seed: &self.seed,
+            half: &mut choice.half,
+            events: &mut *events,
+        };
+        let calls = said.tool_calls.unwrap_or_default();
+        let mut called = false;
+        // Arguments that say nothing of whose they are but the frame around them.
+        let mut arguments = None;
+        for element in json::elements(calls).filter_map(|range| calls.get(range)) {
+            let mut fragment = Fragment::read(element);
+            // In a whole answer each element is a call; in one list so is each
+            // that has a name and nothing that tells it from the one before.
+            let unmarked = fragment.index.is_none() && fragment.id.is_none() && fragment.name.is_some();
+            fragment.alone = self.whole || (called && unmarked);
+            arguments = fragment.arguments.filter(|_| !called && fragment.name.is_none());
+            called = true;
+            choice.calls.take(&fragment, &mut place)?;
+        }
+        if let Some(function) = said.function_call.filter(|_| !called) {
+            let mut fragment = Fragment::default();
+            fragment.function(function);
+            choice.calls.take(&fragment, &mut place)?;
+        }
+        if let Some(reason) = self.finish(parts.finish)? {
+            let choice = self.choices.get_mut(at).ok_or_else(malformed)?;
+            choice.calls.finish()?;
+            choice.finished = true;
+            let stop_sequence = parts
+                .stop
+                .and_then(string)
+                .and_then(|stop| Text::from_json(chunk.slice_ref(stop)).filter(|stop| !stop.is_empty()));
+            events.push(Event::Finish { choice: number, reason, stop_sequence });
+        }
+        // With half a character waiting the next text does not stand alone.
+        let clear = self.choices.get(at).is_some_and(|choice| choice.half.is_none());
+        let text = said.content.filter(|_| said.reasoning.is_none()).or(said.reasoning);
+        let text = if called { arguments.filter(|_| text.is_none()) } else { text };
+        let only = text.and_then(string).filter(|text| clear && !text.is_empty());
+        Ok(only.and_then(|text| place_of(chunk, text)))
+    }
+
+    fn finish(&self, word: Option<&[u8]>) -> Result<Option<Finish>, Fault> {
+        let word = word.and_then(string).and_then(json::unescape).filter(|word| !word.is_empty());
+        match word {
+            Some(word) => words::finish(&word).map(Some),
+            None => Ok(self.whole.then_some(Finish::Stop)),
+        }
+    }
+}
+
+/// Groq's own corner: `x_groq.usage`.
+fn vendor_usage(object: &[u8]) -> Option<penstock_contract::Usage> {
+    let mut members = json::members(object);
+    while let Some((key, value)) = members.next_pair() {
+        if key == b"usage" {
+            return figures::usage(value);
+        }
+    }
+    None
+}
+
+/// Where `part` stands in `chunk`.
+fn place_of(chunk: &Bytes, part: &[u8]) -> Option<Only> {
+    let start = (part.as_ptr() as usize).checked_sub(chunk.as_ptr() as usize)?;
+    Some(Only(start..start + part.len()))
+}
+
+/// The inside of a string.
+fn string(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+fn parts(element: &[u8]) -> Parts<'_> {
+    let mut parts = Parts::default();
+    let (mut delta, mut message) = (None, None);
+    let mut members = json::members(element);
+    while let Some((key, value)) = members.next_pair() {
+        if value == b"null" {
+            continue;
+        }
+        match key {
+            b"index" => parts.index = std::str::from_utf8(value).ok().and_then(|v| v.parse().ok()),
+            b"delta" => delta = Some(value),
+            b"message" => message = Some(value),
+            b"finish_reason" => parts.finish = Some(value),
+            b"stop_reason" | b"matched_stop" => parts.stop = Some(value),
+            b"logprobs" => parts.logprobs = Some(value),
+            b"text" => parts.text = Some(value),
+            b"usage" => parts.usage = Some(value),
+            _ => {}
+        }
+    }
+    parts.message = delta.or(message).unwrap_or_default();
+    parts
+}
+
+fn said(message: &[u8]) -> Said<'_> {
+    let mut said = Said::default();
+    let mut members = json::members(message);
+    while let Some((key, value)) = members.next_pair() {
+        if value == b"null" || value == b"\"\"" {
+            continue;
+        }
+        match key {
+            b"content" => said.content = Some(value),
+            // Where an engine sends both names, both hold the same.
+            b"reasoning_content" | b"reasoning" => said.reasoning = said.reasoning.or(Some(value)),
+            b"refusal" => said.refusal = Some(value),
+            b"tool_calls" => said.tool_calls = Some(value),
+            b"function_call" => said.function_call = Some(value),
+            _ => {}
+        }
+    }
+    said
+}
+
+/// Turns what one candidate said into events.
+struct Speaker<'a> {
+    chunk: &'a Bytes,
+    number: u32,
+    half: &'a mut Half,
+    events: &'a mut Vec<Event>,
+}
+
+impl Speaker<'_> {
+    fn reasoning(&mut self, value: Option<&[u8]>) -> Result<(), Fault> {
+        self.string(Voice::Reasoning, value, None)
+    }
+
+    /// A string, or a list of parts: text, and with some engines thinking.
+    fn content(&mut self, value: Option<&[u8]>, logprobs: Option<&[u8]>) -> Result<(), Fault> {
+        let Some(list) = value.filter(|value| value.first() == Some(&b'[')) else {
+            return self.string(Voice::Answer, value, logprobs);
+        };
+        for part in json::elements(list).filter_map(|range| list.get(range)) {
+            self.part(part, Voice::Answer)?;
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, part: &[u8], voice: Voice) -> Result<(), Fault> {
+        let mut members = json::members(part);
+        while let Some((key, value)) = members.next_pair() {
+            match key {
+                b"text" => self.string(voice, Some(value), None)?,
+                b"thinking" if value.first() == Some(&b'[') => {
+                    for part in json::elements(value).filter_map(|range| value.get(range)) {
+                        self.part(part, Voice::Reasoning)?;
+                    }
+                }
+                b"thinking" => self.string(Voice::Reasoning, Some(value), None)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn string(&mut self, voice: Voice, value: Option<&[u8]>, logprobs: Option<&[u8]>) -> Result<(), Fault> {
+        let text = match value.and_then(string) {
+            None => return Ok(()),
+            Some([]) => Text::default(),
+            Some(inside) => self.half.join(voice, self.chunk, inside).ok_or_else(malformed)?,
+        };
+        let choice = self.number;
+        let logprobs = logprobs.map(|logprobs| self.chunk.slice_ref(logprobs));
+        if text.is_empty() && logprobs.is_none() {
+            return Ok(());
+        }
+        self.events.push(match voice {
+            Voice::Reasoning => Event::Reasoning { choice, text, signature: None },
+            Voice::Refusal => Event::Refusal { choice, text },
+            Voice::Answer | Voice::Arguments(_) => Event::Text { choice, text, logprobs },
+        });
+        Ok(())
+    }
+}

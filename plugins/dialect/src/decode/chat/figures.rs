@@ -1,0 +1,109 @@
+//! Tokens and joules, wherever and however a provider states them.
+
+use penstock_contract::{Boundary, Measured, Usage, UsageSource};
+use penstock_wire::json;
+use rust_decimal::Decimal;
+
+/// Reads a `usage` object: the dialect's own names, and the places where
+/// engines put cached and reasoning tokens instead.
+pub(super) fn usage(object: &[u8]) -> Option<Usage> {
+    let (mut input, mut output, mut total) = (None, None, None);
+    let (mut cached, mut reasoning) = (None, None);
+    let mut members = json::members(object);
+    while let Some((key, value)) = members.next_pair() {
+        match key {
+            b"prompt_tokens" => input = whole_number(value),
+            b"completion_tokens" => output = whole_number(value),
+            b"input_tokens" => input = input.or_else(|| whole_number(value)),
+            b"output_tokens" => output = output.or_else(|| whole_number(value)),
+            b"total_tokens" => total = whole_number(value),
+            b"prompt_tokens_details" => {
+                cached = member(value, b"cached_tokens").and_then(whole_number).or(cached);
+            }
+            b"completion_tokens_details" => {
+                reasoning = member(value, b"reasoning_tokens").and_then(whole_number).or(reasoning);
+            }
+            b"prompt_cache_hit_tokens" | b"cached_tokens" => cached = cached.or_else(|| whole_number(value)),
+            b"reasoning_tokens" => reasoning = reasoning.or_else(|| whole_number(value)),
+            _ => {}
+        }
+    }
+    let input: u64 = input?;
+    let mut output = output.or_else(|| total?.checked_sub(input)).unwrap_or_default();
+    let (cached, reasoning): (u64, u64) = (cached.unwrap_or_default(), reasoning.unwrap_or_default());
+    if reasoning > 0 && total == input.checked_add(output).and_then(|sum| sum.checked_add(reasoning)) {
+        // This engine counts reasoning beside the completion, not within it.
+        output = output.saturating_add(reasoning);
+    }
+    Some(Usage {
+        input,
+        cached: cached.min(input),
+        output,
+        reasoning: reasoning.min(output),
+        source: UsageSource::Provider,
+    })
+}
+
+/// A whole number, also one that came as a string or as `12.0`.
+fn whole_number(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?.trim_matches('"');
+    text.strip_suffix(".0").unwrap_or(text).parse().ok()
+}
+
+/// Reads an `energy` object: `{"energy_joules":…}` or `{"energy_kwh":…}`,
+/// perhaps with a `boundary`.
+pub(super) fn energy(object: &[u8]) -> Option<Measured> {
+    let boundary = match member(object, b"boundary") {
+        Some(b"\"gpu\"") => Some(Boundary::Gpu),
+        Some(b"\"it\"") => Some(Boundary::It),
+        Some(b"\"facility\"") => Some(Boundary::Facility),
+        _ => None,
+    };
+    let joules = match (member(object, b"energy_joules"), member(object, b"energy_kwh")) {
+        (Some(joules), _) => decimal(joules)?,
+        (None, Some(kwh)) => decimal(kwh)?.checked_mul(Decimal::from(3_600_000))?,
+        (None, None) => return None,
+    };
+    Some(Measured { joules, boundary })
+}
+
+/// Reads an `impact` object: `{"energy":{"total":…,"unit":"Wms"}}`.
+/// 1 Wms is a watt for a millisecond, a thousandth of a joule.
+pub(super) fn impact(object: &[u8]) -> Option<Measured> {
+    let energy = member(object, b"energy")?;
+    let total = decimal(member(energy, b"total")?)?;
+    let joules = match member(energy, b"unit")? {
+        b"\"Wms\"" | b"\"mJ\"" => total.checked_div(Decimal::ONE_THOUSAND)?,
+        b"\"Ws\"" | b"\"J\"" => total,
+        b"\"Wh\"" => total.checked_mul(Decimal::from(3_600))?,
+        b"\"kWh\"" => total.checked_mul(Decimal::from(3_600_000))?,
+        _ => return None,
+    };
+    Some(Measured { joules, boundary: None })
+}
+
+/// Reads an SSE comment: `energy {…}`.
+pub(super) fn comment(comment: &[u8]) -> Option<Measured> {
+    let mut lines = comment.split(|byte| *byte == b'\n');
+    lines.find_map(|line| energy(json::trim(json::trim(line).strip_prefix(b"energy")?)))
+}
+
+/// The value of a member, with its quotes if it has any.
+fn member<'a>(object: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let mut members = json::members(object);
+    loop {
+        let (key, value) = members.next_pair()?;
+        if key == name {
+            return Some(value);
+        }
+    }
+}
+
+/// An exact decimal that is not negative; numbers in exponent form too.
+fn decimal(number: &[u8]) -> Option<Decimal> {
+    let text = std::str::from_utf8(number).ok()?;
+    let decimal = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text)).ok();
+    // More digits than a decimal holds: rounded, as any meter's would be.
+    let decimal = decimal.or_else(|| text.parse().ok())?;
+    (!decimal.is_sign_negative()).then_some(decimal)
+}

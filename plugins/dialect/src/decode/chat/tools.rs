@@ -1,0 +1,225 @@
+//! Tool calls: whose fragment is this?
+//!
+//! The dialect says: `index` tells calls apart, id and name come once. Engines
+//! leave out the index, repeat id and name, send null for what is absent, give
+//! every call index 0, or send arguments as an object.
+
+use super::voice::{Half, Voice};
+use crate::decode::{MAX_NAME, MAX_TOOLS};
+use crate::event::{Event, Text};
+use bytes::Bytes;
+use penstock_contract::{Fault, FaultKind};
+use penstock_wire::json;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Arguments are kept up to here: while the call's name is missing, and to see
+/// whether they are complete. Without a name by then it is no tool call.
+const MAX_WAITING: usize = 1 << 20;
+
+/// The calls of one candidate.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    /// The call that fragments without any mark belong to.
+    last: usize,
+    started: u32,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    index: Option<u64>,
+    id: Option<Text>,
+    /// The name as written.
+    name: Option<Box<[u8]>>,
+    /// Number given when it started.
+    number: Option<u32>,
+    /// Arguments so far as escaped text.
+    arguments: Vec<u8>,
+}
+
+/// One element of `tool_calls`, or a `function_call`; values as written.
+#[derive(Debug, Default)]
+pub(super) struct Fragment<'a> {
+    pub(super) index: Option<u64>,
+    pub(super) id: Option<&'a [u8]>,
+    pub(super) name: Option<&'a [u8]>,
+    pub(super) arguments: Option<&'a [u8]>,
+    /// It is known to be a call of its own.
+    pub(super) alone: bool,
+}
+
+impl<'a> Fragment<'a> {
+    /// Reads an element; what is null or empty is absent.
+    pub(super) fn read(element: &'a [u8]) -> Self {
+        let mut fragment = Self::default();
+        let mut members = json::members(element);
+        while let Some((key, value)) = members.next_pair() {
+            match key {
+                b"index" => fragment.index = std::str::from_utf8(value).ok().and_then(|v| v.parse().ok()),
+                b"id" => fragment.id = inside(value),
+                b"function" => fragment.function(value),
+                _ => {}
+            }
+        }
+        fragment
+    }
+
+    /// Reads a `function` object.
+    pub(super) fn function(&mut self, object: &'a [u8]) {
+        let mut members = json::members(object);
+        while let Some((key, value)) = members.next_pair() {
+            match key {
+                b"name" => self.name = inside(value),
+                b"arguments" => {
+                    self.arguments = Some(value).filter(|value| *value != b"null" && *value != b"\"\"");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The inside of a string that is not empty.
+fn inside(value: &[u8]) -> Option<&[u8]> {
+    let inside = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    (!inside.is_empty()).then_some(inside)
+}
+
+/// Where a fragment belongs and where its events go.
+pub(super) struct Place<'a> {
+    pub(super) source: &'a Bytes,
+    pub(super) choice: u32,
+    pub(super) seed: &'a str,
+    pub(super) half: &'a mut Half,
+    pub(super) events: &'a mut Vec<Event>,
+}
+
+impl Calls {
+    /// Takes one fragment.
+    pub(super) fn take(&mut self, fragment: &Fragment<'_>, place: &mut Place<'_>) -> Result<(), Fault> {
+        let malformed = || Fault::new(FaultKind::Malformed);
+        let at = self.find(fragment).ok_or_else(malformed)?;
+        self.last = at;
+        let number = self.started;
+        let call = self.calls.get_mut(at).ok_or_else(malformed)?;
+        if call.id.is_none()
+            && let Some(id) = fragment.id
+        {
+            call.id = Some(short(place.source, id).ok_or_else(malformed)?);
+        }
+        let mut fresh = Text::default();
+        if let Some(arguments) = fragment.arguments {
+            fresh = match inside(arguments) {
+                Some(inside) => place.half.join(Voice::Arguments(at), place.source, inside),
+                // Not a string: the arguments themselves.
+                None => std::str::from_utf8(arguments).ok().map(Text::new),
+            }
+            .ok_or_else(malformed)?;
+            if call.arguments.len() <= MAX_WAITING {
+                call.arguments.extend_from_slice(fresh.escaped());
+            }
+        }
+        if call.number.is_none() {
+            let Some(name) = fragment.name else {
+                return if call.arguments.len() > MAX_WAITING { Err(malformed()) } else { Ok(()) };
+            };
+            call.name = Some(name.into());
+            let name = short(place.source, name).ok_or_else(malformed)?;
+            let id = match call.id.take() {
+                Some(id) => id,
+                None => Text::new(&made_up(place.seed, place.choice, number)),
+            };
+            call.id = Some(id.clone());
+            call.number = Some(number);
+            self.started += 1;
+            place.events.push(Event::ToolStart { choice: place.choice, tool: number, id, name });
+            fresh = Text::from_json(Bytes::copy_from_slice(&call.arguments)).ok_or_else(malformed)?;
+        }
+        if let Some(tool) = call.number.filter(|_| !fresh.is_empty()) {
+            place.events.push(Event::ToolArguments { choice: place.choice, tool, fragment: fresh });
+        }
+        Ok(())
+    }
+
+    /// Notes arguments that were recognised without being taken.
+    pub(super) fn more(&mut self, tool: u32, fragment: &Text) {
+        let call = self.calls.iter_mut().rfind(|call| call.number == Some(tool));
+        if let Some(call) = call.filter(|call| call.arguments.len() <= MAX_WAITING) {
+            call.arguments.extend_from_slice(fragment.escaped());
+        }
+    }
+
+    /// A call with arguments and no name cannot be passed on.
+    pub(super) fn finish(&self) -> Result<(), Fault> {
+        let nameless = |call: &Call| call.number.is_none() && !call.arguments.is_empty();
+        if self.calls.iter().any(nameless) { Err(Fault::new(FaultKind::Malformed)) } else { Ok(()) }
+    }
+
+    /// The call that a fragment belongs to, made if it is new; `None` if there are too many.
+    fn find(&mut self, fragment: &Fragment<'_>) -> Option<usize> {
+        if fragment.alone {
+            return self.add(fragment.index);
+        }
+        let by_index = |index| self.calls.iter().rposition(|call| call.index == Some(index));
+        let by_id = |id| self.calls.iter().rposition(|call| is_id(call, id));
+        let known = match (fragment.index, fragment.id) {
+            (Some(index), Some(id)) => by_index(index).or_else(|| by_id(id)),
+            (Some(index), None) => by_index(index),
+            (None, Some(id)) => by_id(id),
+            (None, None) => (self.last < self.calls.len()).then_some(self.last),
+        };
+        let known = known.filter(|at| !self.is_another(*at, fragment));
+        known.or_else(|| self.add(fragment.index))
+    }
+
+    fn add(&mut self, index: Option<u64>) -> Option<usize> {
+        if self.calls.len() >= MAX_TOOLS {
+            return None;
+        }
+        self.calls.push(Call { index, ..Call::default() });
+        Some(self.calls.len() - 1)
+    }
+
+    /// Whether a fragment that looks like more of this call begins another one:
+    /// it has a name, this call's arguments are complete, and id or index do
+    /// not say that both are the same.
+    fn is_another(&self, at: usize, fragment: &Fragment<'_>) -> bool {
+        let Some(call) = self.calls.get(at).filter(|call| call.number.is_some()) else { return false };
+        let Some(name) = fragment.name else { return false };
+        let says_more = fragment.arguments.is_some() || call.name.as_deref() != Some(name);
+        let same = match fragment.id {
+            Some(id) => is_id(call, id),
+            None => fragment.index.is_some(),
+        };
+        says_more && !same && is_complete(&call.arguments)
+    }
+}
+
+/// Whether escaped text is a JSON value from beginning to end.
+fn is_complete(escaped: &[u8]) -> bool {
+    let json = json::unescape(escaped);
+    json.is_some_and(|json| json::value_end(json.as_bytes(), 0) == Some(json.len()))
+}
+
+fn is_id(call: &Call, id: &[u8]) -> bool {
+    call.id.as_ref().is_some_and(|known| known.escaped() == id)
+}
+
+/// A name or an id: sound and not endless.
+fn short(source: &Bytes, inside: &[u8]) -> Option<Text> {
+    if inside.len() > MAX_NAME {
+        return None;
+    }
+    Text::from_json(source.slice_ref(inside))
+}
+
+/// An id for a call that came without one: `call_` and 24 hexadecimal digits,
+/// the same for the same answer.
+fn made_up(seed: &str, choice: u32, number: u32) -> String {
+    let hash = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (seed, choice, number, salt).hash(&mut hasher);
+        hasher.finish()
+    };
+    format!("call_{:016x}{:08x}", hash(0), hash(1) >> 32)
+}

@@ -1,0 +1,320 @@
+//! The messages dialect, decoded.
+//!
+//! The grammar is checked as far as meaning hangs on it: nothing before
+//! `message_start`, deltas only for an open block. Events and blocks that are
+//! not known say nothing here and do no harm.
+
+mod usage;
+mod whole;
+
+#[cfg(test)]
+mod tests;
+
+pub use whole::whole;
+
+use crate::classify;
+use crate::event::{Event, Text};
+use crate::pieces::{compact_into, within};
+use crate::scan;
+use bytes::Bytes;
+use penstock_contract::{Fault, FaultKind, Finish};
+use penstock_wire::{json, sse};
+use usage::Count;
+
+/// Reads one streamed message.
+pub struct Decoder {
+    sse: sse::Decoder,
+    started: bool,
+    finished: bool,
+    /// By index.
+    blocks: Vec<Block>,
+    tools: u32,
+    count: Count,
+}
+
+/// A content block under way.
+#[derive(Default)]
+struct Block {
+    kind: Kind,
+    open: bool,
+    /// A tool's input as it stood in the start event, until a delta comes.
+    input: Option<Bytes>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+    Tool(u32),
+    /// Something that neither dialect's client would know.
+    #[default]
+    Other,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder at the beginning of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            sse: sse::Decoder::new(super::MAX_EVENT),
+            started: false,
+            finished: false,
+            blocks: Vec::new(),
+            tools: 0,
+            count: Count::default(),
+        }
+    }
+
+    /// One event's data.
+    ///
+    /// # Errors
+    /// As [`super::Decoder::push`].
+    pub(crate) fn take(&mut self, data: &Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
+        if json::trim(data).is_empty() {
+            return Ok(());
+        }
+        let seen = Seen::read(data);
+        match &*seen.kind {
+            "error" => Err(classify::in_band(data)),
+            "ping" => {
+                events.push(Event::Ping);
+                Ok(())
+            }
+            "message_start" if !self.started => {
+                self.started = true;
+                events.push(Event::Start);
+                self.count_usage(seen.message.and_then(|message| scan::member(message, "usage")), events);
+                Ok(())
+            }
+            "" | "message_start" => Err(malformed()),
+            _ if !self.started => Err(malformed()),
+            "content_block_start" => self.block_start(data, &seen, events),
+            "content_block_delta" => self.block_delta(data, &seen, events),
+            "content_block_stop" => self.block_stop(&seen, events),
+            "message_delta" => self.message_delta(data, &seen, events),
+            "message_stop" => {
+                events.push(Event::End);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn block_start(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let block = seen.block.ok_or_else(malformed)?;
+        if seen.index != Some(self.blocks.len()) || self.blocks.len() > super::MAX_TOOLS * 8 {
+            return Err(malformed());
+        }
+        let mut open = Block { open: true, ..Block::default() };
+        match &*scan::member(block, "type").and_then(scan::string).unwrap_or_default() {
+            "text" => {
+                open.kind = Kind::Text;
+                text_event(text_of(data, scan::member(block, "text"))?, events);
+            }
+            "thinking" => {
+                open.kind = Kind::Thinking;
+                let text = text_of(data, scan::member(block, "thinking"))?;
+                if !text.is_empty() {
+                    events.push(Event::Reasoning { choice: 0, text, signature: None });
+                }
+            }
+            "tool_use" => {
+                let tool = self.tools;
+                let (id, name) = named(data, block)?;
+                if tool as usize >= super::MAX_TOOLS {
+                    return Err(malformed());
+                }
+                self.tools += 1;
+                open.kind = Kind::Tool(tool);
+                let input =
+                    scan::member(block, "input").filter(|input| scan::members(input).next().is_some());
+                open.input = input.and_then(|input| within(data, input));
+                events.push(Event::ToolStart { choice: 0, tool, id, name });
+            }
+            _ => {}
+        }
+        self.blocks.push(open);
+        Ok(())
+    }
+
+    fn block_delta(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let block = seen.index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.open);
+        let (block, delta) = block.zip(seen.delta).ok_or_else(malformed)?;
+        let mut kind = &b""[..];
+        let mut said = None;
+        for (key, value) in scan::members(delta) {
+            match &*key {
+                "type" => kind = scan::inner(value).unwrap_or_default(),
+                "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
+                _ => {}
+            }
+        }
+        match (kind, block.kind) {
+            (b"text_delta", Kind::Text) => text_event(text_of(data, said)?, events),
+            (b"thinking_delta", Kind::Thinking) => {
+                let text = text_of(data, said)?;
+                if !text.is_empty() {
+                    events.push(Event::Reasoning { choice: 0, text, signature: None });
+                }
+            }
+            (b"signature_delta", Kind::Thinking) => {
+                let signature = Some(text_of(data, said)?).filter(|seal| !seal.is_empty());
+                if signature.is_some() {
+                    events.push(Event::Reasoning { choice: 0, text: Text::default(), signature });
+                }
+            }
+            (b"input_json_delta", Kind::Tool(tool)) => {
+                let fragment = text_of(data, said)?;
+                if !fragment.is_empty() {
+                    block.input = None;
+                    events.push(Event::ToolArguments { choice: 0, tool, fragment });
+                }
+            }
+            (
+                b"text_delta" | b"thinking_delta" | b"input_json_delta",
+                Kind::Text | Kind::Thinking | Kind::Tool(_),
+            ) => {
+                return Err(malformed());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn block_stop(&mut self, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let block = seen.index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.open);
+        let block = block.ok_or_else(malformed)?;
+        block.open = false;
+        if let (Kind::Tool(tool), Some(input)) = (block.kind, block.input.take()) {
+            events.push(Event::ToolArguments { choice: 0, tool, fragment: input_text(&input)? });
+        }
+        Ok(())
+    }
+
+    fn message_delta(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
+        self.count_usage(seen.usage, events);
+        let delta = seen.delta.ok_or_else(malformed)?;
+        if let Some(finish) = finish(data, delta)?.filter(|_| !self.finished) {
+            self.finished = true;
+            events.push(finish);
+        }
+        Ok(())
+    }
+
+    fn count_usage(&mut self, usage: Option<&[u8]>, events: &mut Vec<Event>) {
+        if let Some(usage) = usage.filter(|usage| scan::is_object(usage)) {
+            self.count.add(usage);
+            events.push(Event::Usage(self.count.usage()));
+        }
+    }
+}
+
+impl super::Decoder for Decoder {
+    fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
+        self.sse.push(bytes);
+        while let Some(event) = self.sse.next() {
+            let event = event.map_err(|sse::TooLong| malformed())?;
+            if event.comment.is_some() {
+                events.push(Event::Ping);
+            }
+            self.take(&event.data, events)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let Some(event) = self.sse.end() else { return Ok(()) };
+        // Half an event is a stream that was cut, not a wrong one.
+        self.take(&event.data, events).map_err(|fault| match fault.kind {
+            FaultKind::Malformed => Fault::new(FaultKind::Truncated),
+            _ => fault,
+        })
+    }
+}
+
+/// The members of an event's data that mean something.
+#[derive(Default)]
+struct Seen<'a> {
+    kind: std::borrow::Cow<'a, str>,
+    index: Option<usize>,
+    delta: Option<&'a [u8]>,
+    block: Option<&'a [u8]>,
+    message: Option<&'a [u8]>,
+    usage: Option<&'a [u8]>,
+}
+
+impl<'a> Seen<'a> {
+    fn read(data: &'a [u8]) -> Self {
+        let mut seen = Self::default();
+        for (key, value) in scan::members(data) {
+            match &*key {
+                "type" => seen.kind = scan::string(value).unwrap_or_default(),
+                "index" => seen.index = scan::number(value).and_then(|index| usize::try_from(index).ok()),
+                "delta" => seen.delta = Some(value),
+                "content_block" => seen.block = Some(value),
+                "message" => seen.message = Some(value),
+                "usage" => seen.usage = Some(value),
+                _ => {}
+            }
+        }
+        seen
+    }
+}
+
+fn malformed() -> Fault {
+    Fault::new(FaultKind::Malformed)
+}
+
+/// A string of the event as text that shares its bytes; absent is empty.
+fn text_of(data: &Bytes, value: Option<&[u8]>) -> Result<Text, Fault> {
+    let Some(value) = value.filter(|value| !scan::is_null(value)) else {
+        return Ok(Text::default());
+    };
+    let inside = scan::inner(value).ok_or_else(malformed)?;
+    let shared = within(data, inside).unwrap_or_else(|| Bytes::copy_from_slice(inside));
+    Text::from_json(shared).ok_or_else(malformed)
+}
+
+fn text_event(text: Text, events: &mut Vec<Event>) {
+    if !text.is_empty() {
+        events.push(Event::Text { choice: 0, text, logprobs: None });
+    }
+}
+
+/// Id and name of a tool call, neither empty nor endless.
+fn named(data: &Bytes, block: &[u8]) -> Result<(Text, Text), Fault> {
+    let sound = |text: &Text| !text.is_empty() && text.escaped().len() <= super::MAX_NAME;
+    let id = text_of(data, scan::member(block, "id"))?;
+    let name = text_of(data, scan::member(block, "name"))?;
+    if sound(&id) && sound(&name) { Ok((id, name)) } else { Err(malformed()) }
+}
+
+/// A tool's input object as the text that arguments are.
+fn input_text(input: &[u8]) -> Result<Text, Fault> {
+    let mut escaped = Vec::with_capacity(input.len() + 16);
+    compact_into(input, &mut escaped);
+    Text::from_json(Bytes::from(escaped)).ok_or_else(malformed)
+}
+
+/// The end that `stop_reason` tells; none while it is null.
+fn finish(data: &Bytes, of: &[u8]) -> Result<Option<Event>, Fault> {
+    let Some(reason) = scan::member(of, "stop_reason").and_then(scan::string) else {
+        return Ok(None);
+    };
+    let reason = match &*reason {
+        "max_tokens" => Finish::Length,
+        "model_context_window_exceeded" => Finish::Window,
+        "tool_use" => Finish::ToolCalls,
+        "refusal" => Finish::ContentFilter,
+        _ => Finish::Stop,
+    };
+    let stop = text_of(data, scan::member(of, "stop_sequence"))?;
+    let stop_sequence = Some(stop).filter(|stop| !stop.is_empty());
+    Ok(Some(Event::Finish { choice: 0, reason, stop_sequence }))
+}

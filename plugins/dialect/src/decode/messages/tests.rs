@@ -1,0 +1,166 @@
+//! A native stream and a native message give the events that they mean.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::*;
+use crate::decode::Decoder as _;
+use penstock_contract::{Usage, UsageSource};
+
+const STREAM: &str = r#"event: message_start
+data: {"type":"message_start","message":{"id":"msg_x","type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"cache_creation_input_tokens":2,"cache_read_input_tokens":3,"output_tokens":1}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: ping
+data: {"type":"ping"}
+
+event: content_block_start
+data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":"A"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"\"b\" é 😀"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":1}
+
+event: content_block_start
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_1","name":"f","input":{}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1}"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":2}
+
+event: content_block_start
+data: {"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"toolu_2","name":"g","input":{"k": "v"}}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":3}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":20,"output_tokens_details":{"thinking_tokens":4}}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+"#;
+
+fn expected() -> Vec<Event> {
+    let usage =
+        |output, reasoning| Usage { input: 12, cached: 3, output, reasoning, source: UsageSource::Provider };
+    let text = Text::new;
+    vec![
+        Event::Start,
+        Event::Usage(usage(1, 0)),
+        Event::Reasoning { choice: 0, text: text("hm"), signature: None },
+        Event::Reasoning { choice: 0, text: text(""), signature: Some(text("sig")) },
+        Event::Ping,
+        Event::Text { choice: 0, text: text("A"), logprobs: None },
+        Event::Text { choice: 0, text: text("\"b\" é 😀"), logprobs: None },
+        Event::ToolStart { choice: 0, tool: 0, id: text("toolu_1"), name: text("f") },
+        Event::ToolArguments { choice: 0, tool: 0, fragment: text(r#"{"a":1}"#) },
+        Event::ToolStart { choice: 0, tool: 1, id: text("toolu_2"), name: text("g") },
+        Event::ToolArguments { choice: 0, tool: 1, fragment: text(r#"{"k":"v"}"#) },
+        Event::Usage(usage(20, 4)),
+        Event::Finish { choice: 0, reason: Finish::ToolCalls, stop_sequence: None },
+        Event::End,
+    ]
+}
+
+#[test]
+fn a_stream_gives_the_same_events_however_it_is_cut() {
+    for cut in 0..=STREAM.len() {
+        let (mut decoder, mut events) = (Decoder::new(), Vec::new());
+        for piece in [&STREAM.as_bytes()[..cut], &STREAM.as_bytes()[cut..]] {
+            decoder.push(Bytes::copy_from_slice(piece), &mut events).unwrap();
+        }
+        decoder.end(&mut events).unwrap();
+        assert_eq!(events, expected(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_whole_message_gives_the_events_of_its_stream() {
+    let body = r#" {"id":"msg_x","type":"message","role":"assistant","model":"m","content":[{"type":"thinking","thinking":"hm","signature":"sig"},
+        {"type":"text","text":"A"},{"type":"tool_use","id":"toolu_1","name":"f","input":{ "a" : 1 }}],
+        "stop_reason":"stop_sequence","stop_sequence":"END","usage":{"input_tokens":1,"output_tokens":2}} "#;
+    let mut events = Vec::new();
+    whole(Bytes::from(body), &mut events).unwrap();
+    assert_eq!(
+        events[1],
+        Event::Reasoning { choice: 0, text: Text::new("hm"), signature: Some(Text::new("sig")) }
+    );
+    assert_eq!(events[4], Event::ToolArguments { choice: 0, tool: 0, fragment: Text::new(r#"{"a":1}"#) });
+    let stop_sequence = Some(Text::new("END"));
+    assert_eq!(events[6], Event::Finish { choice: 0, reason: Finish::Stop, stop_sequence });
+    assert_eq!(events.len(), 8);
+}
+
+#[test]
+fn what_breaks_the_grammar_is_malformed_and_an_error_event_is_in_band() {
+    let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1}}}"#;
+    let open = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+    let cases: &[(&[&str], FaultKind)] = &[
+        (&[open], FaultKind::Malformed),
+        (&[start, start], FaultKind::Malformed),
+        (&["nonsense"], FaultKind::Malformed),
+        (&["[DONE]"], FaultKind::Malformed),
+        (
+            &[start, r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}"#],
+            FaultKind::Malformed,
+        ),
+        (&[start, open, open], FaultKind::Malformed),
+        (
+            &[
+                start,
+                open,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"x"}}"#,
+            ],
+            FaultKind::Malformed,
+        ),
+        (
+            &[
+                start,
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"","name":"f"}}"#,
+            ],
+            FaultKind::Malformed,
+        ),
+        (
+            &[start, r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#],
+            FaultKind::InBand,
+        ),
+    ];
+    for (stream, kind) in cases {
+        let (mut decoder, mut events) = (Decoder::new(), Vec::new());
+        let bytes: String = stream.iter().map(|data| format!("data: {data}\n\n")).collect();
+        assert_eq!(decoder.push(Bytes::from(bytes), &mut events).unwrap_err().kind, *kind, "{stream:?}");
+    }
+}
+
+#[test]
+fn unknown_blocks_and_events_do_no_harm() {
+    let stream = r#"data: {"type":"message_start","message":{}}
+
+data: {"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s","name":"web"}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}
+
+data: {"type":"content_block_stop","index":0}
+
+data: {"type":"something_new"}
+
+"#;
+    let (mut decoder, mut events) = (Decoder::new(), Vec::new());
+    decoder.push(Bytes::from(stream), &mut events).unwrap();
+    assert_eq!(events, [Event::Start]);
+}

@@ -1,0 +1,61 @@
+//! A whole message as the events that a stream of it would give.
+
+use super::usage::Count;
+use super::{finish, input_text, malformed, named, text_event, text_of};
+use crate::classify;
+use crate::decode::MAX_TOOLS;
+use crate::event::Event;
+use crate::scan;
+use bytes::Bytes;
+use penstock_contract::Fault;
+use penstock_wire::json;
+
+/// The events of a whole message.
+///
+/// # Errors
+/// `Malformed` for what is no message, `InBand` for an error object.
+pub fn whole(body: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
+    let message = json::trim(&body);
+    match &*scan::member(message, "type").and_then(scan::string).unwrap_or_default() {
+        "message" => {}
+        "error" => return Err(classify::in_band(message)),
+        _ => return Err(malformed()),
+    }
+    let content = scan::member(message, "content").filter(|content| scan::is_array(content));
+    events.push(Event::Start);
+    let mut tool = 0;
+    for block in scan::elements(content.ok_or_else(malformed)?) {
+        match &*scan::member(block, "type").and_then(scan::string).unwrap_or_default() {
+            "text" => text_event(text_of(&body, scan::member(block, "text"))?, events),
+            "thinking" => {
+                let text = text_of(&body, scan::member(block, "thinking"))?;
+                let signature =
+                    Some(text_of(&body, scan::member(block, "signature"))?).filter(|seal| !seal.is_empty());
+                if !text.is_empty() || signature.is_some() {
+                    events.push(Event::Reasoning { choice: 0, text, signature });
+                }
+            }
+            "tool_use" => {
+                let (id, name) = named(&body, block)?;
+                if tool as usize >= MAX_TOOLS {
+                    return Err(malformed());
+                }
+                events.push(Event::ToolStart { choice: 0, tool, id, name });
+                let input = scan::member(block, "input")
+                    .filter(|input| scan::is_object(input))
+                    .ok_or_else(malformed)?;
+                events.push(Event::ToolArguments { choice: 0, tool, fragment: input_text(input)? });
+                tool += 1;
+            }
+            _ => {}
+        }
+    }
+    if let Some(usage) = scan::member(message, "usage").filter(|usage| scan::is_object(usage)) {
+        let mut count = Count::default();
+        count.add(usage);
+        events.push(Event::Usage(count.usage()));
+    }
+    events.extend(finish(&body, message)?);
+    events.push(Event::End);
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Providers' bytes become events; one decoder per dialect.
+
+pub mod chat;
+pub mod messages;
+
+use crate::event::Event;
+use bytes::Bytes;
+use penstock_contract::{Dialect, Fault};
+
+/// The longest server-sent event that a provider may send, in bytes.
+pub const MAX_EVENT: usize = 8 << 20;
+/// The most tool calls of one candidate.
+pub const MAX_TOOLS: usize = 128;
+/// The longest tool name or id, in bytes.
+pub const MAX_NAME: usize = 1024;
+
+/// Reads one streamed answer. The events do not depend on how it was cut.
+pub trait Decoder: Send {
+    /// Takes bytes and appends the events they complete. Events appended
+    /// before a fault count; nothing follows a fault.
+    ///
+    /// # Errors
+    /// `Malformed` for what is no event of the dialect, `InBand` for an error
+    /// object, `Caller` where that error is the client's own.
+    fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault>;
+
+    /// The provider closed: appends what only the end can tell. Whether all
+    /// candidates have finished is the reply's affair.
+    ///
+    /// # Errors
+    /// As [`Decoder::push`].
+    fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault>;
+}
+
+/// A decoder for a provider's dialect. `id` (unique, letters and digits) seeds
+/// the ids of tool calls that came without one.
+#[must_use]
+pub fn decoder(provider: Dialect, id: &str) -> Box<dyn Decoder> {
+    match provider {
+        Dialect::Chat => Box::new(chat::Decoder::new(id)),
+        Dialect::Messages => Box::new(messages::Decoder::new()),
+    }
+}
+
+/// The events of a whole plain answer, as a stream of it would give them
+/// (each text in one event; `Start` first, `End` last).
+///
+/// # Errors
+/// `Malformed` for what is no answer of the dialect, `InBand` for an error object.
+pub fn whole(provider: Dialect, body: Bytes, id: &str, events: &mut Vec<Event>) -> Result<(), Fault> {
+    match provider {
+        Dialect::Chat => chat::whole(body, id, events),
+        Dialect::Messages => messages::whole(body, events),
+    }
+}

@@ -1,0 +1,45 @@
+//! The chat-completions stream as clients must get it. Each rule is one that
+//! some client library breaks on.
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+use check::Check;
+use penstock_wire::sse;
+use serde_json::Value;
+
+/// Checks a whole stream: `data:` lines only (comments may stand between), each
+/// chunk complete, roles first and in order, tools whole, a finish reason for
+/// each candidate (or an error instead), usage where it was asked for, `[DONE]`.
+///
+/// # Errors
+/// The first rule that is broken, in words.
+pub fn chat(stream: &[u8], include_usage: bool) -> Result<(), String> {
+    let text = std::str::from_utf8(stream).map_err(|_| "the stream is not UTF-8")?;
+    for line in text.split('\n') {
+        if !(line.is_empty() || line.starts_with("data: ") || line.starts_with(':')) {
+            return Err(format!("a line is neither data nor a comment: {line}"));
+        }
+    }
+    if !text.ends_with("\n\n") {
+        return Err("the last event has no blank line after it".to_owned());
+    }
+    let mut check = Check::new(include_usage);
+    let mut decoder = sse::Decoder::new(stream.len());
+    decoder.push(bytes::Bytes::copy_from_slice(stream));
+    while let Some(event) = decoder.next() {
+        let event = event.map_err(|_| "an event is too long")?;
+        if event.comment.is_some() && event.data.is_empty() {
+            continue;
+        }
+        if &*event.data == b"[DONE]" {
+            check.done()?;
+            continue;
+        }
+        let value: Value =
+            serde_json::from_slice(&event.data).map_err(|error| format!("an event is not JSON: {error}"))?;
+        check.event(&value).map_err(|rule| format!("{rule}: {value}"))?;
+    }
+    check.end()
+}

@@ -1,0 +1,204 @@
+//! Chunk by chunk.
+
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+const TOP: &[&str] =
+    &["id", "object", "created", "model", "choices", "usage", "environment_impact", "billing_cost"];
+const DELTA: &[&str] = &["role", "content", "reasoning_content", "refusal", "tool_calls"];
+const FINISH: &[&str] = &["stop", "length", "tool_calls", "content_filter"];
+
+type Rule = Result<(), &'static str>;
+
+/// What was seen so far.
+pub(super) struct Check {
+    include_usage: bool,
+    face: Option<[Value; 3]>,
+    choices: BTreeMap<u64, Choice>,
+    usage: bool,
+    objects: bool,
+    failed: bool,
+    done: bool,
+}
+
+#[derive(Default)]
+struct Choice {
+    tools: u64,
+    finished: Option<String>,
+}
+
+fn require(holds: bool, rule: &'static str) -> Rule {
+    if holds { Ok(()) } else { Err(rule) }
+}
+
+fn is_whole(value: Option<&Value>) -> bool {
+    value.is_some_and(Value::is_u64)
+}
+
+fn known(object: &Map<String, Value>, names: &[&str], rule: &'static str) -> Rule {
+    require(object.keys().all(|key| names.contains(&key.as_str())), rule)
+}
+
+impl Check {
+    pub(super) fn new(include_usage: bool) -> Self {
+        Self {
+            include_usage,
+            face: None,
+            choices: BTreeMap::new(),
+            usage: false,
+            objects: false,
+            failed: false,
+            done: false,
+        }
+    }
+
+    pub(super) fn done(&mut self) -> Result<(), String> {
+        require(!self.done, "[DONE] comes twice")?;
+        self.done = true;
+        Ok(())
+    }
+
+    pub(super) fn end(&self) -> Result<(), String> {
+        require(self.done, "[DONE] is missing")?;
+        if self.failed {
+            return Ok(());
+        }
+        require(!self.choices.is_empty(), "no candidate spoke")?;
+        require(self.choices.values().all(|choice| choice.finished.is_some()), "a finish reason is missing")?;
+        require(self.usage == self.include_usage, "usage must come exactly if it was asked for")?;
+        Ok(())
+    }
+
+    pub(super) fn event(&mut self, value: &Value) -> Rule {
+        require(!self.done, "something follows [DONE]")?;
+        require(!self.failed, "something follows the error")?;
+        let chunk = value.as_object().ok_or("a chunk is no object")?;
+        if let Some(error) = chunk.get("error") {
+            return self.error(error);
+        }
+        require(!self.usage && !self.objects, "something follows the last chunk")?;
+        known(chunk, TOP, "a chunk has an unknown key")?;
+        self.face(chunk)?;
+        let choices = chunk.get("choices").and_then(Value::as_array).ok_or("choices must be an array")?;
+        if choices.is_empty() {
+            require(self.include_usage, "a chunk without choices that nobody asked for")?;
+            let finished = self.choices.values().all(|choice| choice.finished.is_some());
+            require(finished && !self.choices.is_empty(), "usage comes before a finish reason")?;
+            require(chunk.contains_key("usage"), "the chunk without choices has no usage")?;
+        }
+        if let Some(usage) = chunk.get("usage").filter(|usage| !usage.is_null()) {
+            require(choices.is_empty(), "usage stands beside choices")?;
+            usage_object(usage)?;
+            self.usage = true;
+        }
+        for choice in choices {
+            self.choice(choice)?;
+        }
+        if chunk.contains_key("environment_impact") || chunk.contains_key("billing_cost") {
+            let finished = self.choices.values().all(|choice| choice.finished.is_some());
+            require(finished, "the objects stand before the last chunk")?;
+            require(choices.is_empty() == self.include_usage, "the objects stand on the wrong chunk")?;
+            self.objects = true;
+        }
+        Ok(())
+    }
+
+    fn error(&mut self, error: &Value) -> Rule {
+        let text = |name: &str| error.get(name).is_some_and(Value::is_string);
+        require(text("message") && text("type") && text("code"), "message, type and code must be strings")?;
+        let param = error.get("param").is_some_and(|param| param.is_null() || param.is_string());
+        require(param, "param must be a string or null")?;
+        require(!self.choices.values().any(|c| c.finished.is_some()), "an error follows a finish reason")?;
+        self.failed = true;
+        Ok(())
+    }
+
+    fn face(&mut self, chunk: &Map<String, Value>) -> Rule {
+        let get = |name: &str| chunk.get(name).cloned().unwrap_or(Value::Null);
+        let [id, created, model] = [get("id"), get("created"), get("model")];
+        require(get("object") == "chat.completion.chunk", "object must be chat.completion.chunk")?;
+        require(id.as_str().is_some_and(|id| id.starts_with("chatcmpl-")), "id must begin chatcmpl-")?;
+        require(
+            created.as_u64().is_some_and(|n| u32::try_from(n).is_ok()),
+            "created must be a small integer",
+        )?;
+        require(model.is_string(), "model must be a string")?;
+        let face = [id, created, model];
+        let same = self.face.get_or_insert_with(|| face.clone()) == &face;
+        require(same, "id, created and model must stay the same")
+    }
+
+    fn choice(&mut self, value: &Value) -> Rule {
+        let choice = value.as_object().ok_or("a choice is no object")?;
+        known(choice, &["index", "delta", "logprobs", "finish_reason"], "a choice has an unknown key")?;
+        let index = choice.get("index").and_then(Value::as_u64).ok_or("a choice has no index")?;
+        let delta = choice.get("delta").and_then(Value::as_object).ok_or("delta must be an object")?;
+        known(delta, DELTA, "a delta has an unknown key")?;
+        let seen = self.choices.len() as u64;
+        let first = !self.choices.contains_key(&index);
+        require(!first || index == seen, "candidates first appear out of order")?;
+        require(first == delta.contains_key("role"), "the role must come first and once")?;
+        let state = self.choices.entry(index).or_default();
+        require(state.finished.is_none(), "a candidate goes on after its finish reason")?;
+        if first {
+            require(delta.get("role").is_some_and(|role| role == "assistant"), "the role must be assistant")?;
+        }
+        for name in ["content", "reasoning_content", "refusal"] {
+            require(delta.get(name).is_none_or(Value::is_string), "a text must be a string")?;
+        }
+        if let Some(calls) = delta.get("tool_calls") {
+            let calls = calls.as_array().filter(|calls| !calls.is_empty());
+            calls
+                .ok_or("tool_calls must be a list with something in it")?
+                .iter()
+                .try_for_each(|call| state.tool(call))?;
+        }
+        match choice.get("finish_reason") {
+            Some(Value::Null) => Ok(()),
+            Some(Value::String(reason)) => {
+                require(FINISH.contains(&reason.as_str()), "an unknown finish reason")?;
+                require(reason != "tool_calls" || state.tools > 0, "tool_calls without a call")?;
+                require(reason != "stop" || state.tools == 0, "stop in spite of calls")?;
+                state.finished = Some(reason.clone());
+                Ok(())
+            }
+            _ => Err("finish_reason must be null or a word"),
+        }
+    }
+}
+
+impl Choice {
+    fn tool(&mut self, call: &Value) -> Rule {
+        let call = call.as_object().ok_or("a tool call is no object")?;
+        let index = call.get("index").and_then(Value::as_u64).ok_or("a tool call has no index")?;
+        let function =
+            call.get("function").and_then(Value::as_object).ok_or("a tool call has no function")?;
+        let arguments = function.get("arguments").is_some_and(Value::is_string);
+        require(arguments, "arguments must be a string")?;
+        if index < self.tools {
+            known(call, &["index", "function"], "id and type must come once")?;
+            return known(function, &["arguments"], "the name must come once");
+        }
+        require(index == self.tools, "tool indices must have no gaps")?;
+        self.tools += 1;
+        known(call, &["index", "id", "type", "function"], "a tool call has an unknown key")?;
+        known(function, &["name", "arguments"], "a function has an unknown key")?;
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        require(text(call.get("id")), "a call begins without id")?;
+        require(text(function.get("name")), "a call begins without name")?;
+        require(call.get("type").is_some_and(|kind| kind == "function"), "a call's type must be function")
+    }
+}
+
+fn usage_object(usage: &Value) -> Rule {
+    let whole = ["prompt_tokens", "completion_tokens", "total_tokens"];
+    require(whole.iter().all(|name| is_whole(usage.get(name))), "usage counts must be whole numbers")?;
+    let leaves = |value: &Value| match value {
+        Value::Object(members) => members.values().all(Value::is_u64),
+        other => other.is_u64(),
+    };
+    require(
+        usage.as_object().is_some_and(|usage| usage.values().all(leaves)),
+        "usage holds only whole numbers",
+    )
+}

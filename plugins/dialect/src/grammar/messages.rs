@@ -1,0 +1,263 @@
+//! The grammar of a messages stream, as the strictest client reads it.
+//!
+//! A state machine over whole streams: what it accepts, every client library
+//! examined accepts. It is for tests, and written for clarity, not speed.
+
+use serde_json::Value;
+use std::str;
+
+/// Events that clients know.
+const EVENTS: [&str; 8] = [
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "ping",
+    "error",
+];
+
+/// Checks a whole client-side stream of the messages dialect.
+///
+/// Required: `event:` equal to `type`; `message_start` first (pings may come
+/// before); blocks numbered from 0 without gaps, one open at a time, at least
+/// one of them; deltas that fit their block; thinking sealed by a signature as
+/// its last delta; tool inputs that are whole JSON objects (cut ones only where
+/// `stop_reason` says so); one `message_delta` with both stop members and
+/// numeric usage; `message_stop` last. Or an `error` event last, at any point.
+///
+/// # Errors
+/// The first rule that is broken, with the number of the event.
+pub fn messages(stream: &[u8]) -> Result<(), String> {
+    let text = str::from_utf8(stream).map_err(|_| "the stream is not UTF-8".to_owned())?;
+    let mut checker = Checker::default();
+    let mut rest = text;
+    let mut number = 0;
+    while let Some((event, after)) = rest.split_once("\n\n") {
+        rest = after;
+        number += 1;
+        checker.event(event).map_err(|why| format!("event {number}: {why}: {event}"))?;
+    }
+    if !rest.is_empty() {
+        return Err(format!("the stream ends inside an event: {rest}"));
+    }
+    match checker.stage {
+        Stage::Stopped | Stage::Failed => Ok(()),
+        _ => Err("the stream ends without message_stop or error".to_owned()),
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Before,
+    Content,
+    Delta,
+    Stopped,
+    Failed,
+}
+
+#[derive(Debug)]
+struct Block {
+    kind: String,
+    json: String,
+    sealed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Checker {
+    stage: Stage,
+    open: Option<Block>,
+    blocks: u64,
+    /// A tool input that is no whole object: allowed only if the answer was cut.
+    cut_input: bool,
+    called: bool,
+}
+
+type Check = Result<(), String>;
+
+fn ensure(holds: bool, rule: &str) -> Check {
+    if holds { Ok(()) } else { Err(rule.to_owned()) }
+}
+
+impl Checker {
+    fn event(&mut self, event: &str) -> Check {
+        if event.lines().all(|line| line.starts_with(':')) {
+            return Ok(());
+        }
+        let (name, data) = event
+            .strip_prefix("event: ")
+            .and_then(|event| event.split_once("\ndata: "))
+            .ok_or("not one event line and one data line")?;
+        ensure(!data.contains('\n'), "data must be one line")?;
+        let data: Value = serde_json::from_str(data).map_err(|error| format!("data is no JSON ({error})"))?;
+        ensure(data.get("type").and_then(Value::as_str) == Some(name), "event and type differ")?;
+        ensure(EVENTS.contains(&name), "unknown event")?;
+        ensure(!matches!(self.stage, Stage::Stopped | Stage::Failed), "something follows the last event")?;
+        match name {
+            "ping" => keys(&data, &["type"]),
+            "error" => self.error(&data),
+            "message_start" => self.message_start(&data),
+            "content_block_start" => self.block_start(&data),
+            "content_block_delta" => self.block_delta(&data),
+            "content_block_stop" => self.block_stop(&data),
+            "message_delta" => self.message_delta(&data),
+            _ => {
+                ensure(self.stage == Stage::Delta, "message_stop without message_delta")?;
+                self.stage = Stage::Stopped;
+                keys(&data, &["type"])
+            }
+        }
+    }
+
+    fn error(&mut self, data: &Value) -> Check {
+        self.stage = Stage::Failed;
+        let text =
+            |path: &str| data.pointer(path).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        ensure(text("/error/type") && text("/error/message"), "an error needs type and message")?;
+        ensure(text("/error/code") && text("/error/details/error_code"), "an error needs its code, twice")
+    }
+
+    fn message_start(&mut self, data: &Value) -> Check {
+        ensure(self.stage == Stage::Before, "a second message_start")?;
+        self.stage = Stage::Content;
+        let message = data.get("message").ok_or("no message")?;
+        let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
+        ensure(text("id").starts_with("msg_") && text("id").len() > 4, "id must begin with msg_")?;
+        ensure(text("type") == "message" && text("role") == "assistant", "type and role")?;
+        ensure(!text("model").is_empty(), "no model")?;
+        ensure(message.get("content") == Some(&Value::Array(Vec::new())), "content must start empty")?;
+        ensure(null(message, "stop_reason") && null(message, "stop_sequence"), "stop members must be null")?;
+        usage(message.get("usage"))
+    }
+
+    fn block_start(&mut self, data: &Value) -> Check {
+        ensure(self.stage == Stage::Content, "a block outside the content")?;
+        ensure(self.open.is_none(), "a block opens while another is open")?;
+        ensure(index(data) == Some(self.blocks), "index has a gap")?;
+        self.blocks += 1;
+        let block = data.get("content_block").ok_or("no content_block")?;
+        let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
+        let empty = |key: &str| block.get(key).and_then(Value::as_str) == Some("");
+        let named = |key: &str| block.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        match kind {
+            "text" => {
+                keys(block, &["type", "text"])?;
+                ensure(empty("text"), "text must start empty")?;
+            }
+            "thinking" => {
+                keys(block, &["type", "thinking", "signature"])?;
+                ensure(empty("thinking") && empty("signature"), "thinking must start empty")?;
+            }
+            // Sealed reasoning of a native provider: whole at once.
+            "redacted_thinking" => keys(block, &["type", "data"])?,
+            "tool_use" => {
+                self.called = true;
+                keys(block, &["type", "id", "name", "input"])?;
+                ensure(named("id") && named("name"), "a tool needs id and name")?;
+                ensure(
+                    block.get("input") == Some(&Value::Object(serde_json::Map::new())),
+                    "input must start as {}",
+                )?;
+            }
+            _ => return Err("unknown block type".to_owned()),
+        }
+        self.open = Some(Block { kind: kind.to_owned(), json: String::new(), sealed: false });
+        Ok(())
+    }
+
+    fn block_delta(&mut self, data: &Value) -> Check {
+        let last = self.blocks.checked_sub(1);
+        let open = self.open.as_mut().ok_or("a delta without an open block")?;
+        ensure(index(data) == last, "a delta for another block")?;
+        ensure(!open.sealed, "something follows the signature")?;
+        let delta = data.get("delta").ok_or("no delta")?;
+        let kind = delta.get("type").and_then(Value::as_str).unwrap_or_default();
+        let (home, key) = match kind {
+            "text_delta" => ("text", "text"),
+            "thinking_delta" => ("thinking", "thinking"),
+            "signature_delta" => ("thinking", "signature"),
+            "input_json_delta" => ("tool_use", "partial_json"),
+            _ => return Err("unknown delta type".to_owned()),
+        };
+        keys(delta, &["type", key])?;
+        ensure(open.kind == home, "a delta of another kind than its block")?;
+        let text = delta.get(key).and_then(Value::as_str).ok_or("a delta without its text")?;
+        ensure(!text.is_empty(), "an empty delta")?;
+        open.sealed = kind == "signature_delta";
+        if kind == "input_json_delta" {
+            open.json.push_str(text);
+        }
+        Ok(())
+    }
+
+    fn block_stop(&mut self, data: &Value) -> Check {
+        let open = self.open.take().ok_or("a stop without an open block")?;
+        ensure(index(data) == self.blocks.checked_sub(1), "a stop for another block")?;
+        ensure(open.kind != "thinking" || open.sealed, "thinking without a signature")?;
+        if open.kind == "tool_use" && !open.json.is_empty() {
+            self.cut_input |= !serde_json::from_str::<Value>(&open.json).is_ok_and(|input| input.is_object());
+        }
+        keys(data, &["type", "index"])
+    }
+
+    fn message_delta(&mut self, data: &Value) -> Check {
+        ensure(self.stage == Stage::Content, "message_delta outside the content")?;
+        ensure(self.open.is_none(), "message_delta while a block is open")?;
+        ensure(self.blocks > 0, "a message without any block")?;
+        self.stage = Stage::Delta;
+        let delta = data.get("delta").ok_or("no delta")?;
+        let reason = delta.get("stop_reason").and_then(Value::as_str).unwrap_or_default();
+        let sequence = delta.get("stop_sequence").ok_or("no stop_sequence")?;
+        match reason {
+            "stop_sequence" => ensure(sequence.is_string(), "which stop sequence?")?,
+            "end_turn" | "max_tokens" | "tool_use" | "refusal" | "model_context_window_exceeded" => {
+                ensure(sequence.is_null(), "a stop sequence without that reason")?;
+            }
+            _ => return Err("unknown stop_reason".to_owned()),
+        }
+        ensure(reason != "tool_use" || self.called, "tool_use without a tool_use block")?;
+        ensure(reason != "end_turn" || !self.called, "end_turn after a tool_use block")?;
+        let cut = matches!(reason, "max_tokens" | "refusal" | "model_context_window_exceeded");
+        ensure(cut || !self.cut_input, "a tool input is no JSON object")?;
+        for key in data.as_object().into_iter().flat_map(|data| data.keys()) {
+            let known =
+                ["type", "delta", "usage", "environment_impact", "billing_cost"].contains(&key.as_str());
+            ensure(known, "an unknown member")?;
+        }
+        usage(data.get("usage"))
+    }
+}
+
+fn index(data: &Value) -> Option<u64> {
+    data.get("index").and_then(Value::as_u64)
+}
+
+fn null(object: &Value, key: &str) -> bool {
+    object.get(key).is_some_and(Value::is_null)
+}
+
+/// Exactly these members.
+fn keys(object: &Value, expected: &[&str]) -> Check {
+    let Some(object) = object.as_object() else {
+        return Err("not an object".to_owned());
+    };
+    ensure(
+        object.len() == expected.len() && expected.iter().all(|key| object.contains_key(*key)),
+        "members differ",
+    )
+}
+
+/// Whole numbers only, the first two required: clients add them up.
+fn usage(usage: Option<&Value>) -> Check {
+    let usage = usage.and_then(Value::as_object).ok_or("no usage")?;
+    for key in ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"] {
+        ensure(usage.get(key).is_some_and(Value::is_u64), "a count is missing or no whole number")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "messages/tests.rs"]
+mod tests;

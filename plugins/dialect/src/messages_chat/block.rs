@@ -1,0 +1,274 @@
+//! Content blocks of the messages dialect, read where they stand.
+//!
+//! A [`Part`] is what chat completions can say in a user turn: text or an
+//! image. What has no counterpart is refused with the path of its field.
+
+use crate::scan::{self, Cursor};
+use penstock_contract::Refusal;
+use std::borrow::Cow;
+use std::convert::Infallible;
+
+/// The inside of a JSON string, escapes as they came.
+pub(super) type Text<'a> = Cow<'a, [u8]>;
+
+/// Text or an image.
+pub(super) enum Part<'a> {
+    /// Not empty.
+    Text(Text<'a>),
+    /// An image given by its bytes.
+    Inline {
+        /// `image/png` and the like.
+        media: &'a [u8],
+        /// Base64.
+        data: &'a [u8],
+    },
+    /// An image given by its address; the gateway does not fetch it.
+    Link(&'a [u8]),
+}
+
+/// Content deeper than this is no content of the dialect.
+const DEPTH: usize = 4;
+
+/// What a message, a tool result or a document holds.
+#[derive(Default)]
+pub(super) enum Content<'a> {
+    /// A string.
+    Text(&'a [u8]),
+    /// A list of blocks.
+    Blocks(Vec<Block<'a>>),
+    /// Neither.
+    #[default]
+    Other,
+}
+
+impl<'a> Content<'a> {
+    /// Reads the value that comes.
+    pub(super) fn read(cursor: &mut Cursor<'a>) -> Self {
+        Self::within(cursor, 0)
+    }
+
+    fn within(cursor: &mut Cursor<'a>, depth: usize) -> Self {
+        match cursor.first() {
+            Some(b'"') => scan::inner(cursor.value()).map_or(Self::Other, Self::Text),
+            Some(b'[') if depth < DEPTH => {
+                let mut blocks = Vec::new();
+                let Ok(()) = cursor.elements::<Infallible>(|_, cursor| {
+                    blocks.push(Block::within(cursor, depth + 1));
+                    Ok(())
+                });
+                Self::Blocks(blocks)
+            }
+            _ => {
+                cursor.value();
+                Self::Other
+            }
+        }
+    }
+}
+
+/// The members of a block that any type may have; values as they stand.
+#[derive(Default)]
+pub(super) struct Block<'a> {
+    pub kind: Cow<'a, str>,
+    pub text: Option<&'a [u8]>,
+    pub source: Option<&'a [u8]>,
+    pub title: Option<&'a [u8]>,
+    pub context: Option<&'a [u8]>,
+    pub content: Option<Content<'a>>,
+    pub id: Option<&'a [u8]>,
+    pub name: Option<&'a [u8]>,
+    pub input: Option<&'a [u8]>,
+    pub tool_use_id: Option<&'a [u8]>,
+    pub is_error: bool,
+    pub thinking: Option<&'a [u8]>,
+}
+
+impl<'a> Block<'a> {
+    /// Reads a block; what it does not know (`cache_control`, `citations`,
+    /// `caller` …) has no meaning for a chat provider.
+    fn within(cursor: &mut Cursor<'a>, depth: usize) -> Self {
+        let mut block = Self::default();
+        let Ok(()) = cursor.members::<Infallible>(|key, cursor| {
+            match key {
+                "type" => block.kind = scan::string(cursor.value()).unwrap_or_default(),
+                "text" => block.text = scan::inner(cursor.value()),
+                "source" => block.source = Some(cursor.value()),
+                "title" => block.title = scan::inner(cursor.value()),
+                "context" => block.context = scan::inner(cursor.value()),
+                "content" if cursor.first() != Some(b'n') => {
+                    block.content = Some(Content::within(cursor, depth));
+                }
+                "id" => block.id = scan::inner(cursor.value()),
+                "name" => block.name = scan::inner(cursor.value()),
+                "input" => block.input = Some(cursor.value()),
+                "tool_use_id" => block.tool_use_id = scan::inner(cursor.value()),
+                "is_error" => block.is_error = cursor.value() == b"true",
+                "thinking" => block.thinking = scan::inner(cursor.value()),
+                _ => {}
+            }
+            Ok(())
+        });
+        block
+    }
+
+    /// What a user turn or a tool result says with this block.
+    ///
+    /// # Errors
+    /// A block or source that chat completions has no words for; `at` is its path.
+    pub(super) fn parts(&self, at: &dyn Fn() -> String, out: &mut Vec<Part<'a>>) -> Result<(), Refusal> {
+        match &*self.kind {
+            "text" => {
+                let text = self.text.ok_or_else(|| {
+                    Refusal::invalid(format!("{}.text", at()), "A text block needs a string `text`.")
+                })?;
+                push_text(out, Cow::Borrowed(text));
+                Ok(())
+            }
+            "image" => {
+                out.push(self.image(at)?);
+                Ok(())
+            }
+            "document" => self.document(at, out),
+            "search_result" => {
+                self.search_result(out);
+                Ok(())
+            }
+            // A pointer to a tool that the client knows: nothing that a model could read.
+            "tool_reference" => Ok(()),
+            other => Err(Refusal::unsupported(
+                format!("{}.type", at()),
+                format!("Content blocks of type `{}` are not supported here.", shown(other)),
+            )),
+        }
+    }
+
+    fn image(&self, at: &dyn Fn() -> String) -> Result<Part<'a>, Refusal> {
+        let source = Source::read(self.source.unwrap_or_default());
+        match (&*source.kind, source.media, source.data, source.url) {
+            ("base64", Some(media), Some(data), _) => Ok(Part::Inline { media, data }),
+            ("url", _, _, Some(url)) => Ok(Part::Link(url)),
+            ("base64" | "url", ..) => Err(Refusal::invalid(
+                format!("{}.source", at()),
+                "An image source needs `media_type` and `data`, or `url`.",
+            )),
+            _ => Err(Refusal::unsupported(
+                format!("{}.source.type", at()),
+                "An image source must be of type `base64` or `url`.",
+            )),
+        }
+    }
+
+    fn document(&self, at: &dyn Fn() -> String, out: &mut Vec<Part<'a>>) -> Result<(), Refusal> {
+        let source = Source::read(self.source.unwrap_or_default());
+        let mut inside = Vec::new();
+        match (&*source.kind, source.data, source.content) {
+            ("text", Some(data), _) => push_text(&mut inside, Cow::Borrowed(data)),
+            ("content", _, Some(content)) => {
+                let content = Content::read(&mut Cursor::new(content));
+                parts_of(&content, &|| format!("{}.source.content", at()), &mut inside)?;
+            }
+            _ => {
+                return Err(Refusal::unsupported(
+                    format!("{}.source.type", at()),
+                    "A document source must be of type `text` or `content`; PDFs, links and files are not read here.",
+                ));
+            }
+        }
+        self.headed(&[self.title, self.context], inside, out);
+        Ok(())
+    }
+
+    fn search_result(&self, out: &mut Vec<Part<'a>>) {
+        let mut inside = Vec::new();
+        if let Some(Content::Blocks(blocks)) = &self.content {
+            for block in blocks {
+                push_text(&mut inside, Cow::Borrowed(block.text.unwrap_or_default()));
+            }
+        }
+        let source = self.source.and_then(scan::inner);
+        self.headed(&[self.title, source], inside, out);
+    }
+
+    /// `inside`, its first text led by the lines of `head` that are there.
+    fn headed(&self, head: &[Option<&'a [u8]>], inside: Vec<Part<'a>>, out: &mut Vec<Part<'a>>) {
+        let mut lead: Vec<u8> = Vec::new();
+        for line in head.iter().flatten().filter(|line| !line.is_empty()) {
+            lead.extend_from_slice(line);
+            lead.extend_from_slice(br"\n");
+        }
+        let mut inside = inside.into_iter();
+        match inside.next() {
+            Some(Part::Text(text)) if !lead.is_empty() => {
+                lead.extend_from_slice(br"\n");
+                lead.extend_from_slice(&text);
+                out.push(Part::Text(Cow::Owned(lead)));
+            }
+            first => {
+                push_text(out, Cow::Owned(lead));
+                out.extend(first);
+            }
+        }
+        out.extend(inside);
+    }
+}
+
+/// Content that is a string or a list of blocks.
+///
+/// # Errors
+/// As [`Block::parts`].
+pub(super) fn parts_of<'a>(
+    content: &Content<'a>,
+    at: &dyn Fn() -> String,
+    out: &mut Vec<Part<'a>>,
+) -> Result<(), Refusal> {
+    match content {
+        Content::Text(text) => push_text(out, Cow::Borrowed(text)),
+        Content::Blocks(blocks) => {
+            for (index, block) in blocks.iter().enumerate() {
+                block.parts(&|| format!("{}[{index}]", at()), out)?;
+            }
+        }
+        Content::Other => {
+            return Err(Refusal::invalid(at(), "Expected a string or a list of content blocks."));
+        }
+    }
+    Ok(())
+}
+
+/// Empty text is dropped: clients echo the empty blocks of earlier answers.
+pub(super) fn push_text<'a>(out: &mut Vec<Part<'a>>, text: Text<'a>) {
+    if !text.is_empty() {
+        out.push(Part::Text(text));
+    }
+}
+
+/// A client's own word in a sentence about it, at a length fit for a log.
+pub(super) fn shown(word: &str) -> String {
+    word.chars().filter(|letter| !letter.is_control()).take(40).collect()
+}
+
+#[derive(Default)]
+struct Source<'a> {
+    kind: Cow<'a, str>,
+    media: Option<&'a [u8]>,
+    data: Option<&'a [u8]>,
+    url: Option<&'a [u8]>,
+    content: Option<&'a [u8]>,
+}
+
+impl<'a> Source<'a> {
+    fn read(value: &'a [u8]) -> Self {
+        let mut source = Self::default();
+        for (key, value) in scan::members(value) {
+            match &*key {
+                "type" => source.kind = scan::string(value).unwrap_or_default(),
+                "media_type" => source.media = scan::inner(value),
+                "data" => source.data = scan::inner(value),
+                "url" => source.url = scan::inner(value),
+                "content" => source.content = Some(value),
+                _ => {}
+            }
+        }
+        source
+    }
+}

@@ -1,0 +1,248 @@
+//! A request: every member of the messages dialect said in chat completions,
+//! refused by name, or left out because it has no meaning for the answer
+//! (`metadata`, `cache_control`, `service_tier` …).
+
+use super::block::shown;
+use super::turns::Turns;
+use super::{ids, speak};
+use crate::pieces::Pieces;
+use crate::scan::{self, Cursor};
+use crate::shape;
+use bytes::Bytes;
+use penstock_contract::{Ask, Continuation, Prefill, Refusal, Target};
+
+/// The body for a chat provider; `delivered` is an answer so far that it is to continue.
+///
+/// # Errors
+/// What cannot be said, naming the field.
+pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
+    if let Some(servers) = ask.value("mcp_servers")
+        && scan::elements(servers).next().is_some()
+    {
+        return Err(Refusal::unsupported("mcp_servers", "The gateway does not call MCP servers."));
+    }
+    let mut out = Pieces::over(&ask.body);
+    out.put(r#"{"model":"#);
+    out.string(target.model);
+    out.put(r#","messages":["#);
+    let continues = conversation(ask, target, delivered, &mut out)?;
+    out.byte(b']');
+    if continues {
+        continue_last(target, delivered.is_some(), &mut out)?;
+    }
+    tools(ask, target, &mut out)?;
+    if let Some(max) = target.max_tokens.or(ask.max_tokens) {
+        out.put(r#","max_tokens":"#);
+        out.number(max);
+    }
+    sampling(ask, target, &mut out);
+    stop(ask, target, &mut out);
+    format(ask, &mut out)?;
+    thinking(ask, target, &mut out);
+    if ask.stream {
+        out.put(r#","stream":true,"stream_options":{"include_usage":true}"#);
+    }
+    out.byte(b'}');
+    Ok(out.finish())
+}
+
+/// Writes the turns; true if the last one is the assistant's.
+fn conversation<'a>(
+    ask: &'a Ask,
+    target: &Target<'a>,
+    delivered: Option<&str>,
+    out: &mut Pieces<'_>,
+) -> Result<bool, Refusal> {
+    let mut turns = Turns::new(target.abilities, ask.value("system"))?;
+    Cursor::new(ask.value("messages").unwrap_or_default())
+        .elements(|index, message| turns.message(index, message, out))?;
+    turns.end(delivered.map(speak::escaped), out)
+}
+
+/// Asks the provider to go on with the last message instead of answering it.
+fn continue_last(target: &Target<'_>, rescue: bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    let by_switch = match (rescue, target.abilities.continuation, target.abilities.prefill) {
+        (true, Some(Continuation::ContinueFinalMessage), _) | (false, _, Prefill::ContinueFinalMessage) => {
+            true
+        }
+        (true, Some(Continuation::Prefill), _) | (false, _, Prefill::Prefix | Prefill::Automatic) => false,
+        (true, None, _) | (false, _, Prefill::None) => {
+            return Err(Refusal::unsupported(
+                "messages",
+                "This model does not continue a last message of the assistant; end with a user message.",
+            ));
+        }
+    };
+    if by_switch {
+        out.put(r#","add_generation_prompt":false,"continue_final_message":true"#);
+    }
+    Ok(())
+}
+
+fn tools(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    let mut any = false;
+    Cursor::new(ask.value("tools").unwrap_or_default()).elements(|index, tool| {
+        out.put(if any { "," } else { r#","tools":["# });
+        any = true;
+        self::tool(index, tool, out)
+    })?;
+    if !any {
+        return Ok(());
+    }
+    out.byte(b']');
+    let choice = ask.value("tool_choice").unwrap_or_default();
+    let kind = scan::member(choice, "type").and_then(scan::string).unwrap_or_default();
+    out.put(r#","tool_choice":"#);
+    match &*kind {
+        "" | "auto" => out.put(r#""auto""#),
+        "any" => out.put(r#""required""#),
+        "none" => out.put(r#""none""#),
+        "tool" => {
+            let name = scan::member(choice, "name").and_then(scan::inner).ok_or_else(|| {
+                Refusal::invalid("tool_choice.name", "A choice of type `tool` needs the tool's name.")
+            })?;
+            out.put(r#"{"type":"function","function":{"name":""#);
+            out.raw(&ids::name(name));
+            out.put(r#""}}"#);
+        }
+        _ => {
+            return Err(Refusal::invalid(
+                "tool_choice.type",
+                "A tool choice must be `auto`, `any`, `tool` or `none`.",
+            ));
+        }
+    }
+    if !ask.parallel_tools && target.abilities.accepts("parallel_tool_calls") {
+        out.put(r#","parallel_tool_calls":false"#);
+    }
+    Ok(())
+}
+
+fn tool(index: usize, tool: &mut Cursor<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    let (mut name, mut description, mut schema, mut strict) = (None, None, None, None);
+    tool.members(|key, value| {
+        let value = value.value();
+        match key {
+            _ if scan::is_null(value) => {}
+            "name" => name = scan::inner(value),
+            "description" => description = Some(value),
+            "input_schema" => schema = Some(value),
+            "strict" => strict = Some(value),
+            "type" => {
+                let kind = scan::string(value).unwrap_or_default();
+                if kind != "custom" {
+                    let why = format!(
+                        "Tools of type `{}` run on another vendor's servers and are not supported here.",
+                        shown(&kind)
+                    );
+                    return Err(Refusal::unsupported(format!("tools[{index}].type"), why));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let name = name
+        .ok_or_else(|| Refusal::invalid(format!("tools[{index}].name"), "A tool needs a string `name`."))?;
+    out.put(r#"{"type":"function","function":{"name":""#);
+    out.raw(&ids::name(name));
+    out.byte(b'"');
+    for (key, value) in
+        [(r#","description":"#, description), (r#","parameters":"#, schema), (r#","strict":"#, strict)]
+    {
+        if let Some(value) = value {
+            out.put(key);
+            out.raw(value);
+        }
+    }
+    out.put("}}");
+    Ok(())
+}
+
+fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
+    for (name, always) in [("temperature", true), ("top_p", true), ("top_k", false)] {
+        if let Some(value) = ask.value(name).filter(|_| always || target.abilities.accepts(name)) {
+            out.byte(b',');
+            out.string(name);
+            out.byte(b':');
+            out.raw(value);
+        }
+    }
+    for (name, value) in target.preset.iter().filter(|(name, _)| ask.value(name).is_none()) {
+        out.byte(b',');
+        out.string(name);
+        out.byte(b':');
+        out.raw(value.as_bytes());
+    }
+}
+
+/// As many stop sequences as the provider takes; the reply watches for all of them.
+fn stop(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
+    let mut any = false;
+    for stop in shape::given(&ask.stop, target) {
+        out.put(if any { "," } else { r#","stop":["# });
+        out.string(stop);
+        any = true;
+    }
+    if any {
+        out.byte(b']');
+    }
+}
+
+/// `output_config.format`, or its elder sister `output_format`.
+fn format(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    let nested = ask.value("output_config").and_then(|config| scan::member(config, "format"));
+    let Some((at, format)) = nested
+        .map(|format| ("output_config.format", format))
+        .or_else(|| Some(("output_format", ask.value("output_format")?)))
+    else {
+        return Ok(());
+    };
+    let kind = scan::member(format, "type").and_then(scan::string).unwrap_or_default();
+    let schema = scan::member(format, "schema").filter(|schema| scan::is_object(schema));
+    match (&*kind, schema) {
+        ("json_schema", Some(schema)) => {
+            out.put(r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#);
+            out.raw(schema);
+            out.put(r#","strict":true}}"#);
+            Ok(())
+        }
+        ("json_schema", None) => Err(Refusal::invalid(
+            format!("{at}.schema"),
+            "A format of type `json_schema` needs an object `schema`.",
+        )),
+        _ => {
+            Err(Refusal::unsupported(format!("{at}.type"), "An output format must be of type `json_schema`."))
+        }
+    }
+}
+
+/// How hard the model thinks, in the words that the offer takes.
+fn thinking(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
+    let thinking = ask.value("thinking").unwrap_or_default();
+    let kind = scan::member(thinking, "type").and_then(scan::string).unwrap_or_default();
+    let disabled = kind == "disabled";
+    if target.abilities.thinking_switch && !kind.is_empty() {
+        out.put(r#","chat_template_kwargs":{"enable_thinking":"#);
+        out.put(if disabled { "false}" } else { "true}" });
+    }
+    if !target.abilities.accepts("reasoning_effort") {
+        return;
+    }
+    let effort =
+        ask.value("output_config").and_then(|config| scan::member(config, "effort")).and_then(scan::string);
+    let budget = scan::member(thinking, "budget_tokens").and_then(scan::number);
+    let word = match (disabled, effort.as_deref(), budget) {
+        (true, ..) => "low",
+        (_, Some(word @ ("low" | "medium" | "high")), _) => word,
+        (_, Some("minimal"), _) => "low",
+        (_, Some(_), _) => "high",
+        (_, None, Some(0..2_000u64)) => "low",
+        (_, None, Some(2_000..8_000)) => "medium",
+        (_, None, Some(_)) => "high",
+        (_, None, None) => return,
+    };
+    out.put(r#","reasoning_effort":""#);
+    out.put(word);
+    out.byte(b'"');
+}

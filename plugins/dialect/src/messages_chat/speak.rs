@@ -1,0 +1,174 @@
+//! Turns written as chat messages.
+
+use super::block::{Part, Text};
+use super::ids;
+use super::turns::{Assistant, ToolResult, User};
+use crate::pieces::Pieces;
+use penstock_contract::{Abilities, Prefill};
+use std::borrow::Cow;
+
+/// Stands in a tool result for an image that follows it.
+const IMAGE_FOLLOWS: &[u8] = b"[image: see next message]";
+
+/// Between two messages.
+pub(super) fn comma(out: &mut Pieces<'_>) {
+    out.byte(b',');
+}
+
+/// A system message; its texts are paragraphs.
+pub(super) fn system(texts: &[Text<'_>], out: &mut Pieces<'_>) {
+    out.put(r#"{"role":"system","content":"#);
+    joined(texts, br"\n\n", out);
+    out.byte(b'}');
+}
+
+/// Tool messages, then held system messages, then the user's own words.
+pub(super) fn user(turn: User<'_>, abilities: &Abilities, out: &mut Pieces<'_>) {
+    let User { results, parts, systems } = turn;
+    let mut first = true;
+    let mut separate = |out: &mut Pieces<'_>| {
+        if !std::mem::take(&mut first) {
+            comma(out);
+        }
+    };
+    let mut images = Vec::new();
+    for result in results {
+        separate(out);
+        tool(result, abilities, &mut images, out);
+    }
+    for text in systems {
+        separate(out);
+        system(&[text], out);
+    }
+    images.extend(parts);
+    if !images.is_empty() {
+        separate(out);
+        out.put(r#"{"role":"user","content":"#);
+        content(&images, out);
+        out.byte(b'}');
+    }
+}
+
+/// A message of the assistant; `prefill` marks one that is to be continued.
+pub(super) fn assistant(turn: &Assistant<'_>, abilities: &Abilities, prefill: bool, out: &mut Pieces<'_>) {
+    out.put(r#"{"role":"assistant","content":"#);
+    if turn.texts.is_empty() && !turn.calls.is_empty() {
+        out.put("null");
+    } else {
+        joined(&turn.texts, b"", out);
+    }
+    if !turn.reasoning.is_empty() {
+        // Engines read one name or the other.
+        for name in [r#","reasoning_content":"#, r#","reasoning":"#] {
+            out.put(name);
+            joined(&turn.reasoning, br"\n", out);
+        }
+    }
+    for (at, call) in turn.calls.iter().enumerate() {
+        out.put(if at == 0 { r#","tool_calls":[{"id":""# } else { r#",{"id":""# });
+        out.raw(&id(call.id, abilities));
+        out.put(r#"","type":"function","function":{"name":""#);
+        out.raw(&ids::name(call.name));
+        out.put(r#"","arguments":""#);
+        out.json_in_string(call.input);
+        out.put(r#""}}"#);
+    }
+    if !turn.calls.is_empty() {
+        out.byte(b']');
+    }
+    if prefill && abilities.prefill == Prefill::Prefix {
+        out.put(r#","prefix":true"#);
+    }
+    out.byte(b'}');
+}
+
+/// A tool message; images that it cannot hold are added to `images`.
+fn tool<'a>(result: ToolResult<'a>, abilities: &Abilities, images: &mut Vec<Part<'a>>, out: &mut Pieces<'_>) {
+    out.put(r#"{"role":"tool","tool_call_id":""#);
+    out.raw(&id(result.id, abilities));
+    out.put(r#"","content":"#);
+    let mut parts = result.parts;
+    if result.is_error && !says_error(&parts) {
+        match parts.first_mut() {
+            Some(Part::Text(text)) => *text = Cow::Owned([b"Error: ", &text[..]].concat()),
+            _ => parts.insert(0, Part::Text(Cow::Borrowed(b"Error: the tool failed."))),
+        }
+    }
+    if abilities.tool_images && parts.iter().any(|part| !matches!(part, Part::Text(_))) {
+        content(&parts, out);
+    } else {
+        let texts: Vec<Text<'_>> = parts
+            .into_iter()
+            .map(|part| match part {
+                Part::Text(text) => text,
+                image => {
+                    images.push(image);
+                    Cow::Borrowed(IMAGE_FOLLOWS)
+                }
+            })
+            .collect();
+        joined(&texts, br"\n", out);
+    }
+    out.byte(b'}');
+}
+
+/// Whether the first words of a tool result already tell of an error.
+fn says_error(parts: &[Part<'_>]) -> bool {
+    let Some(Part::Text(text)) = parts.first() else {
+        return false;
+    };
+    let start: Vec<u8> = text.iter().take(24).map(u8::to_ascii_lowercase).collect();
+    start.windows(5).any(|word| word == b"error")
+}
+
+fn id<'a>(id: &'a [u8], abilities: &Abilities) -> Cow<'a, [u8]> {
+    if abilities.short_tool_ids { ids::short(id) } else { Cow::Borrowed(id) }
+}
+
+/// A single text as a string, all else as parts.
+fn content(parts: &[Part<'_>], out: &mut Pieces<'_>) {
+    if let [Part::Text(text)] = parts {
+        joined(std::slice::from_ref(text), b"", out);
+        return;
+    }
+    for (at, part) in parts.iter().enumerate() {
+        out.byte(if at == 0 { b'[' } else { b',' });
+        match part {
+            Part::Text(text) => {
+                out.put(r#"{"type":"text","text":""#);
+                out.raw(text);
+                out.put(r#""}"#);
+            }
+            Part::Inline { media, data } => {
+                out.put(r#"{"type":"image_url","image_url":{"url":"data:"#);
+                out.raw(media);
+                out.put(";base64,");
+                out.raw(data);
+                out.put(r#""}}"#);
+            }
+            Part::Link(url) => {
+                out.put(r#"{"type":"image_url","image_url":{"url":""#);
+                out.raw(url);
+                out.put(r#""}}"#);
+            }
+        }
+    }
+    out.byte(b']');
+}
+
+/// Texts as one string.
+fn joined(texts: &[Text<'_>], separator: &[u8], out: &mut Pieces<'_>) {
+    out.byte(b'"');
+    for (at, text) in texts.iter().enumerate() {
+        if at > 0 {
+            out.raw(separator);
+        }
+        out.raw(text);
+    }
+    out.byte(b'"');
+}
+
+/// The inside of a string for text that is not from the request.
+pub(super) fn escaped(text: &str) -> Text<'static> {
+    Cow::Owned(crate::event::Text::new(text).escaped().to_vec())
+}

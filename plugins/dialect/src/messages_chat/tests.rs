@@ -1,0 +1,53 @@
+//! The pairs with messages in them: golden cases, rules that no golden file
+//! can hold, and the table of what becomes of each field.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod fidelity;
+mod golden;
+mod property;
+mod rescue;
+mod rules;
+
+use crate::{scan, trial};
+use penstock_contract::*;
+use std::path::{Path, PathBuf};
+
+/// The pairs whose cases are run here: folder, client, provider.
+const PAIRS: [(&str, Dialect, Dialect); 3] = [
+    ("chat_messages", Dialect::Chat, Dialect::Messages),
+    ("messages_chat", Dialect::Messages, Dialect::Chat),
+    ("messages_messages", Dialect::Messages, Dialect::Messages),
+];
+
+fn cases(pair: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(pair);
+    let mut cases: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    cases
+}
+
+/// An ask as admission makes it.
+fn ask(dialect: Dialect, body: &[u8]) -> Ask {
+    let mut ask = trial::ask(dialect, body);
+    if dialect == Dialect::Messages {
+        ask.needs = Needs::default();
+        ask.stop = scan::elements(ask.value("stop_sequences").unwrap_or_default())
+            .map(|stop| scan::string(stop).unwrap().into_owned())
+            .collect();
+        let single =
+            ask.value("tool_choice").and_then(|choice| scan::member(choice, "disable_parallel_tool_use"));
+        ask.parallel_tools = single != Some(b"true");
+        let thinking = |name: &str| {
+            ask.value("thinking")
+                .and_then(|thinking| scan::member(thinking, name))
+                .and_then(scan::string)
+                .unwrap_or_default()
+        };
+        ask.thinking = match (&*thinking("type"), &*thinking("display")) {
+            ("" | "disabled", _) => Thinking::Off,
+            (_, "omitted") => Thinking::Omitted,
+            _ => Thinking::Shown,
+        };
+    }
+    ask
+}

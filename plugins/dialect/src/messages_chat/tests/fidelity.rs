@@ -1,0 +1,59 @@
+//! `docs/dialects.md` says what becomes of each field, and only what a golden
+//! case shows. A case may have `rows.txt`; each line is
+//! `field | fate | what becomes of it | evidence`, where the evidence is a text
+//! that stands in what the case sends or answers, or with `!` before it, must
+//! not stand there.
+
+use super::cases;
+use crate::trial::golden;
+use std::fmt::Write;
+use std::path::Path;
+
+const INTRODUCTION: &str = "# What becomes of each field\n\n\
+Generated from the golden cases in `plugins/dialect/testdata`; do not edit. Each row is shown by the case it \
+names: the test `the_table_of_fidelity_is_what_the_cases_show` fails when the table and the cases differ, and \
+writes the table anew when `PENSTOCK_BLESS` is set.\n\n\
+*kept*: said in the same words or their exact counterpart. *changed*: said as closely as the other dialect can. \
+*left out*: without meaning for the answer, or advice that the other dialect cannot take. *refused*: the request is \
+answered with 400 and the field's name. *made*: the gateway adds it.\n";
+
+const PAIRS: [(&str, &str); 3] = [
+    ("messages_chat", "Messages client, chat-completions provider"),
+    ("chat_messages", "Chat-completions client, messages provider"),
+    ("messages_messages", "Messages client, messages provider"),
+];
+
+#[test]
+fn the_table_of_fidelity_is_what_the_cases_show() {
+    let mut table = INTRODUCTION.to_owned();
+    for (pair, title) in PAIRS {
+        write!(table, "\n## {title}\n\n| Field | Fate | What becomes of it | Case |\n|---|---|---|---|\n")
+            .unwrap();
+        let mut rows = Vec::new();
+        for case in cases(pair) {
+            let Ok(lines) = std::fs::read_to_string(case.join("rows.txt")) else { continue };
+            let shown: String = ["sent.json", "answered.json", "answered.sse"]
+                .iter()
+                .filter_map(|name| std::fs::read_to_string(case.join(name)).ok())
+                .collect();
+            for line in lines.lines() {
+                let parts: Vec<_> = line.split(" | ").collect();
+                let [field, fate, becomes, evidence] = parts[..] else {
+                    panic!("{}: {line}", case.display())
+                };
+                assert!(["kept", "changed", "left out", "refused", "made"].contains(&fate), "{line}");
+                let holds = match evidence.strip_prefix('!') {
+                    Some(absent) => !shown.contains(absent),
+                    None => shown.contains(evidence),
+                };
+                assert!(holds, "{} does not show: {line}", case.display());
+                let name = case.file_name().unwrap().to_string_lossy().into_owned();
+                rows.push(format!("| {field} | {fate} | {becomes} | {name} |\n"));
+            }
+        }
+        rows.sort();
+        assert!(rows.len() > 10, "the rows of {pair} are there");
+        table.extend(rows);
+    }
+    golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dialects.md"), table.as_bytes());
+}

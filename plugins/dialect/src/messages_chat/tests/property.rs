@@ -1,0 +1,131 @@
+//! Text out is text in, whatever the cuts and the block switches.
+
+use super::ask;
+use crate::messages_chat::MessagesChat;
+use crate::{grammar, trial};
+use penstock_contract::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// One thing that an engine says in a chunk.
+#[derive(Clone, Debug)]
+enum Say {
+    Text(String),
+    Reasoning(String),
+    /// This many characters more of this call's arguments.
+    Arguments(usize, usize),
+}
+
+fn say() -> impl Strategy<Value = Say> {
+    let text = "\\PC{0,8}|[\"\\\\\\n\u{1f600}\u{2028}é]{0,4}";
+    prop_oneof![
+        text.prop_map(Say::Text),
+        text.prop_map(Say::Reasoning),
+        (0_usize..3, 1_usize..12).prop_map(|(call, more)| Say::Arguments(call, more)),
+    ]
+}
+
+/// What was said, kind by kind.
+#[derive(Debug, Default, PartialEq)]
+struct Heard {
+    text: String,
+    reasoning: String,
+    inputs: BTreeMap<String, Value>,
+}
+
+/// The engine's stream of all this, calls interleaved as told, and what it says.
+fn stream(says: &[Say], arguments: &[Value; 3]) -> (String, Heard) {
+    let spelled: Vec<Vec<char>> = arguments.iter().map(|value| value.to_string().chars().collect()).collect();
+    let (mut out, mut heard) = (String::new(), Heard::default());
+    let mut done: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+    let mut chunk = |delta: Value, finish: Option<&str>| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        out.push_str(&format!("data: {}\n\n", json!({"choices": [choice]})));
+    };
+    let call = |order: usize, call: usize, text: String, first: bool| {
+        let mut delta = json!({"index": order, "function": {"arguments": text}});
+        if first {
+            delta["id"] = json!(format!("call_{call}"));
+            delta["function"]["name"] = json!(format!("f{call}"));
+        }
+        json!({"tool_calls": [delta]})
+    };
+    for say in says {
+        match say {
+            Say::Text(text) => {
+                heard.text += text;
+                chunk(json!({"content": text}), None);
+            }
+            Say::Reasoning(text) => {
+                heard.reasoning += text;
+                chunk(json!({"reasoning_content": text}), None);
+            }
+            Say::Arguments(number, more) => {
+                let next = done.len();
+                let first = !done.contains_key(number);
+                let (order, at) = done.entry(*number).or_insert((next, 0));
+                let text: String = spelled[*number].iter().skip(*at).take(*more).collect();
+                *at += more;
+                chunk(call(*order, *number, text, first), None);
+            }
+        }
+    }
+    for (number, (order, at)) in &done {
+        heard.inputs.insert(format!("call_{number}"), arguments[*number].clone());
+        chunk(call(*order, *number, spelled[*number].iter().skip(*at).collect(), false), None);
+    }
+    chunk(json!({}), Some(if done.is_empty() { "stop" } else { "tool_calls" }));
+    (out + "data: [DONE]\n\n", heard)
+}
+
+/// What a client hears.
+fn hear(out: &[u8]) -> Heard {
+    let mut heard = Heard::default();
+    let (mut id, mut input) = (String::new(), String::new());
+    for event in std::str::from_utf8(out).unwrap().split("\n\n").filter(|event| !event.is_empty()) {
+        let data: Value = serde_json::from_str(event.split_once("\ndata: ").unwrap().1).unwrap();
+        let delta = &data["delta"];
+        match data["type"].as_str().unwrap() {
+            "content_block_start" if data["content_block"]["type"] == "tool_use" => {
+                (id, input) = (data["content_block"]["id"].as_str().unwrap().to_owned(), String::new());
+            }
+            "content_block_delta" => {
+                heard.text += delta["text"].as_str().unwrap_or_default();
+                heard.reasoning += delta["thinking"].as_str().unwrap_or_default();
+                input += delta["partial_json"].as_str().unwrap_or_default();
+            }
+            "content_block_stop" if !id.is_empty() => {
+                heard.inputs.insert(std::mem::take(&mut id), serde_json::from_str(&input).unwrap());
+            }
+            _ => {}
+        }
+    }
+    heard
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn nothing_is_lost_at_block_switches(
+        says in prop::collection::vec(say(), 1..24),
+        words in prop::collection::vec("\\PC{0,10}", 3),
+        cut in 1_usize..40,
+        shown in any::<bool>(),
+    ) {
+        let thinking = if shown { r#","thinking":{"type":"adaptive"}"# } else { "" };
+        let ask = ask(Dialect::Messages, format!(r#"{{"model":"m","max_tokens":9,"messages":[],"stream":true{thinking}}}"#).as_bytes());
+        let abilities = Abilities::default();
+        let target = trial::target(Dialect::Chat, &abilities);
+        let arguments = [json!({"a": words[0]}), json!({"b": [words[1], 1.5, null]}), json!({})];
+        let (stream, mut said) = stream(&says, &arguments);
+        let run = trial::run(&mut *MessagesChat.reply(&ask, &target), stream.as_bytes().chunks(cut));
+        prop_assert_eq!(run.fault, None);
+        prop_assert_eq!(grammar::messages(&run.out), Ok(()));
+        if !shown {
+            said.reasoning.clear();
+        }
+        prop_assert_eq!(hear(&run.out), said);
+    }
+}

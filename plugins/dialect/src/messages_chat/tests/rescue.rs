@@ -1,0 +1,145 @@
+//! Another provider goes on where the first one broke, of either dialect.
+
+use super::ask;
+use crate::{grammar, translator, trial};
+use bytes::Bytes;
+use penstock_contract::*;
+use serde_json::{Value, json};
+
+const ASK: &[u8] = br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#;
+
+fn named(data: &Value) -> String {
+    format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
+}
+
+fn native_start() -> String {
+    let usage = json!({"input_tokens":3,"output_tokens":0,"cache_creation_input_tokens":0,"cache_read_input_tokens":0});
+    let message = json!({"id":"msg_native","type":"message","role":"assistant","model":"x","content":[],"stop_reason":null,"stop_sequence":null,"usage":usage});
+    named(&json!({"type":"message_start","message":message}))
+}
+
+fn open(index: u32, block: Value) -> String {
+    named(&json!({"type":"content_block_start","index":index,"content_block":block}))
+}
+
+fn text(index: u32, text: &str) -> String {
+    named(&json!({"type":"content_block_delta","index":index,"delta":{"type":"text_delta","text":text}}))
+}
+
+fn stop(index: u32) -> String {
+    named(&json!({"type":"content_block_stop","index":index}))
+}
+
+fn chat(text: &str) -> String {
+    format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"content":text}}]}))
+}
+
+const CHAT_END: &str =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// The first provider's stream breaks; another one of `second`'s dialect follows.
+fn rescued(
+    first: (Dialect, &str),
+    how: Rescue,
+    second: (Dialect, &str),
+) -> Option<(Option<FaultKind>, String)> {
+    let abilities = Abilities::default();
+    let ask = ask(Dialect::Messages, ASK);
+    let target = trial::target(first.0, &abilities);
+    let mut reply = translator(Dialect::Messages, first.0).unwrap().reply(&ask, &target);
+    let mut out = Out::default();
+    reply.push(Bytes::from(first.1.to_owned()), &mut out).unwrap();
+    assert_eq!(reply.end(&mut out).unwrap_err().kind, FaultKind::Truncated);
+    if !reply.rescue(&trial::target(second.0, &abilities), how) {
+        return None;
+    }
+    let run = trial::run(&mut *reply, second.1.as_bytes().chunks(7));
+    let all = [out.0.concat(), run.out].concat();
+    assert_eq!(grammar::messages(&all), Ok(()), "{}", String::from_utf8_lossy(&all));
+    Some((run.fault, String::from_utf8(all).unwrap()))
+}
+
+fn said(out: &str) -> String {
+    let data = out.split("\n\n").filter_map(|event| Some(event.split_once("\ndata: ")?.1));
+    let data = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
+    data.map(|data| data["delta"]["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_native_stream_is_taken_over_by_a_chat_provider_at_any_point() {
+    let events = [
+        native_start(),
+        open(0, json!({"type":"text","text":""})),
+        text(0, "Hello, "),
+        text(0, "wor"),
+        stop(0),
+    ];
+    for cut in 3..=events.len() {
+        let first = events[..cut].concat();
+        let second = chat("Hello, world") + &chat(". More.") + CHAT_END;
+        let (fault, all) =
+            rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+        assert_eq!(fault, None);
+        assert_eq!(said(&all), "Hello, world. More.");
+        assert!(all.contains("msg_native") && all.contains("environment_impact"));
+        assert_eq!(all.matches("event: message_start").count(), 1);
+    }
+}
+
+#[test]
+fn a_native_stream_is_continued_by_a_native_provider() {
+    let first = native_start() + &open(0, json!({"type":"text","text":""})) + &text(0, "Hello, ");
+    let second = native_start()
+        + &open(0, json!({"type":"text","text":""}))
+        + &text(0, "world.")
+        + &stop(0)
+        + &named(
+            &json!({"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}),
+        )
+        + &named(&json!({"type":"message_stop"}));
+    let (fault, all) =
+        rescued((Dialect::Messages, &first), Rescue::Continue, (Dialect::Messages, &second)).unwrap();
+    assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+}
+
+#[test]
+fn a_translated_stream_is_taken_over_by_a_native_provider() {
+    let second = native_start()
+        + &open(0, json!({"type":"text","text":""}))
+        + &text(0, "Hello, world.")
+        + &stop(0)
+        + &named(
+            &json!({"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}),
+        )
+        + &named(&json!({"type":"message_stop"}));
+    let (fault, all) =
+        rescued((Dialect::Chat, &chat("Hel")), Rescue::StartOver, (Dialect::Messages, &second)).unwrap();
+    assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+}
+
+#[test]
+fn a_rescue_that_differs_ends_with_an_error_and_nothing_twice() {
+    let first = native_start() + &open(0, json!({"type":"text","text":""})) + &text(0, "Hello, ");
+    let second = chat("Goodbye") + CHAT_END;
+    let (fault, all) =
+        rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+    assert_eq!((fault, said(&all).as_str()), (Some(FaultKind::Diverged), "Hello, "));
+    assert!(all.contains("event: error") && !all.contains("message_stop"));
+}
+
+#[test]
+fn what_the_shadow_could_not_have_said_is_not_rescued() {
+    let foreign = native_start()
+        + &open(0, json!({"type":"server_tool_use","id":"s","name":"web","input":{}}))
+        + &stop(0)
+        + &open(1, json!({"type":"text","text":""}))
+        + &text(1, "Hi");
+    assert_eq!(rescued((Dialect::Messages, &foreign), Rescue::StartOver, (Dialect::Chat, CHAT_END)), None);
+    let two_texts = native_start()
+        + &open(0, json!({"type":"text","text":""}))
+        + &text(0, "a")
+        + &stop(0)
+        + &open(1, json!({"type":"text","text":""}))
+        + &text(1, "b");
+    assert_eq!(rescued((Dialect::Messages, &two_texts), Rescue::StartOver, (Dialect::Chat, CHAT_END)), None);
+}

@@ -1,0 +1,168 @@
+//! Rules that golden files do not show.
+
+use super::ask;
+use crate::{translator, trial};
+use bytes::Bytes;
+use penstock_contract::*;
+use serde_json::{Value, json};
+
+fn pair(client: Dialect, provider: Dialect) -> &'static dyn Translator {
+    translator(client, provider).unwrap()
+}
+
+fn sent(body: &Value, abilities: &Abilities) -> Value {
+    let ask = ask(Dialect::Messages, body.to_string().as_bytes());
+    let target = trial::target(Dialect::Chat, abilities);
+    let sent = pair(Dialect::Messages, Dialect::Chat).request(&ask, &target).unwrap().concat();
+    serde_json::from_slice(&sent).unwrap()
+}
+
+#[test]
+fn long_texts_and_images_are_shared_and_not_copied() {
+    let image = json!({"type":"image","source":{"type":"base64","media_type":"image/png","data":"A".repeat(100_000)}});
+    let body = json!({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"x".repeat(100_000)}, image]}]});
+    let ask = ask(Dialect::Messages, body.to_string().as_bytes());
+    let abilities = Abilities::default();
+    for provider in [Dialect::Chat, Dialect::Messages] {
+        let pieces =
+            pair(Dialect::Messages, provider).request(&ask, &trial::target(provider, &abilities)).unwrap();
+        let within = |piece: &&Bytes| ask.body.as_ptr_range().contains(&piece.as_ptr());
+        let shared: usize = pieces.iter().filter(within).map(Bytes::len).sum();
+        assert!(shared >= 200_000, "{shared} bytes are shared");
+    }
+}
+
+#[test]
+fn a_system_text_in_the_middle_never_changes_the_prompt_before_it() {
+    let mut messages = vec![
+        json!({"role":"user","content":"one"}),
+        json!({"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]}),
+        json!({"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"r"}]}),
+        json!({"role":"system","content":"note"}),
+    ];
+    for system_anywhere in [true, false] {
+        let abilities = Abilities { system_anywhere, ..Abilities::default() };
+        let of = |messages: &[Value]| {
+            let body = json!({"model":"m","max_tokens":1,"system":"S","messages":messages});
+            sent(&body, &abilities)["messages"].as_array().unwrap().clone()
+        };
+        let before = of(&messages);
+        messages.push(json!({"role":"assistant","content":"two"}));
+        messages.push(json!({"role":"user","content":"three"}));
+        let after = of(&messages);
+        assert_eq!(before[..], after[..before.len()]);
+        messages.truncate(4);
+    }
+}
+
+#[test]
+fn a_continuation_joins_what_was_delivered_to_the_clients_own_prefill() {
+    let body = json!({"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"Ans: "}]});
+    let asked = ask(Dialect::Messages, body.to_string().as_bytes());
+    let abilities = Abilities {
+        continuation: Some(Continuation::ContinueFinalMessage),
+        prefill: Prefill::ContinueFinalMessage,
+        ..Abilities::default()
+    };
+    let target = trial::target(Dialect::Chat, &abilities);
+    let sent =
+        pair(Dialect::Messages, Dialect::Chat).continuation(&asked, &target, " 4\"2 ").unwrap().concat();
+    let sent: Value = serde_json::from_slice(&sent).unwrap();
+    assert_eq!(sent["messages"][1], json!({"role":"assistant","content":"Ans: 4\"2 "}));
+    assert_eq!(
+        (&sent["add_generation_prompt"], &sent["continue_final_message"]),
+        (&json!(false), &json!(true))
+    );
+    let unable = Abilities::default();
+    let refused = pair(Dialect::Messages, Dialect::Chat).continuation(
+        &asked,
+        &trial::target(Dialect::Chat, &unable),
+        "x",
+    );
+    assert_eq!(refused.unwrap_err().code, Code::Unsupported);
+}
+
+#[test]
+fn admissions_edits_are_done_before_a_chat_ask_is_translated() {
+    let body = br#"{"model":"m","messages":[{"role":"user","content":"hi"}],"functions":[{"name":"f"}]}"#;
+    let mut ask = ask(Dialect::Chat, body);
+    let at = |text: &str| std::str::from_utf8(body).unwrap().find(text).unwrap();
+    let insert =
+        |at: usize, with: &'static str| Edit { range: at..at, with: Bytes::from_static(with.as_bytes()) };
+    ask.edits = vec![
+        insert(at("{\"name\":\"f\"}"), r#"{"type":"function","function":"#),
+        insert(body.len() - 2, "}"),
+    ];
+    ask.fields.0[2].name = "tools".into();
+    let abilities = Abilities::default();
+    let target = trial::target(Dialect::Messages, &abilities);
+    let sent = pair(Dialect::Chat, Dialect::Messages).request(&ask, &target).unwrap().concat();
+    let sent: Value = serde_json::from_slice(&sent).unwrap();
+    assert_eq!(sent["tools"][0]["name"], "f");
+}
+
+#[test]
+fn ids_and_long_names_meet_in_call_result_and_choice() {
+    let long = format!("mcp__{}", "n".repeat(90));
+    let body = json!({"model":"m","max_tokens":1,
+        "tools":[{"name":long,"input_schema":{"type":"object"}}],
+        "tool_choice":{"type":"tool","name":long},
+        "messages":[
+            {"role":"user","content":"q"},
+            {"role":"assistant","content":[{"type":"tool_use","id":"toolu_01ABC","name":long,"input":{}}]},
+            {"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01ABC","content":"r"}]}]});
+    let sent = sent(&body, &Abilities { short_tool_ids: true, ..Abilities::default() });
+    let call = &sent["messages"][1]["tool_calls"][0];
+    assert_eq!(call["id"], sent["messages"][2]["tool_call_id"]);
+    assert_eq!(call["id"].as_str().unwrap().len(), 9);
+    assert_eq!(call["function"]["name"], sent["tools"][0]["function"]["name"]);
+    assert_eq!(call["function"]["name"], sent["tool_choice"]["function"]["name"]);
+    assert_eq!(call["function"]["name"].as_str().unwrap().len(), 64);
+}
+
+#[test]
+fn a_preset_fills_in_what_the_client_left_out() {
+    let preset: [(Box<str>, Box<str>); 2] =
+        [("temperature".into(), "0.6".into()), ("top_p".into(), "0.95".into())];
+    let body = json!({"model":"m","max_tokens":1,"temperature":0,"messages":[{"role":"user","content":"q"}]});
+    for (client, provider) in [
+        (Dialect::Messages, Dialect::Chat),
+        (Dialect::Messages, Dialect::Messages),
+        (Dialect::Chat, Dialect::Messages),
+    ] {
+        let ask = ask(client, body.to_string().as_bytes());
+        let abilities = Abilities::default();
+        let target = Target { preset: &preset, max_tokens: Some(77), ..trial::target(provider, &abilities) };
+        let sent = pair(client, provider).request(&ask, &target).unwrap().concat();
+        let sent: Value = serde_json::from_slice(&sent).unwrap();
+        assert_eq!(
+            (&sent["temperature"], &sent["top_p"], &sent["max_tokens"]),
+            (&json!(0), &json!(0.95), &json!(77))
+        );
+    }
+}
+
+#[test]
+fn what_admission_let_through_by_mistake_is_refused_and_never_panics() {
+    let bodies = [
+        json!({}),
+        json!({"messages":7}),
+        json!({"messages":[7, null, {"role":"user"}]}),
+        json!({"messages":[{"role":"robot","content":"x"}]}),
+        json!({"messages":[{"role":"user","content":[{"type":"image"}]}]}),
+        json!({"messages":[{"role":"user","content":[{"type":"tool_result"}]}]}),
+        json!({"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":"x"}]}]}),
+        json!({"messages":[{"role":"user","content":{"a":1}}]}),
+    ];
+    let abilities = Abilities::default();
+    for body in bodies {
+        let ask = ask(Dialect::Messages, body.to_string().as_bytes());
+        let refused =
+            pair(Dialect::Messages, Dialect::Chat).request(&ask, &trial::target(Dialect::Chat, &abilities));
+        let code = refused.unwrap_err().code;
+        assert!(matches!(code, Code::InvalidRequest | Code::Unsupported), "{body}");
+        let ask = super::ask(Dialect::Chat, body.to_string().as_bytes());
+        let _ = pair(Dialect::Chat, Dialect::Messages)
+            .request(&ask, &trial::target(Dialect::Messages, &abilities));
+    }
+}

@@ -1,0 +1,332 @@
+//! The conversation: messages in, chat turns out, in the order that strict
+//! templates take.
+//!
+//! - Turns of one role that follow each other are one turn.
+//! - Tool results come first in their turn, each a `tool` message, nothing
+//!   between them; images that cannot stand in them follow at once.
+//! - A system text in the middle stays where it is if the provider's template
+//!   takes it there; else it joins the user turn next to it. It is never moved
+//!   to the front: that would change the prompt's prefix on every turn.
+//! - Every tool call has its result in the next user turn, or the request is refused.
+
+use super::block::{Content, Part, Text, parts_of};
+use super::said::{said, system_texts, tool_result, trim_last};
+use super::speak;
+use crate::pieces::Pieces;
+use crate::scan::{self, Cursor};
+use penstock_contract::{Abilities, Refusal};
+use std::borrow::Cow;
+use std::convert::Infallible;
+
+/// One tool call of the assistant.
+pub(super) struct Call<'a> {
+    pub id: &'a [u8],
+    pub name: &'a [u8],
+    pub input: &'a [u8],
+}
+
+/// One answer to a tool call.
+pub(super) struct ToolResult<'a> {
+    pub id: &'a [u8],
+    pub parts: Vec<Part<'a>>,
+    pub is_error: bool,
+}
+
+/// A turn of the user.
+#[derive(Default)]
+pub(super) struct User<'a> {
+    pub results: Vec<ToolResult<'a>>,
+    pub parts: Vec<Part<'a>>,
+    /// System texts that came between the tool calls and their results.
+    pub systems: Vec<Text<'a>>,
+}
+
+/// A turn of the assistant.
+#[derive(Default)]
+pub(super) struct Assistant<'a> {
+    pub texts: Vec<Text<'a>>,
+    pub reasoning: Vec<Text<'a>>,
+    pub calls: Vec<Call<'a>>,
+}
+
+enum Turn<'a> {
+    User(User<'a>),
+    Assistant(Assistant<'a>),
+}
+
+/// Writes turns as they become complete.
+pub(super) struct Turns<'a> {
+    abilities: &'a Abilities,
+    /// System texts before the first turn; `None` once they are written.
+    lead: Option<Vec<Text<'a>>>,
+    turn: Option<Turn<'a>>,
+    /// Some message is written, so that the next one needs a comma.
+    written: bool,
+    /// Ids of tool calls without a result so far.
+    pending: Vec<&'a [u8]>,
+    /// Where those calls stand.
+    asked_at: usize,
+    /// System texts that wait for the next user turn.
+    carry: Vec<Text<'a>>,
+}
+
+impl<'a> Turns<'a> {
+    /// Starts with the `system` member, if there is one.
+    ///
+    /// # Errors
+    /// A system prompt that is neither a string nor text blocks.
+    pub(super) fn new(abilities: &'a Abilities, system: Option<&'a [u8]>) -> Result<Self, Refusal> {
+        let mut lead = Vec::new();
+        if let Some(system) = system {
+            let system = Content::read(&mut Cursor::new(system));
+            system_texts(&system, &|| "system".to_owned(), &mut lead)?;
+        }
+        Ok(Self {
+            abilities,
+            lead: Some(lead),
+            turn: None,
+            written: false,
+            pending: Vec::new(),
+            asked_at: 0,
+            carry: Vec::new(),
+        })
+    }
+
+    /// One element of `messages`.
+    ///
+    /// # Errors
+    /// What cannot be said, with its path.
+    pub(super) fn message(
+        &mut self,
+        index: usize,
+        message: &mut Cursor<'a>,
+        out: &mut Pieces<'_>,
+    ) -> Result<(), Refusal> {
+        let (mut role, mut content) = (Cow::Borrowed(""), None);
+        let Ok(()) = message.members::<Infallible>(|key, value| {
+            match key {
+                "role" => role = scan::string(value.value()).unwrap_or_default(),
+                "content" => content = Some(Content::read(value)),
+                _ => {}
+            }
+            Ok(())
+        });
+        let content = content.as_ref().ok_or_else(|| {
+            Refusal::invalid(format!("messages[{index}].content"), "A message needs `content`.")
+        })?;
+        match &*role {
+            "user" => self.user(index, content, out),
+            "assistant" => self.assistant(index, content, out),
+            "system" => self.system(index, content, out),
+            _ => Err(Refusal::invalid(
+                format!("messages[{index}].role"),
+                "A role must be `user`, `assistant` or `system`.",
+            )),
+        }
+    }
+
+    /// The end: writes what is open. A last turn of the assistant is a text to
+    /// be continued; true is returned for it.
+    ///
+    /// `delivered` is text (inside of a JSON string) that the assistant has
+    /// already said in answer to all this.
+    ///
+    /// # Errors
+    /// Tool calls without results; a conversation without turns.
+    pub(super) fn end(&mut self, delivered: Option<Text<'a>>, out: &mut Pieces<'_>) -> Result<bool, Refusal> {
+        if !self.carry.is_empty() && !matches!(self.turn, Some(Turn::User(_))) && self.pending.is_empty() {
+            self.switch_to_user(out)?;
+        }
+        if let Some(Turn::Assistant(turn)) = &mut self.turn {
+            if !turn.calls.is_empty() {
+                return Err(self.without_results());
+            }
+            trim_last(&mut turn.texts);
+        }
+        if let Some(delivered) = delivered {
+            self.switch_to_assistant(out)?.texts.push(delivered);
+        }
+        let prefill = matches!(self.turn, Some(Turn::Assistant(_)));
+        if self.turn.is_none() && !self.written {
+            return Err(Refusal::invalid("messages", "There must be at least one message with content."));
+        }
+        self.flush_as(prefill, out)?;
+        Ok(prefill)
+    }
+
+    fn user(&mut self, index: usize, content: &Content<'a>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+        let at = || format!("messages[{index}].content");
+        let mut turn = User::default();
+        if let Content::Blocks(blocks) = content {
+            for (position, block) in blocks.iter().enumerate() {
+                let at = || format!("messages[{index}].content[{position}]");
+                if block.kind == "tool_result" {
+                    turn.results.push(tool_result(block, &at)?);
+                } else {
+                    block.parts(&at, &mut turn.parts)?;
+                }
+            }
+        } else {
+            parts_of(content, &at, &mut turn.parts)?;
+        }
+        if turn.results.is_empty() && turn.parts.is_empty() {
+            return Err(Refusal::invalid(at(), "The content of a user message must not be empty."));
+        }
+        self.switch_to_user(out)?;
+        for result in &turn.results {
+            let Some(found) = self.pending.iter().position(|id| *id == result.id) else {
+                return Err(Refusal::invalid(
+                    at(),
+                    "A `tool_result` block needs a `tool_use` block with its id in the turn before.",
+                ));
+            };
+            self.pending.remove(found);
+        }
+        if let Some(Turn::User(open)) = &mut self.turn {
+            open.results.append(&mut turn.results);
+            open.parts.append(&mut turn.parts);
+        }
+        Ok(())
+    }
+
+    fn assistant(
+        &mut self,
+        index: usize,
+        content: &Content<'a>,
+        out: &mut Pieces<'_>,
+    ) -> Result<(), Refusal> {
+        let mut turn = Assistant::default();
+        match content {
+            Content::Blocks(blocks) => {
+                for (position, block) in blocks.iter().enumerate() {
+                    said(block, &|| format!("messages[{index}].content[{position}]"), &mut turn)?;
+                }
+            }
+            Content::Text(text) => turn.texts.push(Cow::Borrowed(text)),
+            Content::Other => {
+                let at = format!("messages[{index}].content");
+                return Err(Refusal::invalid(at, "Expected a string or a list of content blocks."));
+            }
+        }
+        turn.texts.retain(|text| !text.is_empty());
+        if !self.abilities.replay_reasoning {
+            turn.reasoning.clear();
+        }
+        if turn.texts.is_empty() && turn.calls.is_empty() && turn.reasoning.is_empty() {
+            return Ok(());
+        }
+        if !turn.calls.is_empty() {
+            self.asked_at = index;
+        }
+        let open = self.switch_to_assistant(out)?;
+        if !open.texts.is_empty() && !turn.texts.is_empty() {
+            open.texts.push(Cow::Borrowed(br"\n\n"));
+        }
+        open.texts.append(&mut turn.texts);
+        open.reasoning.append(&mut turn.reasoning);
+        open.calls.append(&mut turn.calls);
+        Ok(())
+    }
+
+    fn system(&mut self, index: usize, content: &Content<'a>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+        let mut texts = Vec::new();
+        system_texts(content, &|| format!("messages[{index}].content"), &mut texts)?;
+        match (&mut self.lead, &mut self.turn) {
+            (Some(lead), None) => lead.append(&mut texts),
+            // Between tool calls and their results nothing may stand.
+            (_, Some(Turn::Assistant(turn))) if !turn.calls.is_empty() => self.carry.append(&mut texts),
+            (_, Some(Turn::User(turn))) if self.abilities.system_anywhere && !self.pending.is_empty() => {
+                turn.systems.append(&mut texts);
+            }
+            _ if self.abilities.system_anywhere => {
+                self.flush(out)?;
+                for text in texts {
+                    speak::comma(out);
+                    speak::system(&[text], out);
+                }
+            }
+            (_, Some(Turn::User(turn))) => fold(turn, texts),
+            _ => self.carry.append(&mut texts),
+        }
+        Ok(())
+    }
+
+    /// Makes the open turn a user's, taking along what waited for it.
+    fn switch_to_user(&mut self, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+        if !matches!(self.turn, Some(Turn::User(_))) {
+            self.flush(out)?;
+            let turn = User { systems: std::mem::take(&mut self.carry), ..User::default() };
+            self.turn = Some(Turn::User(turn));
+        }
+        Ok(())
+    }
+
+    fn switch_to_assistant(&mut self, out: &mut Pieces<'_>) -> Result<&mut Assistant<'a>, Refusal> {
+        if !matches!(self.turn, Some(Turn::Assistant(_))) {
+            if !self.carry.is_empty() {
+                self.switch_to_user(out)?;
+            }
+            self.flush(out)?;
+        }
+        match self.turn.get_or_insert_with(|| Turn::Assistant(Assistant::default())) {
+            Turn::Assistant(turn) => Ok(turn),
+            Turn::User(_) => Err(Refusal::new(penstock_contract::Code::Internal)),
+        }
+    }
+
+    fn flush(&mut self, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+        self.flush_as(false, out)
+    }
+
+    /// Writes the open turn.
+    fn flush_as(&mut self, prefill: bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+        let Some(turn) = self.turn.take() else {
+            return Ok(());
+        };
+        if let Some(lead) = self.lead.take().filter(|lead| !lead.is_empty()) {
+            speak::system(&lead, out);
+            self.written = true;
+        }
+        if std::mem::replace(&mut self.written, true) {
+            speak::comma(out);
+        }
+        match turn {
+            Turn::User(mut turn) => {
+                if !self.pending.is_empty() {
+                    return Err(self.without_results());
+                }
+                if !self.abilities.system_anywhere {
+                    let systems = std::mem::take(&mut turn.systems);
+                    let (systems_first, rest) = (systems, std::mem::take(&mut turn.parts));
+                    if rest.is_empty() {
+                        fold(&mut turn, systems_first);
+                    } else {
+                        turn.parts = systems_first.into_iter().map(Part::Text).chain(rest).collect();
+                    }
+                }
+                speak::user(turn, self.abilities, out);
+            }
+            Turn::Assistant(turn) => {
+                self.pending = turn.calls.iter().map(|call| call.id).collect();
+                speak::assistant(&turn, self.abilities, prefill, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn without_results(&self) -> Refusal {
+        Refusal::invalid(
+            format!("messages[{}]", self.asked_at),
+            "Each `tool_use` block needs a `tool_result` block with its id in the next message.",
+        )
+    }
+}
+
+/// Adds system texts to a user turn: to its words if it has any, else to its last tool result.
+fn fold<'a>(turn: &mut User<'a>, texts: Vec<Text<'a>>) {
+    let home = match turn.results.last_mut() {
+        Some(result) if turn.parts.is_empty() => &mut result.parts,
+        _ => &mut turn.parts,
+    };
+    home.extend(texts.into_iter().map(Part::Text));
+}

@@ -1,0 +1,82 @@
+//! A messages client and a messages provider: what passes, passes as it came.
+//!
+//! The request keeps the client's own members; only `model`, a clamped
+//! `max_tokens` and members that no provider should see are touched. Of the
+//! answer only `model` and the last event are.
+
+mod passing;
+mod request;
+
+use crate::answer::Answer;
+use crate::event::Text;
+use crate::write::messages::{self, Manner, Writer};
+use crate::{pieces, scan};
+use bytes::Bytes;
+use passing::Passing;
+use penstock_contract::{
+    Ask, Dialect, Fault, FaultKind, Finish, Refusal, Reply, Target, Thinking, Translator, Whole,
+};
+use penstock_wire::json;
+
+/// The pair.
+#[derive(Clone, Copy, Debug)]
+pub struct MessagesMessages;
+
+impl Translator for MessagesMessages {
+    fn client(&self) -> Dialect {
+        Dialect::Messages
+    }
+
+    fn provider(&self) -> Dialect {
+        Dialect::Messages
+    }
+
+    fn path(&self) -> &'static str {
+        "/messages"
+    }
+
+    fn request(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Bytes>, Refusal> {
+        request::body(ask, target, None)
+    }
+
+    fn continuation(&self, ask: &Ask, target: &Target<'_>, delivered: &str) -> Result<Vec<Bytes>, Refusal> {
+        request::body(ask, target, Some(delivered))
+    }
+
+    fn whole(&self, ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
+        let answer = Answer::read(ask, target, body.clone())?;
+        let thought = answer.candidates.iter().any(|candidate| !candidate.reasoning.is_empty());
+        if cuts(ask, target) || (thought && ask.thinking == Thinking::Off) {
+            return messages::whole(ask, target, body);
+        }
+        let finish = answer.candidates.first().and_then(|candidate| candidate.finish).unwrap_or(Finish::Stop);
+        let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
+        let body = with_model(&trimmed, target.answer_model).ok_or(Fault::new(FaultKind::Malformed))?;
+        let output_bytes = answer.output_bytes();
+        Ok(Whole { body, usage: answer.usage, measured: answer.measured, finish, output_bytes })
+    }
+
+    fn reply(&self, ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
+        if cuts(ask, target) {
+            return crate::reply(ask, target, Writer::new(Manner::of(ask, target)));
+        }
+        Box::new(Passing::new(ask, target))
+    }
+}
+
+/// Whether the gateway may have to cut the answer: then it speaks it itself.
+fn cuts(ask: &Ask, target: &Target<'_>) -> bool {
+    request::enforced_stops(ask, target) || !ask.parallel_tools
+}
+
+/// `object` with another `model`, in slices of its own bytes.
+fn with_model(object: &Bytes, model: &str) -> Option<Vec<Bytes>> {
+    let (_, value) = scan::members(object).find(|(key, _)| key == "model")?;
+    let at = (value.as_ptr() as usize).checked_sub(object.as_ptr() as usize)?;
+    let mut quoted = Vec::with_capacity(model.len() + 2);
+    quoted.push(b'"');
+    quoted.extend_from_slice(Text::new(model).escaped());
+    quoted.push(b'"');
+    (at + value.len() <= object.len())
+        .then(|| vec![object.slice(..at), Bytes::from(quoted), object.slice(at + value.len()..)])
+}

@@ -1,0 +1,267 @@
+//! A native stream on its way through.
+//!
+//! Events pass as they came. A shadow reads along: it knows how far the answer
+//! is, counts, and speaks the same answer to nobody, so that it can take over
+//! in the right state when another provider has to go on. For that, events
+//! that open and close blocks are held back until what follows them is there:
+//! client and shadow always have the same block open.
+
+use super::with_model;
+use crate::reply::Answering;
+use crate::scan;
+use crate::write::messages::{self, Manner, Writer};
+use bytes::Bytes;
+use penstock_contract::{
+    Ask, Dialect, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Target,
+    Thinking, Usage, UsageSource,
+};
+use penstock_wire::{error, json, sse};
+use std::borrow::Cow;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Events pass.
+    Passing,
+    /// The shadow speaks: the provider thinks aloud and the client did not ask.
+    Speaking,
+    /// The shadow goes on with another provider.
+    Rescued,
+}
+
+/// A native answer under way.
+pub(super) struct Passing {
+    mode: Mode,
+    shadow: Answering,
+    sse: sse::Decoder,
+    model: String,
+    thinking: Thinking,
+    /// What may not leave yet.
+    held: Out,
+    /// The data of the `message_delta` that tells the end.
+    last: Option<Bytes>,
+    blocks: usize,
+    /// The last block that began was text.
+    after_text: bool,
+    /// Something passed that the shadow could not have said.
+    foreign: bool,
+}
+
+impl Passing {
+    pub(super) fn new(ask: &Ask, target: &Target<'_>) -> Self {
+        Self {
+            mode: Mode::Passing,
+            shadow: Answering::new(ask, target, Box::new(Writer::new(Manner::of(ask, target)))),
+            sse: sse::Decoder::new(crate::decode::MAX_EVENT),
+            model: target.answer_model.to_owned(),
+            thinking: ask.thinking,
+            held: Out::default(),
+            last: None,
+            blocks: 0,
+            after_text: false,
+            foreign: false,
+        }
+    }
+
+    fn take(&mut self, event: &sse::Event, out: &mut Out) -> Result<(), Fault> {
+        let data = &event.data;
+        if json::trim(data).is_empty() {
+            return Ok(());
+        }
+        let kind = match event.event.as_deref().map(std::str::from_utf8) {
+            Some(Ok(name)) => Cow::Borrowed(name),
+            _ => scan::member(data, "type").and_then(scan::string).unwrap_or_default(),
+        };
+        let framed = sse::named_event(&kind, data);
+        if kind == "content_block_start" {
+            self.note_block(data);
+        }
+        if self.mode == Mode::Speaking {
+            return self.shadow.push(framed, out);
+        }
+        self.shadow.push(framed.clone(), &mut Out::default())?;
+        match &*kind {
+            "message_start" => self.held.push(self.start(data)?),
+            "message_delta" => {
+                let delta = scan::member(data, "delta");
+                if delta.and_then(|delta| scan::member(delta, "stop_reason")).is_some() || self.last.is_none()
+                {
+                    self.last = Some(data.clone());
+                }
+            }
+            "content_block_start" | "content_block_stop" => self.held.push(framed),
+            // It says nothing, and the shadow opens no block for it.
+            "content_block_delta" if data.ends_with(br#":""}}"#) => {}
+            "content_block_delta" => {
+                self.held.push(framed);
+                self.let_go(out);
+            }
+            "ping" if self.shadow.progress() > Progress::Waiting => out.push(framed),
+            _ => {}
+        }
+        if kind == "content_block_start" && !self.after_text {
+            // A tool's start is content in itself: the shadow has opened its block.
+            self.let_go_of_tool(data, out);
+        }
+        Ok(())
+    }
+
+    /// What a block that begins means for the shadow.
+    fn note_block(&mut self, data: &[u8]) {
+        let block = scan::member(data, "content_block").unwrap_or_default();
+        let kind = scan::member(block, "type").and_then(scan::inner).unwrap_or_default();
+        let aloud = matches!(kind, b"thinking" | b"redacted_thinking") && self.thinking == Thinking::Off;
+        if aloud && self.mode == Mode::Passing && self.shadow.progress() == Progress::Waiting {
+            self.mode = Mode::Speaking;
+            self.held = Out::default();
+        }
+        // Two texts in a row are one to the shadow.
+        self.foreign |= aloud || !matches!(kind, b"text" | b"thinking" | b"tool_use");
+        self.foreign |= kind == b"text" && self.after_text;
+        self.after_text = kind == b"text";
+        self.blocks += 1;
+    }
+
+    /// The opening event, with the name that the client called the model.
+    fn start(&self, data: &Bytes) -> Result<Bytes, Fault> {
+        let message = scan::member(data, "message").and_then(|message| crate::pieces::within(data, message));
+        let renamed = message.and_then(|message| with_model(&message, &self.model));
+        let renamed = renamed.ok_or(Fault::new(FaultKind::Malformed))?.concat();
+        let data = [br#"{"type":"message_start","message":"#, &renamed[..], b"}"].concat();
+        Ok(sse::named_event("message_start", &data))
+    }
+
+    fn let_go_of_tool(&mut self, data: &[u8], out: &mut Out) {
+        let block = scan::member(data, "content_block").unwrap_or_default();
+        if scan::member(block, "type").and_then(scan::inner) == Some(b"tool_use") {
+            self.let_go(out);
+        }
+    }
+
+    fn let_go(&mut self, out: &mut Out) {
+        if self.shadow.progress() > Progress::Waiting {
+            out.0.append(&mut self.held.0);
+        }
+    }
+
+    /// The last event: the provider's own words, with usage and objects in it.
+    fn write_end(&mut self, usage: &Usage, objects: &[u8], out: &mut Out) {
+        out.0.append(&mut self.held.0);
+        let mut end = Vec::with_capacity(512 + objects.len());
+        if self.blocks == 0 {
+            messages::empty_block(&mut end);
+        }
+        let last = self.last.take().unwrap_or_default();
+        end.extend_from_slice(b"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":");
+        end.extend_from_slice(
+            scan::member(&last, "delta").unwrap_or(br#"{"stop_reason":"end_turn","stop_sequence":null}"#),
+        );
+        end.extend_from_slice(br#","usage":"#);
+        let own =
+            scan::member(&last, "usage").filter(|own| usage.source == UsageSource::Provider && counts(own));
+        match own {
+            Some(own) => end.extend_from_slice(own),
+            None => messages::usage(usage, &mut end),
+        }
+        if !objects.is_empty() {
+            end.push(b',');
+            end.extend_from_slice(objects);
+        }
+        end.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+        out.push(Bytes::from(end));
+    }
+}
+
+/// Whether a usage object has all the numbers that clients read from the last event.
+fn counts(usage: &[u8]) -> bool {
+    ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
+        .iter()
+        .all(|name| scan::member(usage, name).and_then(scan::number).is_some())
+}
+
+impl Reply for Passing {
+    fn push(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), Fault> {
+        if self.mode == Mode::Rescued {
+            return self.shadow.push(bytes, out);
+        }
+        self.sse.push(bytes);
+        while let Some(event) = self.sse.next() {
+            if self.shadow.progress() == Progress::Ended {
+                return Ok(());
+            }
+            let event = event.map_err(|sse::TooLong| Fault::new(FaultKind::Malformed))?;
+            self.take(&event, out)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Out) -> Result<(), Fault> {
+        if self.mode == Mode::Rescued {
+            return self.shadow.end(out);
+        }
+        if let Some(event) = self.sse.end()
+            && self.shadow.progress() < Progress::Ended
+        {
+            // Half an event is a stream that was cut, not a wrong one.
+            self.take(&event, out).map_err(|fault| match fault.kind {
+                FaultKind::Malformed => Fault::new(FaultKind::Truncated),
+                _ => fault,
+            })?;
+        }
+        let mut unheard = Out::default();
+        self.shadow.end(if self.mode == Mode::Passing { &mut unheard } else { out })
+    }
+
+    fn progress(&self) -> Progress {
+        self.shadow.progress()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.shadow.usage()
+    }
+
+    fn output_bytes(&self) -> usize {
+        self.shadow.output_bytes()
+    }
+
+    fn measured(&self) -> Option<Measured> {
+        self.shadow.measured()
+    }
+
+    fn finish(&self) -> Option<Finish> {
+        self.shadow.finish()
+    }
+
+    fn delivered(&mut self) -> Option<String> {
+        if self.foreign && self.mode == Mode::Passing { None } else { self.shadow.delivered() }
+    }
+
+    fn rescue(&mut self, target: &Target<'_>, how: Rescue) -> bool {
+        if self.foreign && self.mode == Mode::Passing {
+            return false;
+        }
+        let taken = self.shadow.rescue(target, how);
+        if taken {
+            self.mode = Mode::Rescued;
+            // Held events open or close what the shadow opens or closes itself.
+            self.held = Out::default();
+        }
+        taken
+    }
+
+    fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Out) {
+        if self.mode != Mode::Passing {
+            return self.shadow.close(usage, objects, out);
+        }
+        self.write_end(usage, objects, out);
+        self.shadow.close(usage, &[], &mut Out::default());
+    }
+
+    fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Out) {
+        if self.mode != Mode::Passing {
+            return self.shadow.fail(refusal, request_id, out);
+        }
+        let envelope = error::envelope(Dialect::Messages, refusal, request_id);
+        out.push(sse::named_event("error", &envelope));
+        self.shadow.fail(refusal, request_id, &mut Out::default());
+    }
+}

@@ -1,0 +1,84 @@
+//! The client's own members, as they came, in the client's order.
+
+use crate::event::Text;
+use crate::pieces::Pieces;
+use crate::scan;
+use bytes::Bytes;
+use penstock_contract::{Ask, Refusal, Target};
+
+/// What a provider is told. The rest says who the client's user is, or speaks
+/// to the vendor's own servers.
+const PASSED: [&str; 14] = [
+    "system",
+    "messages",
+    "tools",
+    "tool_choice",
+    "temperature",
+    "top_p",
+    "top_k",
+    "stop_sequences",
+    "thinking",
+    "output_config",
+    "output_format",
+    "cache_control",
+    "max_tokens",
+    "stream",
+];
+
+/// The body for a messages provider; `delivered` is an answer so far that it is to continue.
+///
+/// # Errors
+/// MCP servers; a continuation that the provider does not do.
+pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
+    if ask.value("mcp_servers").is_some_and(|servers| scan::elements(servers).next().is_some()) {
+        return Err(Refusal::unsupported("mcp_servers", "The gateway does not call MCP servers."));
+    }
+    if delivered.is_some() && target.abilities.continuation.is_none() {
+        return Err(Refusal::unsupported("messages", "This provider does not continue an answer."));
+    }
+    let mut out = Pieces::over(&ask.body);
+    out.put(r#"{"model":"#);
+    out.string(target.model);
+    for field in &ask.fields.0 {
+        let name = &*field.name;
+        let Some(value) = ask.value(name).filter(|_| PASSED.contains(&name)) else { continue };
+        out.byte(b',');
+        out.string(name);
+        out.byte(b':');
+        match (name, target.max_tokens, delivered) {
+            ("max_tokens", Some(max), _) => out.number(max),
+            ("stop_sequences", ..) if enforced_stops(ask, target) => stops(ask, target, &mut out),
+            ("messages", _, Some(delivered)) => {
+                out.raw(value.strip_suffix(b"]").unwrap_or(value));
+                out.put(r#",{"role":"assistant","content":""#);
+                out.raw(Text::new(delivered).escaped());
+                out.put(r#""}]"#);
+            }
+            _ => out.raw(value),
+        }
+    }
+    for (name, value) in target.preset.iter().filter(|(name, _)| ask.value(name).is_none()) {
+        out.byte(b',');
+        out.string(name);
+        out.byte(b':');
+        out.raw(value.as_bytes());
+    }
+    out.byte(b'}');
+    Ok(out.finish())
+}
+
+/// Whether there are more stop sequences than the provider takes.
+pub(super) fn enforced_stops(ask: &Ask, target: &Target<'_>) -> bool {
+    target.abilities.max_stop.is_some_and(|most| ask.stop.len() > most)
+}
+
+fn stops(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
+    out.byte(b'[');
+    for (at, stop) in ask.stop.iter().take(target.abilities.max_stop.unwrap_or(usize::MAX)).enumerate() {
+        if at > 0 {
+            out.byte(b',');
+        }
+        out.string(stop);
+    }
+    out.byte(b']');
+}

@@ -1,0 +1,139 @@
+//! Builds a body from what is new and slices of what was there.
+//!
+//! Long stretches of the source are shared, not copied; short ones are cheaper
+//! to copy than to count. The pieces joined are the body.
+
+use crate::event::Text;
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Shorter stretches are copied: a slice costs an atomic count and an entry in
+/// the list of buffers to write.
+const SHARED_FROM: usize = 2048;
+
+/// A body in the making.
+pub(crate) struct Pieces<'a> {
+    source: &'a Bytes,
+    done: Vec<Bytes>,
+    fresh: BytesMut,
+}
+
+impl<'a> Pieces<'a> {
+    /// An empty body; `source` is what [`Pieces::raw`] shares.
+    pub(crate) fn over(source: &'a Bytes) -> Self {
+        Self { source, done: Vec::with_capacity(16), fresh: BytesMut::with_capacity(4096) }
+    }
+
+    /// Text that is not in the source.
+    pub(crate) fn put(&mut self, text: &str) {
+        self.fresh.put_slice(text.as_bytes());
+    }
+
+    /// One byte that is not in the source.
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.fresh.put_u8(byte);
+    }
+
+    /// A whole number.
+    pub(crate) fn number(&mut self, number: u64) {
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        let mut left = number;
+        loop {
+            at -= 1;
+            if let (Some(slot), Ok(digit)) = (digits.get_mut(at), u8::try_from(left % 10)) {
+                *slot = b'0' + digit;
+            }
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        self.fresh.put_slice(digits.get(at..).unwrap_or_default());
+    }
+
+    /// Bytes that may be a stretch of the source; shared if they are and are long.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        if bytes.len() >= SHARED_FROM
+            && let Some(shared) = within(self.source, bytes)
+        {
+            if !self.fresh.is_empty() {
+                self.done.push(self.fresh.split().freeze());
+            }
+            self.done.push(shared);
+            return;
+        }
+        self.fresh.put_slice(bytes);
+    }
+
+    /// A string with quotes, escaped.
+    pub(crate) fn string(&mut self, text: &str) {
+        self.fresh.put_u8(b'"');
+        self.fresh.put_slice(Text::new(text).escaped());
+        self.fresh.put_u8(b'"');
+    }
+
+    /// JSON as the inside of a string: white space between its tokens left out,
+    /// quotes and backslashes escaped. Order and spelling of all else is kept.
+    pub(crate) fn json_in_string(&mut self, json: &[u8]) {
+        compact_into(json, &mut self.fresh);
+    }
+
+    /// The body.
+    pub(crate) fn finish(mut self) -> Vec<Bytes> {
+        if !self.fresh.is_empty() {
+            self.done.push(self.fresh.freeze());
+        }
+        self.done
+    }
+}
+
+/// `part` as a slice of `source`, if that is where it stands.
+pub(crate) fn within(source: &Bytes, part: &[u8]) -> Option<Bytes> {
+    let start = (part.as_ptr() as usize).checked_sub(source.as_ptr() as usize)?;
+    let end = start.checked_add(part.len())?;
+    (end <= source.len()).then(|| source.slice(start..end))
+}
+
+/// See [`Pieces::json_in_string`].
+pub(crate) fn compact_into(json: &[u8], out: &mut impl BufMut) {
+    let mut rest = json;
+    let mut inside = false;
+    while let Some(byte) = rest.first() {
+        let run = if inside {
+            memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len())
+        } else {
+            let special = |byte: &u8| matches!(byte, b'"' | b' ' | b'\n' | b'\r' | b'\t');
+            rest.iter().position(special).unwrap_or(rest.len())
+        };
+        if run > 0 {
+            let (plain, more) = rest.split_at(run);
+            out.put_slice(plain);
+            rest = more;
+            continue;
+        }
+        let length = match (inside, byte) {
+            (_, b'"') => {
+                inside = !inside;
+                out.put_slice(br#"\""#);
+                1
+            }
+            (true, _) => {
+                // A backslash and what it escapes.
+                out.put_slice(br"\\");
+                match rest.get(1) {
+                    Some(b'"') => out.put_slice(br#"\""#),
+                    Some(b'\\') => out.put_slice(br"\\"),
+                    Some(other) => out.put_u8(*other),
+                    None => {}
+                }
+                2
+            }
+            (false, _) => 1,
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+#[path = "pieces_tests.rs"]
+mod tests;

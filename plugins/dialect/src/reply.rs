@@ -1,0 +1,242 @@
+//! One streamed answer: a decoder and a writer, and between them what is held,
+//! counted, compared and rescued.
+//!
+//! Nothing reaches the client before the first content token. Whatever was
+//! delivered is on record (up to a cap), so that another provider's answer can
+//! be held against it.
+
+use crate::decode::{self, Decoder};
+use crate::event::Event;
+use crate::record::{Comparison, Record};
+use crate::shape::Shape;
+use crate::write::Writer;
+use bytes::Bytes;
+use penstock_contract::{
+    Ask, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Target, Usage,
+};
+
+/// A reply that speaks through `writer` what a provider of `target` says.
+#[must_use]
+pub fn reply(ask: &Ask, target: &Target<'_>, writer: impl Writer + 'static) -> Box<dyn Reply> {
+    Box::new(Answering::new(ask, target, Box::new(writer)))
+}
+
+/// A streamed answer under way.
+pub struct Answering {
+    decoder: Box<dyn Decoder>,
+    shape: Shape,
+    writer: Box<dyn Writer>,
+    record: Record,
+    /// While another provider says again what the client has.
+    comparison: Option<Comparison>,
+    /// Log probabilities were asked for: they cannot be compared.
+    logprobs: bool,
+    /// Another provider continued: the last usage is not the whole.
+    continued: bool,
+    progress: Progress,
+    finished: Vec<bool>,
+    finish: Option<Finish>,
+    usage: Option<Usage>,
+    measured: Option<Measured>,
+    output_bytes: usize,
+    /// What would be sent; goes out once something is committed.
+    held: Vec<u8>,
+    events: Vec<Event>,
+    shaped: Vec<Event>,
+}
+
+impl Answering {
+    /// An answer at its beginning.
+    #[must_use]
+    pub fn new(ask: &Ask, target: &Target<'_>, writer: Box<dyn Writer>) -> Self {
+        let shape = Shape::new(ask, target);
+        let n = shape.candidates();
+        Self {
+            decoder: decode::decoder(target.dialect, target.id),
+            shape,
+            record: Record::new(n, writer.shows_reasoning()),
+            writer,
+            comparison: None,
+            logprobs: ask.needs.logprobs,
+            continued: false,
+            progress: Progress::Waiting,
+            finished: vec![false; n],
+            finish: None,
+            usage: None,
+            measured: None,
+            output_bytes: 0,
+            held: Vec::new(),
+            events: Vec::new(),
+            shaped: Vec::new(),
+        }
+    }
+
+    /// Takes the decoded events on their way; the first fault ends it.
+    fn relay(&mut self, out: &mut Out) -> Result<(), Fault> {
+        let (mut events, mut shaped) = (std::mem::take(&mut self.events), std::mem::take(&mut self.shaped));
+        for event in events.drain(..) {
+            self.shape.push(event, &mut shaped);
+        }
+        let result = shaped.drain(..).try_for_each(|event| self.take(event));
+        (self.events, self.shaped) = (events, shaped);
+        self.release(out);
+        result
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), Fault> {
+        if self.progress == Progress::Ended {
+            // How the bytes were cut must not decide what still counts.
+            return Ok(());
+        }
+        let event = match &mut self.comparison {
+            None => event,
+            Some(comparison) => match comparison.pass(event) {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(Fault::new(FaultKind::Diverged)),
+            },
+        };
+        match &event {
+            Event::Text { text, .. } | Event::Reasoning { text, .. } | Event::Refusal { text, .. } => {
+                self.output_bytes += text.len();
+                self.commit(&event);
+            }
+            Event::ToolArguments { fragment, .. } => {
+                self.output_bytes += fragment.len();
+                self.commit(&event);
+            }
+            Event::ToolStart { name, .. } => {
+                self.output_bytes += name.len();
+                self.commit(&event);
+            }
+            Event::Finish { choice, reason, .. } => {
+                self.writer.write(&event, &mut self.held);
+                if self.writer.is_spoilt() {
+                    return Err(Fault::new(FaultKind::Malformed));
+                }
+                self.note_finish(*choice, *reason);
+                return Ok(());
+            }
+            Event::Usage(usage) => self.usage = Some(*usage),
+            Event::Energy(measured) => self.measured = Some(*measured),
+            Event::End if self.progress < Progress::Finished => {
+                return Err(Fault::new(FaultKind::Truncated));
+            }
+            Event::End => self.progress = Progress::Ended,
+            Event::Start | Event::Ping => {}
+        }
+        self.writer.write(&event, &mut self.held);
+        Ok(())
+    }
+
+    fn commit(&mut self, event: &Event) {
+        self.progress = self.progress.max(Progress::Committed);
+        self.record.note(event);
+    }
+
+    fn note_finish(&mut self, choice: u32, reason: Finish) {
+        if let Some(finished) = self.finished.get_mut(choice as usize) {
+            *finished = true;
+        }
+        if choice == 0 || self.finish.is_none() {
+            self.finish = Some(reason);
+        }
+        if self.finished.iter().all(|finished| *finished) {
+            self.progress = self.progress.max(Progress::Finished);
+        }
+    }
+
+    /// What goes wrong after every candidate has finished cannot spoil the answer.
+    fn judge(&mut self, result: Result<(), Fault>) -> Result<(), Fault> {
+        if result.is_err() && self.progress >= Progress::Finished {
+            self.progress = Progress::Ended;
+            return Ok(());
+        }
+        result
+    }
+
+    fn release(&mut self, out: &mut Out) {
+        if self.progress > Progress::Waiting && !self.held.is_empty() {
+            let capacity = self.held.len();
+            out.push(Bytes::from(std::mem::replace(&mut self.held, Vec::with_capacity(capacity))));
+        }
+    }
+}
+
+impl Reply for Answering {
+    fn push(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), Fault> {
+        if self.progress == Progress::Ended {
+            return Ok(());
+        }
+        let decoded = self.decoder.push(bytes, &mut self.events);
+        self.relay(out)?;
+        self.judge(decoded)
+    }
+
+    fn end(&mut self, out: &mut Out) -> Result<(), Fault> {
+        if self.progress == Progress::Ended {
+            return Ok(());
+        }
+        let decoded = self.decoder.end(&mut self.events);
+        self.relay(out)?;
+        self.judge(decoded.and(Err(Fault::new(FaultKind::Truncated))))
+    }
+
+    fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage.filter(|_| !self.continued)
+    }
+
+    fn output_bytes(&self) -> usize {
+        self.output_bytes
+    }
+
+    fn measured(&self) -> Option<Measured> {
+        self.measured
+    }
+
+    fn finish(&self) -> Option<Finish> {
+        self.finish
+    }
+
+    fn delivered(&mut self) -> Option<String> {
+        self.record.text()
+    }
+
+    fn rescue(&mut self, target: &Target<'_>, how: Rescue) -> bool {
+        if self.progress >= Progress::Finished {
+            return false;
+        }
+        let comparison = match how {
+            Rescue::Continue if self.record.text().is_none() => return false,
+            Rescue::Continue => None,
+            Rescue::StartOver if self.logprobs => return false,
+            Rescue::StartOver => match self.record.compare() {
+                None => return false,
+                comparison => comparison,
+            },
+        };
+        self.comparison = comparison;
+        self.continued = how == Rescue::Continue;
+        self.decoder = decode::decoder(target.dialect, target.id);
+        self.shape.restart(target);
+        self.finished.fill(false);
+        (self.finish, self.usage, self.measured) = (None, None, None);
+        true
+    }
+
+    fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Out) {
+        self.writer.close(usage, objects, &mut self.held);
+        self.progress = Progress::Ended;
+        self.release(out);
+    }
+
+    fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Out) {
+        self.writer.fail(refusal, request_id, &mut self.held);
+        self.progress = Progress::Ended;
+        self.release(out);
+    }
+}

@@ -1,0 +1,179 @@
+//! Finds values inside proven JSON without deserialising them: a view of the
+//! wire's scanner that hands out slices instead of positions.
+//!
+//! A string found here can be passed on to the other dialect as it stands,
+//! without being unescaped and escaped again.
+
+use penstock_wire::json;
+use std::borrow::Cow;
+
+/// The elements of `array`; none if it is not an array.
+pub(crate) fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {
+    json::elements(array).map_while(|range| array.get(range))
+}
+
+/// The members of `object`, key and value; none if it is not an object.
+pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8])> {
+    let mut members = json::members(object);
+    std::iter::from_fn(move || {
+        let (key, value) = members.next_pair()?;
+        Some((json::unescape(key)?, value))
+    })
+}
+
+/// Walks into values without finding their ends first, so that each byte of a
+/// deeply nested text is looked at once.
+///
+/// On what is no JSON it jumps to its end: walks stop early and never panic.
+pub(crate) struct Cursor<'a> {
+    json: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// Before the value that `json` is.
+    pub(crate) fn new(json: &'a [u8]) -> Self {
+        Self { json, at: json::skip_space(json, 0) }
+    }
+
+    /// The first byte of the value that comes.
+    pub(crate) fn first(&self) -> Option<u8> {
+        self.json.get(self.at).copied()
+    }
+
+    /// The value that comes; the cursor stands behind it then.
+    pub(crate) fn value(&mut self) -> &'a [u8] {
+        let start = self.at;
+        match json::value_end(self.json, start) {
+            Some(end) => {
+                self.at = end;
+                self.json.get(start..end).unwrap_or_default()
+            }
+            None => {
+                self.at = self.json.len();
+                &[]
+            }
+        }
+    }
+
+    /// Visits the elements of the array that comes; what a visit leaves is skipped.
+    pub(crate) fn elements<E>(
+        &mut self,
+        mut visit: impl FnMut(usize, &mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut index = 0;
+        while self.step(b'[', b']', index == 0) {
+            self.visited(|cursor| visit(index, cursor))?;
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// Visits the members of the object that comes; what a visit leaves is skipped.
+    pub(crate) fn members<E>(
+        &mut self,
+        mut visit: impl FnMut(&str, &mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut first = true;
+        while self.step(b'{', b'}', std::mem::take(&mut first)) {
+            let key = string(self.value());
+            self.at = json::skip_space(self.json, self.at);
+            let (Some(key), Some(b':')) = (key, self.first()) else {
+                self.at = self.json.len();
+                return Ok(());
+            };
+            self.at = json::skip_space(self.json, self.at + 1);
+            self.visited(|cursor| visit(&key, cursor))?;
+        }
+        Ok(())
+    }
+
+    fn visited<E>(&mut self, visit: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
+        let before = self.at;
+        visit(self)?;
+        if self.at == before {
+            self.value();
+        }
+        Ok(())
+    }
+
+    /// To the next element or member; false behind the closing bracket.
+    fn step(&mut self, open: u8, close: u8, first: bool) -> bool {
+        self.at = json::skip_space(self.json, self.at);
+        let expected = if first { open } else { b',' };
+        match self.first() {
+            Some(byte) if byte == expected => self.at = json::skip_space(self.json, self.at + 1),
+            Some(byte) if byte == close && !first => {
+                self.at += 1;
+                return false;
+            }
+            _ => {
+                self.at = self.json.len();
+                return false;
+            }
+        }
+        if first && self.first() == Some(close) {
+            self.at += 1;
+            return false;
+        }
+        self.at < self.json.len()
+    }
+}
+
+/// What stands between the quotes of a string, escapes left as they are.
+pub(crate) fn inner(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// A string, unescaped.
+pub(crate) fn string(value: &[u8]) -> Option<Cow<'_, str>> {
+    json::unescape(inner(value)?)
+}
+
+/// A whole number that is not negative.
+pub(crate) fn number(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// Whether the value is `null`.
+pub(crate) fn is_null(value: &[u8]) -> bool {
+    value == b"null"
+}
+
+/// Whether the value is an array.
+pub(crate) fn is_array(value: &[u8]) -> bool {
+    value.first() == Some(&b'[')
+}
+
+/// Whether the value is an object.
+pub(crate) fn is_object(value: &[u8]) -> bool {
+    value.first() == Some(&b'{')
+}
+
+/// The value of one member, `null` counting as absent.
+pub(crate) fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    members(object).find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| !is_null(value))
+}
+
+/// `text` without white space at its end, where `text` is the inside of a
+/// JSON string: escaped white space (`\n`) counts.
+pub(crate) fn trim_end(mut text: &[u8]) -> &[u8] {
+    loop {
+        if let [rest @ .., b' '] = text {
+            text = rest;
+        } else if let [rest @ .., b'\\', b'n' | b't' | b'r'] = text {
+            // In `\\n` the backslash is itself escaped and the n is a letter.
+            let backslashes = rest.iter().rev().take_while(|byte| **byte == b'\\').count();
+            if backslashes % 2 == 1 {
+                return text;
+            }
+            text = rest;
+        } else {
+            return text;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "scan_tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+//! What the client asked for and providers do not always keep, enforced on events:
+//! the number of candidates, one tool call at a time, stop sequences beyond what
+//! the provider takes, and finish reasons that fit what was said.
+
+use crate::event::{Event, Text};
+use penstock_contract::{Ask, Finish, Target};
+
+/// Enforces an ask on the events of one provider.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    parallel_tools: bool,
+    /// All stop sequences of the ask.
+    stop: Vec<String>,
+    /// How many of them the provider was given; the rest are ours to enforce.
+    given: usize,
+    choices: Vec<Choice>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Choice {
+    tools: u32,
+    finished: bool,
+    /// Text that may be the beginning of a stop sequence.
+    kept: String,
+}
+
+impl Shape {
+    /// The rules of an ask at this target.
+    #[must_use]
+    pub fn new(ask: &Ask, target: &Target<'_>) -> Self {
+        let mut shape = Self {
+            parallel_tools: ask.parallel_tools,
+            stop: ask.stop.clone(),
+            given: 0,
+            choices: vec![Choice::default(); ask.n.max(1) as usize],
+        };
+        shape.restart(target);
+        shape
+    }
+
+    /// The same rules for the events of another provider, from the beginning.
+    pub fn restart(&mut self, target: &Target<'_>) {
+        self.given = given(&self.stop, target).len();
+        self.choices.fill(Choice::default());
+    }
+
+    /// The number of candidates.
+    #[must_use]
+    pub fn candidates(&self) -> usize {
+        self.choices.len()
+    }
+
+    /// Passes one event on: as it is, changed, split, kept back or not at all.
+    pub fn push(&mut self, event: Event, out: &mut Vec<Event>) {
+        let Some(number) = event.choice() else {
+            out.push(event);
+            return;
+        };
+        let Some(choice) = self.choices.get_mut(number as usize).filter(|choice| !choice.finished) else {
+            return;
+        };
+        let enforced = self.stop.get(self.given..).unwrap_or_default();
+        match event {
+            Event::Text { text, .. } if !enforced.is_empty() => {
+                choice.kept.push_str(&text.decoded());
+                self.cut(number, out);
+                return;
+            }
+            Event::ToolStart { tool, .. } | Event::ToolArguments { tool, .. }
+                if tool > 0 && !self.parallel_tools =>
+            {
+                return;
+            }
+            _ => {}
+        }
+        if !choice.kept.is_empty() {
+            out.push(text(number, &std::mem::take(&mut choice.kept)));
+        }
+        match event {
+            Event::ToolStart { .. } => {
+                choice.tools += 1;
+                out.push(event);
+            }
+            Event::Finish { reason, stop_sequence, .. } => {
+                choice.finished = true;
+                let reason = match reason {
+                    Finish::Stop if choice.tools > 0 => Finish::ToolCalls,
+                    Finish::ToolCalls if choice.tools == 0 => Finish::Stop,
+                    other => other,
+                };
+                let asked = |met: &Text| self.stop.iter().any(|stop| *stop == met.decoded());
+                let stop_sequence = stop_sequence.filter(|met| reason == Finish::Stop && asked(met));
+                out.push(Event::Finish { choice: number, reason, stop_sequence });
+            }
+            other => out.push(other),
+        }
+    }
+
+    /// Lets go of the kept text up to the first stop sequence, or up to what
+    /// may still become one.
+    fn cut(&mut self, number: u32, out: &mut Vec<Event>) {
+        let enforced = self.stop.get(self.given..).unwrap_or_default();
+        let Some(choice) = self.choices.get_mut(number as usize) else { return };
+        // The earliest one counts; of two at the same place the one listed first.
+        let met = enforced.iter().filter_map(|stop| Some((choice.kept.find(stop.as_str())?, stop)));
+        if let Some((at, stop)) = met.min_by_key(|(at, _)| *at) {
+            choice.kept.truncate(at);
+            if !choice.kept.is_empty() {
+                out.push(text(number, &std::mem::take(&mut choice.kept)));
+            }
+            choice.finished = true;
+            let stop_sequence = Some(Text::new(stop));
+            out.push(Event::Finish { choice: number, reason: Finish::Stop, stop_sequence });
+            if self.choices.iter().all(|choice| choice.finished) {
+                // Nothing that is still generated can reach the client.
+                out.push(Event::End);
+            }
+            return;
+        }
+        let open = enforced.iter().map(|stop| open_end(&choice.kept, stop)).max().unwrap_or_default();
+        let kept = choice.kept.split_off(choice.kept.len() - open);
+        let free = std::mem::replace(&mut choice.kept, kept);
+        if !free.is_empty() {
+            out.push(text(number, &free));
+        }
+    }
+}
+
+/// The stop sequences that a provider is given; what is beyond is enforced here.
+pub(crate) fn given<'a>(stop: &'a [String], target: &Target<'_>) -> &'a [String] {
+    let most = target.abilities.max_stop.unwrap_or(stop.len());
+    stop.get(..most.min(stop.len())).unwrap_or_default()
+}
+
+/// Length of the longest end of `text` that is a proper beginning of `stop`.
+fn open_end(text: &str, stop: &str) -> usize {
+    let beginnings = stop.char_indices().map(|(at, _)| at).filter(|at| *at > 0 && *at <= text.len()).rev();
+    beginnings
+        .into_iter()
+        .find(|at| stop.get(..*at).is_some_and(|beginning| text.ends_with(beginning)))
+        .unwrap_or_default()
+}
+
+fn text(choice: u32, text: &str) -> Event {
+    Event::Text { choice, text: Text::new(text), logprobs: None }
+}

@@ -1,0 +1,162 @@
+//! Tests only: what the pairs share: asks without an admission room, streams
+//! cut in every way, golden cases.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use bytes::Bytes;
+use penstock_contract::*;
+use penstock_wire::json;
+use serde_json::Value;
+use std::path::Path;
+
+/// An ask as admission makes it of a canonical body.
+pub(crate) fn ask(dialect: Dialect, body: &[u8]) -> Ask {
+    let value: Value = serde_json::from_slice(body).unwrap();
+    let mut fields = Fields::default();
+    for member in json::members(body) {
+        let name = json::unescape(&body[member.key.start + 1..member.key.end - 1]).unwrap();
+        let whole = member.key.start..member.value.end;
+        fields.0.push(Field { name: name.as_ref().into(), member: whole, value: member.value });
+    }
+    let strings = |value: &Value| match value {
+        Value::String(one) => vec![one.clone()],
+        Value::Array(many) => many.iter().map(|stop| stop.as_str().unwrap().to_owned()).collect(),
+        _ => Vec::new(),
+    };
+    let set =
+        |name: &str| value.get(name).is_some_and(|value| !value.is_null() && *value != Value::Bool(false));
+    Ask {
+        dialect,
+        kind: Kind::Chat,
+        body: Bytes::copy_from_slice(body),
+        fields,
+        edits: Vec::new(),
+        model: value["model"].as_str().unwrap_or("m").into(),
+        stream: value["stream"] == true,
+        include_usage: value["stream_options"]["include_usage"] == true,
+        max_tokens: value["max_completion_tokens"].as_u64().or(value["max_tokens"].as_u64()),
+        n: u32::try_from(value["n"].as_u64().unwrap_or(1)).unwrap(),
+        parallel_tools: value["parallel_tool_calls"] != false,
+        stop: strings(&value["stop"]),
+        preset: None,
+        needs: Needs {
+            logprobs: set("logprobs") || set("top_logprobs") || set("logit_bias"),
+            prefill: set("continue_final_message"),
+            ..Needs::default()
+        },
+        thinking: Thinking::Off,
+        prompt_bytes: body.len(),
+        images: u32::try_from(String::from_utf8_lossy(body).matches("\"image_url\":").count()).unwrap(),
+    }
+}
+
+/// Abilities written as JSON: the fields of [`Abilities`] by their names.
+pub(crate) fn abilities(value: &Value) -> Abilities {
+    let flag = |name: &str| value[name] == true;
+    Abilities {
+        parameters: value["parameters"]
+            .as_array()
+            .map(|names| names.iter().map(|name| name.as_str().unwrap().into()).collect())
+            .unwrap_or_default(),
+        continuation: match value["continuation"].as_str() {
+            Some("continue_final_message") => Some(Continuation::ContinueFinalMessage),
+            Some("prefill") => Some(Continuation::Prefill),
+            _ => None,
+        },
+        prefill: match value["prefill"].as_str() {
+            Some("continue_final_message") => Prefill::ContinueFinalMessage,
+            Some("prefix") => Prefill::Prefix,
+            Some("automatic") => Prefill::Automatic,
+            _ => Prefill::None,
+        },
+        replay_reasoning: flag("replay_reasoning"),
+        thinking_switch: flag("thinking_switch"),
+        short_tool_ids: flag("short_tool_ids"),
+        tool_images: flag("tool_images"),
+        system_anywhere: flag("system_anywhere"),
+        max_stop: value["max_stop"].as_u64().map(|most| usize::try_from(most).unwrap()),
+    }
+}
+
+/// A target of this dialect.
+pub(crate) fn target(dialect: Dialect, abilities: &Abilities) -> Target<'_> {
+    Target {
+        model: "engine/model",
+        dialect,
+        abilities,
+        preset: &[],
+        max_tokens: None,
+        answer_model: "org/model",
+        id: "4b8e",
+        created: 1_763_650_000,
+    }
+}
+
+pub(crate) const OBJECTS: &[u8] =
+    br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
+
+/// How a stream ended.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) out: Vec<u8>,
+    pub(crate) fault: Option<FaultKind>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) measured: Option<Measured>,
+    pub(crate) finish: Option<Finish>,
+    pub(crate) output_bytes: usize,
+}
+
+/// Feeds pieces to a reply as the house does; before the commit nothing may come out.
+pub(crate) fn run<'a>(reply: &mut dyn Reply, pieces: impl IntoIterator<Item = &'a [u8]>) -> Run {
+    let mut out = Out::default();
+    let mut result = Ok(());
+    for piece in pieces {
+        result = reply.push(Bytes::copy_from_slice(piece), &mut out);
+        assert!(reply.progress() > Progress::Waiting || out.is_empty(), "something came out too early");
+        if result.is_err() || reply.progress() == Progress::Ended {
+            break;
+        }
+    }
+    if result.is_ok() {
+        result = reply.end(&mut out);
+    }
+    let (usage, measured, finish) = (reply.usage(), reply.measured(), reply.finish());
+    let output_bytes = reply.output_bytes();
+    let fault = result.err().map(|fault| fault.kind);
+    match fault {
+        None => {
+            let counted = Usage { input: 7, output: 3, source: UsageSource::Gateway, ..Usage::default() };
+            reply.close(&usage.unwrap_or(counted), OBJECTS, &mut out);
+        }
+        Some(_) if reply.progress() > Progress::Waiting => {
+            reply.fail(&Refusal::new(Code::Unavailable), "req_1", &mut out);
+        }
+        Some(_) => {}
+    }
+    Run { out: out.0.concat(), fault, usage, measured, finish, output_bytes }
+}
+
+/// Runs a stream whole, byte by byte, in pieces of some sizes, and cut in two
+/// (at each place of a short stream, at some hundred of a long one); all must
+/// come to the same.
+pub(crate) fn run_all_ways(new: &dyn Fn() -> Box<dyn Reply>, stream: &[u8]) -> Run {
+    let whole = run(&mut *new(), [stream]);
+    assert_eq!(run(&mut *new(), stream.chunks(1)), whole, "byte by byte");
+    for size in [2, 3, 7, 64, 333] {
+        assert_eq!(run(&mut *new(), stream.chunks(size)), whole, "in pieces of {size}");
+    }
+    for at in (1..stream.len()).step_by(1 + stream.len() / 400) {
+        let (first, second) = stream.split_at(at);
+        assert_eq!(run(&mut *new(), [first, second]), whole, "cut at {at}");
+    }
+    whole
+}
+
+/// Compares with a golden file, or writes it where `PENSTOCK_BLESS` is set.
+pub(crate) fn golden(path: &Path, got: &[u8]) {
+    if std::env::var_os("PENSTOCK_BLESS").is_some() {
+        std::fs::write(path, got).unwrap();
+    }
+    let want = std::fs::read(path).unwrap_or_else(|_| panic!("{} is missing", path.display()));
+    let (got, want) = (String::from_utf8_lossy(got), String::from_utf8_lossy(&want));
+    assert_eq!(got, want, "{}", path.display());
+}

@@ -1,0 +1,191 @@
+//! The chat-completions dialect, spoken as its strictest clients want it.
+//!
+//! Every chunk has id, object, created, model and choices. The role comes first
+//! and once, for all candidates in order. A tool's id, type and name come once.
+//! The finish chunk waits for the end, because the Penstock objects stand on it
+//! when there is no usage chunk. No chunk has a key `error`, and no key that
+//! the dialect does not know stands inside a delta.
+
+mod parts;
+mod whole;
+
+pub use whole::{plain, whole};
+
+use super::Face;
+use crate::event::{Event, Text};
+use parts::{finish_word, number, usage_object};
+use penstock_contract::{Finish, Refusal, Usage};
+use penstock_wire::error;
+
+/// Speaks one streamed answer.
+#[derive(Debug)]
+pub struct Writer {
+    /// `data: {"id":…,"choices":[`
+    head: Vec<u8>,
+    /// What stands before the text of the first candidate: nearly every event.
+    before_text: Vec<u8>,
+    include_usage: bool,
+    /// Why each candidate ended, until the close.
+    finishes: Vec<Option<Finish>>,
+    /// Calls without arguments so far, as (candidate, call).
+    bare: Vec<(u32, u32)>,
+    begun: bool,
+}
+
+impl Writer {
+    /// A writer for `n` candidates.
+    #[must_use]
+    pub fn new(face: &Face, n: u32, include_usage: bool) -> Self {
+        let mut head = b"data: {".to_vec();
+        parts::face(&mut head, face, "chat.completion.chunk");
+        head.extend_from_slice(b",\"choices\":[");
+        let before_text = [&head, &b"{\"index\":0,\"delta\":{\"content\":\""[..]].concat();
+        Self {
+            head,
+            before_text,
+            include_usage,
+            finishes: vec![None; n.max(1) as usize],
+            bare: Vec::new(),
+            begun: false,
+        }
+    }
+
+    fn open(&self, choice: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(b"{\"index\":");
+        number(choice.into(), out);
+        out.extend_from_slice(b",\"delta\":{");
+    }
+
+    /// The roles of all candidates, before anything else is said.
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if self.begun {
+            return;
+        }
+        self.begun = true;
+        for choice in (0_u32..).take(self.finishes.len()) {
+            self.open(choice, out);
+            out.extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null");
+            out.extend_from_slice(GOES_ON);
+        }
+    }
+
+    fn text(&self, choice: u32, key: &[u8], text: &Text, logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
+        self.open(choice, out);
+        out.extend_from_slice(key);
+        out.extend_from_slice(text.escaped());
+        out.extend_from_slice(b"\"}");
+        if let Some(logprobs) = logprobs {
+            out.extend_from_slice(b",\"logprobs\":");
+            out.extend_from_slice(logprobs);
+        }
+        out.extend_from_slice(GOES_ON);
+    }
+
+    fn tool(&self, choice: u32, tool: u32, call: &[&[u8]], out: &mut Vec<u8>) {
+        self.open(choice, out);
+        out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
+        number(tool.into(), out);
+        call.iter().for_each(|part| out.extend_from_slice(part));
+        out.extend_from_slice(b"\"}}]}");
+        out.extend_from_slice(GOES_ON);
+    }
+}
+
+/// The end of a chunk whose candidate goes on.
+const GOES_ON: &[u8] = b",\"finish_reason\":null}]}\n\n";
+
+impl super::Writer for Writer {
+    fn write(&mut self, event: &Event, out: &mut Vec<u8>) {
+        if event.is_content() {
+            self.begin(out);
+        }
+        match event {
+            Event::Text { choice: 0, text, logprobs: None } => {
+                out.reserve(self.before_text.len() + text.escaped().len() + 32);
+                out.extend_from_slice(&self.before_text);
+                out.extend_from_slice(text.escaped());
+                out.extend_from_slice(b"\"},\"finish_reason\":null}]}\n\n");
+            }
+            Event::Text { choice, text, logprobs } => {
+                self.text(*choice, b"\"content\":\"", text, logprobs.as_deref(), out);
+            }
+            Event::Reasoning { choice, text, .. } if !text.is_empty() => {
+                self.text(*choice, b"\"reasoning_content\":\"", text, None, out);
+            }
+            Event::Refusal { choice, text } => self.text(*choice, b"\"refusal\":\"", text, None, out),
+            Event::ToolStart { choice, tool, id, name } => {
+                self.bare.push((*choice, *tool));
+                self.tool(
+                    *choice,
+                    *tool,
+                    &[
+                        b",\"id\":\"",
+                        id.escaped(),
+                        b"\",\"type\":\"function\",\"function\":{\"name\":\"",
+                        name.escaped(),
+                        b"\",\"arguments\":\"",
+                    ],
+                    out,
+                );
+            }
+            Event::ToolArguments { choice, tool, fragment } => {
+                self.bare.retain(|call| *call != (*choice, *tool));
+                self.tool(*choice, *tool, &[b",\"function\":{\"arguments\":\"", fragment.escaped()], out);
+            }
+            Event::Finish { choice, reason, .. } => {
+                if let Some(finish) = self.finishes.get_mut(*choice as usize) {
+                    *finish = Some(*reason);
+                }
+            }
+            Event::Reasoning { .. }
+            | Event::Start
+            | Event::Usage(_)
+            | Event::Energy(_)
+            | Event::Ping
+            | Event::End => {}
+        }
+    }
+
+    fn shows_reasoning(&self) -> bool {
+        true
+    }
+
+    fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Vec<u8>) {
+        self.begin(out);
+        for (choice, tool) in std::mem::take(&mut self.bare) {
+            // Clients parse the arguments of a finished call, and nothing is not JSON.
+            if self.finishes.get(choice as usize) == Some(&Some(Finish::ToolCalls)) {
+                self.tool(choice, tool, &[b",\"function\":{\"arguments\":\"", b"{}"], out);
+            }
+        }
+        let last = self.finishes.len().saturating_sub(1);
+        for (at, (choice, finish)) in (0_u32..).zip(&self.finishes).enumerate() {
+            self.open(choice, out);
+            out.extend_from_slice(b"},\"logprobs\":null,\"finish_reason\":\"");
+            out.extend_from_slice(finish_word(finish.unwrap_or(Finish::Stop)));
+            out.extend_from_slice(b"\"}]");
+            if at == last && !self.include_usage {
+                parts::objects(out, objects);
+            }
+            out.extend_from_slice(b"}\n\n");
+        }
+        if self.include_usage {
+            out.extend_from_slice(&self.head);
+            out.extend_from_slice(b"],\"usage\":");
+            usage_object(out, usage);
+            parts::objects(out, objects);
+            out.extend_from_slice(b"}\n\n");
+        }
+        out.extend_from_slice(DONE);
+    }
+
+    fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(&error::chat_envelope(refusal, request_id));
+        out.extend_from_slice(b"\n\n");
+        out.extend_from_slice(DONE);
+    }
+}
+
+const DONE: &[u8] = b"data: [DONE]\n\n";

@@ -1,0 +1,61 @@
+//! What chunks and whole completions share.
+
+use crate::write::Face;
+use penstock_contract::{Finish, Usage};
+use penstock_wire::json;
+
+/// `"id":…,"object":…,"created":…,"model":…`
+pub(super) fn face(out: &mut Vec<u8>, face: &Face, object: &str) {
+    out.extend_from_slice(b"\"id\":");
+    json::write_str(out, &format!("chatcmpl-{}", face.id));
+    out.extend_from_slice(b",\"object\":\"");
+    out.extend_from_slice(object.as_bytes());
+    out.extend_from_slice(b"\",\"created\":");
+    number(face.created, out);
+    out.extend_from_slice(b",\"model\":");
+    json::write_str(out, &face.model);
+}
+
+/// The dialect's four words.
+pub(super) const fn finish_word(finish: Finish) -> &'static [u8] {
+    match finish {
+        Finish::Stop => b"stop",
+        Finish::Length | Finish::Window => b"length",
+        Finish::ToolCalls => b"tool_calls",
+        Finish::ContentFilter => b"content_filter",
+    }
+}
+
+/// The usage object: nothing but whole numbers in it, because clients add up every leaf.
+pub(super) fn usage_object(out: &mut Vec<u8>, usage: &Usage) {
+    let total = usage.input.saturating_add(usage.output);
+    let parts: [(&str, u64, &str); 5] = [
+        ("{\"prompt_tokens\":", usage.input, ""),
+        (",\"completion_tokens\":", usage.output, ""),
+        (",\"total_tokens\":", total, ""),
+        (",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cached, "}"),
+        (",\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning, "}}"),
+    ];
+    for (before, value, after) in parts {
+        out.extend_from_slice(before.as_bytes());
+        number(value, out);
+        out.extend_from_slice(after.as_bytes());
+    }
+}
+
+/// The Penstock objects as further members.
+pub(super) fn objects(out: &mut Vec<u8>, objects: &[u8]) {
+    if !objects.is_empty() {
+        out.push(b',');
+        out.extend_from_slice(objects);
+    }
+}
+
+/// A whole number in digits.
+pub(super) fn number(value: u64, out: &mut Vec<u8>) {
+    if let Ok(small @ 0..=9) = u8::try_from(value) {
+        out.push(b'0' + small);
+    } else {
+        out.extend_from_slice(value.to_string().as_bytes());
+    }
+}

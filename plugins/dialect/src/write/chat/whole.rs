@@ -1,0 +1,99 @@
+//! A whole completion.
+
+use super::parts::{self, finish_word, number, usage_object};
+use crate::answer::{Answer, Candidate};
+use crate::event::Text;
+use crate::write::Face;
+use bytes::Bytes;
+use penstock_contract::{Finish, Whole};
+
+/// The completion's body, usage included where the provider stated it.
+#[must_use]
+pub fn whole(answer: &Answer, face: &Face) -> Vec<Bytes> {
+    let mut out = Vec::with_capacity(512 + answer.output_bytes() * 9 / 8);
+    out.push(b'{');
+    parts::face(&mut out, face, "chat.completion");
+    out.extend_from_slice(b",\"choices\":[");
+    for (index, candidate) in (0_u64..).zip(&answer.candidates) {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"index\":");
+        number(index, &mut out);
+        out.extend_from_slice(b",\"message\":");
+        message(candidate, &mut out);
+        out.extend_from_slice(b",\"logprobs\":");
+        match candidate.logprobs.as_slice() {
+            [only] => out.extend_from_slice(only),
+            _ => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"finish_reason\":\"");
+        out.extend_from_slice(finish_word(candidate.finish.unwrap_or(Finish::Stop)));
+        out.extend_from_slice(b"\"}");
+    }
+    out.push(b']');
+    if let Some(usage) = &answer.usage {
+        out.extend_from_slice(b",\"usage\":");
+        usage_object(&mut out, usage);
+    }
+    out.push(b'}');
+    vec![Bytes::from(out)]
+}
+
+/// The completion with what the house must know of it.
+#[must_use]
+pub fn plain(answer: &Answer, face: &Face) -> Whole {
+    Whole {
+        body: whole(answer, face),
+        usage: answer.usage,
+        measured: answer.measured,
+        finish: answer.candidates.first().and_then(|first| first.finish).unwrap_or(Finish::Stop),
+        output_bytes: answer.output_bytes(),
+    }
+}
+
+fn message(candidate: &Candidate, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"role\":\"assistant\",\"content\":");
+    // Clients strip the text without looking: null only where there are calls instead.
+    if candidate.text.is_empty() && !candidate.tools.is_empty() {
+        out.extend_from_slice(b"null");
+    } else {
+        string(&candidate.text, out);
+    }
+    out.extend_from_slice(b",\"refusal\":");
+    if candidate.refusal.is_empty() {
+        out.extend_from_slice(b"null");
+    } else {
+        string(&candidate.refusal, out);
+    }
+    if !candidate.reasoning.is_empty() {
+        out.extend_from_slice(b",\"reasoning_content\":");
+        string(&candidate.reasoning, out);
+    }
+    if !candidate.tools.is_empty() {
+        out.extend_from_slice(b",\"tool_calls\":[");
+        for (at, call) in candidate.tools.iter().enumerate() {
+            let comma: &[u8] = if at > 0 { b"," } else { b"" };
+            out.extend_from_slice(comma);
+            out.extend_from_slice(b"{\"id\":\"");
+            out.extend_from_slice(call.id.escaped());
+            out.extend_from_slice(b"\",\"type\":\"function\",\"function\":{\"name\":\"");
+            out.extend_from_slice(call.name.escaped());
+            out.extend_from_slice(b"\",\"arguments\":");
+            if call.arguments.is_empty() && candidate.finish == Some(Finish::ToolCalls) {
+                out.extend_from_slice(b"\"{}\"");
+            } else {
+                string(&call.arguments, out);
+            }
+            out.extend_from_slice(b"}}");
+        }
+        out.push(b']');
+    }
+    out.push(b'}');
+}
+
+fn string(pieces: &[Text], out: &mut Vec<u8>) {
+    out.push(b'"');
+    pieces.iter().for_each(|piece| out.extend_from_slice(piece.escaped()));
+    out.push(b'"');
+}

@@ -1,0 +1,258 @@
+//! The messages dialect, spoken.
+//!
+//! One block is open at a time and indices have no gaps, whatever the provider
+//! interleaved: what belongs to a block that may not open yet waits. A block of
+//! tool arguments may be followed once its JSON is whole, or at the end.
+//! Nothing is dropped: all text that comes in goes out, in its block.
+
+mod arguments;
+mod block;
+mod manner;
+mod whole;
+
+#[cfg(test)]
+mod tests;
+
+pub use manner::Manner;
+pub(crate) use manner::usage;
+pub(crate) use whole::whole;
+
+use crate::event::{Event, Text};
+use arguments::State;
+use block::{Block, Kind};
+use penstock_contract::{Code, Dialect, Finish, Refusal, Thinking, Usage};
+use std::collections::VecDeque;
+
+/// The most bytes that wait for their block to open.
+const MAX_WAITING: usize = 16 << 20;
+
+/// Speaks one answer.
+pub struct Writer {
+    manner: Manner,
+    started: bool,
+    /// What the opening event says was used.
+    usage: Option<Usage>,
+    /// Number of the next block.
+    next: u32,
+    open: Option<Block>,
+    waiting: VecDeque<Block>,
+    waiting_bytes: usize,
+    finish: Option<(Finish, Option<Text>)>,
+    called: bool,
+    /// A tool's arguments are no JSON, so that the end is no success.
+    broken: bool,
+}
+
+impl Writer {
+    /// A writer at the beginning of an answer.
+    #[must_use]
+    pub fn new(manner: Manner) -> Self {
+        Self {
+            manner,
+            started: false,
+            usage: None,
+            next: 0,
+            open: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            finish: None,
+            called: false,
+            broken: false,
+        }
+    }
+
+    fn start(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.manner.message_start(self.usage.as_ref(), out);
+        }
+    }
+
+    /// The block that text or reasoning goes into now: the open one, or the last that waits.
+    fn running(&mut self, kind: Kind, out: &mut Vec<u8>) -> (&mut Block, bool) {
+        let waits = !self.waiting.is_empty()
+            || self.open.as_ref().is_some_and(|open| open.kind != kind && open.is_unfinished());
+        if waits {
+            if self.waiting.back().is_none_or(|last| !last.takes(kind)) {
+                self.waiting.push_back(Block::new(kind));
+            }
+        } else if self.open.as_ref().is_none_or(|open| !open.takes(kind)) {
+            self.close_block(out);
+            self.open_block(Block::new(kind), out);
+        }
+        let block = if waits { self.waiting.back_mut() } else { None };
+        match block {
+            Some(block) => (block, true),
+            None => (self.open.get_or_insert_with(|| Block::new(kind)), false),
+        }
+    }
+
+    fn add(&mut self, kind: Kind, text: &Text, out: &mut Vec<u8>) {
+        self.start(out);
+        let (block, waits) = self.running(kind, out);
+        if waits {
+            block.keep(text);
+            self.waiting_bytes += text.escaped().len();
+            self.broken |= self.waiting_bytes > MAX_WAITING;
+        } else {
+            block.delta(text, out);
+        }
+    }
+
+    fn reasoning(&mut self, text: &Text, signature: Option<&Text>, out: &mut Vec<u8>) {
+        if self.manner.thinking == Thinking::Off {
+            return self.start(out);
+        }
+        let omitted = self.manner.thinking == Thinking::Omitted;
+        let kind = Kind::Thinking { omitted };
+        if !text.is_empty() || signature.is_some() {
+            self.add(kind, text, out);
+        }
+        if let Some(signature) = signature {
+            // The seal ends its thought; what follows, even another one, is a new block.
+            self.running(kind, out).0.signature = Some(signature.clone());
+        }
+    }
+
+    fn tool(&mut self, tool: u32, id: &Text, name: &Text, out: &mut Vec<u8>) {
+        self.start(out);
+        self.called = true;
+        let name = match self.manner.names.restore(&name.decoded()) {
+            restored if restored == name.decoded() => name.clone(),
+            restored => Text::new(restored),
+        };
+        let block = Block::tool(tool, id.clone(), name);
+        if self.waiting.is_empty() && self.open.as_ref().is_none_or(|open| !open.is_unfinished()) {
+            self.close_block(out);
+            self.open_block(block, out);
+        } else {
+            self.waiting.push_back(block);
+        }
+    }
+
+    fn arguments(&mut self, tool: u32, fragment: &Text, out: &mut Vec<u8>) {
+        let kind = Kind::Tool(tool);
+        if let Some(open) = self.open.as_mut().filter(|open| open.kind == kind) {
+            open.delta(fragment, out);
+            if !self.waiting.is_empty() && !open.is_unfinished() {
+                self.advance(out);
+            }
+        } else if let Some(block) = self.waiting.iter_mut().find(|block| block.kind == kind) {
+            block.keep(fragment);
+            self.waiting_bytes += fragment.escaped().len();
+            self.broken |= self.waiting_bytes > MAX_WAITING;
+        } else {
+            // Its block is closed, so its JSON was whole: only white space may follow.
+            self.broken |= !fragment.decoded().trim().is_empty();
+        }
+    }
+
+    /// Opens what waits, as far as it may.
+    fn advance(&mut self, out: &mut Vec<u8>) {
+        while self.open.as_ref().is_none_or(|open| !open.is_unfinished()) {
+            let Some(block) = self.waiting.pop_front() else { return };
+            self.close_block(out);
+            self.open_block(block, out);
+        }
+    }
+
+    fn open_block(&mut self, mut block: Block, out: &mut Vec<u8>) {
+        block.open(self.next, out);
+        self.next += 1;
+        let kept = std::mem::take(&mut block.kept);
+        for text in &kept {
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(text.escaped().len());
+            block.delta(text, out);
+        }
+        self.open = Some(block);
+    }
+
+    fn close_block(&mut self, out: &mut Vec<u8>) {
+        if let Some(block) = self.open.take() {
+            block.close(out);
+        }
+    }
+
+    fn finish(&mut self, reason: Finish, stop: Option<&Text>, out: &mut Vec<u8>) {
+        self.start(out);
+        let cut = matches!(reason, Finish::Length | Finish::Window | Finish::ContentFilter);
+        loop {
+            if let Some(Block { kind: Kind::Tool(_), arguments, .. }) = &self.open {
+                self.broken |= if cut { arguments.state() == State::Invalid } else { !arguments.end() };
+            }
+            self.close_block(out);
+            match self.waiting.pop_front() {
+                Some(block) => self.open_block(block, out),
+                None => break,
+            }
+        }
+        if self.next == 0 {
+            empty_block(out);
+        }
+        self.finish = Some((reason, stop.cloned()));
+    }
+}
+
+/// An empty text block: a message without any block breaks clients that read the first one.
+pub(crate) fn empty_block(out: &mut Vec<u8>) {
+    let mut block = Block::new(Kind::Text);
+    block.open(0, out);
+    block.close(out);
+}
+
+impl super::Writer for Writer {
+    fn write(&mut self, event: &Event, out: &mut Vec<u8>) {
+        if event.choice().is_some_and(|choice| choice > 0) || self.finish.is_some() {
+            return;
+        }
+        match event {
+            Event::Reasoning { text, signature, .. } => self.reasoning(text, signature.as_ref(), out),
+            Event::Text { text, .. } | Event::Refusal { text, .. } => self.add(Kind::Text, text, out),
+            Event::ToolStart { tool, id, name, .. } => self.tool(*tool, id, name, out),
+            Event::ToolArguments { tool, fragment, .. } => self.arguments(*tool, fragment, out),
+            Event::Finish { reason, stop_sequence, .. } => self.finish(*reason, stop_sequence.as_ref(), out),
+            Event::Usage(usage) => self.usage = Some(*usage),
+            Event::Ping if self.started => out.extend_from_slice(manner::PING),
+            Event::Start | Event::Energy(_) | Event::Ping | Event::End => {}
+        }
+    }
+
+    fn shows_reasoning(&self) -> bool {
+        self.manner.thinking == Thinking::Shown
+    }
+
+    fn is_spoilt(&self) -> bool {
+        self.broken
+    }
+
+    fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Vec<u8>) {
+        if self.finish.is_none() {
+            self.finish(Finish::Stop, None, out);
+        }
+        if self.broken {
+            let refusal = Refusal::because(
+                Code::Unavailable,
+                "The model called a tool with arguments that are not valid JSON.",
+            );
+            return self.fail(&refusal, &self.manner.face.id.clone(), out);
+        }
+        let (reason, stop) = self.finish.take().unwrap_or((Finish::Stop, None));
+        self.finish = Some((reason, None));
+        out.extend_from_slice(
+            br#"event: message_delta
+data: {"type":"message_delta","delta":{"#,
+        );
+        manner::stop_members(reason, stop.as_ref(), self.called, out);
+        out.extend_from_slice(br#"},"usage":"#);
+        manner::usage(usage, out);
+        if !objects.is_empty() {
+            out.push(b',');
+            out.extend_from_slice(objects);
+        }
+        out.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+    }
+
+    fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Vec<u8>) {
+        let envelope = penstock_wire::error::envelope(Dialect::Messages, refusal, request_id);
+        out.extend_from_slice(&penstock_wire::sse::named_event("error", &envelope));
+    }
+}

@@ -1,0 +1,102 @@
+//! What is the same for a streamed and a whole message: the face it wears, how
+//! usage and the end are said.
+
+use crate::event::Text;
+use crate::messages_chat::ids::Names;
+use crate::scan;
+use crate::write::Face;
+use penstock_contract::{Ask, Finish, Target, Thinking, Usage};
+use penstock_wire::json;
+use std::io::Write as _;
+
+/// A sign of life.
+pub(super) const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
+
+/// How this client is spoken to.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    pub(super) face: Face,
+    pub(super) thinking: Thinking,
+    /// Tool names that were cut on the way to the provider.
+    pub(super) names: Names,
+    /// Prompt tokens, roughly, for an opening event before any count is known.
+    pub(super) prompt_tokens: u64,
+}
+
+impl Manner {
+    /// As the ask wants it.
+    #[must_use]
+    pub fn of(ask: &Ask, target: &Target<'_>) -> Self {
+        let tools = ask.value("tools").unwrap_or_default();
+        let declared = scan::elements(tools).filter_map(|tool| scan::inner(scan::member(tool, "name")?));
+        // 3.6 bytes a token is what Latin text comes to; it is corrected at the end.
+        let prompt_tokens = (ask.prompt_bytes as u64).saturating_mul(10) / 36 + 4;
+        Self { face: Face::of(target), thinking: ask.thinking, names: Names::of(declared), prompt_tokens }
+    }
+
+    /// `"id":…,"type":…,"role":…,"model":…`
+    pub(super) fn face(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#""id":"msg_"#);
+        json::write_escaped(out, &self.face.id);
+        out.extend_from_slice(br#"","type":"message","role":"assistant","model":"#);
+        json::write_str(out, &self.face.model);
+    }
+
+    /// The opening event, and a ping as the vendor sends it.
+    pub(super) fn message_start(&self, known: Option<&Usage>, out: &mut Vec<u8>) {
+        let known = known.filter(|usage| usage.input > 0);
+        let opening = match known {
+            Some(usage) => Usage { output: 0, reasoning: 0, ..*usage },
+            None => Usage { input: self.prompt_tokens, ..Usage::default() },
+        };
+        out.extend_from_slice(b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{");
+        self.face(out);
+        out.extend_from_slice(br#","content":[],"stop_reason":null,"stop_sequence":null,"usage":"#);
+        usage(&opening, out);
+        out.extend_from_slice(b"}}\n\n");
+        out.extend_from_slice(PING);
+    }
+}
+
+/// Usage in this dialect, whose input leaves cached tokens out.
+pub(crate) fn usage(usage: &Usage, out: &mut Vec<u8>) {
+    // Writing to a Vec cannot fail.
+    let _ = write!(
+        out,
+        r#"{{"input_tokens":{},"output_tokens":{},"cache_creation_input_tokens":0,"cache_read_input_tokens":{}"#,
+        usage.input.saturating_sub(usage.cached),
+        usage.output,
+        usage.cached,
+    );
+    if usage.reasoning > 0 {
+        let _ = write!(out, r#","output_tokens_details":{{"thinking_tokens":{}}}"#, usage.reasoning);
+    }
+    out.push(b'}');
+}
+
+/// `"stop_reason":…,"stop_sequence":…`, and details of a refusal.
+pub(super) fn stop_members(reason: Finish, stop: Option<&Text>, called: bool, out: &mut Vec<u8>) {
+    let name = match (reason, stop) {
+        (Finish::ToolCalls, _) => "tool_use",
+        (Finish::Stop, _) if called => "tool_use",
+        (Finish::Stop, Some(_)) => "stop_sequence",
+        (Finish::Stop, None) => "end_turn",
+        (Finish::Length, _) => "max_tokens",
+        (Finish::Window, _) => "model_context_window_exceeded",
+        (Finish::ContentFilter, _) => "refusal",
+    };
+    out.extend_from_slice(br#""stop_reason":""#);
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(br#"","stop_sequence":"#);
+    match stop.filter(|_| name == "stop_sequence") {
+        Some(stop) => {
+            out.push(b'"');
+            out.extend_from_slice(stop.escaped());
+            out.push(b'"');
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+    if reason == Finish::ContentFilter {
+        out.extend_from_slice(br#","stop_details":{"type":"refusal","category":null,"explanation":null}"#);
+    }
+}

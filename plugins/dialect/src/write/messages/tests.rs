@@ -1,0 +1,1 @@
+//! The writer of messages: its grammar, its blocks, its usage.

@@ -1,0 +1,195 @@
+//! A whole message from a whole answer.
+
+use super::arguments::{Arguments, State};
+use super::block::signature;
+use super::manner::{self, Manner};
+use crate::answer::{Answer, Candidate, ToolCall};
+use crate::event::Text;
+use crate::messages_chat::ids::{FNV_START, fnv1a_more};
+use bytes::Bytes;
+use penstock_contract::{Ask, Fault, FaultKind, Finish, Target, Thinking, Whole};
+use penstock_wire::json;
+
+/// Reads a provider's whole answer and says it in the messages dialect.
+///
+/// # Errors
+/// What is wrong with the answer; tool arguments that are no JSON object are
+/// the provider's failure, so that another one is asked.
+pub(crate) fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
+    let answer = Answer::read(ask, target, body)?;
+    let manner = Manner::of(ask, target);
+    let candidate = answer.candidates.first().ok_or(Fault::new(FaultKind::Malformed))?;
+    let finish = candidate.finish.unwrap_or(Finish::Stop);
+    let mut out = Vec::with_capacity(512 + answer.output_bytes());
+    out.push(b'{');
+    manner.face(&mut out);
+    out.extend_from_slice(br#","content":["#);
+    content(&manner, candidate, finish, &mut out)?;
+    out.extend_from_slice(b"],");
+    manner::stop_members(finish, candidate.stop_sequence.as_ref(), !candidate.tools.is_empty(), &mut out);
+    out.extend_from_slice(br#","usage":"#);
+    manner::usage(&answer.usage.unwrap_or_default(), &mut out);
+    out.push(b'}');
+    let output_bytes = answer.output_bytes();
+    Ok(Whole {
+        body: vec![Bytes::from(out)],
+        usage: answer.usage,
+        measured: answer.measured,
+        finish,
+        output_bytes,
+    })
+}
+
+fn content(manner: &Manner, candidate: &Candidate, finish: Finish, out: &mut Vec<u8>) -> Result<(), Fault> {
+    let start = out.len();
+    if manner.thinking != Thinking::Off && candidate.reasoning.iter().any(|text| !text.is_empty()) {
+        let hash = candidate.reasoning.iter().fold(FNV_START, |hash, text| fnv1a_more(hash, text.escaped()));
+        out.extend_from_slice(br#"{"type":"thinking","thinking":""#);
+        if manner.thinking == Thinking::Shown {
+            candidate.reasoning.iter().for_each(|text| out.extend_from_slice(text.escaped()));
+        }
+        out.extend_from_slice(br#"","signature":""#);
+        out.extend_from_slice(signature(candidate.signature.as_ref(), hash).escaped());
+        out.extend_from_slice(br#""},"#);
+    }
+    let said: Vec<&Text> =
+        candidate.text.iter().chain(&candidate.refusal).filter(|text| !text.is_empty()).collect();
+    // Quickstarts read `content[0].text`: an answer without any block has an empty one.
+    if !said.is_empty() || (out.len() == start && candidate.tools.is_empty()) {
+        out.extend_from_slice(br#"{"type":"text","text":""#);
+        said.iter().for_each(|text| out.extend_from_slice(text.escaped()));
+        out.extend_from_slice(br#""},"#);
+    }
+    for call in &candidate.tools {
+        tool_use(manner, call, finish, out)?;
+        out.push(b',');
+    }
+    out.pop();
+    Ok(())
+}
+
+fn tool_use(manner: &Manner, call: &ToolCall, finish: Finish, out: &mut Vec<u8>) -> Result<(), Fault> {
+    out.extend_from_slice(br#"{"type":"tool_use","id":""#);
+    out.extend_from_slice(call.id.escaped());
+    out.extend_from_slice(br#"","name":"#);
+    json::write_str(out, manner.names.restore(&call.name.decoded()));
+    out.extend_from_slice(br#","input":"#);
+    let arguments: String = call.arguments.iter().map(Text::decoded).collect();
+    let cut = matches!(finish, Finish::Length | Finish::Window | Finish::ContentFilter);
+    let input = object(&arguments, cut).ok_or(Fault::new(FaultKind::Malformed))?;
+    out.extend_from_slice(input.as_bytes());
+    out.push(b'}');
+    Ok(())
+}
+
+/// The arguments as a JSON object: as they are if they are one, `{}` for none,
+/// without a code fence or trailing commas around it, and, of an answer that
+/// was cut, what is there of it.
+fn object(arguments: &str, cut: bool) -> Option<String> {
+    let mut watch = Arguments::new();
+    match watch.push(arguments) {
+        State::Whole => return Some(arguments.trim().to_owned()),
+        State::Empty | State::Odd if watch.end() => return Some("{}".to_owned()),
+        _ => {}
+    }
+    let bare = unfenced(arguments);
+    let mended = without_trailing_commas(bare);
+    if Arguments::new().push(&mended) == State::Whole {
+        return Some(mended);
+    }
+    cut.then(|| partial(bare))
+}
+
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let Some(inside) = text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) else {
+        return text;
+    };
+    inside.strip_prefix("json").unwrap_or(inside).trim()
+}
+
+/// Drops commas that stand before a closing bracket, outside strings.
+fn without_trailing_commas(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut inside, mut escaped) = (false, false);
+    for letter in text.chars() {
+        if !inside && matches!(letter, '}' | ']') {
+            let kept = out.trim_end();
+            if kept.ends_with(',') {
+                out.truncate(kept.len() - 1);
+            }
+        }
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if inside => escaped = true,
+            '"' => inside = !inside,
+            _ => {}
+        }
+        out.push(letter);
+    }
+    out
+}
+
+/// The longest beginning of cut JSON that can be closed into an object.
+fn partial(text: &str) -> String {
+    let mut best = "{}".to_owned();
+    let (mut nest, mut inside, mut escaped) = (Vec::new(), false, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if inside => escaped = true,
+            '"' => inside = !inside,
+            '{' if !inside => nest.push('}'),
+            '[' if !inside => nest.push(']'),
+            '}' | ']' if !inside => {
+                nest.pop();
+            }
+            _ => {}
+        }
+        // Only the last stretch can matter, and each try reads all of it.
+        let worth_a_try = text.len() - at <= 64 || (!inside && matches!(letter, ',' | '}' | ']'));
+        let start = text.get(..at + letter.len_utf8()).filter(|_| worth_a_try);
+        if let Some(closed) = start.and_then(|start| closed(start, inside, escaped, &nest)) {
+            best = closed;
+        }
+    }
+    best
+}
+
+fn closed(start: &str, inside: bool, escaped: bool, nest: &[char]) -> Option<String> {
+    if escaped {
+        return None;
+    }
+    let mut text =
+        if inside { format!("{start}\"") } else { start.trim_end().trim_end_matches(',').to_owned() };
+    text.extend(nest.iter().rev());
+    (Arguments::new().push(&text) == State::Whole).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_become_an_object_or_the_provider_has_failed() {
+        let whole = |text| object(text, false);
+        assert_eq!(whole("").as_deref(), Some("{}"));
+        assert_eq!(whole("null").as_deref(), Some("{}"));
+        assert_eq!(whole(r#" {"b":1,"a":2} "#).as_deref(), Some(r#"{"b":1,"a":2}"#));
+        assert_eq!(whole(r#"{"a":[1,2,],}"#).as_deref(), Some(r#"{"a":[1,2]}"#));
+        assert_eq!(whole("```json\n{\"a\":\"x,}\"}\n```").as_deref(), Some(r#"{"a":"x,}"}"#));
+        assert_eq!(whole(r#"{"a":"#), None);
+        assert_eq!(whole("call me"), None);
+    }
+
+    #[test]
+    fn cut_arguments_keep_what_is_there() {
+        let cut = |text| object(text, true).unwrap_or_default();
+        assert_eq!(cut(r#"{"path":"a.txt","text":"Hel"#), r#"{"path":"a.txt","text":"Hel"}"#);
+        assert_eq!(cut(r#"{"path":"a.txt","te"#), r#"{"path":"a.txt"}"#);
+        assert_eq!(cut(r#"{"list":[1,2,"#), r#"{"list":[1,2]}"#);
+        assert_eq!(cut(r#"{"a":"x\"#), r#"{"a":"x"}"#);
+        assert_eq!(cut("{"), "{}");
+        assert_eq!(cut(""), "{}");
+    }
+}
