@@ -1,0 +1,130 @@
+//! The prompt of a chat completions body.
+
+use super::read::{ReadError, body, kind, object, take, take_list, take_text, weight};
+use super::{Call, Conversation, Effort, Part, Role, Tool, Turn};
+use crate::image::Image;
+use serde_json::{Map, Value};
+
+pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
+    let mut body = body(bytes)?;
+    let mut turns = Vec::new();
+    for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
+        turns.push(turn(message, &format!("messages[{at}]"))?);
+    }
+    let mut tools = Vec::new();
+    for (at, tool) in take_list(&mut body, "tools", "")?.into_iter().enumerate() {
+        let path = format!("tools[{at}]");
+        let mut outer = object(tool, &path)?;
+        let inner = take(&mut outer, "function").unwrap_or_default();
+        tools.push(function(inner, &format!("{path}.function"))?);
+    }
+    for (at, tool) in take_list(&mut body, "functions", "")?.into_iter().enumerate() {
+        tools.push(function(tool, &format!("functions[{at}]"))?);
+    }
+    let effort = match take(&mut body, "reasoning_effort") {
+        Some(Value::String(name)) => Effort::parse(&name),
+        _ => None,
+    };
+    let arguments = match take(&mut body, "chat_template_kwargs") {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    };
+    let continues = take(&mut body, "continue_final_message") == Some(Value::Bool(true))
+        && turns.last().is_some_and(|turn: &Turn| turn.role == Role::Assistant);
+    Ok(Conversation { turns, tools, effort, arguments, continues, unix_seconds: 0 })
+}
+
+fn turn(message: Value, path: &str) -> Result<Turn, ReadError> {
+    let mut map = object(message, path)?;
+    let role = match take_text(&mut map, "role", path)?.as_deref() {
+        Some("system" | "developer") => Role::System,
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        Some("tool" | "function") => Role::Tool,
+        _ => {
+            return Err(ReadError::new(
+                format!("{path}.role"),
+                "must be system, developer, user, assistant or tool",
+            ));
+        }
+    };
+    let (mut parts, listed) = content(take(&mut map, "content"), &format!("{path}.content"))?;
+    if let Some(refusal) = take_text(&mut map, "refusal", path)?.filter(|text| !text.is_empty()) {
+        parts.push(Part::Text(refusal));
+    }
+    let mut calls = Vec::new();
+    for (at, call) in take_list(&mut map, "tool_calls", path)?.into_iter().enumerate() {
+        let path = format!("{path}.tool_calls[{at}]");
+        let mut outer = object(call, &path)?;
+        let id = take_text(&mut outer, "id", &path)?.unwrap_or_default();
+        calls.push(called(take(&mut outer, "function").unwrap_or_default(), id, &path)?);
+    }
+    if let Some(call) = take(&mut map, "function_call") {
+        calls.push(called(call, String::new(), path)?);
+    }
+    let reasoning = match take(&mut map, "reasoning_content").or_else(|| take(&mut map, "reasoning")) {
+        Some(Value::String(text)) => Some(text).filter(|text| !text.is_empty()),
+        _ => None,
+    };
+    let answers = take_text(&mut map, "tool_call_id", path)?;
+    let name = take_text(&mut map, "name", path)?;
+    Ok(Turn { role, parts, listed, reasoning, calls, answers, name })
+}
+
+fn called(value: Value, id: String, path: &str) -> Result<Call, ReadError> {
+    let path = format!("{path}.function");
+    let mut map = object(value, &path)?;
+    let name = take_text(&mut map, "name", &path)?.unwrap_or_default();
+    let arguments = match take(&mut map, "arguments") {
+        None => String::new(),
+        Some(Value::String(text)) => text,
+        Some(other) => other.to_string(),
+    };
+    Ok(Call { id, name, arguments })
+}
+
+fn function(value: Value, path: &str) -> Result<Tool, ReadError> {
+    let mut map = object(value, path)?;
+    let name = take_text(&mut map, "name", path)?
+        .ok_or_else(|| ReadError::new(format!("{path}.name"), "is missing"))?;
+    let description = take_text(&mut map, "description", path)?;
+    let parameters = take(&mut map, "parameters");
+    let strict = take(&mut map, "strict").and_then(|value| value.as_bool());
+    Ok(Tool { name, description, parameters, strict })
+}
+
+fn content(value: Option<Value>, path: &str) -> Result<(Vec<Part>, bool), ReadError> {
+    match value {
+        None => Ok((Vec::new(), false)),
+        Some(Value::String(text)) => Ok((vec![Part::Text(text)], false)),
+        Some(Value::Array(list)) => {
+            let parts = list.into_iter().enumerate().map(|(at, value)| part(value, &format!("{path}[{at}]")));
+            Ok((parts.collect::<Result<_, _>>()?, true))
+        }
+        Some(_) => Err(ReadError::new(path, "must be a string or a list of parts")),
+    }
+}
+
+fn part(value: Value, path: &str) -> Result<Part, ReadError> {
+    if let Value::String(text) = value {
+        return Ok(Part::Text(text));
+    }
+    let mut map = object(value, path)?;
+    let kind = kind(&mut map, path)?;
+    match kind.as_str() {
+        "text" | "input_text" | "output_text" => {
+            Ok(Part::Text(take_text(&mut map, "text", path)?.unwrap_or_default()))
+        }
+        "refusal" => Ok(Part::Text(take_text(&mut map, "refusal", path)?.unwrap_or_default())),
+        "image_url" => {
+            let url = match take(&mut map, "image_url") {
+                Some(Value::String(url)) => Some(url),
+                Some(Value::Object(mut inner)) => take_text(&mut inner, "url", path)?,
+                _ => None,
+            };
+            let url = url.ok_or_else(|| ReadError::new(format!("{path}.image_url.url"), "is missing"))?;
+            Ok(Part::Image(Image::from_url(&url)))
+        }
+        _ => Ok(Part::Opaque { bytes: weight(&Value::Object(map)), kind }),
+    }
+}

@@ -1,0 +1,258 @@
+//! The prompt of a messages body, in the shape a chat template gets it.
+
+use super::read::{ReadError, body, kind, object, take, take_list, take_text, weight};
+use super::{Call, Conversation, Effort, Part, Role, Tool, Turn};
+use crate::image::Image;
+use serde_json::{Map, Value};
+
+/// Coding agents send this block anew with every request; it is not for the model.
+const BILLING_HEADER: &str = "x-anthropic-billing-header";
+
+pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
+    let mut body = body(bytes)?;
+    let mut turns = Vec::new();
+    if let Some(system) = system(take(&mut body, "system"), "system")? {
+        turns.push(Turn::text(Role::System, system));
+    }
+    for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
+        message_turns(message, &format!("messages[{at}]"), &mut turns)?;
+    }
+    let mut tools = Vec::new();
+    for (at, tool) in take_list(&mut body, "tools", "")?.into_iter().enumerate() {
+        tools.push(function(tool, &format!("tools[{at}]"))?);
+    }
+    let continues = turns.last().is_some_and(|turn| turn.role == Role::Assistant && turn.calls.is_empty());
+    let mut arguments = Map::new();
+    let effort = thinking(&mut body, &mut arguments);
+    Ok(Conversation { turns, tools, effort, arguments, continues, unix_seconds: 0 })
+}
+
+/// `output_config.effort`, else the thinking budget; switching thinking off reaches the template.
+fn thinking(body: &mut Map<String, Value>, arguments: &mut Map<String, Value>) -> Option<Effort> {
+    let thinking = take(body, "thinking").unwrap_or_default();
+    if thinking.get("type").and_then(Value::as_str) == Some("disabled") {
+        arguments.insert("enable_thinking".to_owned(), Value::Bool(false));
+    }
+    let config = take(body, "output_config").unwrap_or_default();
+    if let Some(effort) = config.get("effort").and_then(Value::as_str).and_then(Effort::parse) {
+        return Some(effort);
+    }
+    thinking.get("budget_tokens").and_then(Value::as_u64).map(|budget| match budget {
+        0..2_000 => Effort::Low,
+        2_000..8_000 => Effort::Medium,
+        _ => Effort::High,
+    })
+}
+
+fn system(value: Option<Value>, path: &str) -> Result<Option<String>, ReadError> {
+    let texts = match value {
+        None => return Ok(None),
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(list)) => {
+            let mut texts = Vec::new();
+            for (at, block) in list.into_iter().enumerate() {
+                let path = format!("{path}[{at}]");
+                let mut map = object(block, &path)?;
+                texts.push(take_text(&mut map, "text", &path)?.unwrap_or_default());
+            }
+            texts
+        }
+        Some(_) => return Err(ReadError::new(path, "must be a string or a list of text blocks")),
+    };
+    let kept: Vec<_> =
+        texts.into_iter().filter(|text| !text.is_empty() && !text.starts_with(BILLING_HEADER)).collect();
+    Ok((!kept.is_empty()).then(|| kept.join("\n\n")))
+}
+
+fn function(value: Value, path: &str) -> Result<Tool, ReadError> {
+    let mut map = object(value, path)?;
+    let name = take_text(&mut map, "name", path)?
+        .ok_or_else(|| ReadError::new(format!("{path}.name"), "is missing"))?;
+    let description = take_text(&mut map, "description", path)?;
+    let parameters = take(&mut map, "input_schema");
+    let strict = take(&mut map, "strict").and_then(|value| value.as_bool());
+    Ok(Tool { name, description, parameters, strict })
+}
+
+/// One message becomes the results it holds, then what is left of it.
+fn message_turns(message: Value, path: &str, turns: &mut Vec<Turn>) -> Result<(), ReadError> {
+    let mut map = object(message, path)?;
+    let role = match take_text(&mut map, "role", path)?.as_deref() {
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        Some("system") => Role::System,
+        _ => return Err(ReadError::new(format!("{path}.role"), "must be user, assistant or system")),
+    };
+    let path = format!("{path}.content");
+    let content = take(&mut map, "content");
+    if role == Role::System {
+        turns.extend(system(content, &path)?.map(|text| Turn::text(Role::System, text)));
+        return Ok(());
+    }
+    let mut rest = Turn { role, ..Turn::default() };
+    match content {
+        None => {}
+        Some(Value::String(text)) => rest.parts.push(Part::Text(text)),
+        Some(Value::Array(list)) => {
+            for (at, block) in list.into_iter().enumerate() {
+                turn_block(block, &format!("{path}[{at}]"), &mut rest, turns)?;
+            }
+        }
+        Some(_) => return Err(ReadError::new(path, "must be a string or a list of blocks")),
+    }
+    rest.listed = rest.parts.len() > 1 || rest.parts.iter().any(|part| !matches!(part, Part::Text(_)));
+    if rest.parts.is_empty() && rest.calls.is_empty() && rest.reasoning.is_none() {
+        return Ok(());
+    }
+    merge(turns, rest);
+    Ok(())
+}
+
+/// Consecutive turns of one speaker are one turn in this dialect.
+fn merge(turns: &mut Vec<Turn>, turn: Turn) {
+    match turns.last_mut() {
+        Some(last) if last.role == turn.role => {
+            last.parts.extend(turn.parts);
+            last.calls.extend(turn.calls);
+            last.listed = last.listed || turn.listed || last.parts.len() > 1;
+            last.reasoning = last.reasoning.take().or(turn.reasoning);
+        }
+        _ => turns.push(turn),
+    }
+}
+
+fn turn_block(block: Value, path: &str, rest: &mut Turn, turns: &mut Vec<Turn>) -> Result<(), ReadError> {
+    let mut map = object(block, path)?;
+    let kind = kind(&mut map, path)?;
+    match kind.as_str() {
+        "tool_use" => rest.calls.push(Call {
+            id: take_text(&mut map, "id", path)?.unwrap_or_default(),
+            name: take_text(&mut map, "name", path)?.unwrap_or_default(),
+            arguments: take(&mut map, "input").map_or_else(|| "{}".to_owned(), |input| input.to_string()),
+        }),
+        "tool_result" => turns.push(result(map, path)?),
+        "thinking" => {
+            let thought = take_text(&mut map, "thinking", path)?.unwrap_or_default();
+            match &mut rest.reasoning {
+                Some(reasoning) => reasoning.push_str(&thought),
+                None => rest.reasoning = Some(thought).filter(|thought| !thought.is_empty()),
+            }
+        }
+        "redacted_thinking" => {}
+        _ => block_parts(kind, map, path, &mut rest.parts)?,
+    }
+    Ok(())
+}
+
+fn result(mut map: Map<String, Value>, path: &str) -> Result<Turn, ReadError> {
+    let mut parts = Vec::new();
+    match take(&mut map, "content") {
+        None => {}
+        Some(Value::String(text)) => parts.push(Part::Text(text)),
+        Some(Value::Array(list)) => {
+            for (at, block) in list.into_iter().enumerate() {
+                let path = format!("{path}.content[{at}]");
+                let mut inner = object(block, &path)?;
+                let kind = kind(&mut inner, &path)?;
+                block_parts(kind, inner, &path, &mut parts)?;
+            }
+        }
+        Some(_) => {
+            return Err(ReadError::new(format!("{path}.content"), "must be a string or a list of blocks"));
+        }
+    }
+    let failed = take(&mut map, "is_error") == Some(Value::Bool(true));
+    let says_so = |part: &Part| matches!(part, Part::Text(text) if text.starts_with("Error"));
+    if failed && !parts.first().is_some_and(says_so) {
+        match parts.first_mut() {
+            Some(Part::Text(text)) => text.insert_str(0, "Error: "),
+            _ => parts.insert(0, Part::Text("Error: ".to_owned())),
+        }
+    }
+    // Texts are one text, joined by line ends.
+    let only_text = parts.iter().all(|part| matches!(part, Part::Text(_)));
+    let mut turn = Turn { role: Role::Tool, parts, listed: !only_text, ..Turn::default() };
+    if only_text {
+        turn.parts = vec![Part::Text(turn.joined("\n"))];
+    }
+    turn.answers = take_text(&mut map, "tool_use_id", path)?;
+    Ok(turn)
+}
+
+/// Blocks that hold text, images or something opaque. Empty texts are dropped.
+fn block_parts(
+    kind: String,
+    mut map: Map<String, Value>,
+    path: &str,
+    parts: &mut Vec<Part>,
+) -> Result<(), ReadError> {
+    let text = match kind.as_str() {
+        "text" => take_text(&mut map, "text", path)?.unwrap_or_default(),
+        "image" => {
+            parts.push(Part::Image(source_image(take(&mut map, "source"), path)?));
+            return Ok(());
+        }
+        "search_result" => {
+            let mut lines = Vec::new();
+            for name in ["title", "source"] {
+                lines.extend(take_text(&mut map, name, path)?);
+            }
+            lines.extend(texts(take(&mut map, "content")));
+            lines.join("\n")
+        }
+        "document" => match document(&mut map, path)? {
+            Some(text) => text,
+            None => {
+                parts.push(Part::Opaque { kind, bytes: weight(&Value::Object(map)) });
+                return Ok(());
+            }
+        },
+        _ => {
+            parts.push(Part::Opaque { kind, bytes: weight(&Value::Object(map)) });
+            return Ok(());
+        }
+    };
+    if !text.is_empty() {
+        parts.push(Part::Text(text));
+    }
+    Ok(())
+}
+
+fn source_image(source: Option<Value>, path: &str) -> Result<Image, ReadError> {
+    let mut map = object(source.unwrap_or_default(), &format!("{path}.source"))?;
+    Ok(match (take_text(&mut map, "data", path)?, take_text(&mut map, "url", path)?) {
+        (Some(data), _) => Image::from_base64(&data),
+        (None, Some(url)) => Image::from_url(&url),
+        (None, None) => Image::unknown(),
+    })
+}
+
+/// A document's text with its title and context line; `None` if it is not text.
+fn document(map: &mut Map<String, Value>, path: &str) -> Result<Option<String>, ReadError> {
+    let Some(Value::Object(source)) = map.get("source") else { return Ok(None) };
+    let text = match source.get("type").and_then(Value::as_str) {
+        Some("text") => source.get("data").and_then(Value::as_str).map(str::to_owned),
+        Some("content") => Some(texts(source.get("content").cloned()).join("\n")),
+        _ => None,
+    };
+    let Some(text) = text else { return Ok(None) };
+    let mut lines = Vec::new();
+    for name in ["title", "context"] {
+        lines.extend(take_text(map, name, path)?);
+    }
+    lines.push(text);
+    Ok(Some(lines.join("\n")))
+}
+
+/// The texts of a string or of a list of text blocks.
+fn texts(content: Option<Value>) -> Vec<String> {
+    match content {
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(list)) => list
+            .iter()
+            .filter_map(|block| block.get("text").and_then(Value::as_str))
+            .map(str::to_owned)
+            .collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,86 @@
+//! Reading JSON fields with errors that name the field.
+
+use serde_json::{Map, Value};
+
+/// Why a body could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {expected}")]
+pub struct ReadError {
+    /// The field, as a path such as `messages[2].content`; `body` for the whole.
+    pub field: String,
+    /// What was expected, one sentence without content.
+    pub expected: &'static str,
+}
+
+impl ReadError {
+    pub(super) fn new(field: impl Into<String>, expected: &'static str) -> Self {
+        Self { field: field.into(), expected }
+    }
+}
+
+/// The body as an object.
+pub(super) fn body(body: &[u8]) -> Result<Map<String, Value>, ReadError> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(_) => Err(ReadError::new("body", "must be a JSON object")),
+        Err(_) => Err(ReadError::new("body", "is not valid JSON")),
+    }
+}
+
+/// Takes a member; `null` counts as absent.
+pub(super) fn take(map: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    map.get_mut(name).map(Value::take).filter(|value| !value.is_null())
+}
+
+/// Takes a member that must be a string, if it is there.
+pub(super) fn take_text(
+    map: &mut Map<String, Value>,
+    name: &str,
+    path: &str,
+) -> Result<Option<String>, ReadError> {
+    match take(map, name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(ReadError::new(format!("{path}.{name}"), "must be a string")),
+    }
+}
+
+/// Takes a member that must be a list, if it is there.
+pub(super) fn take_list(
+    map: &mut Map<String, Value>,
+    name: &str,
+    path: &str,
+) -> Result<Vec<Value>, ReadError> {
+    match take(map, name) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(list)) => Ok(list),
+        Some(_) => Err(ReadError::new(join(path, name), "must be a list")),
+    }
+}
+
+/// An object, or an error that names its place.
+pub(super) fn object(value: Value, path: &str) -> Result<Map<String, Value>, ReadError> {
+    match value {
+        Value::Object(map) => Ok(map),
+        _ => Err(ReadError::new(path, "must be an object")),
+    }
+}
+
+/// The type of a block or part.
+pub(super) fn kind(map: &mut Map<String, Value>, path: &str) -> Result<String, ReadError> {
+    take_text(map, "type", path)?.ok_or_else(|| ReadError::new(format!("{path}.type"), "is missing"))
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The bytes of all strings in a value: what an unknown part can weigh at most.
+pub(super) fn weight(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(list) => list.iter().map(weight).sum(),
+        Value::Object(map) => map.values().map(weight).sum(),
+        _ => 8,
+    }
+}

@@ -1,0 +1,112 @@
+//! Reading both dialects.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::*;
+use serde_json::json;
+
+fn chat(body: &Value) -> Result<Conversation, ReadError> {
+    Conversation::from_chat(body.to_string().as_bytes())
+}
+
+fn messages(body: &Value) -> Result<Conversation, ReadError> {
+    Conversation::from_messages(body.to_string().as_bytes())
+}
+
+#[test]
+fn the_two_dialects_give_one_conversation() {
+    let schema = json!({"type": "object", "properties": {"z": {}, "a": {}}});
+    let ours = messages(&json!({
+        "system": [{"type": "text", "text": "x-anthropic-billing-header: 1"}, {"type": "text", "text": "A"}, {"type": "text", "text": "B"}],
+        "messages": [
+            {"role": "user", "content": "Q"},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "T", "signature": "s"},
+                {"type": "text", "text": ""},
+                {"type": "tool_use", "id": "1", "name": "f", "input": {"z": 1, "a": 2}},
+                {"type": "tool_use", "id": "2", "name": "f", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "text", "text": "and"},
+                {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "r"}, {"type": "text", "text": "s"}]},
+                {"type": "tool_result", "tool_use_id": "2", "is_error": true, "content": "no"}]},
+            {"role": "system", "content": "hurry"},
+        ],
+        "tools": [{"name": "f", "input_schema": schema, "cache_control": {"type": "ephemeral"}}],
+    }));
+    let theirs = chat(&json!({
+        "messages": [
+            {"role": "developer", "content": "A\n\nB"},
+            {"role": "user", "content": "Q", "name": null},
+            {"role": "assistant", "content": null, "reasoning_content": "T", "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"z\":1,\"a\":2}"}},
+                {"id": "2", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "r\ns"},
+            {"role": "tool", "tool_call_id": "2", "content": "Error: no"},
+            {"role": "user", "content": "and"},
+            {"role": "system", "content": "hurry"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}],
+    }));
+    assert!(ours.unwrap() == theirs.unwrap());
+}
+
+#[test]
+fn a_trailing_assistant_turn_is_continued_in_messages_only() {
+    let body = json!({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]});
+    assert!(messages(&body).unwrap().continues);
+    assert!(!chat(&body).unwrap().continues);
+}
+
+#[test]
+fn images_documents_and_unknown_blocks_keep_their_kind() {
+    let read = messages(&json!({"messages": [{"role": "user", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "R0lGODlhCgAUAQ=="}},
+        {"type": "document", "title": "Title", "source": {"type": "text", "media_type": "text/plain", "data": "Body"}},
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}},
+        {"type": "search_result", "title": "t", "source": "s", "content": [{"type": "text", "text": "c"}]},
+    ]}]}))
+    .unwrap();
+    let parts = &read.turns[0].parts;
+    assert!(parts[0] == Part::Image(Image { size: Some((10, 276)) }));
+    assert!(parts[1] == Part::Text("Title\nBody".to_owned()));
+    assert!(matches!(&parts[2], Part::Opaque { kind, bytes } if kind == "document" && *bytes >= 4));
+    assert!(parts[3] == Part::Text("t\ns\nc".to_owned()));
+    assert_eq!(read.opaque(), Some("document"));
+}
+
+#[test]
+fn effort_comes_from_either_dialect() {
+    let effort = |body: Value| Conversation::from_messages(body.to_string().as_bytes()).unwrap().effort;
+    assert_eq!(effort(json!({"messages": [], "output_config": {"effort": "xhigh"}})), Some(Effort::High));
+    assert_eq!(
+        effort(json!({"messages": [], "thinking": {"type": "enabled", "budget_tokens": 1024}})),
+        Some(Effort::Low)
+    );
+    assert_eq!(effort(json!({"messages": []})), None);
+    assert_eq!(
+        chat(&json!({"messages": [], "reasoning_effort": "minimal"})).unwrap().effort,
+        Some(Effort::Low)
+    );
+}
+
+#[test]
+fn an_error_names_the_field_and_not_the_content() {
+    let error = |body: &str| Conversation::from_chat(body.as_bytes()).unwrap_err().to_string();
+    assert_eq!(error("{"), "body: is not valid JSON");
+    assert_eq!(error("[]"), "body: must be a JSON object");
+    assert_eq!(error(r#"{"messages":"secret"}"#), "messages: must be a list");
+    assert_eq!(
+        error(r#"{"messages":[{"role":"secret"}]}"#),
+        "messages[0].role: must be system, developer, user, assistant or tool"
+    );
+    assert_eq!(
+        error(r#"{"messages":[{"role":"user","content":5}]}"#),
+        "messages[0].content: must be a string or a list of parts"
+    );
+    assert_eq!(error(r#"{"messages":[],"tools":[{"function":{}}]}"#), "tools[0].function.name: is missing");
+}
+
+#[test]
+fn printing_a_conversation_shows_no_content() {
+    let read = chat(&json!({"messages": [{"role": "user", "content": "secret"}]})).unwrap();
+    assert!(!format!("{read:?}").contains("secret"));
+}

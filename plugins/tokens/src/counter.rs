@@ -1,0 +1,233 @@
+//! The counter of a model.
+//!
+//! Promises: a count is exact or an error; both are cheap to tell apart, so that a caller can go on
+//! to the engine and to the estimate.
+
+#[cfg(test)]
+mod tests;
+
+use crate::conversation::Conversation;
+use crate::harmony;
+use crate::image::Images;
+use crate::o200k::O200k;
+use crate::template::Template;
+use crate::tokenizer::{Tokenizer, TokenizerError};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// Tokens of a prompt, and how they were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Tokens.
+    pub tokens: u64,
+    /// How.
+    pub method: Method,
+}
+
+/// How tokens were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// With the model's tokenizer and template.
+    Exact,
+    /// By an engine that serves the model.
+    Engine,
+    /// Not at all; a number that is not too low.
+    Estimate,
+}
+
+impl Method {
+    /// The value of the header `x-token-count-method`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Engine => "engine",
+            Self::Estimate => "estimate",
+        }
+    }
+}
+
+/// Why a conversation could not be counted exactly.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CountError {
+    /// The model has no chat template, so its prompt is unknown.
+    #[error("the model has no chat template")]
+    NoTemplate,
+    /// The template refused the conversation; its own words.
+    #[error("the chat template refused the conversation: {0}")]
+    Template(String),
+    /// There are images, and no rule says what they cost.
+    #[error("the model has no rule for images")]
+    NoImageRule,
+    /// A part whose tokens cannot be known, by its type.
+    #[error("a part of type {0} cannot be counted")]
+    Opaque(String),
+}
+
+/// Counts for one model.
+pub struct Counter {
+    kind: Kind,
+    images: Option<Images>,
+}
+
+enum Kind {
+    Harmony(&'static O200k),
+    Files { tokenizer: Box<Tokenizer>, template: Option<Box<Template>> },
+}
+
+impl Counter {
+    /// The counter of gpt-oss, built in.
+    #[must_use]
+    pub fn o200k_harmony() -> Self {
+        Self { kind: Kind::Harmony(O200k::shared()), images: None }
+    }
+
+    /// The counter of a model with its own files: the contents of `tokenizer.json`, of a template
+    /// file if there is one, and of `tokenizer_config.json`, which names the special tokens and may
+    /// hold the template.
+    ///
+    /// # Errors
+    /// A file does not parse, or needs something that is not supported; the sentence names both.
+    pub fn from_files(
+        tokenizer_json: &[u8],
+        chat_template: Option<&str>,
+        config: Option<&[u8]>,
+    ) -> Result<Self, TokenizerError> {
+        let tokenizer = Box::new(Tokenizer::from_json(tokenizer_json)?);
+        let config = match config {
+            None => Map::new(),
+            Some(json) => serde_json::from_slice(json).map_err(|error| {
+                TokenizerError(format!("tokenizer_config.json: does not parse ({error})"))
+            })?,
+        };
+        let source = match chat_template {
+            Some(source) => Some(source),
+            None => template_of(&config)?,
+        };
+        let template = source.map(|source| compiled(source, &config)).transpose()?;
+        let template = template.map(Box::new);
+        Ok(Self { kind: Kind::Files { tokenizer, template }, images: None })
+    }
+
+    /// The same counter for a model that takes images.
+    #[must_use]
+    pub fn with_images(mut self, images: Images) -> Self {
+        self.images = Some(images);
+        self
+    }
+
+    /// The tokens of a conversation.
+    ///
+    /// # Errors
+    /// It cannot be counted exactly; see [`CountError`].
+    pub fn count(&self, conversation: &Conversation) -> Result<Count, CountError> {
+        if let Some(kind) = conversation.opaque() {
+            return Err(CountError::Opaque(kind.to_owned()));
+        }
+        let images = match &self.images {
+            None if conversation.images().next().is_some() => return Err(CountError::NoImageRule),
+            None => 0,
+            Some(images) => conversation.images().map(|image| images.tokens(*image)).sum(),
+        };
+        let text = match &self.kind {
+            Kind::Harmony(vocabulary) => harmony::count(vocabulary, conversation),
+            Kind::Files { tokenizer, template } => {
+                let template = template.as_ref().ok_or(CountError::NoTemplate)?;
+                self.count_prompt(tokenizer, template, conversation)?
+            }
+        };
+        Ok(Count { tokens: text + images, method: Method::Exact })
+    }
+
+    /// The tokens of a rendered prompt without those that stand for images.
+    fn count_prompt(
+        &self,
+        tokenizer: &Tokenizer,
+        template: &Template,
+        conversation: &Conversation,
+    ) -> Result<u64, CountError> {
+        let mark = self.images.as_ref().and_then(|images| images.placeholder.as_deref());
+        let prompt = template.render(conversation, mark).map_err(CountError::Template)?;
+        let tokens = tokenizer.count(&prompt);
+        let Some(mark) = mark.filter(|mark| !mark.is_empty()) else { return Ok(tokens) };
+        // Not more than there are images: a user may have written the mark.
+        let marks = prompt.matches(mark).count().min(conversation.images().count()) as u64;
+        Ok(tokens.saturating_sub(marks * tokenizer.count(mark)))
+    }
+
+    /// The tokens of a text that is no chat, such as an input of an embedding, with what the
+    /// tokenizer puts around it.
+    #[must_use]
+    pub fn count_text(&self, text: &str) -> u64 {
+        match &self.kind {
+            Kind::Harmony(vocabulary) => vocabulary.count(text),
+            Kind::Files { tokenizer, .. } => tokenizer.count_document(text),
+        }
+    }
+}
+
+/// The prompt of a conversation by a chat template alone, for an engine that tokenises text only.
+/// `config` is the content of `tokenizer_config.json`.
+///
+/// # Errors
+/// The template or the configuration does not parse, or the template refuses the conversation.
+pub fn render_prompt(
+    chat_template: &str,
+    config: Option<&[u8]>,
+    conversation: &Conversation,
+) -> Result<String, TokenizerError> {
+    let template = compiled(chat_template, &configuration(config)?)?;
+    template.render(conversation, None).map_err(|why| TokenizerError(format!("chat template: {why}")))
+}
+
+fn configuration(json: Option<&[u8]>) -> Result<Map<String, Value>, TokenizerError> {
+    json.map_or_else(|| Ok(Map::new()), serde_json::from_slice)
+        .map_err(|error| TokenizerError(format!("tokenizer_config.json: does not parse ({error})")))
+}
+
+fn compiled(source: &str, config: &Map<String, Value>) -> Result<Template, TokenizerError> {
+    Template::new(source, special_tokens(config))
+        .map_err(|why| TokenizerError(format!("chat template: {why}")))
+}
+
+/// `chat_template` of a configuration: a text, or a list of named ones of which `default` counts.
+fn template_of(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerError> {
+    let wrong = || {
+        TokenizerError(
+            "tokenizer_config.json: chat_template is neither a text nor a list with a default".to_owned(),
+        )
+    };
+    match config.get("chat_template") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(source)) => Ok(Some(source)),
+        Some(Value::Array(list)) => {
+            let named =
+                list.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some("default"));
+            named
+                .or(list.first())
+                .and_then(|entry| entry.get("template")?.as_str())
+                .map(Some)
+                .ok_or_else(wrong)
+        }
+        Some(_) => Err(wrong()),
+    }
+}
+
+/// Every `…_token` of a configuration, as templates name them.
+fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
+    let tokens = config.iter().filter(|(name, _)| name.ends_with("_token")).filter_map(|(name, token)| {
+        let text = token.as_str().or_else(|| token.get("content")?.as_str())?;
+        Some((name.clone(), text.into()))
+    });
+    tokens.collect()
+}
+
+impl fmt::Debug for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Harmony(_) => "o200k_harmony",
+            Kind::Files { .. } => "files",
+        };
+        f.debug_struct("Counter").field("kind", &kind).field("images", &self.images).finish()
+    }
+}

@@ -1,0 +1,156 @@
+//! Whole counts against the references.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+use super::*;
+use crate::image::ImageRule;
+
+/// 22 November 2026.
+const NOW: i64 = 1_795_305_600;
+
+fn cases() -> Value {
+    serde_json::from_str(include_str!("../../testdata/cases.json")).unwrap()
+}
+
+macro_rules! family {
+    ($name:literal) => {
+        Family {
+            tokenizer: include_bytes!(concat!("../../testdata/families/", $name, "/tokenizer.json")),
+            template: include_str!(concat!("../../testdata/families/", $name, "/chat_template.jinja")),
+            config: include_bytes!(concat!("../../testdata/families/", $name, "/tokenizer_config.json")),
+            expected: include_str!(concat!("../../testdata/families/", $name, "/expected.json")),
+        }
+    };
+}
+
+struct Family {
+    tokenizer: &'static [u8],
+    template: &'static str,
+    config: &'static [u8],
+    expected: &'static str,
+}
+
+impl Family {
+    fn counter(&self) -> Counter {
+        Counter::from_files(self.tokenizer, Some(self.template), Some(self.config)).unwrap()
+    }
+
+    /// Every case has the reference's count. Cases the reference refuses are bent or refused.
+    fn equal(&self, counter: &Counter, least: usize) {
+        let expected: Value = serde_json::from_str(self.expected).unwrap();
+        let (cases, mut equal) = (cases(), 0);
+        for (name, reference) in expected["chats"].as_object().unwrap() {
+            let chat = Conversation::from_chat(cases[name].to_string().as_bytes()).unwrap().at(NOW);
+            match (reference.get("tokens"), counter.count(&chat)) {
+                (Some(tokens), Ok(count)) => {
+                    assert_eq!(
+                        count,
+                        Count { tokens: tokens.as_u64().unwrap(), method: Method::Exact },
+                        "{name}"
+                    );
+                    equal += 1;
+                }
+                (Some(_), Err(error)) => panic!("{name}: {error}"),
+                (None, Ok(_)) => {}
+                (None, Err(error)) => assert!(matches!(error, CountError::Template(_)), "{name}"),
+            }
+        }
+        assert!(equal >= least, "{equal} cases");
+    }
+}
+
+#[test]
+fn llama_3_counts_are_those_of_the_reference() {
+    let family = family!("llama3");
+    family.equal(&family.counter(), 13);
+}
+
+#[test]
+fn qwen_counts_are_those_of_the_reference_images_included() {
+    let family = family!("qwen");
+    let rule = ImageRule::Patches { px: 28, min: 4, max: 16_384 };
+    let images = Images { rule, placeholder: Some("<|image_pad|>".into()), unknown: None };
+    family.equal(&family.counter().with_images(images), 15);
+}
+
+#[test]
+fn mistral_counts_are_those_of_the_reference_images_included() {
+    let family = family!("mistral");
+    let rule = ImageRule::Rows { px: 16, longest: 1024 };
+    let images = Images { rule, placeholder: Some("[IMG]".into()), unknown: None };
+    family.equal(&family.counter().with_images(images), 14);
+}
+
+#[test]
+fn gemma_counts_are_those_of_the_reference_images_included() {
+    let family = family!("gemma");
+    let images = Images {
+        rule: ImageRule::Fixed { tokens: 256 },
+        placeholder: Some("<image_soft_token>".into()),
+        unknown: None,
+    };
+    family.equal(&family.counter().with_images(images), 11);
+}
+
+#[test]
+fn both_dialects_count_the_same() {
+    let chat = br#"{"messages":[{"role":"system","content":"S"},{"role":"user","content":"U"}]}"#;
+    let messages = br#"{"system":"S","messages":[{"role":"user","content":"U"}]}"#;
+    for counter in [Counter::o200k_harmony(), family!("qwen").counter()] {
+        let chat = counter.count(&Conversation::from_chat(chat).unwrap()).unwrap();
+        assert_eq!(Ok(chat), counter.count(&Conversation::from_messages(messages).unwrap()));
+    }
+}
+
+#[test]
+fn what_cannot_be_counted_exactly_is_an_error() {
+    let image = Conversation::from_chat(cases()["image"].to_string().as_bytes()).unwrap();
+    assert_eq!(Counter::o200k_harmony().count(&image), Err(CountError::NoImageRule));
+    let sound =
+        br#"{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA"}}]}]}"#;
+    let sound = Conversation::from_chat(sound).unwrap();
+    assert_eq!(Counter::o200k_harmony().count(&sound), Err(CountError::Opaque("input_audio".to_owned())));
+    let bare = Counter::from_files(family!("qwen").tokenizer, None, None).unwrap();
+    assert_eq!(bare.count(&Conversation::default()), Err(CountError::NoTemplate));
+}
+
+#[test]
+fn the_template_may_stand_in_the_configuration() {
+    let tokenizer = family!("llama3").tokenizer;
+    let one = br#"{"chat_template":"{{ bos_token }}a","bos_token":{"content":"<|begin_of_text|>"}}"#;
+    let named = br#"{"chat_template":[{"name":"tool_use","template":"aaaa"},{"name":"default","template":"{{ bos_token }}a"}],"bos_token":"<|begin_of_text|>"}"#;
+    for config in [one.as_slice(), named] {
+        let counter = Counter::from_files(tokenizer, None, Some(config)).unwrap();
+        assert_eq!(counter.count(&Conversation::default()).unwrap().tokens, 2);
+    }
+}
+
+#[test]
+fn files_that_do_not_parse_are_named_in_one_sentence() {
+    let family = family!("llama3");
+    let error =
+        |template, config| Counter::from_files(family.tokenizer, template, config).unwrap_err().to_string();
+    assert!(error(Some("{% if %}"), None).starts_with("chat template: syntax error: "));
+    assert!(error(None, Some(b"{".as_slice())).starts_with("tokenizer_config.json: does not parse ("));
+    assert_eq!(
+        error(None, Some(br#"{"chat_template":5}"#.as_slice())),
+        "tokenizer_config.json: chat_template is neither a text nor a list with a default"
+    );
+    let all = [error(Some("{% if %}"), None), error(None, Some(b"{".as_slice()))];
+    assert!(all.iter().all(|sentence| !sentence.contains('\n')), "{all:?}");
+}
+
+#[test]
+fn a_mark_written_by_a_user_is_text() {
+    let family = family!("qwen");
+    let images = Images {
+        rule: ImageRule::Fixed { tokens: 10 },
+        placeholder: Some("<|image_pad|>".into()),
+        unknown: None,
+    };
+    let counter = family.counter().with_images(images);
+    let said = |text: &str| {
+        let body = serde_json::json!({"messages": [{"role": "user", "content": text}]}).to_string();
+        counter.count(&Conversation::from_chat(body.as_bytes()).unwrap()).unwrap().tokens
+    };
+    assert_eq!(said("<|image_pad|>"), said("x"));
+}

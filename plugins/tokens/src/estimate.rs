@@ -1,0 +1,130 @@
+//! Numbers of tokens without the model's tokenizer: never too low.
+//!
+//! Promises: [`upper_bound`] costs nothing and decides which requests are looked at at all;
+//! [`estimate`] goes through the text once and stays above what the vocabularies of served models
+//! give: about 1.2 times the tokens of English prose.
+//!
+//! A text is encoded by `o200k`, and each token is weighed: with the most tokens that any of four
+//! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. A piece
+//! counts one more when it has several tokens or ends a line, because others may cut it elsewhere,
+//! and digits count one each, because many tokenizers keep them apart. Nothing counts more than its bytes, which no
+//! byte-level tokenizer exceeds.
+
+#[cfg(test)]
+mod tests;
+
+use crate::conversation::{Conversation, Part, Tool, Turn};
+use crate::counter::{Count, Method};
+use crate::image::{Image, ImageRule, Images};
+use crate::merge::Symbol;
+use crate::o200k::O200k;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::ser::{PrettyFormatter, Serializer};
+
+/// Four bits a token, the even one low; 15 stands for its bytes. See `assets/README.md`.
+static WEIGHTS: &[u8] = include_bytes!("../assets/o200k.weights");
+
+/// What templates write around a conversation: begin, default system text, dates, the next turn.
+const FRAME: u64 = 128;
+/// What they write around a turn.
+const TURN: u64 = 12;
+/// What they write around a call.
+const CALL: u64 = 24;
+/// What they write about calling tools.
+const TOOLS: u64 = 640;
+/// What they write around a tool.
+const TOOL: u64 = 16;
+/// An image, or anything else, of which nothing is known: the most that served models take.
+const UNKNOWN: u64 = 16_384;
+
+/// More tokens than a prompt of so many bytes can have: JSON of the messages, system text and tools,
+/// without inline media. `image` is the most an image can cost ([`ImageRule::most`]).
+#[must_use]
+pub fn upper_bound(bytes: usize, images: u32, image: u64) -> u64 {
+    let frame = FRAME + TOOLS;
+    (bytes as u64).saturating_add(frame).saturating_add(u64::from(images).saturating_mul(image))
+}
+
+/// A number that is not below the tokens of a conversation. `images` is the model's rule, if known.
+#[must_use]
+pub fn estimate(conversation: &Conversation, images: Option<&Images>) -> Count {
+    let mut tokens = FRAME;
+    for turn in &conversation.turns {
+        tokens += turn_tokens(turn, images);
+    }
+    if !conversation.tools.is_empty() {
+        tokens += TOOLS;
+    }
+    for tool in &conversation.tools {
+        tokens += TOOL + estimate_text(&written(tool));
+    }
+    Count { tokens, method: Method::Estimate }
+}
+
+fn turn_tokens(turn: &Turn, images: Option<&Images>) -> u64 {
+    let mut tokens = TURN + turn.reasoning.as_deref().map_or(0, |thoughts| TURN + estimate_text(thoughts));
+    for part in &turn.parts {
+        tokens += match part {
+            Part::Text(text) => estimate_text(text) + 1,
+            Part::Image(image) => {
+                images.map_or_else(|| costliest(*image), |images| images.tokens(*image)) + 4
+            }
+            // 25 tokens a second of sound, 1000 bytes a second at least.
+            Part::Opaque { kind, bytes } if kind == "input_audio" => *bytes as u64 / 16 + 64,
+            Part::Opaque { bytes, .. } => UNKNOWN.max(*bytes as u64),
+        };
+    }
+    for call in &turn.calls {
+        tokens += CALL + estimate_text(&call.id) + estimate_text(&call.name) + estimate_text(&call.arguments);
+    }
+    let names = [&turn.answers, &turn.name];
+    tokens + names.into_iter().flatten().map(|name| estimate_text(name)).sum::<u64>()
+}
+
+/// An image by the costliest rule of served models.
+fn costliest(image: Image) -> u64 {
+    let rules = [
+        ImageRule::Patches { px: 28, min: 4, max: UNKNOWN },
+        ImageRule::Rows { px: 16, longest: 1024 },
+        ImageRule::Tiles { px: 448, tokens: 256, max: 12 },
+    ];
+    rules.iter().map(|rule| rule.tokens(image)).max().unwrap_or(UNKNOWN)
+}
+
+/// A tool in the longest form templates give it: JSON, indented by four.
+fn written(tool: &Tool) -> String {
+    let function = json!({
+        "type": "function",
+        "function": {
+            "name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": tool.strict,
+        },
+    });
+    let mut out = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut out, PrettyFormatter::with_indent(b"    "));
+    // Writing JSON into memory does not fail.
+    let _ = function.serialize(&mut serializer);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// A number that is not below the tokens of a text.
+#[must_use]
+pub fn estimate_text(text: &str) -> u64 {
+    let mut tokens = 0;
+    O200k::shared().pieces(text, |piece, symbols| {
+        let bytes = piece.len() as u64;
+        let digits = piece.bytes().any(|byte| byte.is_ascii_digit());
+        let weight: u64 = symbols.iter().map(weight).sum();
+        let cut_elsewhere = symbols.len() > 1 || piece.ends_with(['\n', '\r']);
+        tokens += if digits { bytes } else { bytes.min(weight + u64::from(cut_elsewhere)) };
+    });
+    tokens
+}
+
+/// What a token of `o200k` weighs.
+fn weight(symbol: &Symbol) -> u64 {
+    let byte = WEIGHTS.get(symbol.token as usize / 2).copied().unwrap_or(u8::MAX);
+    let weight = if symbol.token.is_multiple_of(2) { byte & 15 } else { byte >> 4 };
+    let bytes = u64::from(symbol.end - symbol.at);
+    if weight == 15 { bytes } else { u64::from(weight) }
+}

@@ -1,0 +1,197 @@
+//! The prompt of gpt-oss, as `openai-harmony` renders it.
+//!
+//! Promises: the tokens of a conversation are counted exactly; text that looks like a special token
+//! is text. The mapping of a request:
+//!
+//! - the system message is the library's own (identity, cut-off, date, effort, channels);
+//! - leading system turns are the developer's instructions, tools its `functions` namespace; without
+//!   both there is no developer message. Later system turns are developer messages of their text;
+//! - thoughts go to `analysis`, text to `final` (`commentary` beside calls), each call to
+//!   `functions.<name>`, each result comes back from it;
+//! - when the last word was final, thoughts before the first final word are dropped;
+//! - `<|start|>assistant` ends the prompt, or the turn to be continued does.
+
+mod schema;
+
+#[cfg(test)]
+mod tests;
+
+use crate::conversation::{Conversation, Effort, Role, Turn};
+use crate::o200k::O200k;
+use crate::strftime::strftime;
+use schema::namespace;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+const IDENTITY: &str =
+    "You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06";
+const CHANNELS: &str =
+    "# Valid channels: analysis, commentary, final. Channel must be included for every message.";
+const TOOL_CHANNEL: &str = "\nCalls to these tools must go to the commentary channel: 'functions'.";
+
+/// A message of the format.
+#[derive(Default)]
+struct Message<'c> {
+    /// `assistant`, or `functions.<name>` for a result.
+    author: Cow<'c, str>,
+    recipient: Option<Cow<'c, str>>,
+    channel: Option<&'static str>,
+    content_type: Option<&'static str>,
+    /// Each is tokenised by itself.
+    texts: Vec<Cow<'c, str>>,
+}
+
+/// Where the prompt goes.
+trait Sink {
+    fn text(&mut self, text: &str);
+    fn special(&mut self, token: &'static str);
+}
+
+struct Counting<'v> {
+    vocabulary: &'v O200k,
+    tokens: u64,
+}
+
+impl Sink for Counting<'_> {
+    fn text(&mut self, text: &str) {
+        self.tokens += self.vocabulary.count(text);
+    }
+
+    fn special(&mut self, _: &'static str) {
+        self.tokens += 1;
+    }
+}
+
+/// The tokens of a conversation.
+pub(crate) fn count(vocabulary: &O200k, conversation: &Conversation) -> u64 {
+    let mut sink = Counting { vocabulary, tokens: 0 };
+    render(conversation, &mut sink);
+    sink.tokens
+}
+
+fn render(conversation: &Conversation, sink: &mut impl Sink) {
+    let messages = messages(conversation);
+    let first_final = messages.iter().position(|message| message.channel == Some("final"));
+    let last_is_final = messages
+        .iter()
+        .rev()
+        .find(|message| message.author == "assistant")
+        .is_some_and(|message| message.channel == Some("final"));
+    let count = messages.len();
+    for (at, message) in messages.into_iter().enumerate() {
+        let past = last_is_final && first_final.is_some_and(|first| at < first);
+        if past && message.channel == Some("analysis") {
+            continue;
+        }
+        write(&message, conversation.continues && at + 1 == count, sink);
+    }
+    if !conversation.continues {
+        sink.special("<|start|>");
+        sink.text("assistant");
+    }
+}
+
+fn write(message: &Message<'_>, open: bool, sink: &mut impl Sink) {
+    sink.special("<|start|>");
+    sink.text(&message.author);
+    if let Some(recipient) = &message.recipient {
+        sink.text(&format!(" to={recipient}"));
+    }
+    if let Some(channel) = message.channel {
+        sink.special("<|channel|>");
+        sink.text(channel);
+    }
+    if let Some(content_type) = message.content_type {
+        sink.text(&format!(" {content_type}"));
+    }
+    sink.special("<|message|>");
+    for text in &message.texts {
+        sink.text(text);
+    }
+    if !open {
+        let call = message.author == "assistant" && message.recipient.is_some();
+        sink.special(if call { "<|call|>" } else { "<|end|>" });
+    }
+}
+
+/// The function of each call's id.
+type Functions<'c> = HashMap<&'c str, &'c str>;
+
+fn messages(conversation: &Conversation) -> Vec<Message<'_>> {
+    let leading = conversation.turns.iter().take_while(|turn| turn.role == Role::System).count();
+    let (instructions, rest) = conversation.turns.split_at_checked(leading).unwrap_or_default();
+    let mut messages = vec![system(conversation)];
+    messages.extend(developer(conversation, instructions));
+    let calls = rest.iter().flat_map(|turn| &turn.calls);
+    let functions: Functions = calls.map(|call| (call.id.as_str(), call.name.as_str())).collect();
+    for turn in rest {
+        match turn.role {
+            Role::System => messages.push(said("developer", turn)),
+            Role::User => messages.push(said("user", turn)),
+            Role::Assistant => assistant(turn, &mut messages),
+            Role::Tool => messages.push(result(&functions, turn)),
+        }
+    }
+    messages
+}
+
+fn system(conversation: &Conversation) -> Message<'static> {
+    let date = strftime("%Y-%m-%d", conversation.unix_seconds);
+    let effort = conversation.effort.unwrap_or(Effort::Medium).name();
+    let tools = if conversation.tools.is_empty() { "" } else { TOOL_CHANNEL };
+    let text = format!("{IDENTITY}\nCurrent date: {date}\n\nReasoning: {effort}\n\n{CHANNELS}{tools}");
+    Message { author: "system".into(), texts: vec![text.into()], ..Message::default() }
+}
+
+fn developer(conversation: &Conversation, instructions: &[Turn]) -> Option<Message<'static>> {
+    let mut sections = Vec::new();
+    let texts: Vec<_> =
+        instructions.iter().map(|turn| turn.joined("")).filter(|text| !text.is_empty()).collect();
+    if !texts.is_empty() {
+        sections.push("# Instructions".to_owned());
+        sections.push(texts.join("\n\n"));
+    }
+    if !conversation.tools.is_empty() {
+        sections.push("# Tools".to_owned());
+        sections.push(namespace(&conversation.tools));
+    }
+    let texts = vec![sections.join("\n\n").into()];
+    (!sections.is_empty()).then(|| Message { author: "developer".into(), texts, ..Message::default() })
+}
+
+fn said<'c>(author: &'static str, turn: &'c Turn) -> Message<'c> {
+    Message { author: author.into(), texts: turn.texts().map(Cow::Borrowed).collect(), ..Message::default() }
+}
+
+fn assistant<'c>(turn: &'c Turn, messages: &mut Vec<Message<'c>>) {
+    if let Some(thoughts) = &turn.reasoning {
+        let texts = vec![thoughts.into()];
+        messages.push(Message { channel: Some("analysis"), texts, ..said("assistant", turn) });
+    }
+    let text = turn.joined("");
+    if !text.is_empty() {
+        let channel = Some(if turn.calls.is_empty() { "final" } else { "commentary" });
+        messages.push(Message { channel, texts: vec![text.into()], ..said("assistant", turn) });
+    }
+    for call in &turn.calls {
+        messages.push(Message {
+            author: "assistant".into(),
+            recipient: Some(format!("functions.{}", call.name).into()),
+            channel: Some("commentary"),
+            content_type: Some("json"),
+            texts: vec![call.arguments.as_str().into()],
+        });
+    }
+}
+
+fn result<'c>(functions: &Functions<'_>, turn: &'c Turn) -> Message<'c> {
+    let called = turn.answers.as_deref().and_then(|id| functions.get(id)).copied();
+    let name = called.or(turn.name.as_deref()).unwrap_or_default();
+    Message {
+        author: format!("functions.{name}").into(),
+        recipient: Some("assistant".into()),
+        channel: Some("commentary"),
+        content_type: None,
+        texts: vec![turn.joined("").into()],
+    }
+}

@@ -1,0 +1,55 @@
+//! The rendering against `openai-harmony` (`testdata/harmony.json`, see the README there).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+use super::*;
+use serde_json::Value;
+
+struct Writing(String);
+
+impl Sink for Writing {
+    fn text(&mut self, text: &str) {
+        self.0.push_str(text);
+    }
+
+    fn special(&mut self, token: &'static str) {
+        self.0.push_str(token);
+    }
+}
+
+/// 22 November 2026.
+const NOW: i64 = 1_795_305_600;
+
+fn prompt(conversation: &Conversation) -> String {
+    let mut sink = Writing(String::new());
+    render(conversation, &mut sink);
+    sink.0
+}
+
+#[test]
+fn every_prompt_and_count_is_that_of_the_reference() {
+    let cases: Value = serde_json::from_str(include_str!("../../testdata/cases.json")).unwrap();
+    let expected: Value = serde_json::from_str(include_str!("../../testdata/harmony.json")).unwrap();
+    assert!(expected.as_object().unwrap().len() >= 13);
+    for (name, reference) in expected.as_object().unwrap() {
+        let body = cases[name].to_string();
+        let conversation = Conversation::from_chat(body.as_bytes()).unwrap().at(NOW);
+        assert_eq!(prompt(&conversation), reference["prompt"].as_str().unwrap(), "{name}");
+        let counted = count(O200k::shared(), &conversation);
+        assert_eq!(counted, reference["tokens"].as_u64().unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn the_date_does_not_change_the_count() {
+    let conversation = Conversation::from_chat(br#"{"messages":[{"role":"user","content":"Hi"}]}"#).unwrap();
+    let at = |seconds| count(O200k::shared(), &conversation.clone().at(seconds));
+    assert_eq!(at(0), at(NOW));
+    assert_eq!(at(951_782_400), at(NOW));
+}
+
+#[test]
+fn a_turn_to_be_continued_stays_open_and_adds_no_other() {
+    let body = br#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Well"}]}"#;
+    let conversation = Conversation::from_messages(body).unwrap();
+    assert!(prompt(&conversation).ends_with("<|start|>assistant<|channel|>final<|message|>Well"));
+}

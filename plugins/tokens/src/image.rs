@@ -1,0 +1,184 @@
+//! What an image costs in tokens.
+//!
+//! Promises: sizes are read from the header, no pixel is decoded; an image whose size is unknown
+//! costs the most its rule allows, or what the operator configured.
+
+mod header;
+
+#[cfg(test)]
+mod tests;
+
+use serde::Deserialize;
+
+/// An image of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// Width and height in pixels, if the bytes were there and said so.
+    pub size: Option<(u32, u32)>,
+}
+
+impl Image {
+    /// An image that lies elsewhere.
+    #[must_use]
+    pub const fn unknown() -> Self {
+        Self { size: None }
+    }
+
+    /// An image by its address; a `data:` URI is looked into.
+    #[must_use]
+    pub fn from_url(url: &str) -> Self {
+        match url.split_once(";base64,") {
+            Some((head, data))
+                if head.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) =>
+            {
+                Self::from_base64(data)
+            }
+            _ => Self::unknown(),
+        }
+    }
+
+    /// An image by its base64 bytes.
+    #[must_use]
+    pub fn from_base64(data: &str) -> Self {
+        Self { size: header::size(data) }
+    }
+}
+
+/// How a model turns an image into tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "rule", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ImageRule {
+    /// Always the same: Gemma 3 (256), Llama 3.2 Vision (1).
+    Fixed {
+        /// Tokens of an image.
+        tokens: u64,
+    },
+    /// Qwen-VL: both sides are rounded to whole patches of `px` (half to even), then the image is
+    /// scaled so that it has between `min` and `max` patches; a patch is a token. Qwen2.5-VL: 28,
+    /// 4, 16384; Qwen3-VL: 32, 4, 16384.
+    Patches {
+        /// Side of a patch in pixels.
+        px: u32,
+        /// The fewest patches.
+        min: u64,
+        /// The most patches.
+        max: u64,
+    },
+    /// Pixtral and Mistral: the longer side is scaled down to `longest`, a patch is a token, and
+    /// each row ends with one more. Pixtral: 16, 1024; Mistral Small 3: 28, 1540.
+    Rows {
+        /// Side of a patch in pixels.
+        px: u32,
+        /// The longest side in pixels.
+        longest: u32,
+    },
+    /// InternVL: the grid of at most `max` tiles that is nearest to the image's shape; with more
+    /// than one tile, a small picture of the whole is added. 448, 256, 12.
+    Tiles {
+        /// Side of a tile in pixels.
+        px: u32,
+        /// Tokens of a tile.
+        tokens: u64,
+        /// The most tiles.
+        max: u32,
+    },
+}
+
+impl ImageRule {
+    /// Tokens of an image; of the costliest one if the size is unknown.
+    #[must_use]
+    pub fn tokens(&self, image: Image) -> u64 {
+        let Some((width, height)) = image.size else { return self.most() };
+        match *self {
+            Self::Fixed { tokens } => tokens,
+            Self::Patches { px, min, max } => patches(width, height, px, min, max),
+            Self::Rows { px, longest } => rows(width, height, px, longest),
+            Self::Tiles { px, tokens, max } => match tiles(width, height, px, max) {
+                1 => tokens,
+                count => tokens * (count + 1),
+            },
+        }
+    }
+
+    /// Tokens of the costliest image.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        match *self {
+            Self::Fixed { tokens } => tokens,
+            Self::Patches { max, .. } => max,
+            Self::Rows { px, longest } => rows(longest, longest, px, longest),
+            Self::Tiles { tokens, max, .. } => tokens * (u64::from(max) + 1),
+        }
+    }
+}
+
+fn patches(width: u32, height: u32, px: u32, min: u64, max: u64) -> u64 {
+    let px = f64::from(px.max(1));
+    let (width, height) = (f64::from(width.max(1)) / px, f64::from(height.max(1)) / px);
+    let (min, max) = (min as f64, max as f64);
+    // A side below half a patch rounds to none, and the image is then scaled up.
+    let (mut across, mut down) = (width.round_ties_even(), height.round_ties_even());
+    if across * down > max {
+        let shrink = (width * height / max).sqrt();
+        (across, down) = ((width / shrink).floor().max(1.0), (height / shrink).floor().max(1.0));
+    } else if across * down < min {
+        let grow = (min / (width * height)).sqrt();
+        (across, down) = ((width * grow).ceil(), (height * grow).ceil());
+    }
+    (across * down) as u64
+}
+
+fn rows(width: u32, height: u32, px: u32, longest: u32) -> u64 {
+    let ratio = f64::from(width.max(height).max(1)) / f64::from(longest.max(1));
+    let scaled = |side: u32| {
+        if ratio > 1.0 { (f64::from(side) / ratio).round_ties_even() as u64 } else { u64::from(side) }
+    };
+    let count = |side: u32| scaled(side).max(1).div_ceil(u64::from(px.max(1)));
+    count(height) * (count(width) + 1)
+}
+
+fn tiles(width: u32, height: u32, px: u32, max: u32) -> u64 {
+    let shape = f64::from(width.max(1)) / f64::from(height.max(1));
+    let area = f64::from(width) * f64::from(height);
+    let mut grids: Vec<(u32, u32)> = (1..=max)
+        .flat_map(|across| (1..=max).map(move |down| (across, down)))
+        .filter(|(across, down)| across * down <= max)
+        .collect();
+    grids.sort_by_key(|(across, down)| across * down);
+    let mut best = (f64::INFINITY, 1);
+    for (across, down) in grids {
+        let distance = (shape - f64::from(across) / f64::from(down)).abs();
+        let count = across * down;
+        let roomy = area > 0.5 * f64::from(px) * f64::from(px) * f64::from(count);
+        if distance < best.0 || (distance == best.0 && roomy) {
+            best = (distance, count);
+        }
+    }
+    u64::from(best.1)
+}
+
+/// Images of a model: the rule, and what stands for an image in the rendered prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Images {
+    /// Tokens of one image.
+    pub rule: ImageRule,
+    /// The text that the chat template writes for an image and that the engine replaces by the
+    /// image's tokens, such as `<|image_pad|>`. Markers around it are text and counted as such.
+    #[serde(default)]
+    pub placeholder: Option<String>,
+    /// Tokens of an image whose size is unknown; the rule's most if not set.
+    #[serde(default)]
+    pub unknown: Option<u64>,
+}
+
+impl Images {
+    /// Tokens of an image.
+    #[must_use]
+    pub fn tokens(&self, image: Image) -> u64 {
+        match (image.size, self.unknown) {
+            (None, Some(tokens)) => tokens,
+            _ => self.rule.tokens(image),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Width and height from the first bytes of PNG, JPEG, GIF and WebP.
+//!
+//! Promises: no panic on any bytes, no more than the header decoded, except that a JPEG is read up to
+//! its frame header, wherever that is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
+/// Base64 characters that hold any header but JPEG's.
+const SHORT: usize = 64;
+/// Most JPEG files have their frame header within this many characters.
+const USUAL: usize = 16 << 10;
+
+/// The size of an image given as base64.
+pub(super) fn size(data: &str) -> Option<(u32, u32)> {
+    let head = decode(data, SHORT)?;
+    if !head.starts_with(&[0xff, 0xd8]) {
+        return png(&head).or_else(|| gif(&head)).or_else(|| webp(&head));
+    }
+    jpeg(&decode(data, USUAL)?).or_else(|| jpeg(&decode(data, data.len())?))
+}
+
+fn decode(data: &str, characters: usize) -> Option<Vec<u8>> {
+    let cut = characters.min(data.trim_end_matches('=').len());
+    // A group is four characters; a lone fifth holds no byte.
+    let cut = if cut % 4 == 1 { cut - 1 } else { cut };
+    let cut = if cut < characters { cut } else { cut - cut % 4 };
+    STANDARD_NO_PAD.decode(data.get(..cut)?).ok()
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
+}
+
+fn le16(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn le24(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(le16(bytes, at)? | u32::from(*bytes.get(at + 2)?) << 16)
+}
+
+fn png(bytes: &[u8]) -> Option<(u32, u32)> {
+    let header = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n")?;
+    (header.get(4..8)? == b"IHDR").then_some((be32(header, 8)?, be32(header, 12)?))
+}
+
+fn gif(bytes: &[u8]) -> Option<(u32, u32)> {
+    let screen = bytes.strip_prefix(b"GIF87a").or_else(|| bytes.strip_prefix(b"GIF89a"))?;
+    Some((le16(screen, 0)?, le16(screen, 2)?))
+}
+
+fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
+    if bytes.get(..4)? != b"RIFF" || bytes.get(8..12)? != b"WEBP" {
+        return None;
+    }
+    match bytes.get(12..16)? {
+        b"VP8 " => Some((le16(bytes, 26)? & 0x3fff, le16(bytes, 28)? & 0x3fff)),
+        b"VP8L" => {
+            let bits = u32::from_le_bytes(bytes.get(21..25)?.try_into().ok()?);
+            Some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
+        }
+        b"VP8X" => Some((le24(bytes, 24)? + 1, le24(bytes, 27)? + 1)),
+        _ => None,
+    }
+}
+
+fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 2;
+    loop {
+        if *bytes.get(at)? != 0xff {
+            return None;
+        }
+        match *bytes.get(at + 1)? {
+            // Fill bytes, and markers without a body.
+            0xff => at += 1,
+            0x01 | 0xd0..=0xd8 => at += 2,
+            // Frame headers, but not the tables among them.
+            0xc0..=0xcf if !matches!(bytes.get(at + 1), Some(0xc4 | 0xc8 | 0xcc)) => {
+                return Some((be16(bytes, at + 7)?, be16(bytes, at + 5)?));
+            }
+            0xd9 | 0xda => return None,
+            _ => at += 2 + be16(bytes, at + 2)?.max(2) as usize,
+        }
+    }
+}

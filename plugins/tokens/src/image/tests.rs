@@ -1,0 +1,109 @@
+//! Sizes and rules.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use proptest::prelude::*;
+
+fn size(bytes: &[u8]) -> Option<(u32, u32)> {
+    Image::from_base64(&STANDARD.encode(bytes)).size
+}
+
+fn jpeg(before: usize) -> Vec<u8> {
+    let mut bytes = vec![0xff, 0xd8];
+    for _ in 0..before {
+        bytes.extend([0xff, 0xe1, 0xff, 0xf0]);
+        bytes.extend(vec![7; 0xffee]);
+    }
+    bytes.extend([0xff, 0xc4, 0, 3, 9]);
+    bytes.extend([0xff, 0xff, 0xc2, 0, 17, 8, 0x01, 0x2c, 0x02, 0x58, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes
+}
+
+#[test]
+fn sizes_are_read_from_the_headers() {
+    let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
+    png.extend([0, 0, 2, 0x80, 0, 0, 1, 0xab, 8, 2, 0, 0, 0]);
+    assert_eq!(size(&png), Some((640, 427)));
+    assert_eq!(size(b"GIF89a\x0a\x00\x14\x01rest"), Some((10, 276)));
+    let mut lossy = b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a".to_vec();
+    lossy.extend([0x40, 0x01, 0xf0, 0x40]);
+    assert_eq!(size(&lossy), Some((320, 240)));
+    let bits = (319_u32 | 239 << 14).to_le_bytes();
+    let lossless = [b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f".as_slice(), &bits, &[0; 8]].concat();
+    assert_eq!(size(&lossless), Some((320, 240)));
+    let extended =
+        [b"RIFF\0\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0".as_slice(), &[0x3f, 1, 0, 0xef, 0, 0, 0]].concat();
+    assert_eq!(size(&extended), Some((320, 240)));
+    assert_eq!(size(&jpeg(0)), Some((600, 300)));
+    assert_eq!(size(&jpeg(5)), Some((600, 300)), "a frame header far behind is found");
+}
+
+#[test]
+fn an_image_elsewhere_has_no_size() {
+    assert_eq!(Image::from_url("https://example.com/a.png"), Image::unknown());
+    assert_eq!(Image::from_url("data:image/png,plain"), Image::unknown());
+    assert_eq!(Image::from_url("data:image/png;base64,!!!"), Image::unknown());
+}
+
+#[test]
+fn qwen_patches_are_those_of_its_processor() {
+    // Figures of transformers' smart_resize with factor 28, 3136 to 12 845 056 pixels.
+    let rule = ImageRule::Patches { px: 28, min: 4, max: 16_384 };
+    let tokens = |width, height| rule.tokens(Image { size: Some((width, height)) });
+    assert_eq!(tokens(640, 427), 23 * 15);
+    assert_eq!(tokens(1999, 701), 71 * 25);
+    assert_eq!(tokens(30, 17), 3 * 2);
+    assert_eq!(tokens(8000, 6000), 147 * 110);
+    assert_eq!(tokens(1000, 10), 20);
+    assert_eq!(rule.tokens(Image::unknown()), 16_384);
+}
+
+#[test]
+fn pixtral_rows_end_with_one_more() {
+    let rule = ImageRule::Rows { px: 16, longest: 1024 };
+    let tokens = |width, height| rule.tokens(Image { size: Some((width, height)) });
+    assert_eq!(tokens(16, 16), 2);
+    assert_eq!(tokens(64, 32), 10);
+    assert_eq!(tokens(2048, 1024), 32 * 65);
+    assert_eq!(rule.most(), 64 * 65);
+}
+
+#[test]
+fn tiles_follow_the_shape_and_add_the_whole() {
+    let rule = ImageRule::Tiles { px: 448, tokens: 256, max: 12 };
+    let tokens = |width, height| rule.tokens(Image { size: Some((width, height)) });
+    assert_eq!(tokens(100, 100), 256);
+    assert_eq!(tokens(800, 400), 3 * 256);
+    assert_eq!(tokens(4000, 1000), 5 * 256);
+}
+
+#[test]
+fn an_unknown_size_costs_what_is_configured() {
+    let images = Images { rule: ImageRule::Fixed { tokens: 256 }, placeholder: None, unknown: Some(7) };
+    assert_eq!(images.tokens(Image::unknown()), 7);
+    assert_eq!(images.tokens(Image { size: Some((1, 1)) }), 256);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0..6usize) {
+        let magic: &[u8] = [b"\xff\xd8\xff".as_slice(), b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF", b"RIFF\0\0\0\0WEBP", b""].get(kind).unwrap();
+        let _ = size(&[magic, &bytes].concat());
+    }
+
+    #[test]
+    fn no_image_costs_more_than_the_most(width in 1..40_000u32, height in 1..40_000u32) {
+        for rule in [
+            ImageRule::Patches { px: 28, min: 4, max: 16_384 },
+            ImageRule::Rows { px: 16, longest: 1024 },
+            ImageRule::Tiles { px: 448, tokens: 256, max: 12 },
+        ] {
+            // A strip thinner than a patch may not shrink below one patch across.
+            if width.max(height) / width.min(height) < 200 {
+                prop_assert!(rule.tokens(Image { size: Some((width, height)) }) <= rule.most(), "{rule:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Exact token counts for chat and messages requests: tokenizers, chat templates, images.
+//!
+//! A [`Conversation`] is read from a body of either dialect. A [`Counter`] counts it with the model's
+//! own tokenizer and template (gpt-oss is built in), an [`engine`] that serves the model is asked
+//! else, and [`estimate`] gives a number that is not too low where neither can say. [`upper_bound`]
+//! tells from the bytes alone that a prompt cannot reach the window, so that it need not be counted.
+//!
+//! Contents of files and answers of engines are arguments: nothing here reads or sends.
+
+mod conversation;
+mod counter;
+pub mod engine;
+mod estimate;
+mod harmony;
+mod image;
+mod merge;
+mod o200k;
+mod split;
+mod strftime;
+mod template;
+mod tokenizer;
+mod vocabulary;
+
+pub use conversation::{Call, Conversation, Effort, Part, ReadError, Role, Tool, Turn};
+pub use counter::{Count, CountError, Counter, Method, render_prompt};
+pub use estimate::{estimate, estimate_text, upper_bound};
+pub use image::{Image, ImageRule, Images};
+pub use tokenizer::TokenizerError;

@@ -1,0 +1,156 @@
+//! Byte-pair encoding of one piece of text.
+//!
+//! Promises: pairs are joined lowest rank first, leftmost first among equals, until none is left; a
+//! piece of n symbols costs n log n at worst, whatever its content.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The rule that says which neighbours join.
+pub(crate) trait Joins {
+    /// Rank and token of two neighbours joined. `left` and `right` are tokens, `at..end` is the
+    /// place of both in the piece.
+    fn join(&self, left: u32, right: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)>;
+}
+
+/// A piece's symbols before merging.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Symbol {
+    /// The token.
+    pub(crate) token: u32,
+    /// First byte in the piece.
+    pub(crate) at: u32,
+    /// One past the last byte.
+    pub(crate) end: u32,
+    /// Rank and token of this one joined with the next.
+    next: Option<(u32, u32)>,
+}
+
+impl Symbol {
+    /// A symbol of a piece.
+    pub(crate) const fn new(token: u32, at: u32, end: u32) -> Self {
+        Self { token, at, end, next: None }
+    }
+}
+
+/// Above this many symbols a heap is quicker than looking through all of them.
+const SHORT: usize = 64;
+
+/// Joins what can be joined; `symbols` then holds the tokens.
+pub(crate) fn merge(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
+    if symbols.len() <= SHORT {
+        merge_short(joins, piece, symbols)
+    } else {
+        merge_long(joins, piece, symbols)
+    }
+}
+
+fn rank(joins: &impl Joins, piece: &[u8], left: Symbol, right: Symbol) -> Option<(u32, u32)> {
+    joins.join(left.token, right.token, piece, left.at, right.end)
+}
+
+fn merge_short(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
+    for at in 0..symbols.len() {
+        refresh(joins, piece, symbols, at);
+    }
+    loop {
+        let best = symbols
+            .iter()
+            .enumerate()
+            .filter_map(|(at, symbol)| symbol.next.map(|(rank, token)| (rank, at, token)))
+            .min_by_key(|(rank, at, _)| (*rank, *at));
+        let Some((_, at, token)) = best else { return };
+        let end = symbols.get(at + 1).map_or(0, |right| right.end);
+        if let Some(left) = symbols.get_mut(at) {
+            left.token = token;
+            left.end = end;
+        }
+        symbols.remove(at + 1);
+        refresh(joins, piece, symbols, at);
+        if let Some(before) = at.checked_sub(1) {
+            refresh(joins, piece, symbols, before);
+        }
+    }
+}
+
+fn refresh(joins: &impl Joins, piece: &[u8], symbols: &mut [Symbol], at: usize) {
+    let next = match (symbols.get(at), symbols.get(at + 1)) {
+        (Some(&left), Some(&right)) => rank(joins, piece, left, right),
+        _ => None,
+    };
+    if let Some(symbol) = symbols.get_mut(at) {
+        symbol.next = next;
+    }
+}
+
+/// A doubly linked list inside vectors; `GONE` marks an end and a joined symbol.
+const GONE: usize = usize::MAX;
+
+struct Links {
+    before: Vec<usize>,
+    after: Vec<usize>,
+    alive: Vec<bool>,
+}
+
+fn merge_long(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
+    let count = symbols.len();
+    let mut links = Links {
+        before: (0..count).map(|at| at.checked_sub(1).unwrap_or(GONE)).collect(),
+        after: (0..count).map(|at| if at + 1 < count { at + 1 } else { GONE }).collect(),
+        alive: vec![true; count],
+    };
+    let mut heap = BinaryHeap::with_capacity(count);
+    for at in 0..count {
+        push(joins, piece, symbols, &links, &mut heap, at);
+    }
+    while let Some(Reverse((_, at, token, right))) = heap.pop() {
+        // Stale unless both symbols are still there and still what they were.
+        let current = links.alive.get(at) == Some(&true)
+            && links.after.get(at) == Some(&right)
+            && symbols.get(at).is_some_and(|s| s.next.is_some_and(|(_, joined)| joined == token));
+        if !current {
+            continue;
+        }
+        let end = symbols.get(right).map_or(0, |s| s.end);
+        if let Some(left) = symbols.get_mut(at) {
+            left.token = token;
+            left.end = end;
+        }
+        unlink(&mut links, at, right);
+        push(joins, piece, symbols, &links, &mut heap, at);
+        if let Some(&before) = links.before.get(at).filter(|before| **before != GONE) {
+            push(joins, piece, symbols, &links, &mut heap, before);
+        }
+    }
+    let mut alive = links.alive.into_iter();
+    symbols.retain(|_| alive.next().unwrap_or(false));
+}
+
+type Heap = BinaryHeap<Reverse<(u32, usize, u32, usize)>>;
+
+fn push(joins: &impl Joins, piece: &[u8], symbols: &mut [Symbol], links: &Links, heap: &mut Heap, at: usize) {
+    let after = links.after.get(at).copied().unwrap_or(GONE);
+    let next = match (symbols.get(at), symbols.get(after)) {
+        (Some(&left), Some(&right)) => rank(joins, piece, left, right),
+        _ => None,
+    };
+    if let Some(symbol) = symbols.get_mut(at) {
+        symbol.next = next;
+    }
+    if let Some((rank, token)) = next {
+        heap.push(Reverse((rank, at, token, after)));
+    }
+}
+
+fn unlink(links: &mut Links, at: usize, gone: usize) {
+    let after = links.after.get(gone).copied().unwrap_or(GONE);
+    if let Some(alive) = links.alive.get_mut(gone) {
+        *alive = false;
+    }
+    if let Some(link) = links.after.get_mut(at) {
+        *link = after;
+    }
+    if let Some(link) = links.before.get_mut(after) {
+        *link = at;
+    }
+}

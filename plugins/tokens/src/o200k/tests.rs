@@ -1,0 +1,57 @@
+//! The built-in tokenizer against the published one.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use proptest::prelude::*;
+use tiktoken_rs::{CoreBPE, o200k_base};
+
+fn reference() -> &'static CoreBPE {
+    static REFERENCE: OnceLock<CoreBPE> = OnceLock::new();
+    REFERENCE.get_or_init(|| o200k_base().unwrap())
+}
+
+fn same(text: &str) {
+    let ours = O200k::shared().count(text);
+    assert_eq!(ours, reference().encode_ordinary(text).len() as u64, "{text:?}");
+}
+
+#[test]
+fn the_built_in_vocabulary_is_the_published_one() {
+    let ours = &O200k::shared().vocabulary;
+    for token in 0..TOKENS {
+        let published = reference().decode_bytes(&[token]).unwrap();
+        assert_eq!(ours.bytes(token), published, "token {token}");
+    }
+}
+
+#[test]
+fn long_runs_count_as_the_reference_counts_them() {
+    for run in ["a", "qz", " ", "\n", "-", "=", "ab\u{301}", "漢", "🙂", "0", "'s", "\t \r\n", "A", "\u{a0}"]
+    {
+        for times in [1, 2, 3, 63, 64, 65, 66, 300, 4000] {
+            same(&run.repeat(times));
+            same(&format!("{} x", run.repeat(times)));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn any_text_counts_as_the_reference_counts_it(text in ".{0,200}") {
+        same(&text);
+    }
+
+    #[test]
+    fn text_of_words_spaces_and_marks_counts_as_the_reference_counts_it(
+        text in "([a-zA-Z]{1,9}|[ \t\r\n]{1,4}|[0-9]{1,7}|[!-/]{1,5}|'(s|LL|re)|[à-ž]{1,4}|\\p{Han}{1,4}|\\PC){0,60}",
+    ) {
+        same(&text);
+    }
+
+    #[test]
+    fn one_long_word_counts_as_the_reference_counts_it(text in "[a-z]{60,600}") {
+        same(&text);
+    }
+}

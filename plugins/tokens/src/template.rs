@@ -1,0 +1,227 @@
+//! Chat templates: Jinja, as `transformers` renders it.
+//!
+//! Promises: the prompt an engine builds from the same messages and tools. A template that cannot
+//! take a conversation as it is gets it in the shapes gateways fall back to: later system turns said
+//! by the user, then also the first. A system text never silently disappears from the count.
+
+mod fold;
+mod json;
+
+#[cfg(test)]
+mod tests;
+
+use crate::conversation::{Conversation, Part, Role, Turn};
+use crate::strftime::strftime;
+use fold::{Fold, folded};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Serde, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
+use serde_json::{Map, Value as Json, json};
+use std::borrow::Cow;
+use std::cell::Cell;
+
+thread_local! {
+    /// The time of the rendering that runs on this thread. Templates ask for it inside macros, which
+    /// see nothing of the context.
+    static NOW: Cell<i64> = const { Cell::new(0) };
+}
+
+/// A compiled template with the special tokens it may name.
+pub(crate) struct Template {
+    environment: Environment<'static>,
+    /// `bos_token` and so on.
+    tokens: Map<String, Json>,
+    /// The template goes through the parts of a content; others want one string.
+    takes_parts: bool,
+}
+
+impl Template {
+    /// Compiles a template, or says why not.
+    pub(crate) fn new(source: &str, tokens: Map<String, Json>) -> Result<Self, String> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|error| error.to_string())?);
+        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_formatter(python_format);
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_function("raise_exception", |why: String| -> Result<Value, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, why))
+        });
+        environment.add_function("strftime_now", |format: String| strftime(&format, NOW.get()));
+        environment.add_filter("tojson", |value: Value, options: Kwargs| json::dumps(&value, &options));
+        environment
+            .add_template_owned("chat", without_generation_tags(source).into_owned())
+            .map_err(|error| error.to_string())?;
+        Ok(Self { environment, tokens, takes_parts: goes_through_parts(source) })
+    }
+
+    /// The prompt of a conversation. `mark` stands for an image where the template takes only text.
+    pub(crate) fn render(&self, conversation: &Conversation, mark: Option<&str>) -> Result<String, String> {
+        let mut why = String::new();
+        for fold in [Fold::None, Fold::Later, Fold::All] {
+            let Some(turns) = folded(&conversation.turns, fold) else { continue };
+            match self.render_turns(&turns, conversation, mark) {
+                Ok(prompt) if fold == Fold::None && !shows_all(&prompt, &turns) => continue,
+                Ok(prompt) => return Ok(prompt),
+                Err(error) if why.is_empty() => why = error,
+                Err(_) => {}
+            }
+        }
+        Err(why)
+    }
+
+    fn render_turns(
+        &self,
+        turns: &[Turn],
+        conversation: &Conversation,
+        mark: Option<&str>,
+    ) -> Result<String, String> {
+        let mut context = self.tokens.clone();
+        context.extend(conversation.arguments.clone());
+        if let Some(effort) = conversation.effort {
+            context.entry("reasoning_effort").or_insert_with(|| effort.name().into());
+        }
+        let messages: Vec<_> = turns.iter().map(|turn| self.message(turn, mark)).collect();
+        context.insert("messages".into(), messages.into());
+        context.insert("tools".into(), tools(conversation));
+        context.insert("documents".into(), Json::Null);
+        context.insert("add_generation_prompt".into(), (!conversation.continues).into());
+        NOW.set(conversation.unix_seconds);
+        let template = self.environment.get_template("chat").map_err(|error| error.to_string())?;
+        let mut prompt = template.render(Value::from(Serde(context))).map_err(|error| sentence(&error))?;
+        if let Some(last) = turns.last().filter(|_| conversation.continues) {
+            let said = last.joined("");
+            let end = prompt.rfind(said.trim()).map(|at| at + said.trim().len());
+            prompt.truncate(end.unwrap_or(prompt.len()));
+        }
+        Ok(prompt)
+    }
+
+    fn message(&self, turn: &Turn, mark: Option<&str>) -> Json {
+        let mut message = Map::new();
+        message.insert("role".into(), turn.role.name().into());
+        message.insert("content".into(), self.content(turn, mark));
+        if let Some(reasoning) = &turn.reasoning {
+            message.insert("reasoning_content".into(), reasoning.as_str().into());
+        }
+        if !turn.calls.is_empty() {
+            let calls = turn.calls.iter().map(|call| {
+                let arguments = match serde_json::from_str::<Json>(&call.arguments) {
+                    Ok(value) => value,
+                    Err(_) if call.arguments.is_empty() => json!({}),
+                    Err(_) => call.arguments.as_str().into(),
+                };
+                json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+            });
+            message.insert("tool_calls".into(), calls.collect());
+        }
+        for (name, value) in [("tool_call_id", &turn.answers), ("name", &turn.name)] {
+            if let Some(value) = value {
+                message.insert(name.into(), value.as_str().into());
+            }
+        }
+        message.into()
+    }
+
+    fn content(&self, turn: &Turn, mark: Option<&str>) -> Json {
+        if turn.listed && self.takes_parts {
+            let parts = turn.parts.iter().filter_map(|part| match part {
+                Part::Text(text) => Some(json!({"type": "text", "text": text})),
+                Part::Image(_) => Some(json!({"type": "image"})),
+                Part::Opaque { .. } => None,
+            });
+            return parts.collect();
+        }
+        // As vLLM does: what stands for the images first, then the texts, a line each.
+        let images = turn.parts.iter().filter(|part| matches!(part, Part::Image(_))).count();
+        let mut lines = vec![mark.unwrap_or_default(); if mark.is_some() { images } else { 0 }];
+        lines.extend(turn.texts());
+        lines.join("\n").into()
+    }
+}
+
+fn tools(conversation: &Conversation) -> Json {
+    if conversation.tools.is_empty() {
+        return Json::Null;
+    }
+    let tools = conversation.tools.iter().map(|tool| {
+        let mut function = Map::new();
+        function.insert("name".into(), tool.name.as_str().into());
+        if let Some(description) = &tool.description {
+            function.insert("description".into(), description.as_str().into());
+        }
+        if let Some(parameters) = &tool.parameters {
+            function.insert("parameters".into(), parameters.clone());
+        }
+        if let Some(strict) = tool.strict {
+            function.insert("strict".into(), strict.into());
+        }
+        json!({"type": "function", "function": function})
+    });
+    tools.collect()
+}
+
+/// Whether every later system text is in the prompt, in order: some templates skip them.
+fn shows_all(prompt: &str, turns: &[Turn]) -> bool {
+    let later =
+        turns.iter().skip_while(|turn| turn.role == Role::System).filter(|turn| turn.role == Role::System);
+    let mut rest = prompt;
+    later.flat_map(Turn::texts).all(|text| match rest.split_once(text.trim()) {
+        Some((_, after)) => {
+            rest = after;
+            true
+        }
+        None => false,
+    })
+}
+
+/// What the template itself said, else what went wrong in it; never a part of the conversation.
+fn sentence(error: &Error) -> String {
+    match (error.kind(), error.detail()) {
+        (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
+        (kind, _) => format!("{kind} in line {}", error.line().unwrap_or_default()),
+    }
+}
+
+/// Values as Python prints them.
+fn python_format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    if value.is_none() {
+        return out.write_str("None").map_err(Error::from);
+    }
+    match bool::try_from(value.clone()) {
+        Ok(flag) if value.kind() == minijinja::value::ValueKind::Bool => {
+            out.write_str(if flag { "True" } else { "False" }).map_err(Error::from)
+        }
+        _ => minijinja::escape_formatter(out, state, value),
+    }
+}
+
+/// `{% generation %}` marks output for training; it writes nothing.
+fn without_generation_tags(source: &str) -> Cow<'_, str> {
+    let mut out = Cow::Borrowed(source);
+    for (tag, instead) in [("generation", "if true"), ("endgeneration", "endif")] {
+        for (open, close) in [("{%", "%}"), ("{%-", "%}"), ("{%", "-%}"), ("{%-", "-%}")] {
+            let written = format!("{open} {tag} {close}");
+            if out.contains(&written) {
+                out = out.replace(&written, &format!("{open} {instead} {close}")).into();
+            }
+        }
+    }
+    out
+}
+
+/// Whether a loop of the template goes through a message's content, or through the argument of a
+/// macro that is given one.
+fn goes_through_parts(source: &str) -> bool {
+    source.split("{%").skip(1).filter_map(|tag| tag.split("%}").next()).any(|tag| {
+        let tag = tag.trim_start_matches(['-', '+']).trim();
+        tag.strip_prefix("for ").and_then(|rest| rest.split_once(" in ")).is_some_and(|(_, over)| {
+            let over = over.trim_end_matches('-').trim();
+            over == "content"
+                || over.contains(".content")
+                || over.contains("['content']")
+                || over.contains("[\"content\"]")
+        })
+    })
+}

@@ -1,0 +1,55 @@
+//! A conversation for templates that refuse it as it is.
+
+use crate::conversation::{Part, Role, Turn};
+
+/// How far a conversation is bent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fold {
+    /// Not at all.
+    None,
+    /// System turns after the first others are said by the user, and neighbours of one speaker are
+    /// one turn.
+    Later,
+    /// All system turns are.
+    All,
+}
+
+/// The turns so bent; `None` if that changes nothing and another try would be in vain.
+pub(super) fn folded(turns: &[Turn], fold: Fold) -> Option<Vec<Turn>> {
+    if fold == Fold::None {
+        return Some(turns.to_vec());
+    }
+    let mut out: Vec<Turn> = Vec::with_capacity(turns.len());
+    let mut leading = fold == Fold::Later;
+    for turn in turns {
+        leading &= turn.role == Role::System;
+        let mut turn = turn.clone();
+        if turn.role == Role::System && !leading {
+            turn.role = Role::User;
+        }
+        match out.last_mut() {
+            Some(last) if last.role == turn.role && turn.role != Role::Tool => join(last, turn),
+            _ => out.push(turn),
+        }
+    }
+    let changed = out.len() != turns.len() || out.iter().zip(turns).any(|(new, old)| new.role != old.role);
+    changed.then_some(out)
+}
+
+fn join(last: &mut Turn, turn: Turn) {
+    if !last.parts.is_empty() && !turn.parts.is_empty() {
+        match last.parts.last_mut() {
+            Some(Part::Text(text)) => text.push_str("\n\n"),
+            _ => last.parts.push(Part::Text("\n\n".to_owned())),
+        }
+    }
+    last.listed |= turn.listed;
+    last.calls.extend(turn.calls);
+    last.reasoning = last.reasoning.take().or(turn.reasoning);
+    for part in turn.parts {
+        match (last.parts.last_mut(), part) {
+            (Some(Part::Text(text)), Part::Text(more)) if !last.listed => text.push_str(&more),
+            (_, part) => last.parts.push(part),
+        }
+    }
+}

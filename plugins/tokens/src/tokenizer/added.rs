@@ -1,0 +1,86 @@
+//! Tokens that are found in the text before anything else.
+//!
+//! Promises: leftmost and longest first; those that match raw text before those that match
+//! normalised text; `single_word`, `lstrip` and `rstrip` as the library has them.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+/// One added token.
+#[derive(Clone, Debug)]
+pub(super) struct AddedToken {
+    /// What it matches; already normalised if it matches normalised text.
+    pub(super) content: String,
+    pub(super) single_word: bool,
+    pub(super) lstrip: bool,
+    pub(super) rstrip: bool,
+}
+
+/// All added tokens.
+pub(super) struct Added {
+    raw: Option<Matcher>,
+    normalized: Option<Matcher>,
+}
+
+struct Matcher {
+    automaton: AhoCorasick,
+    tokens: Vec<AddedToken>,
+}
+
+impl Added {
+    pub(super) fn new(raw: Vec<AddedToken>, normalized: Vec<AddedToken>) -> Result<Self, String> {
+        Ok(Self { raw: Matcher::new(raw)?, normalized: Matcher::new(normalized)? })
+    }
+
+    /// The text between tokens (`Some`) and the tokens (`None`), in order. The flag is set for what
+    /// begins where the text begins.
+    pub(super) fn split_raw<'t>(&self, text: &'t str, each: impl FnMut(Option<&'t str>, bool)) {
+        split(self.raw.as_ref(), text, each);
+    }
+
+    /// The same for normalised text.
+    pub(super) fn split_normalized<'t>(&self, text: &'t str, each: impl FnMut(Option<&'t str>, bool)) {
+        split(self.normalized.as_ref(), text, each);
+    }
+}
+
+impl Matcher {
+    fn new(mut tokens: Vec<AddedToken>) -> Result<Option<Self>, String> {
+        tokens.retain(|token| !token.content.is_empty());
+        if tokens.is_empty() {
+            return Ok(None);
+        }
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(tokens.iter().map(|token| &token.content))
+            .map_err(|error| format!("added_tokens cannot be searched for ({error})"))?;
+        Ok(Some(Self { automaton, tokens }))
+    }
+}
+
+fn split<'t>(matcher: Option<&Matcher>, text: &'t str, mut each: impl FnMut(Option<&'t str>, bool)) {
+    let mut done = 0;
+    let hits = matcher.into_iter().flat_map(|m| m.automaton.find_iter(text).map(move |hit| (m, hit)));
+    for (matcher, hit) in hits {
+        let Some(token) = matcher.tokens.get(hit.pattern().as_usize()) else { continue };
+        let (before, after) = (text.get(..hit.start()).unwrap_or(""), text.get(hit.end()..).unwrap_or(""));
+        let in_word =
+            before.chars().next_back().is_some_and(is_word) || after.chars().next().is_some_and(is_word);
+        if hit.start() < done || (token.single_word && in_word) {
+            continue;
+        }
+        let start = if token.lstrip { before.trim_end().len().max(done) } else { hit.start() };
+        let end = if token.rstrip { text.len() - after.trim_start().len() } else { hit.end() };
+        if done < start {
+            each(text.get(done..start), done == 0);
+        }
+        each(None, start == 0);
+        done = end;
+    }
+    if done < text.len() {
+        each(text.get(done..), done == 0);
+    }
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}

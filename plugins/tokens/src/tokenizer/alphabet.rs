@@ -1,0 +1,35 @@
+//! The letters that byte-level tokenizers write bytes with.
+//!
+//! Promises: one letter a byte and back; printable Latin-1 stands for itself, the rest for letters
+//! from U+0100 on.
+
+/// The byte a letter stands for.
+pub(super) fn byte(letter: char) -> Option<u8> {
+    let code = letter as u32;
+    match code {
+        0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => Some(code as u8),
+        0x100..=0x120 => Some((code - 0x100) as u8),
+        0x121..=0x142 => Some((code - 0x121 + 0x7f) as u8),
+        0x143 => Some(0xad),
+        _ => None,
+    }
+}
+
+/// The bytes of a token written in letters.
+pub(super) fn bytes(token: &str) -> Option<Vec<u8>> {
+    token.chars().map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::byte;
+
+    #[test]
+    fn each_byte_has_one_letter() {
+        let mut bytes: Vec<u8> = (0..0x144).filter_map(char::from_u32).filter_map(byte).collect();
+        bytes.sort_unstable();
+        assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
+        assert_eq!(byte('Ġ'), Some(b' '));
+        assert_eq!(byte('Ċ'), Some(b'\n'));
+    }
+}

@@ -1,0 +1,198 @@
+//! Byte-pair encoding by a list of merges.
+
+use super::alphabet;
+use crate::merge::{Joins, Symbol, merge};
+use crate::vocabulary::Vocabulary;
+use ahash::{HashMap, HashMapExt};
+
+/// The mark for a space in tokenizers of the SentencePiece kind.
+const MARK: char = '▁';
+
+/// What a file says about its model.
+pub(super) struct Parts {
+    pub(super) tokens: Vec<(String, u32)>,
+    pub(super) merges: Vec<(String, String)>,
+    pub(super) unknown: Option<String>,
+    pub(super) fuse_unknown: bool,
+    pub(super) byte_fallback: bool,
+    pub(super) ignore_merges: bool,
+    /// Tokens are written in the byte alphabet.
+    pub(super) byte_level: bool,
+}
+
+/// The model.
+pub(super) struct Bpe {
+    vocabulary: Vocabulary,
+    pairs: HashMap<u64, (u32, u32)>,
+    byte_level: bool,
+    /// A word that is a token is that token, whatever the merges say.
+    ignore_merges: bool,
+    unknown: Option<u32>,
+    fuse_unknown: bool,
+    /// The token of each byte: of the alphabet, or `<0x00>` and so on as a fallback.
+    bytes: Vec<Option<u32>>,
+    fallback: bool,
+    /// Tokens that merging their own bytes gives again: a word that is one needs no merging.
+    whole: Vec<bool>,
+    /// No merge joins across the begin of a word, so words can be encoded one by one.
+    by_words: bool,
+}
+
+impl Bpe {
+    pub(super) fn new(parts: Parts) -> Result<Self, String> {
+        let mut vocabulary = Vocabulary::with_capacity(parts.tokens.len());
+        for (token, _) in &parts.tokens {
+            if !parts.byte_level {
+                vocabulary.add(token.as_bytes());
+            } else if let Some(bytes) = alphabet::bytes(token) {
+                vocabulary.add(&bytes);
+            }
+        }
+        let bytes = (0..=255u8).map(|byte| {
+            let written = format!("<0x{byte:02X}>");
+            vocabulary.find(if parts.byte_level { std::slice::from_ref(&byte) } else { written.as_bytes() })
+        });
+        let bytes: Vec<_> = bytes.collect();
+        let pairs = pairs(&vocabulary, &parts)?;
+        let unknown = parts.unknown.as_ref().and_then(|token| vocabulary.find(token.as_bytes()));
+        let by_words = !parts.byte_level && !parts.ignore_merges && words_are_apart(&vocabulary, &parts);
+        let mut bpe = Self {
+            whole: Vec::new(),
+            fallback: parts.byte_fallback && bytes.iter().all(Option::is_some),
+            byte_level: parts.byte_level,
+            ignore_merges: parts.ignore_merges,
+            fuse_unknown: parts.fuse_unknown,
+            vocabulary,
+            pairs,
+            unknown,
+            bytes,
+            by_words,
+        };
+        bpe.whole = bpe.find_whole();
+        Ok(bpe)
+    }
+
+    /// The tokens of a word.
+    pub(super) fn count(&self, word: &str, symbols: &mut Vec<Symbol>) -> u64 {
+        if !self.by_words {
+            return self.count_word(word.as_bytes(), symbols);
+        }
+        let (mut tokens, mut from, mut before) = (0, 0, MARK);
+        for (at, letter) in word.char_indices() {
+            if letter == MARK && before != MARK {
+                tokens += self.count_word(word.get(from..at).unwrap_or_default().as_bytes(), symbols);
+                from = at;
+            }
+            before = letter;
+        }
+        tokens + self.count_word(word.get(from..).unwrap_or_default().as_bytes(), symbols)
+    }
+
+    fn count_word(&self, word: &[u8], symbols: &mut Vec<Symbol>) -> u64 {
+        if let Some(token) = self.vocabulary.find(word)
+            && self.whole.get(token as usize) == Some(&true)
+        {
+            return 1;
+        }
+        self.encode(word, symbols);
+        symbols.len() as u64
+    }
+
+    fn encode(&self, word: &[u8], symbols: &mut Vec<Symbol>) {
+        symbols.clear();
+        if self.byte_level {
+            self.split_bytes(word, symbols);
+        } else {
+            self.split_letters(word, symbols);
+        }
+        merge(self, word, symbols);
+    }
+
+    fn split_bytes(&self, word: &[u8], symbols: &mut Vec<Symbol>) {
+        let mut fused = false;
+        for (at, byte) in word.iter().enumerate() {
+            let at = at as u32;
+            let known = self.bytes.get(*byte as usize).copied().flatten();
+            self.add(known, at, at + 1, &mut fused, symbols);
+        }
+    }
+
+    fn split_letters(&self, word: &[u8], symbols: &mut Vec<Symbol>) {
+        let text = std::str::from_utf8(word).unwrap_or_default();
+        let mut fused = false;
+        for (at, letter) in text.char_indices() {
+            let (start, end) = (at as u32, (at + letter.len_utf8()) as u32);
+            let known = self.vocabulary.find(letter.encode_utf8(&mut [0; 4]).as_bytes());
+            if known.is_none() && self.fallback {
+                for (at, byte) in (start..end).zip(letter.encode_utf8(&mut [0; 4]).bytes()) {
+                    let token = self.bytes.get(byte as usize).copied().flatten();
+                    self.add(token, at, at + 1, &mut fused, symbols);
+                }
+            } else {
+                self.add(known, start, end, &mut fused, symbols);
+            }
+        }
+    }
+
+    /// Adds a symbol; an unknown one is the unknown token, or nothing if there is none.
+    fn add(&self, token: Option<u32>, at: u32, end: u32, fused: &mut bool, symbols: &mut Vec<Symbol>) {
+        match (token, self.unknown) {
+            (Some(token), _) => {
+                symbols.push(Symbol::new(token, at, end));
+                *fused = false;
+            }
+            (None, Some(unknown)) if !(*fused && self.fuse_unknown) => {
+                symbols.push(Symbol::new(unknown, at, end));
+                *fused = true;
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn find_whole(&self) -> Vec<bool> {
+        let mut symbols = Vec::new();
+        let whole = (0..self.vocabulary.len() as u32).map(|token| {
+            let word = self.vocabulary.bytes(token);
+            if self.ignore_merges {
+                return true;
+            }
+            self.encode(word, &mut symbols);
+            matches!(symbols.as_slice(), [only] if only.token == token)
+        });
+        whole.collect()
+    }
+}
+
+impl Joins for Bpe {
+    #[inline]
+    fn join(&self, left: u32, right: u32, _: &[u8], _: u32, _: u32) -> Option<(u32, u32)> {
+        self.pairs.get(&key(left, right)).copied()
+    }
+}
+
+fn key(left: u32, right: u32) -> u64 {
+    u64::from(left) << 32 | u64::from(right)
+}
+
+fn pairs(vocabulary: &Vocabulary, parts: &Parts) -> Result<HashMap<u64, (u32, u32)>, String> {
+    let mut pairs = HashMap::with_capacity(parts.merges.len());
+    let bytes = |token: &str| match parts.byte_level {
+        true => alphabet::bytes(token),
+        false => Some(token.as_bytes().to_vec()),
+    };
+    for (rank, (left, right)) in parts.merges.iter().enumerate() {
+        let joined = format!("{left}{right}");
+        let find = |token: &str| bytes(token).and_then(|bytes| vocabulary.find(&bytes));
+        let (Some(l), Some(r), Some(both)) = (find(left), find(right), find(&joined)) else {
+            return Err(format!("merge {rank} of the model joins tokens that are not in its vocabulary"));
+        };
+        pairs.insert(key(l, r), (rank as u32, both));
+    }
+    Ok(pairs)
+}
+
+/// Whether no merge joins a word's end with the next word's mark.
+fn words_are_apart(vocabulary: &Vocabulary, parts: &Parts) -> bool {
+    vocabulary.find(MARK.encode_utf8(&mut [0; 4]).as_bytes()).is_some()
+        && parts.merges.iter().all(|(left, right)| left.ends_with(MARK) || !right.starts_with(MARK))
+}

@@ -1,0 +1,326 @@
+//! Reading `tokenizer.json`.
+
+use super::added::{Added, AddedToken};
+use super::bpe::{self, Bpe};
+use super::normalize::{Normalizer, Step};
+use super::pretokenize::{Cut, Keep, Prepend};
+use super::unigram::{self, Unigram};
+use super::{Model, Tokenizer};
+use crate::split::Pattern;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use std::fmt;
+
+/// The pattern of GPT-2, which `ByteLevel` cuts by unless told not to.
+const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+
+#[derive(serde::Deserialize)]
+struct File {
+    #[serde(default)]
+    added_tokens: Vec<AddedFile>,
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    post_processor: Value,
+    model: ModelFile,
+}
+
+#[derive(serde::Deserialize)]
+struct AddedFile {
+    content: String,
+    #[serde(default)]
+    single_word: bool,
+    #[serde(default)]
+    lstrip: bool,
+    #[serde(default)]
+    rstrip: bool,
+    #[serde(default)]
+    normalized: bool,
+}
+
+#[derive(serde::Deserialize)]
+struct ModelFile {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    vocab: Vocab,
+    #[serde(default)]
+    merges: Vec<Merge>,
+    unk_token: Option<String>,
+    unk_id: Option<usize>,
+    continuing_subword_prefix: Option<String>,
+    end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    fuse_unk: bool,
+    #[serde(default)]
+    byte_fallback: bool,
+    #[serde(default)]
+    ignore_merges: bool,
+    dropout: Option<f64>,
+}
+
+enum Vocab {
+    Numbers(Vec<(String, u32)>),
+    Scores(Vec<(String, f64)>),
+}
+
+struct Merge(String, String);
+
+pub(super) fn read(json: &[u8]) -> Result<Tokenizer, String> {
+    let file: File = serde_json::from_slice(json).map_err(|error| format!("does not parse ({error})"))?;
+    let normalizer = normalizer(&file.normalizer)?;
+    let mut cuts = Vec::new();
+    let byte_level = pre_tokenizer(&file.pre_tokenizer, &mut cuts)?;
+    let model = model(file.model, byte_level)?;
+    let (mut raw, mut normalized) = (Vec::new(), Vec::new());
+    for AddedFile { content, single_word, lstrip, rstrip, normalized: is_normalized } in file.added_tokens {
+        if is_normalized {
+            let content = normalizer.apply(&content).into_owned();
+            normalized.push(AddedToken { content, single_word, lstrip, rstrip });
+        } else {
+            raw.push(AddedToken { content, single_word, lstrip, rstrip });
+        }
+    }
+    let added = Added::new(raw, normalized)?;
+    Ok(Tokenizer { added, normalizer, cuts, model, around: around(&file.post_processor) })
+}
+
+fn model(file: ModelFile, byte_level: bool) -> Result<Model, String> {
+    let unsupported = |what: &str| Err(format!("the model's {what} is not supported"));
+    if [&file.continuing_subword_prefix, &file.end_of_word_suffix]
+        .iter()
+        .any(|part| part.as_ref().is_some_and(|s| !s.is_empty()))
+    {
+        return unsupported("word prefix or suffix");
+    }
+    if file.dropout.is_some_and(|dropout| dropout > 0.0) {
+        return unsupported("dropout");
+    }
+    match (file.kind.as_deref(), file.vocab) {
+        (Some("BPE") | None, Vocab::Numbers(tokens)) => {
+            let parts = bpe::Parts {
+                tokens,
+                merges: file.merges.into_iter().map(|Merge(left, right)| (left, right)).collect(),
+                unknown: file.unk_token,
+                fuse_unknown: file.fuse_unk,
+                byte_fallback: file.byte_fallback,
+                ignore_merges: file.ignore_merges,
+                byte_level,
+            };
+            Ok(Model::Bpe(Box::new(Bpe::new(parts)?)))
+        }
+        (Some("Unigram") | None, Vocab::Scores(tokens)) if !byte_level => {
+            let parts = unigram::Parts { tokens, unknown: file.unk_id, byte_fallback: file.byte_fallback };
+            Ok(Model::Unigram(Box::new(Unigram::new(parts)?)))
+        }
+        (kind, _) => unsupported(&format!("type {}", kind.unwrap_or("(none)"))),
+    }
+}
+
+fn kind(value: &Value) -> &str {
+    value.get("type").and_then(Value::as_str).unwrap_or("(none)")
+}
+
+fn flag(value: &Value, name: &str, default: bool) -> bool {
+    value.get(name).and_then(Value::as_bool).unwrap_or(default)
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
+    value.get(name).and_then(Value::as_str).ok_or_else(|| format!("{} lacks {name}", kind(value)))
+}
+
+fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
+    value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn normalizer(value: &Value) -> Result<Normalizer, String> {
+    let mut steps = Vec::new();
+    collect_steps(value, &mut steps)?;
+    Ok(Normalizer(steps))
+}
+
+fn collect_steps(value: &Value, steps: &mut Vec<Step>) -> Result<(), String> {
+    if value.is_null() {
+        return Ok(());
+    }
+    steps.push(match kind(value) {
+        "Sequence" => {
+            return list(value, "normalizers").iter().try_for_each(|step| collect_steps(step, steps));
+        }
+        "NFC" => Step::Nfc,
+        "NFD" => Step::Nfd,
+        "NFKC" => Step::Nfkc,
+        "NFKD" => Step::Nfkd,
+        "Lowercase" => Step::Lowercase,
+        "StripAccents" => Step::StripAccents,
+        "Strip" => {
+            Step::Strip { left: flag(value, "strip_left", true), right: flag(value, "strip_right", true) }
+        }
+        "Prepend" => Step::Prepend(text(value, "prepend")?.to_owned()),
+        "Replace" => replace(value)?,
+        other => return Err(format!("the normalizer {other} is not supported")),
+    });
+    Ok(())
+}
+
+fn replace(value: &Value) -> Result<Step, String> {
+    let to = text(value, "content")?.to_owned();
+    let pattern = value.get("pattern").cloned().unwrap_or_default();
+    Ok(match pattern.get("String").and_then(Value::as_str) {
+        Some(from) => Step::ReplaceText(from.to_owned(), to),
+        None => Step::ReplacePattern(compiled(&pattern)?, to),
+    })
+}
+
+fn compiled(pattern: &Value) -> Result<Pattern, String> {
+    if let Some(literal) = pattern.get("String").and_then(Value::as_str) {
+        return Pattern::literal(literal);
+    }
+    let regex =
+        pattern.get("Regex").and_then(Value::as_str).ok_or("a pattern is neither String nor Regex")?;
+    Pattern::new(regex).map_err(|error| format!("a pattern does not compile ({error})"))
+}
+
+/// Adds the cuts; true if the words end up in the byte alphabet.
+fn pre_tokenizer(value: &Value, cuts: &mut Vec<Cut>) -> Result<bool, String> {
+    if value.is_null() {
+        return Ok(false);
+    }
+    cuts.push(match kind(value) {
+        "Sequence" => return sequence(list(value, "pretokenizers"), cuts),
+        "ByteLevel" => return byte_level(value, cuts),
+        "Split" => {
+            let pattern = compiled(value.get("pattern").unwrap_or(&Value::Null))?;
+            Cut::Split { pattern, keep: keep(value)?, invert: flag(value, "invert", false) }
+        }
+        "Metaspace" => metaspace(value)?,
+        "Digits" if flag(value, "individual_digits", false) => {
+            Cut::Letters { test: char::is_numeric, keep: Keep::Isolated }
+        }
+        "Digits" => Cut::Letters { test: char::is_numeric, keep: Keep::Contiguous },
+        "Punctuation" => {
+            Cut::Split { pattern: Pattern::new(r"[\p{P}!-/:-@\[-`{-~]")?, keep: keep(value)?, invert: false }
+        }
+        "WhitespaceSplit" => Cut::Letters { test: char::is_whitespace, keep: Keep::Removed },
+        "Whitespace" => {
+            Cut::Split { pattern: Pattern::new(r"\w+|[^\w\s]+")?, keep: Keep::Removed, invert: true }
+        }
+        other => return Err(format!("the pre_tokenizer {other} is not supported")),
+    });
+    Ok(false)
+}
+
+fn sequence(steps: &[Value], cuts: &mut Vec<Cut>) -> Result<bool, String> {
+    let mut bytes = false;
+    for step in steps {
+        if bytes {
+            return Err("a pre_tokenizer after ByteLevel is not supported".to_owned());
+        }
+        bytes = pre_tokenizer(step, cuts)?;
+    }
+    Ok(bytes)
+}
+
+fn byte_level(value: &Value, cuts: &mut Vec<Cut>) -> Result<bool, String> {
+    if flag(value, "add_prefix_space", true) {
+        cuts.push(Cut::PrefixSpace);
+    }
+    if flag(value, "use_regex", true) {
+        cuts.push(Cut::Split { pattern: Pattern::new(GPT2)?, keep: Keep::Isolated, invert: false });
+    }
+    Ok(true)
+}
+
+fn metaspace(value: &Value) -> Result<Cut, String> {
+    let mark = text(value, "replacement")?.chars().next().ok_or("Metaspace lacks replacement")?;
+    let prepend = match value.get("prepend_scheme").and_then(Value::as_str) {
+        Some("never") => Prepend::Never,
+        Some("first") => Prepend::First,
+        Some(_) => Prepend::Always,
+        // Files of before 2024 have a flag instead.
+        None if flag(value, "add_prefix_space", true) => Prepend::Always,
+        None => Prepend::Never,
+    };
+    Ok(Cut::Metaspace { mark, prepend, split: flag(value, "split", true) })
+}
+
+fn keep(value: &Value) -> Result<Keep, String> {
+    match value.get("behavior").and_then(Value::as_str) {
+        Some("Isolated") | None => Ok(Keep::Isolated),
+        Some("Removed") => Ok(Keep::Removed),
+        Some("MergedWithPrevious") => Ok(Keep::WithPrevious),
+        Some("MergedWithNext") => Ok(Keep::WithNext),
+        Some("Contiguous") => Ok(Keep::Contiguous),
+        Some(other) => Err(format!("the behavior {other} is not supported")),
+    }
+}
+
+/// How many special tokens a post-processor puts around one text.
+fn around(value: &Value) -> u64 {
+    match kind(value) {
+        "Sequence" => list(value, "processors").iter().map(around).sum(),
+        "TemplateProcessing" => {
+            list(value, "single").iter().filter(|part| part.get("SpecialToken").is_some()).count() as u64
+        }
+        "BertProcessing" | "RobertaProcessing" => 2,
+        _ => 0,
+    }
+}
+
+impl<'de> Deserialize<'de> for Vocab {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tokens;
+        impl<'de> Visitor<'de> for Tokens {
+            type Value = Vocab;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a vocabulary: an object of numbers or a list of scores")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocab, A::Error> {
+                let mut tokens = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    tokens.push(entry);
+                }
+                Ok(Vocab::Numbers(tokens))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vocab, A::Error> {
+                let mut tokens = Vec::new();
+                while let Some(entry) = list.next_element()? {
+                    tokens.push(entry);
+                }
+                Ok(Vocab::Scores(tokens))
+            }
+        }
+        deserializer.deserialize_any(Tokens)
+    }
+}
+
+impl<'de> Deserialize<'de> for Merge {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pair;
+        impl<'de> Visitor<'de> for Pair {
+            type Value = Merge;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a merge: two tokens, in a list or with a space between them")
+            }
+
+            fn visit_str<E: Error>(self, pair: &str) -> Result<Merge, E> {
+                let (left, right) =
+                    pair.split_once(' ').ok_or_else(|| E::custom("a merge needs two tokens"))?;
+                Ok(Merge(left.to_owned(), right.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Merge, A::Error> {
+                match (list.next_element()?, list.next_element()?) {
+                    (Some(left), Some(right)) => Ok(Merge(left, right)),
+                    _ => Err(A::Error::custom("a merge needs two tokens")),
+                }
+            }
+        }
+        deserializer.deserialize_any(Pair)
+    }
+}

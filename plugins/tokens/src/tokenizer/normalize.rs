@@ -1,0 +1,70 @@
+//! Normalising text before it is cut.
+
+use crate::split::Pattern;
+use std::borrow::Cow;
+use unicode_normalization::{IsNormalized, UnicodeNormalization, char::is_combining_mark, is_nfc_quick};
+
+/// The steps of a normaliser, in order.
+#[derive(Default)]
+pub(super) struct Normalizer(pub(super) Vec<Step>);
+
+/// One step.
+pub(super) enum Step {
+    Nfc,
+    Nfd,
+    Nfkc,
+    Nfkd,
+    Lowercase,
+    StripAccents,
+    Strip {
+        left: bool,
+        right: bool,
+    },
+    /// Before a text that is not empty.
+    Prepend(String),
+    ReplaceText(String, String),
+    ReplacePattern(Pattern, String),
+}
+
+impl Normalizer {
+    /// The normalised text; borrowed if nothing changed it.
+    pub(super) fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut text = Cow::Borrowed(text);
+        for step in &self.0 {
+            if let Some(changed) = step.apply(&text) {
+                text = Cow::Owned(changed);
+            }
+        }
+        text
+    }
+}
+
+impl Step {
+    /// `None` if the text stays.
+    fn apply(&self, text: &str) -> Option<String> {
+        match self {
+            Self::Nfc if is_nfc_quick(text.chars()) == IsNormalized::Yes => None,
+            Self::Nfc => Some(text.nfc().collect()),
+            Self::Nfd | Self::Nfkc | Self::Nfkd | Self::StripAccents if text.is_ascii() => None,
+            Self::Nfd => Some(text.nfd().collect()),
+            Self::Nfkc => Some(text.nfkc().collect()),
+            Self::Nfkd => Some(text.nfkd().collect()),
+            Self::Lowercase => Some(text.to_lowercase()),
+            Self::StripAccents => Some(text.chars().filter(|letter| !is_combining_mark(*letter)).collect()),
+            Self::Strip { left, right } => {
+                let text = if *left { text.trim_start() } else { text };
+                Some(if *right { text.trim_end() } else { text }.to_owned())
+            }
+            Self::Prepend(_) if text.is_empty() => None,
+            Self::Prepend(before) => Some(format!("{before}{text}")),
+            Self::ReplaceText(from, to) => {
+                text.contains(from.as_str()).then(|| text.replace(from.as_str(), to))
+            }
+            Self::ReplacePattern(pattern, to) => {
+                let mut out = String::with_capacity(text.len());
+                pattern.each(text, |piece, matched| out.push_str(if matched { to } else { piece }));
+                Some(out)
+            }
+        }
+    }
+}
