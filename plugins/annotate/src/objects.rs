@@ -1,0 +1,194 @@
+//! The two objects, in the contract's order of fields.
+
+use crate::json::{key, number, string};
+use rust_decimal::Decimal;
+
+/// The header that carries `environment_impact` where the body is plain text.
+pub const IMPACT_HEADER: &str = "x-environment-impact";
+/// The header that carries `billing_cost` where the body is plain text.
+pub const BILLING_HEADER: &str = "x-billing-cost";
+
+/// The grid that the carbon figure stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid<'a> {
+    /// Who publishes it, with its licence.
+    pub source: &'a str,
+    /// The year it describes.
+    pub year: u16,
+    /// Grams of CO2 equivalent per kWh.
+    pub g_per_kwh: Decimal,
+}
+
+/// What is told of a provider's data centre.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site<'a> {
+    /// Physical share of renewable electricity on its grid, percent.
+    pub renewable_percent: Decimal,
+    /// Power usage effectiveness.
+    pub pue: Decimal,
+    /// The provider's id.
+    pub provider_id: &'a str,
+    /// `City, Country`.
+    pub location: &'a str,
+    /// The grid.
+    pub grid: Grid<'a>,
+    /// The version of the method.
+    pub methodology: &'a str,
+}
+
+/// A [`Site`], written once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    site: Box<[u8]>,
+    grid: Box<[u8]>,
+}
+
+impl Served {
+    /// Writes what no request changes.
+    #[must_use]
+    pub fn new(site: &Site<'_>) -> Self {
+        let mut fixed = Vec::new();
+        fixed.extend_from_slice(b",\"renewable_percent\":");
+        number(&mut fixed, site.renewable_percent);
+        key(&mut fixed, "pue");
+        number(&mut fixed, site.pue);
+        key(&mut fixed, "provider_id");
+        string(&mut fixed, site.provider_id);
+        key(&mut fixed, "location");
+        string(&mut fixed, site.location);
+        let mut grid = Vec::new();
+        grid.extend_from_slice(b",\"grid\":{\"source\":");
+        string(&mut grid, site.grid.source);
+        key(&mut grid, "year");
+        number(&mut grid, Decimal::from(site.grid.year));
+        key(&mut grid, "g_per_kwh");
+        number(&mut grid, site.grid.g_per_kwh);
+        grid.push(b'}');
+        key(&mut grid, "methodology");
+        string(&mut grid, site.methodology);
+        Self { site: fixed.into(), grid: grid.into() }
+    }
+}
+
+/// Where an energy figure comes from and how far off it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Provenance<'a> {
+    /// `measured`, `benchmark` …
+    pub method: &'a str,
+    /// What the method saw: `gpu`, `it` or `facility`.
+    pub boundary: Option<&'a str>,
+    /// The least that the energy may be, kWh.
+    pub energy_kwh_low: Decimal,
+    /// The most that the energy may be, kWh.
+    pub energy_kwh_high: Decimal,
+    /// The hardware's share, grams, not in the operational figure.
+    pub embodied_g_co2: Option<Decimal>,
+    /// What had to be assumed (`pue`, `wue`, `boundary`); nothing is said when
+    /// nothing was.
+    pub assumed: &'a [&'a str],
+    /// The gateway counted the tokens, because the provider did not.
+    pub counted_by_gateway: bool,
+}
+
+/// The footprint of one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Impact<'a> {
+    /// Energy, kWh.
+    pub energy_kwh: Decimal,
+    /// CO2 equivalent, grams.
+    pub carbon_g_co2: Decimal,
+    /// Water, litres.
+    pub water_liters: Decimal,
+    /// Who served it, where.
+    pub served: &'a Served,
+    /// Where the figures come from.
+    pub provenance: Provenance<'a>,
+}
+
+/// The charge of one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost<'a> {
+    /// The energy component, EUR.
+    pub energy: Decimal,
+    /// Credits deducted.
+    pub credits: Decimal,
+    /// `credits` or `energy`.
+    pub paid_with: &'a str,
+}
+
+/// `"environment_impact":{…},"billing_cost":{…}`: two members without braces
+/// around them. `provenance` false leaves that one object out.
+#[must_use]
+pub fn members(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(800);
+    out.extend_from_slice(b"\"environment_impact\":");
+    write_impact(&mut out, impact, provenance);
+    out.extend_from_slice(b",\"billing_cost\":");
+    write_cost(&mut out, cost);
+    out
+}
+
+/// The same two objects as headers (name, value), for plain-text answers. The
+/// values are visible ASCII.
+#[must_use]
+pub fn headers(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> [(&'static str, Vec<u8>); 2] {
+    let (mut first, mut second) = (Vec::with_capacity(700), Vec::with_capacity(96));
+    write_impact(&mut first, impact, provenance);
+    write_cost(&mut second, cost);
+    [(IMPACT_HEADER, first), (BILLING_HEADER, second)]
+}
+
+fn write_impact(out: &mut Vec<u8>, impact: &Impact<'_>, provenance: bool) {
+    out.extend_from_slice(b"{\"energy_kwh\":");
+    number(out, impact.energy_kwh);
+    out.extend_from_slice(b",\"carbon_g_co2\":");
+    number(out, impact.carbon_g_co2);
+    out.extend_from_slice(b",\"water_liters\":");
+    number(out, impact.water_liters);
+    out.extend_from_slice(&impact.served.site);
+    if provenance {
+        write_provenance(out, &impact.provenance, impact.served);
+    }
+    out.push(b'}');
+}
+
+fn write_provenance(out: &mut Vec<u8>, provenance: &Provenance<'_>, served: &Served) {
+    out.extend_from_slice(b",\"provenance\":{\"method\":");
+    string(out, provenance.method);
+    if let Some(boundary) = provenance.boundary {
+        key(out, "boundary");
+        string(out, boundary);
+    }
+    key(out, "energy_kwh_low");
+    number(out, provenance.energy_kwh_low);
+    key(out, "energy_kwh_high");
+    number(out, provenance.energy_kwh_high);
+    if let Some(embodied) = provenance.embodied_g_co2 {
+        key(out, "embodied_g_co2");
+        number(out, embodied);
+    }
+    out.extend_from_slice(&served.grid);
+    if let Some((first, rest)) = provenance.assumed.split_first() {
+        out.extend_from_slice(b",\"assumed\":[");
+        string(out, first);
+        for name in rest {
+            out.push(b',');
+            string(out, name);
+        }
+        out.push(b']');
+    }
+    if provenance.counted_by_gateway {
+        out.extend_from_slice(b",\"usage_source\":\"gateway\"");
+    }
+    out.push(b'}');
+}
+
+fn write_cost(out: &mut Vec<u8>, cost: &Cost<'_>) {
+    out.extend_from_slice(b"{\"energy\":");
+    number(out, cost.energy);
+    out.extend_from_slice(b",\"credits\":");
+    number(out, cost.credits);
+    out.extend_from_slice(b",\"paid_with\":");
+    string(out, cost.paid_with);
+    out.push(b'}');
+}

@@ -1,0 +1,36 @@
+//! Members put into an answer that is already bytes.
+
+use bytes::Bytes;
+
+/// Puts `members` (`"a":…,"b":…`, no braces) before the last `}` of a JSON object
+/// that comes in pieces. The pieces are sliced, not copied; white space after
+/// the object is dropped. A body that does not end with `}` comes back as it is.
+#[must_use]
+pub fn splice(mut body: Vec<Bytes>, members: &[u8]) -> Vec<Bytes> {
+    let Some((piece, at)) = last_mark(&body) else { return body };
+    if members.is_empty() || body.get(piece).and_then(|last| last.get(at)) != Some(&b'}') {
+        return body;
+    }
+    body.truncate(piece + 1);
+    if let Some(last) = body.last_mut() {
+        last.truncate(at);
+    }
+    body.retain(|piece| !piece.is_empty());
+    let before = last_mark(&body).and_then(|(piece, at)| body.get(piece)?.get(at).copied());
+    let mut tail = Vec::with_capacity(members.len() + 2);
+    if before != Some(b'{') {
+        tail.push(b',');
+    }
+    tail.extend_from_slice(members);
+    tail.push(b'}');
+    body.push(Bytes::from(tail));
+    body
+}
+
+/// Piece and place of the last byte that is not JSON white space.
+fn last_mark(body: &[Bytes]) -> Option<(usize, usize)> {
+    body.iter().enumerate().rev().find_map(|(piece, bytes)| {
+        let at = bytes.iter().rposition(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))?;
+        Some((piece, at))
+    })
+}

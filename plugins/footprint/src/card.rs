@@ -1,0 +1,158 @@
+//! The energy card of a model: what is known of the energy it takes, and the
+//! coefficients that follow from it.
+
+use crate::{ecologits, law, method::Method};
+use penstock_contract::Kind;
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+
+/// What is known of a model. What is `None` is derived, or stays unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnergyCard {
+    /// What the model does.
+    pub kind: Kind,
+    /// Parameters that work on each token, in billions.
+    pub active_params_b: Option<Decimal>,
+    /// All parameters, in billions; as many as active ones, where not said.
+    pub total_params_b: Option<Decimal>,
+    /// Bits per weight; 16 where not said.
+    pub weight_bits: Option<u32>,
+    /// Joules of GPU energy per input token.
+    pub joules_per_input_token: Option<Decimal>,
+    /// Joules of GPU energy per output token.
+    pub joules_per_output_token: Option<Decimal>,
+    /// Joules of GPU energy per image of a mebipixel, at `image_steps`.
+    pub joules_per_image: Option<Decimal>,
+    /// The steps that `joules_per_image` is stated for.
+    pub image_steps: Option<u32>,
+    /// Joules of GPU energy per second of audio.
+    pub joules_per_audio_second: Option<Decimal>,
+    /// Where the joules come from; `benchmark` where not said.
+    pub method: Option<Method>,
+}
+
+/// A field of a card or a place that cannot be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The field.
+    pub field: &'static str,
+    /// What it must be.
+    pub expected: String,
+}
+
+/// Joules of GPU energy per unit of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coefficients {
+    /// Per token; encoders have no output and no context term.
+    Tokens { input: Decimal, output: Decimal, context: bool },
+    /// Per image of a mebipixel; scaled by steps where both are known.
+    Images { each: Decimal, steps: Option<u32> },
+    /// Per second of audio.
+    Audio { second: Decimal },
+}
+
+impl EnergyCard {
+    /// A card on which nothing stands.
+    #[must_use]
+    pub const fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            active_params_b: None,
+            total_params_b: None,
+            weight_bits: None,
+            joules_per_input_token: None,
+            joules_per_output_token: None,
+            joules_per_image: None,
+            image_steps: None,
+            joules_per_audio_second: None,
+            method: None,
+        }
+    }
+
+    /// GPUs of 80 GB that the model needs; one where its size is not known.
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        let total = self.total_params_b.or(self.active_params_b).and_then(|total| total.to_f64());
+        total.and_then(|total| ecologits::gpus(total, self.bits()).to_u32()).unwrap_or(1)
+    }
+
+    fn bits(&self) -> f64 {
+        self.weight_bits.map_or(ecologits::WEIGHT_BITS, f64::from)
+    }
+
+    /// Everything on the card that is out of its range.
+    pub(crate) fn mistakes(&self) -> Vec<Mistake> {
+        let numbers = [
+            ("active_params_b", self.active_params_b, 100_000),
+            ("total_params_b", self.total_params_b, 100_000),
+            ("joules_per_input_token", self.joules_per_input_token, 10_000),
+            ("joules_per_output_token", self.joules_per_output_token, 10_000),
+            ("joules_per_image", self.joules_per_image, 10_000_000),
+            ("joules_per_audio_second", self.joules_per_audio_second, 10_000),
+            ("weight_bits", self.weight_bits.map(Decimal::from), 64),
+            ("image_steps", self.image_steps.map(Decimal::from), 10_000),
+        ];
+        let wrong = numbers.into_iter().filter(|(_, value, most)| {
+            value.is_some_and(|value| value <= Decimal::ZERO || value > Decimal::from(*most))
+        });
+        let mut mistakes: Vec<Mistake> = wrong
+            .map(|(field, _, most)| Mistake { field, expected: format!("more than 0, at most {most}") })
+            .collect();
+        if let (Some(active), Some(total)) = (self.active_params_b, self.total_params_b)
+            && active > total
+        {
+            let expected = "at least active_params_b".to_owned();
+            mistakes.push(Mistake { field: "total_params_b", expected });
+        }
+        if matches!(self.method, Some(Method::Measured)) {
+            let expected = "the origin of the card's joules; only a provider's meter measures".to_owned();
+            mistakes.push(Mistake { field: "method", expected });
+        }
+        mistakes
+    }
+
+    /// The coefficients and where they come from. `None`: time alone must do.
+    pub(crate) fn coefficients(&self) -> Option<(Coefficients, Method)> {
+        let stated = self.method.unwrap_or(Method::Benchmark);
+        match self.kind {
+            Kind::Chat => self.generative(stated),
+            Kind::Embedding | Kind::Rerank => self.encoder(stated),
+            Kind::Image => Some(match self.joules_per_image {
+                Some(each) => (Coefficients::Images { each, steps: self.image_steps }, stated),
+                None => (Coefficients::Images { each: law::IMAGE_JOULES, steps: None }, Method::ClassDefault),
+            }),
+            Kind::Transcription => Some(match self.joules_per_audio_second {
+                Some(second) => (Coefficients::Audio { second }, stated),
+                None => (Coefficients::Audio { second: law::AUDIO_JOULES }, Method::ClassDefault),
+            }),
+        }
+    }
+
+    fn generative(&self, stated: Method) -> Option<(Coefficients, Method)> {
+        let input = self.input(law::INPUT_JOULES_PER_B)?;
+        let (output, method) = match self.joules_per_output_token {
+            Some(output) => (output, stated),
+            None => (self.by_size()?, Method::Parametric),
+        };
+        Some((Coefficients::Tokens { input, output, context: true }, method))
+    }
+
+    fn encoder(&self, stated: Method) -> Option<(Coefficients, Method)> {
+        let input = self.input(law::ENCODER_JOULES_PER_B)?;
+        let method = if self.joules_per_input_token.is_some() { stated } else { Method::Parametric };
+        Some((Coefficients::Tokens { input, output: Decimal::ZERO, context: false }, method))
+    }
+
+    fn input(&self, per_billion: Decimal) -> Option<Decimal> {
+        self.joules_per_input_token
+            .or_else(|| self.active_params_b.and_then(|active| active.checked_mul(per_billion)))
+            .map(|joules| joules.normalize())
+    }
+
+    fn by_size(&self) -> Option<Decimal> {
+        let active_b = self.active_params_b?.to_f64()?;
+        let total_b = self.total_params_b.or(self.active_params_b)?.to_f64()?;
+        let model = ecologits::Model { active_b, total_b, weight_bits: self.bits(), batch: ecologits::BATCH };
+        ecologits::joules_per_output_token(&model)
+    }
+}

@@ -1,0 +1,120 @@
+//! From work to joules of GPU energy, and from joules to rounded kilowatt-hours.
+
+use crate::card::Coefficients;
+use crate::law::{CACHED_SHARE, CONTEXT_TOKENS, IMAGE_PIXELS, JOULES_PER_KWH, MOST, THROUGHPUT_TIER};
+use crate::work::Done;
+use penstock_contract::Usage;
+use rust_decimal::Decimal;
+use std::time::Duration;
+
+/// Joules of GPU energy. `None` when these coefficients do not fit this work.
+///
+/// ```text
+/// e_in·(n_in − n_cached)·(1 + n_in/100000) + 0.1·e_in·n_cached + φ·e_out·n_out
+/// j_image · n · steps/steps_ref · pixels/1048576
+/// j_audio · seconds
+/// ```
+pub(crate) fn of(coefficients: &Coefficients, done: &Done, throughput_tier: bool) -> Option<Decimal> {
+    match (coefficients, done) {
+        (Coefficients::Tokens { input, output, context }, Done::Tokens(usage)) => {
+            let read = input.saturating_mul(weighted_input(usage, *context));
+            let mut written = output.saturating_mul(Decimal::from(usage.output.min(MOST)));
+            if throughput_tier {
+                written = written.saturating_mul(THROUGHPUT_TIER);
+            }
+            Some(read.saturating_add(written))
+        }
+        (Coefficients::Images { each, steps }, Done::Images { count, steps: taken, pixels }) => {
+            Some(images(*each, *count, steps.zip(*taken), *pixels))
+        }
+        (Coefficients::Audio { second }, Done::Audio { seconds }) => {
+            Some(second.saturating_mul((*seconds).clamp(Decimal::ZERO, Decimal::from(MOST))))
+        }
+        _ => None,
+    }
+}
+
+/// Input tokens in units of a fresh one at the start of a prompt:
+/// `(n − c)·(1 + n/100000) + c/10`, exactly.
+fn weighted_input(usage: &Usage, context: bool) -> Decimal {
+    let read = usage.input.min(MOST);
+    let cached = usage.cached.min(read);
+    let fresh = i128::from(read - cached);
+    let longer = if context { i128::from(read) } else { 0 };
+    let whole = fresh * (i128::from(CONTEXT_TOKENS) + longer);
+    let whole = Decimal::try_from_i128_with_scale(whole, 5).unwrap_or(Decimal::MAX);
+    if cached == 0 {
+        return whole;
+    }
+    whole.saturating_add(CACHED_SHARE.saturating_mul(Decimal::from(cached)))
+}
+
+/// `steps` is (reference, taken).
+fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u64>) -> Decimal {
+    let all = each.saturating_mul(Decimal::from(count));
+    let (reference, taken) = steps.unwrap_or((1, 1));
+    let pixels = pixels.unwrap_or(IMAGE_PIXELS).min(MOST);
+    let scaled = all.saturating_mul(Decimal::from(taken)).saturating_mul(Decimal::from(pixels));
+    let of = Decimal::from(reference.max(1)).saturating_mul(Decimal::from(IMAGE_PIXELS));
+    scaled.checked_div(of).unwrap_or(Decimal::MAX)
+}
+
+/// Seconds with six places.
+pub(crate) fn seconds(took: Duration) -> Decimal {
+    let micros = i128::try_from(took.as_micros()).unwrap_or(i128::MAX);
+    Decimal::try_from_i128_with_scale(micros, 6).unwrap_or(Decimal::from(MOST)).min(Decimal::from(MOST))
+}
+
+/// A number of joules (or of joules times something per kWh), divided by
+/// 3 600 000 and rounded half-even to `places`, in one exact step.
+pub(crate) fn per_kwh(joules: Decimal, places: u32) -> Decimal {
+    divided(joules, JOULES_PER_KWH, places)
+}
+
+/// `number / divisor`, half-even to `places`. A number below zero counts as
+/// zero; what does not fit is the greatest `Decimal` of that scale.
+pub(crate) fn divided(number: Decimal, divisor: u32, places: u32) -> Decimal {
+    let mantissa = u128::try_from(number.mantissa()).unwrap_or(0);
+    let scale = number.scale();
+    let over = mantissa.saturating_mul(ten(places.saturating_sub(scale)));
+    let under = u128::from(divisor.max(1)).saturating_mul(ten(scale.saturating_sub(places)));
+    let (whole, rest) = quotient(over, under);
+    let more = match (rest << 1).cmp(&under) {
+        std::cmp::Ordering::Greater => 1,
+        std::cmp::Ordering::Equal => whole & 1,
+        std::cmp::Ordering::Less => 0,
+    };
+    let whole = i128::try_from(whole.saturating_add(more)).unwrap_or(i128::MAX);
+    Decimal::try_from_i128_with_scale(whole, places).unwrap_or_else(|_| greatest(places))
+}
+
+/// Powers of ten that a scale can ask for.
+const TENS: [u128; 29] = {
+    let mut tens = [1; 29];
+    let mut power = 1;
+    while power < 29 {
+        #[allow(clippy::indexing_slicing, reason = "in a constant: the compiler sees the bounds")]
+        {
+            tens[power] = tens[power - 1] * 10;
+        }
+        power += 1;
+    }
+    tens
+};
+
+fn ten(power: u32) -> u128 {
+    TENS.get(power as usize).copied().unwrap_or(u128::MAX)
+}
+
+/// In one word where both fit: several times faster.
+fn quotient(over: u128, under: u128) -> (u128, u128) {
+    match (u64::try_from(over), u64::try_from(under)) {
+        (Ok(over), Ok(under)) => (u128::from(over / under), u128::from(over % under)),
+        _ => (over / under, over % under),
+    }
+}
+
+fn greatest(places: u32) -> Decimal {
+    let all = u32::MAX;
+    Decimal::from_parts(all, all, all, false, places.min(Decimal::MAX_SCALE))
+}

@@ -1,0 +1,53 @@
+//! The footprint of an answer: energy, carbon and water, from what was done and
+//! where, with the range it may lie in and where each figure comes from.
+//!
+//! Values in, values out. Money may hang on the energy, so it is computed in
+//! `Decimal`; [`ecologits`] alone knows floats, and runs when the configuration
+//! is read. What is not known is absent, never zero.
+//!
+//! One [`Prepared`] per offer is made with the configuration. A request then
+//! makes one [`Attempt`] per attempt, sums them, and rounds once:
+//!
+//! ```
+//! use penstock_contract::{Kind, Usage};
+//! use penstock_footprint::{EnergyCard, Place, Prepared, Work, grid};
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let grid = grid::table(include_str!("../../../conf/grid/eu-2025.csv")).map_err(|all| all.join("\n"))?;
+//! let card = EnergyCard {
+//!     active_params_b: Some("8".parse()?),
+//!     joules_per_output_token: Some("0.119".parse()?),
+//!     ..EnergyCard::new(Kind::Chat)
+//! };
+//! let place = Place { pue: Some("1.16".parse()?), ..Place::on(grid.get("FR").ok_or("no row")?) };
+//! let offer = Prepared::new(&card, &place).map_err(|mistakes| format!("{mistakes:?}"))?;
+//!
+//! let usage = Usage { input: 500, output: 300, ..Usage::default() };
+//! let served = offer.attempt(&Work::tokens(usage, Duration::from_secs(3)), None);
+//! assert_eq!(served.footprint().energy_kwh, "0.000023538473".parse()?);
+//! # Ok(())
+//! # }
+//! ```
+
+mod card;
+pub mod country;
+mod csv;
+pub mod datacentre;
+pub mod ecologits;
+pub mod grid;
+mod joules;
+pub mod law;
+mod method;
+mod place;
+mod prepared;
+mod sum;
+mod work;
+
+pub use card::{EnergyCard, Mistake};
+pub use law::METHODOLOGY;
+pub use method::{Method, Range, boundary_name, boundary_named, measured_range, unknown_boundary_range};
+pub use place::{Assumed, Place};
+pub use prepared::Prepared;
+pub use sum::{Attempt, Footprint};
+pub use work::{Done, Work};

@@ -1,0 +1,89 @@
+//! The place where an answer is made: its building and its grid.
+
+use crate::{card::Mistake, grid, law};
+use penstock_contract::Boundary;
+use rust_decimal::Decimal;
+
+/// A provider's data centre, and what is agreed about its meters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Power usage effectiveness; the default, flagged, where not published.
+    pub pue: Option<Decimal>,
+    /// Water on site, litres per kWh of IT energy; the default, flagged, where
+    /// not published.
+    pub wue: Option<Decimal>,
+    /// Grams of CO2 equivalent per kWh of the grid.
+    pub g_per_kwh: Decimal,
+    /// Litres per kWh where the electricity is made.
+    pub water_l_per_kwh: Decimal,
+    /// Where the provider's meter sits, where its answers do not say.
+    pub boundary: Option<Boundary>,
+    /// By contract, measured energy sets the bill (at most twice the list).
+    pub bills_measured: bool,
+}
+
+impl Place {
+    /// A place on this grid of which nothing else is known.
+    #[must_use]
+    pub const fn on(grid: &grid::Row) -> Self {
+        Self {
+            pue: None,
+            wue: None,
+            g_per_kwh: grid.g_per_kwh,
+            water_l_per_kwh: grid.water_l_per_kwh,
+            boundary: None,
+            bills_measured: false,
+        }
+    }
+
+    /// The building's share.
+    pub(crate) fn pue(&self) -> Decimal {
+        self.pue.unwrap_or(law::DEFAULT_PUE)
+    }
+
+    pub(crate) fn wue(&self) -> Decimal {
+        self.wue.unwrap_or(law::DEFAULT_WUE)
+    }
+
+    pub(crate) fn mistakes(&self) -> Vec<Mistake> {
+        let numbers = [
+            ("pue", self.pue(), 1, 5),
+            ("wue", self.wue(), 0, 100),
+            ("carbon_g_per_kwh", self.g_per_kwh, 0, 2000),
+            ("wue_offsite_l_per_kwh", self.water_l_per_kwh, 0, 100),
+        ];
+        numbers
+            .into_iter()
+            .filter(|(_, value, least, most)| *value < Decimal::from(*least) || *value > Decimal::from(*most))
+            .map(|(field, _, least, most)| Mistake { field, expected: format!("from {least} to {most}") })
+            .collect()
+    }
+}
+
+/// What had to be assumed for a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assumed {
+    /// No PUE is published.
+    pub pue: bool,
+    /// No on-site water is published.
+    pub wue: bool,
+    /// Nobody says where the meter sits.
+    pub boundary: bool,
+}
+
+impl Assumed {
+    /// Their names, as `provenance.assumed` lists them.
+    #[must_use]
+    pub const fn names(self) -> &'static [&'static str] {
+        match (self.pue, self.wue, self.boundary) {
+            (false, false, false) => &[],
+            (true, false, false) => &["pue"],
+            (false, true, false) => &["wue"],
+            (true, true, false) => &["pue", "wue"],
+            (false, false, true) => &["boundary"],
+            (true, false, true) => &["pue", "boundary"],
+            (false, true, true) => &["wue", "boundary"],
+            (true, true, true) => &["pue", "wue", "boundary"],
+        }
+    }
+}

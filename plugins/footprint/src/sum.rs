@@ -1,0 +1,79 @@
+//! All attempts of one request, summed exactly and rounded once.
+
+use crate::joules::{divided, per_kwh};
+use crate::law;
+use crate::method::Method;
+use crate::place::Assumed;
+use penstock_contract::Boundary;
+use rust_decimal::Decimal;
+
+/// The energy of one attempt or of several, not yet rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Joules at the building's meter.
+    pub(crate) facility: Decimal,
+    /// Joules times g/kWh.
+    pub(crate) carbon: Decimal,
+    /// Joules times l/kWh.
+    pub(crate) water: Decimal,
+    /// Joules of the GPUs.
+    pub(crate) gpu: Decimal,
+    pub(crate) low: Decimal,
+    pub(crate) high: Decimal,
+    pub(crate) method: Method,
+    pub(crate) boundary: Boundary,
+    pub(crate) assumed: Assumed,
+}
+
+/// What an answer cost the world, every failed attempt included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// At the building's meter, kWh, twelve places.
+    pub energy_kwh: Decimal,
+    /// Operational, location-based CO2 equivalent, grams, nine places.
+    pub carbon_g: Decimal,
+    /// On site and where the electricity was made, litres, nine places.
+    pub water_l: Decimal,
+    /// The least that `energy_kwh` may be.
+    pub energy_kwh_low: Decimal,
+    /// The most that `energy_kwh` may be.
+    pub energy_kwh_high: Decimal,
+    /// Grams of making the hardware, this answer's share, nine places; not in
+    /// `carbon_g`.
+    pub embodied_g: Decimal,
+    /// How the energy of the attempt that served was found.
+    pub method: Method,
+    /// What that method saw; what lies beyond was added by formula.
+    pub boundary: Boundary,
+    /// What had to be assumed.
+    pub assumed: Assumed,
+}
+
+impl Attempt {
+    /// Adds a failed attempt of the same request, maybe at another place. The
+    /// method, boundary and assumptions of the one that served stay.
+    pub fn add(&mut self, failed: &Self) {
+        self.facility = self.facility.saturating_add(failed.facility);
+        self.carbon = self.carbon.saturating_add(failed.carbon);
+        self.water = self.water.saturating_add(failed.water);
+        self.gpu = self.gpu.saturating_add(failed.gpu);
+        self.low = self.low.saturating_add(failed.low);
+        self.high = self.high.saturating_add(failed.high);
+    }
+
+    /// Rounds, half-even, each figure once.
+    #[must_use]
+    pub fn footprint(&self) -> Footprint {
+        Footprint {
+            energy_kwh: per_kwh(self.facility, 12),
+            carbon_g: per_kwh(self.carbon, 9),
+            water_l: per_kwh(self.water, 9),
+            energy_kwh_low: per_kwh(self.low, 12),
+            energy_kwh_high: per_kwh(self.high, 12),
+            embodied_g: divided(self.gpu.saturating_mul(law::EMBODIED_G_PER_WH), 3600, 9),
+            method: self.method,
+            boundary: self.boundary,
+            assumed: self.assumed,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What one attempt did, in the units that energy is counted in.
+
+use penstock_contract::Usage;
+use rust_decimal::Decimal;
+use std::time::Duration;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Tokens in and out (chat), or in alone (embedding, rerank).
+    Tokens(Usage),
+    /// Images drawn.
+    Images {
+        /// How many.
+        count: u32,
+        /// Steps of each, where known.
+        steps: Option<u32>,
+        /// Pixels of each, where known; else those of the reference.
+        pixels: Option<u64>,
+    },
+    /// Speech written down.
+    Audio {
+        /// Its length in seconds.
+        seconds: Decimal,
+    },
+    /// Something, and nobody says how much: only its time is known.
+    Unknown,
+}
+
+/// One attempt's work. A failed attempt has the tokens it read and those it
+/// wrote before it broke; one that never reached the provider has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// What was done.
+    pub done: Done,
+    /// How long the provider took.
+    pub took: Duration,
+    /// The provider confirmed that it ran in its throughput tier (a batch).
+    pub throughput_tier: bool,
+}
+
+impl Work {
+    /// Tokens, in ordinary service.
+    #[must_use]
+    pub const fn tokens(usage: Usage, took: Duration) -> Self {
+        Self::new(Done::Tokens(usage), took)
+    }
+
+    /// Anything, in ordinary service.
+    #[must_use]
+    pub const fn new(done: Done, took: Duration) -> Self {
+        Self { done, took, throughput_tier: false }
+    }
+}

@@ -1,0 +1,215 @@
+//! The rules that the vectors do not show.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use penstock_contract::{Boundary, Kind, Measured, Usage};
+use penstock_footprint::{Done, EnergyCard, Method, Place, Prepared, Work, law};
+use rust_decimal::Decimal;
+use std::time::Duration;
+
+fn decimal(text: &str) -> Decimal {
+    text.parse().unwrap()
+}
+
+fn place() -> Place {
+    Place {
+        pue: Some(decimal("1.2")),
+        wue: Some(decimal("0.1")),
+        g_per_kwh: decimal("100"),
+        water_l_per_kwh: decimal("2"),
+        boundary: None,
+        bills_measured: false,
+    }
+}
+
+fn chat() -> EnergyCard {
+    EnergyCard {
+        active_params_b: Some(decimal("8")),
+        joules_per_output_token: Some(decimal("0.119")),
+        ..EnergyCard::new(Kind::Chat)
+    }
+}
+
+fn offer(card: &EnergyCard) -> Prepared {
+    Prepared::new(card, &place()).unwrap()
+}
+
+fn tokens(input: u64, cached: u64, output: u64) -> Work {
+    Work::tokens(Usage { input, cached, output, ..Usage::default() }, Duration::from_secs(2))
+}
+
+/// Joules of GPU energy as kWh at the building's meter of [`place`].
+fn kwh(joules: &str) -> Decimal {
+    let facility = decimal(joules) * decimal("1.3") * decimal("1.12") * decimal("1.2");
+    (facility / decimal("3600000")).round_dp(12)
+}
+
+#[test]
+fn failed_attempts_are_summed_before_rounding_each_with_its_own_place() {
+    let clean = offer(&chat());
+    let dirty = Prepared::new(&chat(), &Place { g_per_kwh: decimal("500"), ..place() }).unwrap();
+    let mut all = clean.attempt(&tokens(0, 0, 300), None);
+    all.add(&dirty.attempt(&tokens(500, 0, 0), None));
+    let sum = all.footprint();
+    assert_eq!(sum.energy_kwh, kwh("50.172"));
+    let (served, failed) = (kwh("35.7") * decimal("100"), kwh("14.472") * decimal("500"));
+    assert!((sum.carbon_g - served - failed).abs() < decimal("0.000000001"));
+    assert_eq!(sum.method, Method::Benchmark);
+}
+
+#[test]
+fn each_boundary_adds_what_its_meter_does_not_see() {
+    let measured = |boundary| {
+        let measured = Measured { joules: decimal("3600000"), boundary: Some(boundary) };
+        offer(&chat()).attempt(&tokens(1, 0, 1), Some(measured)).footprint()
+    };
+    let (gpu, it, facility) = (measured(Boundary::Gpu), measured(Boundary::It), measured(Boundary::Facility));
+    assert_eq!(gpu.energy_kwh, decimal("1.7472"));
+    assert_eq!(it.energy_kwh, decimal("1.2"));
+    assert_eq!(facility.energy_kwh, decimal("1"));
+    assert_eq!((gpu.carbon_g, it.carbon_g), (decimal("174.72"), decimal("120")));
+    assert_eq!(it.water_l, decimal("2.5"), "one kWh of IT: 0.1 on site and 1.2 times 2 elsewhere");
+    assert_eq!(facility.water_l, decimal("2.083333333"));
+    assert_eq!(gpu.embodied_g, decimal("73"));
+    assert_eq!(it.embodied_g, (decimal("73") / decimal("1.456")).round_dp(9));
+    assert_eq!((it.energy_kwh_low, it.energy_kwh_high), (decimal("1.08"), decimal("1.32")));
+}
+
+#[test]
+fn the_answers_own_boundary_beats_the_configured_one() {
+    let it = Prepared::new(&chat(), &Place { boundary: Some(Boundary::It), ..place() }).unwrap();
+    let joules = decimal("3600000");
+    let configured = it.attempt(&tokens(1, 0, 1), Some(Measured { joules, boundary: None })).footprint();
+    assert_eq!((configured.boundary, configured.energy_kwh), (Boundary::It, decimal("1.2")));
+    let told = Measured { joules, boundary: Some(Boundary::Facility) };
+    assert_eq!(it.attempt(&tokens(1, 0, 1), Some(told)).footprint().energy_kwh, decimal("1"));
+}
+
+#[test]
+fn a_meter_that_reads_nothing_is_no_measurement() {
+    for joules in ["0", "-5", "1000000000001"] {
+        let measured = Measured { joules: decimal(joules), boundary: Some(Boundary::Gpu) };
+        let ours = offer(&chat()).attempt(&tokens(500, 0, 300), Some(measured)).footprint();
+        assert_eq!((ours.method, ours.energy_kwh), (Method::Benchmark, kwh("50.172")), "{joules}");
+    }
+}
+
+#[test]
+fn the_bill_follows_the_list_and_measured_energy_only_by_contract_up_to_twice() {
+    let work = tokens(500, 0, 300);
+    let measured = |joules| Some(Measured { joules: decimal(joules), boundary: Some(Boundary::Gpu) });
+    assert_eq!(offer(&chat()).billable_kwh(&work, measured("10")), kwh("50.172"));
+    let contract = Prepared::new(&chat(), &Place { bills_measured: true, ..place() }).unwrap();
+    assert_eq!(contract.billable_kwh(&work, measured("10")), kwh("10"));
+    assert_eq!(contract.billable_kwh(&work, measured("1000")), kwh("100.344"));
+    assert_eq!(contract.billable_kwh(&work, None), kwh("50.172"));
+}
+
+#[test]
+fn a_confirmed_throughput_tier_lowers_the_energy_and_not_the_bill() {
+    let work = Work { throughput_tier: true, ..tokens(0, 0, 1000) };
+    let offer = offer(&chat());
+    assert_eq!(offer.attempt(&work, None).footprint().energy_kwh, kwh("71.4"));
+    assert_eq!(offer.billable_kwh(&work, None), kwh("119"));
+}
+
+#[test]
+fn long_prompts_cost_more_per_token_and_cached_tokens_a_tenth() {
+    let offer = offer(&chat());
+    let energy = |input, cached| offer.attempt(&tokens(input, cached, 0), None).footprint().energy_kwh;
+    assert_eq!(energy(100_000, 0), kwh("5760"), "twice 2880");
+    assert_eq!(energy(1000, 1000), kwh("2.88"));
+    assert_eq!(energy(1000, 2000), energy(1000, 1000), "no more can be cached than was read");
+}
+
+#[test]
+fn images_scale_with_count_steps_and_pixels() {
+    let card = EnergyCard {
+        joules_per_image: Some(decimal("7949")),
+        image_steps: Some(50),
+        ..EnergyCard::new(Kind::Image)
+    };
+    let drawn = |count, steps, pixels| {
+        let work = Work::new(Done::Images { count, steps, pixels }, Duration::from_secs(9));
+        offer(&card).attempt(&work, None).footprint()
+    };
+    assert_eq!(drawn(1, None, None).energy_kwh, kwh("7949"));
+    assert_eq!(drawn(2, Some(25), Some(524_288)).energy_kwh, kwh("3974.5"));
+    assert_eq!(drawn(0, None, None).energy_kwh, Decimal::ZERO.round_dp(12));
+    let unknown = Work::new(Done::Images { count: 1, steps: Some(4), pixels: None }, Duration::ZERO);
+    let unknown = offer(&EnergyCard::new(Kind::Image)).attempt(&unknown, None).footprint();
+    assert_eq!((unknown.method, unknown.energy_kwh), (Method::ClassDefault, kwh("4320")));
+}
+
+#[test]
+fn an_unmeasured_model_follows_the_law_of_its_size() {
+    let card = EnergyCard { active_params_b: Some(decimal("24")), ..EnergyCard::new(Kind::Chat) };
+    let ours = offer(&card).attempt(&tokens(0, 0, 1000), None).footprint();
+    assert_eq!((ours.method, ours.energy_kwh), (Method::Parametric, kwh("195.103")));
+}
+
+#[test]
+fn where_nothing_is_known_the_time_tells_and_says_so() {
+    let ours = offer(&EnergyCard::new(Kind::Chat)).attempt(&tokens(9, 0, 9), None).footprint();
+    assert_eq!((ours.method, ours.boundary), (Method::LatencyProxy, Boundary::It));
+    assert_eq!(
+        ours.energy_kwh,
+        (decimal("2") * decimal("664") * decimal("1.2") / decimal("3600000")).round_dp(12)
+    );
+    assert_eq!(
+        ours.embodied_g,
+        (decimal("2") * decimal("514") * decimal("0.073") / decimal("3600")).round_dp(9)
+    );
+    let wide = EnergyCard { total_params_b: Some(decimal("70")), ..EnergyCard::new(Kind::Chat) };
+    assert_eq!(
+        offer(&wide).attempt(&tokens(9, 0, 9), None).footprint().energy_kwh,
+        decimal("0.001770666667")
+    );
+    assert!(!offer(&wide).has_list() && offer(&chat()).has_list());
+}
+
+#[test]
+fn work_that_the_card_cannot_count_goes_by_time() {
+    let silent = Work::new(Done::Unknown, Duration::from_secs(1));
+    assert_eq!(offer(&chat()).attempt(&silent, None).footprint().method, Method::LatencyProxy);
+    let speech = offer(&EnergyCard::new(Kind::Transcription));
+    assert_eq!(speech.attempt(&silent, None).footprint().method, Method::LatencyProxy);
+}
+
+#[test]
+fn an_unpublished_building_has_the_defaults_and_is_flagged() {
+    let bare = Place { pue: None, wue: None, ..place() };
+    let ours = Prepared::new(&chat(), &bare).unwrap();
+    assert_eq!(ours.pue(), decimal("1.4"));
+    let footprint = ours.attempt(&tokens(1, 0, 1), None).footprint();
+    assert_eq!(footprint.assumed.names(), ["pue", "wue"]);
+    let nothing = offer(&chat()).attempt(&tokens(1, 0, 1), None).footprint();
+    assert!(nothing.assumed.names().is_empty());
+}
+
+#[test]
+fn every_mistake_of_a_card_and_a_place_is_named_at_once() {
+    let card = EnergyCard {
+        active_params_b: Some(decimal("8")),
+        total_params_b: Some(decimal("7")),
+        joules_per_output_token: Some(decimal("-1")),
+        weight_bits: Some(0),
+        method: Some(Method::Measured),
+        ..EnergyCard::new(Kind::Chat)
+    };
+    let place = Place { pue: Some(decimal("0.9")), wue: Some(decimal("-0.1")), ..place() };
+    let fields: Vec<&str> =
+        Prepared::new(&card, &place).unwrap_err().iter().map(|mistake| mistake.field).collect();
+    assert_eq!(fields, ["joules_per_output_token", "weight_bits", "total_params_b", "method", "pue", "wue"]);
+}
+
+#[test]
+fn every_method_is_found_by_its_name_and_its_range_holds_the_figure() {
+    for name in ["measured", "provider_average", "benchmark", "parametric", "latency_proxy", "class_default"]
+    {
+        let method = Method::named(name).unwrap();
+        assert_eq!(method.name(), name);
+        assert!(method.range().low < Decimal::ONE && method.range().high > Decimal::ONE);
+    }
+    assert_eq!(Method::named("guess"), None);
+    assert_eq!(law::METHODOLOGY, penstock_footprint::METHODOLOGY);
+}

@@ -1,0 +1,59 @@
+//! The one rounding of a request: exact division, half-even.
+
+use rust_decimal::Decimal;
+use std::cmp::Ordering;
+
+/// `number / by` in units of `10^-places`, half-even. `None` below zero, when
+/// `by` is not above zero, and beyond an `i64`.
+pub(crate) fn ratio(number: Decimal, by: Decimal, places: u32) -> Option<i64> {
+    let over = u128::try_from(number.mantissa()).ok()?;
+    let under = u128::try_from(by.mantissa()).ok().filter(|under| *under > 0)?;
+    // over/10^a ÷ under/10^b · 10^places: the smaller power of ten goes away.
+    let (up, down) = (by.scale().checked_add(places)?, number.scale());
+    let both = up.min(down);
+    let over = over.checked_mul(ten(up - both)?)?;
+    let Some(under) = ten(down - both).and_then(|ten| under.checked_mul(ten)) else {
+        return Some(0);
+    };
+    let (whole, rest) = quotient(over, under);
+    let more = match rest.cmp(&(under - rest)) {
+        Ordering::Greater => 1,
+        Ordering::Equal => whole & 1,
+        Ordering::Less => 0,
+    };
+    i64::try_from(whole.checked_add(more)?).ok()
+}
+
+/// The number with this many places, half-even; zero if it is below.
+pub(crate) fn places(number: Decimal, places: u32) -> Decimal {
+    match ratio(number, Decimal::ONE, places) {
+        Some(units) => Decimal::new(units, places),
+        None => number.max(Decimal::ZERO).round_dp(places),
+    }
+}
+
+/// Powers of ten that scales and places can ask for.
+const TENS: [u128; 39] = {
+    let mut tens = [1; 39];
+    let mut power = 1;
+    while power < 39 {
+        #[allow(clippy::indexing_slicing, reason = "in a constant: the compiler sees the bounds")]
+        {
+            tens[power] = tens[power - 1] * 10;
+        }
+        power += 1;
+    }
+    tens
+};
+
+fn ten(power: u32) -> Option<u128> {
+    TENS.get(power as usize).copied()
+}
+
+/// In one word where both fit: several times faster.
+fn quotient(over: u128, under: u128) -> (u128, u128) {
+    match (u64::try_from(over), u64::try_from(under)) {
+        (Ok(over), Ok(under)) => (u128::from(over / under), u128::from(over % under)),
+        _ => (over / under, over % under),
+    }
+}
