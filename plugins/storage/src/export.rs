@@ -1,0 +1,164 @@
+//! Exports: a store as lines of JSON, each with a checksum, the last with the count and a SHA-256.
+//!
+//! ```text
+//! {"penstock_export":1}
+//! {"space":"keys","key":"<hex>","value":"<hex>","crc32c":123}      a row
+//! {"space":"keys","key":"<hex>","crc32c":123}                      a row copied before that is gone since
+//! {"end":true,"lines":2,"sha256":"<hex over all lines before, newlines included>"}
+//! ```
+//! Lines are taken in order; an export without its last line, or with another count or sum, is refused.
+
+use std::io::{BufRead, Read, Write};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::batch::{MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE};
+use crate::{Batch, Copied, Space, Store, StoreError};
+
+const VERSION: u32 = 1;
+/// Longest line: key and value as hex, and the words around them.
+const MAX_LINE: u64 = 2 * (MAX_KEY + MAX_VALUE) as u64 + 512;
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Head {
+        penstock_export: u32,
+    },
+    Row {
+        space: String,
+        key: String,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        value: Option<String>,
+        crc32c: u32,
+    },
+    End {
+        end: bool,
+        lines: u64,
+        sha256: String,
+    },
+}
+
+/// Writes every row of `store` to `out`, while the store goes on working, and returns the number of lines
+/// about rows.
+///
+/// # Errors
+/// What the store fails with, or `Io` if `out` does.
+pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, StoreError> {
+    let mut sum = Sha256::new();
+    let mut lines = 0_u64;
+    write_line(out, &mut sum, &Line::Head { penstock_export: VERSION })?;
+    store.copy(&mut |row| {
+        lines += 1;
+        write_line(out, &mut sum, &row_line(row))
+    })?;
+    let end = Line::End { end: true, lines, sha256: hex(&sum.finalize()) };
+    write_line(out, &mut Sha256::new(), &end)?;
+    out.flush().map_err(|error| StoreError::io("write the export", &error))?;
+    Ok(lines)
+}
+
+/// Reads an export into `store`, which must have no rows, and returns the number of lines about rows.
+///
+/// Rows are written as they are read: on an error throw the store away.
+///
+/// # Errors
+/// `Corrupt` with the line number for a damaged or cut export, `Format` for one of another version or a
+/// store with rows in it, and what `apply` fails with.
+pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreError> {
+    if store.verify()?.rows > 0 {
+        return Err(StoreError::Format { what: "an import needs an empty store".to_owned() });
+    }
+    let mut sum = Sha256::new();
+    let mut rows = 0_u64;
+    let mut writes = Batch::new();
+    let mut number = 0_u64;
+    loop {
+        number += 1;
+        let damaged = |what: &str| StoreError::corrupt(format!("line {number} of the export {what}"));
+        let text = read_line(from)?;
+        if text.is_empty() {
+            return Err(damaged("is missing: the export is cut short"));
+        }
+        match serde_json::from_slice(&text).map_err(|_| damaged("is not a line of an export"))? {
+            Line::Head { penstock_export } if number == 1 => {
+                if penstock_export != VERSION {
+                    return Err(StoreError::Format { what: format!("export version {penstock_export}") });
+                }
+            }
+            Line::Row { space, key, value, crc32c } if number > 1 => {
+                let space = Space::of_name(&space).ok_or_else(|| damaged("names an unknown space"))?;
+                let key = unhex(&key).ok_or_else(|| damaged("has a broken key"))?;
+                let value =
+                    value.map(|v| unhex(&v).ok_or_else(|| damaged("has a broken value"))).transpose()?;
+                if crc32c != row_sum(Copied { space, key: &key, value: value.as_deref() }) {
+                    return Err(damaged("does not match its checksum"));
+                }
+                rows += 1;
+                writes = match value {
+                    Some(value) => writes.put(space, key, value),
+                    None => writes.delete(space, key),
+                };
+                if writes.operations().len() >= MAX_STEPS || writes.bytes() > MAX_BATCH / 2 {
+                    store.apply(std::mem::take(&mut writes))?;
+                }
+            }
+            Line::End { end: true, lines, sha256 } if number > 1 => {
+                if lines != rows || sha256 != hex(&sum.finalize()) {
+                    return Err(damaged("does not match the lines before it"));
+                }
+                if !writes.is_empty() {
+                    store.apply(writes)?;
+                }
+                return Ok(rows);
+            }
+            _ => return Err(damaged("is out of place")),
+        }
+        sum.update(&text);
+    }
+}
+
+fn row_line(row: Copied<'_>) -> Line {
+    Line::Row {
+        space: row.space.name().to_owned(),
+        key: hex(row.key),
+        value: row.value.map(hex),
+        crc32c: row_sum(row),
+    }
+}
+
+fn row_sum(row: Copied<'_>) -> u32 {
+    let length = u32::try_from(row.key.len()).unwrap_or(u32::MAX);
+    let sum = crc32c::crc32c(&[row.space.tag(), u8::from(row.value.is_some())]);
+    let sum = crc32c::crc32c_append(sum, &length.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(sum, row.key), row.value.unwrap_or_default())
+}
+
+fn write_line(out: &mut dyn Write, sum: &mut Sha256, line: &Line) -> Result<(), StoreError> {
+    let mut text = serde_json::to_vec(line)
+        .map_err(|error| StoreError::corrupt(format!("a row cannot be written as JSON: {error}")))?;
+    text.push(b'\n');
+    sum.update(&text);
+    out.write_all(&text).map_err(|error| StoreError::io("write the export", &error))
+}
+
+fn read_line(from: &mut dyn BufRead) -> Result<Vec<u8>, StoreError> {
+    let mut text = Vec::new();
+    from.take(MAX_LINE)
+        .read_until(b'\n', &mut text)
+        .map_err(|error| StoreError::io("read the export", &error))?;
+    Ok(text)
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let bytes = text.as_bytes();
+    let (pairs, []) = bytes.as_chunks::<2>() else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}

@@ -1,0 +1,28 @@
+//! The storage room: small state that must not be lost, as rows in typed spaces behind one seam.
+//!
+//! - [`Store`] is the seam: `get`, `scan`, `apply` of atomic guarded batches, durable when they return.
+//! - [`open`] gives the durable engine (`sled/`), [`memory`] one that keeps nothing past the process.
+//! - [`export`] and [`import`] carry rows between stores, [`compact`] gives room back, [`repair`] saves what a
+//!   damaged store still holds.
+//! - [`keys`] are the rows of API keys.
+//! - Rows on disk are versioned and checksummed (`row.rs`).
+//!
+//! Every call blocks: callers on an async runtime put them on threads that may. Time is an argument.
+
+mod batch;
+mod error;
+mod export;
+pub mod keys;
+mod memory;
+mod row;
+mod sled;
+mod space;
+mod store;
+
+pub use self::sled::{Compacted, Options, Repaired, compact, open, repair};
+pub use batch::{Batch, MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE, Operation, Step};
+pub use error::StoreError;
+pub use export::{export, import};
+pub use memory::memory;
+pub use space::Space;
+pub use store::{Copied, Health, MAX_PAGE, MAX_PAGE_BYTES, Page, Row, Store, Verified};

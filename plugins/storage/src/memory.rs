@@ -1,0 +1,91 @@
+//! The engine without a disk: same promises save durability. For tests, and for a gateway told to keep
+//! nothing.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::store::PageBuilder;
+use crate::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified};
+
+type Rows = BTreeMap<(Space, Vec<u8>), Vec<u8>>;
+
+/// A store that lives as long as the process.
+#[must_use]
+pub fn memory() -> Arc<dyn Store> {
+    Arc::new(Memory { rows: RwLock::new(BTreeMap::new()) })
+}
+
+struct Memory {
+    rows: RwLock<Rows>,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("rows", &self.rows.read().len()).finish()
+    }
+}
+
+impl Store for Memory {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.rows.read().get(&(space, key.to_vec())).cloned())
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let rows = self.rows.read();
+        let mut page = PageBuilder::new(limit);
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded((space, after.to_vec())),
+            _ => Bound::Included((space, prefix.to_vec())),
+        };
+        for ((at, key), value) in rows.range((start, Bound::Unbounded)) {
+            if *at != space || !key.starts_with(prefix) || !page.has_room() {
+                break;
+            }
+            page.push(key, value);
+        }
+        Ok(page.finish())
+    }
+
+    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
+        batch.check()?;
+        let mut rows = self.rows.write();
+        let mut writes = Vec::new();
+        batch.evaluate(
+            |space, key| Ok(rows.get(&(space, key.to_vec())).cloned()),
+            |space, key, value| writes.push(((space, key.to_vec()), value.map(<[u8]>::to_vec))),
+        )?;
+        for (key, value) in writes {
+            match value {
+                Some(value) => drop(rows.insert(key, value)),
+                None => drop(rows.remove(&key)),
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        // Cloned, so that a slow sink holds nobody up.
+        let rows = self.rows.read().clone();
+        rows.iter()
+            .try_for_each(|((space, key), value)| sink(Copied { space: *space, key, value: Some(value) }))
+    }
+
+    fn verify(&self) -> Result<Verified, StoreError> {
+        let rows = self.rows.read();
+        let bytes = rows.iter().map(|((_, key), value)| (key.len() + value.len()) as u64).sum();
+        Ok(Verified { rows: rows.len() as u64, bytes, ..Verified::default() })
+    }
+
+    fn health(&self) -> Health {
+        Health::Ready
+    }
+}

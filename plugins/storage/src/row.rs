@@ -1,0 +1,55 @@
+//! How a row lies on disk: `version (1 byte) | CRC32C (4 bytes, little-endian) | value`, under the key
+//! `tag | key`. The checksum covers tag, key and value, so a row that turns up under another row's key is
+//! found out as surely as a flipped bit.
+
+use crate::{Space, StoreError};
+
+const VERSION: u8 = 1;
+
+/// The key on disk.
+pub(crate) fn disk_key(space: Space, key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 + key.len());
+    out.push(space.tag());
+    out.extend_from_slice(key);
+    out
+}
+
+/// The bytes on disk for a row.
+pub(crate) fn seal(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(5 + value.len());
+    out.push(VERSION);
+    out.extend_from_slice(&checksum(disk_key, value).to_le_bytes());
+    out.extend_from_slice(value);
+    out
+}
+
+/// The value inside the bytes on disk.
+///
+/// # Errors
+/// `Corrupt` if they are too short or their checksum differs, `Format` if the version is unknown.
+pub(crate) fn open<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
+    let broken = |what: &str| {
+        let space = disk_key.first().and_then(|tag| Space::of_tag(*tag)).map_or("unknown", Space::name);
+        StoreError::corrupt(format!("a row of {space} {what}"))
+    };
+    let Some((&version, rest)) = sealed.split_first() else { return Err(broken("is empty")) };
+    if version != VERSION {
+        return Err(StoreError::Format { what: format!("row version {version}") });
+    }
+    let Some((sum, value)) = rest.split_first_chunk::<4>() else { return Err(broken("is cut short")) };
+    if u32::from_le_bytes(*sum) != checksum(disk_key, value) {
+        return Err(broken("does not match its checksum"));
+    }
+    Ok(value)
+}
+
+/// CRC32C over `key length (4 bytes, little-endian) | key | value`: the length keeps bytes from wandering
+/// between key and value unnoticed.
+fn checksum(disk_key: &[u8], value: &[u8]) -> u32 {
+    let length = u32::try_from(disk_key.len()).unwrap_or(u32::MAX);
+    let sum = crc32c::crc32c(&length.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(sum, disk_key), value)
+}
+
+#[cfg(test)]
+mod tests;

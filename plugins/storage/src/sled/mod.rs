@@ -1,0 +1,186 @@
+//! The durable engine: sled 0.34.7 behind a wrapper that makes up for what it lacks.
+//!
+//! Left alone, that version acknowledges what a power cut then takes (its `flush` is no sync), does not open
+//! after some crashes (half-written snapshots), dead-locks when flushed asynchronously, and keeps large values
+//! in files it never syncs. So: one tree, one writing thread (`writer.rs`), a sync of our own after each
+//! flush (`live.rs`), creation aside and sweeping (`folder.rs`), small values only (`batch.rs`), a checksum
+//! in every row (`row.rs`), a count that shows what is missing (`tip.rs`), room kept for a full disk (`ballast.rs`), compaction and repair by copying.
+
+mod ballast;
+mod compact;
+mod copy;
+mod engine;
+mod folder;
+mod live;
+mod repair;
+mod tip;
+mod writer;
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use self::engine::{Engine, Mode};
+use self::folder::Folder;
+use self::live::Live;
+use self::writer::{Job, QUEUE};
+use crate::store::PageBuilder;
+use crate::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified, row};
+
+pub use self::compact::{Compacted, compact};
+pub use self::repair::{Repaired, repair};
+
+/// What may be set about a store on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Size of the ballast in bytes, given up when the disk is full; 0 for none. Default 64 MiB.
+    pub ballast_bytes: u64,
+    /// A group of batches that takes longer makes the store's health `Stuck`. Default 5 s.
+    pub stuck_after: Duration,
+    /// How long `apply` waits before it answers `Stuck`. Default 30 s.
+    pub answer_within: Duration,
+    /// Memory for sled's page cache in bytes. Default 64 MiB.
+    pub cache_bytes: u64,
+    /// Opening compacts a store whose log is over this many bytes and over four times its rows. Default
+    /// 64 MiB.
+    pub compact_over_bytes: u64,
+    /// Opening looks for missing rows in a store whose log is of at most this many bytes, and refuses to open
+    /// without them. Default 64 MiB.
+    pub verify_under_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            ballast_bytes: 64 << 20,
+            stuck_after: Duration::from_secs(5),
+            answer_within: Duration::from_secs(30),
+            cache_bytes: 64 << 20,
+            compact_over_bytes: 64 << 20,
+            verify_under_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Opens the store in the folder `path`, made if it is missing.
+///
+/// # Errors
+/// `Locked` if another process has it, `Full` if there is no room and no ballast to give up, `Corrupt` if sled
+/// refuses its files, `Format` if they are of another version, `Io` otherwise.
+pub fn open(path: &Path, options: Options) -> Result<Arc<dyn Store>, StoreError> {
+    let folder = Folder::claim(path)?;
+    if !folder.has_store() {
+        let side = folder.side()?;
+        let live = Live::start(&side, &options)?;
+        live.flush()?;
+        drop(live);
+        folder.promote(&side)?;
+    }
+    let engine = Engine::start(folder, options)?;
+    copy::refuse_if_missing(&engine)?;
+    compact::if_due(&engine)?;
+    match engine.ballast.secure() {
+        Err(StoreError::Full) => engine.pulse.set(Mode::Full),
+        secured => secured?,
+    }
+    Sled::start(engine).map(|store| Arc::new(store) as Arc<dyn Store>)
+}
+
+struct Sled {
+    engine: Arc<Engine>,
+    /// `None` once closing.
+    jobs: Option<SyncSender<Job>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Sled {
+    fn start(engine: Engine) -> Result<Sled, StoreError> {
+        let engine = Arc::new(engine);
+        let (jobs, waiting) = sync_channel(QUEUE);
+        let shared = Arc::clone(&engine);
+        let writer = Builder::new()
+            .name("store writer".to_owned())
+            .spawn(move || writer::run(&shared, &waiting))
+            .map_err(|error| StoreError::io("start its writer", &error))?;
+        Ok(Sled { engine, jobs: Some(jobs), writer: Some(writer) })
+    }
+}
+
+impl Drop for Sled {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+        self.engine.seal();
+    }
+}
+
+impl std::fmt::Debug for Sled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sled").field("health", &self.health()).finish_non_exhaustive()
+    }
+}
+
+impl Store for Sled {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.engine.with(|live| live.get(&row::disk_key(space, key)))
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let prefix_key = row::disk_key(space, prefix);
+        let after_key = after.filter(|after| *after >= prefix).map(|after| row::disk_key(space, after));
+        let from = match &after_key {
+            Some(after) => Bound::Excluded(after.as_slice()),
+            None => Bound::Included(prefix_key.as_slice()),
+        };
+        let mut page = PageBuilder::new(limit);
+        self.engine.with(|live| {
+            live.walk(from, |key, sealed| {
+                if !key.starts_with(&prefix_key) || !page.has_room() {
+                    return Ok(false);
+                }
+                page.push(key.get(1..).unwrap_or_default(), row::open(key, sealed)?);
+                Ok(true)
+            })
+        })?;
+        Ok(page.finish())
+    }
+
+    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
+        batch.check()?;
+        let (answer, answered) = sync_channel(1);
+        let gone = || StoreError::Io { what: "write: it is closing", kind: std::io::ErrorKind::BrokenPipe };
+        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
+        jobs.send(Job { batch, answer }).map_err(|_| gone())?;
+        match answered.recv_timeout(self.engine.options.answer_within) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Err(StoreError::Stuck),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+        }
+    }
+
+    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        copy::copy(&self.engine, sink)
+    }
+
+    fn verify(&self) -> Result<Verified, StoreError> {
+        copy::verify(&self.engine)
+    }
+
+    fn health(&self) -> Health {
+        self.engine.pulse.health(self.engine.options.stuck_after)
+    }
+}
+
+#[cfg(test)]
+mod tests;

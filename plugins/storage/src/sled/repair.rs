@@ -1,0 +1,134 @@
+//! Repair: what can still be read of a damaged store moves to a new one. The damaged store is not changed.
+
+use std::fs;
+use std::ops::Bound;
+use std::path::Path;
+
+use super::Options;
+use super::engine::Writes;
+use super::folder::{Folder, remove_all};
+use super::live::Live;
+use super::tip::{self, Tip, is_row, mark};
+use crate::{Space, StoreError, row};
+
+/// Bytes written per batch.
+const PORTION: usize = 1 << 20;
+
+/// What a repair did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Rows in the new store.
+    pub saved: u64,
+    /// Rows met whose checksum did not match.
+    pub damaged: u64,
+    /// Whether sled could go over all it knows of; if not, there may be further rows that were not met.
+    pub whole: bool,
+}
+
+/// What to do without, by rising damage: sled can rebuild its snapshot from the log, and its settings are
+/// always the default ones.
+const ATTEMPTS: [&[&str]; 3] = [&[], &["snap"], &["snap", "conf"]];
+
+/// Saves the readable rows of the store in the folder `from` to a new store in the folder `to`.
+///
+/// # Errors
+/// `Format` if `to` has a store or `from` has none, `Corrupt` if sled opens none of it, `Locked`, `Full`, `Io`
+/// as for opening.
+pub fn repair(from: &Path, to: &Path, options: Options) -> Result<Repaired, StoreError> {
+    let (from, to) = (Folder::claim(from)?, Folder::claim(to)?);
+    if !from.has_store() || to.has_store() {
+        let what = "a repair needs a folder with a store and one without".to_owned();
+        return Err(StoreError::Format { what });
+    }
+    let mut best: Option<(Repaired, &[&str])> = None;
+    for without in ATTEMPTS {
+        let Ok(repaired) = attempt(&from, &to, without, &options) else { continue };
+        if best.is_none_or(|(best, _)| (repaired.saved, repaired.whole) > (best.saved, best.whole)) {
+            best = Some((repaired, without));
+        }
+    }
+    let Some((_, without)) = best else {
+        return Err(StoreError::corrupt("sled opens none of its files"));
+    };
+    let repaired = attempt(&from, &to, without, &options)?;
+    to.promote(&to.live().with_extension("new"))?;
+    Ok(repaired)
+}
+
+/// Builds the new store aside from a copy of the damaged one that lacks the files starting with `without`.
+fn attempt(from: &Folder, to: &Folder, without: &[&str], options: &Options) -> Result<Repaired, StoreError> {
+    let side = to.side()?;
+    let copy = side.with_extension("salvage");
+    remove_all(&copy)?;
+    copy_files(&from.live(), &copy, without)?;
+    let old = Live::start(&copy, options)?;
+    let new = Live::start(&side, options)?;
+    let repaired = salvage(&old, &new);
+    drop((old, new));
+    remove_all(&copy)?;
+    repaired
+}
+
+fn copy_files(from: &Path, to: &Path, without: &[&str]) -> Result<(), StoreError> {
+    let failed = |error| StoreError::io("copy its files", &error);
+    fs::create_dir_all(to).map_err(failed)?;
+    for entry in fs::read_dir(from).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let left_out = without.iter().any(|start| name.to_string_lossy().starts_with(start));
+        if !left_out && entry.file_type().map_err(failed)?.is_file() {
+            fs::copy(entry.path(), to.join(name)).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Goes up from the first row, and if that breaks off, down from the last and up from the start of each space.
+fn salvage(old: &Live, new: &Live) -> Result<Repaired, StoreError> {
+    let mut saving = Saving { new, portion: Vec::new(), bytes: 0, repaired: Repaired::default() };
+    saving.repaired.whole = old.walk(Bound::Unbounded, |key, sealed| saving.take(key, sealed)).is_ok();
+    if !saving.repaired.whole {
+        let _ = old.walk_back(|key, sealed| saving.take(key, sealed));
+        for space in Space::ALL {
+            let _ = old.walk(Bound::Included(&[space.tag()]), |key, sealed| saving.take(key, sealed));
+        }
+    }
+    saving.write()?;
+    let mut tip = Tip::default();
+    new.walk(Bound::Unbounded, |key, sealed| {
+        tip.add(mark(key, sealed));
+        Ok(true)
+    })?;
+    new.write([(tip::KEY.to_vec(), Some(row::seal(tip::KEY, &tip.to_bytes())))])?;
+    new.flush()?;
+    Ok(Repaired { saved: tip.rows, ..saving.repaired })
+}
+
+struct Saving<'a> {
+    new: &'a Live,
+    portion: Writes,
+    bytes: usize,
+    repaired: Repaired,
+}
+
+impl Saving<'_> {
+    fn take(&mut self, key: &[u8], sealed: &[u8]) -> Result<bool, StoreError> {
+        match row::open(key, sealed) {
+            _ if !is_row(key) => {}
+            Ok(_) => {
+                self.bytes += key.len() + sealed.len();
+                self.portion.push((key.to_vec(), Some(sealed.to_vec())));
+                if self.bytes >= PORTION {
+                    self.write()?;
+                }
+            }
+            Err(_) => self.repaired.damaged += 1,
+        }
+        Ok(true)
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        self.bytes = 0;
+        self.new.write(std::mem::take(&mut self.portion))
+    }
+}

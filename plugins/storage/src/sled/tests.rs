@@ -1,0 +1,222 @@
+//! What only the engine on disk promises, seen from inside.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::fs;
+
+use super::*;
+
+fn small() -> Options {
+    Options { ballast_bytes: 0, ..Options::default() }
+}
+
+fn fill(store: &dyn Store, rows: u32) {
+    for n in 0..rows {
+        store.apply(Batch::new().put(Space::Meta, n.to_be_bytes(), vec![n as u8; 500])).unwrap();
+    }
+}
+
+#[test]
+fn a_second_opener_is_told_that_the_store_is_locked() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), small()).unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    assert_eq!(open(dir.path(), small()).err(), Some(StoreError::Locked { path: path.clone() }));
+    assert_eq!(compact(dir.path(), small()).err(), Some(StoreError::Locked { path }));
+    drop(store);
+    open(dir.path(), small()).unwrap();
+}
+
+#[test]
+fn rows_are_there_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..4_u8 {
+        let store = open(dir.path(), small()).unwrap();
+        for earlier in 0..round {
+            assert_eq!(store.get(Space::Keys, &[earlier]).unwrap(), Some(vec![earlier]));
+        }
+        store.apply(Batch::new().put(Space::Keys, [round], [round])).unwrap();
+    }
+}
+
+#[test]
+fn a_left_over_of_a_snapshot_does_not_keep_the_store_from_opening() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&*open(dir.path(), small()).unwrap(), 10);
+    fs::write(dir.path().join("sled/snap.00000000000FFFFF.generating"), b"half").unwrap();
+    let store = open(dir.path(), small()).unwrap();
+    assert_eq!(store.verify().unwrap().rows, 10);
+}
+
+#[test]
+fn left_overs_of_building_aside_are_cleared_and_a_finished_one_takes_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fill(&*open(dir.path(), small()).unwrap(), 3);
+    // Cut after the replacement was finished, before the old log was moved away.
+    fs::rename(at("sled"), at("sled.next")).unwrap();
+    fill(&*open(&at("other"), small()).unwrap(), 7);
+    fs::rename(at("other/sled"), at("sled")).unwrap();
+    fs::create_dir(at("sled.new")).unwrap();
+    assert_eq!(open(dir.path(), small()).unwrap().verify().unwrap().rows, 3);
+    // Cut after the old log was moved away.
+    fs::rename(at("sled"), at("sled.next")).unwrap();
+    fs::create_dir(at("sled.old")).unwrap();
+    assert_eq!(open(dir.path(), small()).unwrap().verify().unwrap().rows, 3);
+    for gone in ["sled.new", "sled.next", "sled.old"] {
+        assert!(!at(gone).exists(), "{gone} is still there");
+    }
+}
+
+#[test]
+fn compaction_keeps_every_row_and_gives_room_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), small()).unwrap();
+    fill(&*store, 40);
+    for turn in 0..250_u8 {
+        store.apply(Batch::new().put(Space::Files, b"churn", vec![turn; 65_000])).unwrap();
+    }
+    let rows = |store: &dyn Store| {
+        let mut rows = Vec::new();
+        store
+            .copy(&mut |row| {
+                rows.push((row.space, row.key.to_vec(), row.value.map(<[u8]>::to_vec)));
+                Ok(())
+            })
+            .unwrap();
+        rows
+    };
+    let before = rows(&*store);
+    drop(store);
+    let compacted = compact(dir.path(), small()).unwrap();
+    assert!(compacted.after < compacted.before, "{compacted:?}");
+    assert_eq!(rows(&*open(dir.path(), small()).unwrap()), before);
+}
+
+#[test]
+fn opening_compacts_a_log_that_is_far_larger_than_its_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), small()).unwrap();
+    for turn in 0..250_u8 {
+        store.apply(Batch::new().put(Space::Files, b"churn", vec![turn; 65_000])).unwrap();
+    }
+    drop(store);
+    let size = || fs::metadata(dir.path().join("sled/db")).unwrap().len();
+    let before = size();
+    let store = open(dir.path(), Options { compact_over_bytes: 100_000, ..small() }).unwrap();
+    assert!(size() < before, "{} is not under {before}", size());
+    assert_eq!(store.get(Space::Files, b"churn").unwrap(), Some(vec![249; 65_000]));
+}
+
+#[test]
+fn the_ballast_is_made_once_and_has_its_size_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { ballast_bytes: 3_000_000, ..small() };
+    drop(open(dir.path(), options).unwrap());
+    let ballast = fs::metadata(dir.path().join("ballast")).unwrap();
+    assert_eq!(ballast.len(), 3_000_000);
+    drop(open(dir.path(), options).unwrap());
+    let again = fs::metadata(dir.path().join("ballast")).unwrap();
+    assert_eq!(ballast.modified().unwrap(), again.modified().unwrap());
+}
+
+#[test]
+fn a_writer_that_is_held_up_shows_in_the_health() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), Options { stuck_after: Duration::ZERO, ..small() }).unwrap();
+    fill(&*store, 3);
+    // A copy holds writing up during its last step; here that step waits for the writer to be seen stuck.
+    let mut seen = false;
+    std::thread::scope(|scope| {
+        let (go, wait) = sync_channel(1);
+        scope.spawn({
+            let store = &store;
+            move || {
+                wait.recv().unwrap();
+                store.apply(Batch::new().put(Space::Meta, b"late", b"")).unwrap();
+            }
+        });
+        let mut rows = 0;
+        store
+            .copy(&mut |row| {
+                rows += 1;
+                if rows == 3 {
+                    // Written during the walk, so it is given again while writing is held up.
+                    store.apply(Batch::new().put(Space::Meta, b"early", b"")).unwrap();
+                }
+                if row.key == b"early" {
+                    let _ = go.try_send(());
+                    while !seen {
+                        seen = matches!(store.health(), Health::Stuck { .. });
+                        std::thread::yield_now();
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
+    });
+    assert!(seen);
+    assert_eq!(store.get(Space::Meta, b"late").unwrap(), Some(vec![]));
+    assert_eq!(store.health(), Health::Ready);
+}
+
+#[test]
+fn repair_saves_the_rows_of_a_store_that_does_not_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fill(&*open(&from, small()).unwrap(), 50);
+    // Reopened, so that there is a snapshot; then the snapshot is damaged.
+    drop(open(&from, small()).unwrap());
+    let snapshot = fs::read_dir(from.join("sled"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("snap"))
+        .unwrap();
+    let mut bytes = fs::read(&snapshot).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&snapshot, bytes).unwrap();
+    assert!(matches!(open(&from, small()), Err(StoreError::Corrupt { .. })));
+    let repaired = repair(&from, &to, small()).unwrap();
+    assert_eq!(repaired, Repaired { saved: 50, damaged: 0, whole: true });
+    let store = open(&to, small()).unwrap();
+    assert_eq!(store.get(Space::Meta, &49_u32.to_be_bytes()).unwrap(), Some(vec![49; 500]));
+    assert!(matches!(repair(&from, &dir.path().join("to"), small()), Err(StoreError::Locked { .. })));
+}
+
+#[test]
+fn verify_and_get_find_a_damaged_row_and_repair_leaves_it_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fill(&*open(&from, small()).unwrap(), 5);
+    let folder = Folder::claim(&from).unwrap();
+    let live = Live::start(&folder.live(), &small()).unwrap();
+    live.damage(&row::disk_key(Space::Meta, &2_u32.to_be_bytes()));
+    drop((live, folder));
+    let store = open(&from, small()).unwrap();
+    let verified = store.verify().unwrap();
+    assert_eq!((verified.rows, verified.damaged, verified.findings.len()), (4, 1, 1));
+    assert!(matches!(store.get(Space::Meta, &2_u32.to_be_bytes()), Err(StoreError::Corrupt { .. })));
+    assert!(matches!(store.scan(Space::Meta, b"", None, 10), Err(StoreError::Corrupt { .. })));
+    assert!(matches!(crate::export(&*store, &mut Vec::new()), Err(StoreError::Corrupt { .. })));
+    drop(store);
+    assert_eq!(repair(&from, &to, small()).unwrap(), Repaired { saved: 4, damaged: 1, whole: true });
+}
+
+#[test]
+fn values_of_the_largest_size_stay_in_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), small()).unwrap();
+    let blobs = || fs::read_dir(dir.path().join("sled/blobs")).unwrap().count();
+    let mut most = 0;
+    for round in 0..3_u8 {
+        for n in 0..40_u8 {
+            let mut batch = Batch::new();
+            for part in 0..4_u8 {
+                batch = batch.put(Space::Files, [n, part], vec![round; crate::MAX_VALUE]);
+            }
+            store.apply(batch).unwrap();
+            most = most.max(blobs());
+        }
+    }
+    assert_eq!(most, 0, "sled keeps pages of rows in files that it never syncs");
+}

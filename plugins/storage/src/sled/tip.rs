@@ -1,0 +1,109 @@
+//! The tip: a row of the engine's own that says how many groups were written, how many rows there are, and the
+//! sum of their checksums. It is written with each group.
+//!
+//! sled takes damage in its log for the end of the log and silently drops what follows. So the number of the
+//! last acknowledged group is also noted in a file beside the log, and an older store is not opened as if
+//! nothing had happened; and a walk over all rows can tell that one is missing.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use crate::StoreError;
+
+/// Key of the row. Tag 0 is no space's, so no caller sees it.
+pub(crate) const KEY: &[u8] = b"\0tip";
+
+/// Whether a key is that of a caller's row.
+pub(crate) fn is_row(disk_key: &[u8]) -> bool {
+    disk_key.first() != Some(&0)
+}
+
+/// What a store should hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tip {
+    /// Groups written so far.
+    pub(crate) groups: u64,
+    /// Rows there are.
+    pub(crate) rows: u64,
+    /// Sum of [`mark`] over the rows, modulo 2^64: independent of their order.
+    pub(crate) sum: u64,
+}
+
+impl Tip {
+    pub(crate) fn add(&mut self, mark: u64) {
+        self.rows = self.rows.wrapping_add(1);
+        self.sum = self.sum.wrapping_add(mark);
+    }
+
+    pub(crate) fn take(&mut self, mark: u64) {
+        self.rows = self.rows.wrapping_sub(1);
+        self.sum = self.sum.wrapping_sub(mark);
+    }
+
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        [self.groups, self.rows, self.sum].iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Tip, StoreError> {
+        match bytes.as_chunks::<8>() {
+            ([groups, rows, sum], []) => Ok(Tip {
+                groups: u64::from_le_bytes(*groups),
+                rows: u64::from_le_bytes(*rows),
+                sum: u64::from_le_bytes(*sum),
+            }),
+            _ => Err(StoreError::corrupt("the store's own count has a wrong length")),
+        }
+    }
+}
+
+/// Sixty-four bits of a row: the CRC32C of its key and of its sealed value, mixed so that sums do not cancel.
+pub(crate) fn mark(disk_key: &[u8], sealed: &[u8]) -> u64 {
+    let key = crc32c::crc32c(disk_key);
+    let both = u64::from(key) << 32 | u64::from(crc32c::crc32c_append(key, sealed));
+    let mixed = (both ^ (both >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// The file that notes the last acknowledged group: its number (8 bytes, little-endian) and their CRC32C.
+///
+/// It is written but not synced with each group, so after a power cut it may be behind, never ahead.
+#[derive(Debug)]
+pub(crate) struct Note {
+    file: File,
+}
+
+impl Note {
+    pub(crate) fn open(path: &Path) -> Result<Note, StoreError> {
+        let opened = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
+        let file = opened.map_err(|error| StoreError::io("open its note of the last group", &error))?;
+        Ok(Note { file })
+    }
+
+    /// The group noted; 0 if there is no readable note.
+    pub(crate) fn read(&self) -> u64 {
+        let (mut number, mut sum) = ([0; 8], [0; 4]);
+        let mut file = &self.file;
+        let read = file
+            .rewind()
+            .and_then(|()| file.read_exact(&mut number))
+            .and_then(|()| file.read_exact(&mut sum));
+        let intact = read.is_ok() && u32::from_le_bytes(sum) == crc32c::crc32c(&number);
+        if intact { u64::from_le_bytes(number) } else { 0 }
+    }
+
+    /// Notes a group. That it cannot be noted is no reason to refuse what is durable.
+    pub(crate) fn write(&self, groups: u64) {
+        let number = groups.to_le_bytes();
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&number);
+        bytes[8..].copy_from_slice(&crc32c::crc32c(&number).to_le_bytes());
+        let mut file = &self.file;
+        let _ = file.rewind().and_then(|()| file.write_all(&bytes));
+    }
+
+    pub(crate) fn sync(&self) {
+        let _ = self.file.sync_all();
+    }
+}

@@ -1,0 +1,81 @@
+//! The spaces of the store: one flat key space per kind of row, told apart by a one-byte tag.
+//!
+//! Tags are on disk for ever: a tag is never given to another space, and a retired one stays unused.
+
+/// A kind of row. Keys of different spaces never collide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Space {
+    /// Facts of the store itself: its format, counters.
+    Meta = 1,
+    /// API keys by public id.
+    Keys = 2,
+    /// Which keys an account has: `account \0 public id`, empty rows.
+    AccountKeys = 3,
+    /// Accounts and their balances.
+    Accounts = 4,
+    /// Ledger entries, append-only.
+    Ledger = 5,
+    /// Open reserves.
+    Reserves = 6,
+    /// What is known of uploaded files (their contents are plain files elsewhere).
+    Files = 7,
+    /// Batches and their state.
+    Batches = 8,
+    /// Lines of batches that are not settled yet.
+    Lines = 9,
+    /// Answers kept for repeated requests.
+    Idempotency = 10,
+}
+
+impl Space {
+    /// Every space, by rising tag.
+    pub const ALL: [Space; 10] = [
+        Space::Meta,
+        Space::Keys,
+        Space::AccountKeys,
+        Space::Accounts,
+        Space::Ledger,
+        Space::Reserves,
+        Space::Files,
+        Space::Batches,
+        Space::Lines,
+        Space::Idempotency,
+    ];
+
+    /// The byte that stands for this space on disk.
+    #[must_use]
+    pub const fn tag(self) -> u8 {
+        self as u8
+    }
+
+    /// The space of a tag; `None` for a tag this version does not know.
+    #[must_use]
+    pub fn of_tag(tag: u8) -> Option<Space> {
+        Space::ALL.into_iter().find(|space| space.tag() == tag)
+    }
+
+    /// The name used in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Space::Meta => "meta",
+            Space::Keys => "keys",
+            Space::AccountKeys => "account_keys",
+            Space::Accounts => "accounts",
+            Space::Ledger => "ledger",
+            Space::Reserves => "reserves",
+            Space::Files => "files",
+            Space::Batches => "batches",
+            Space::Lines => "lines",
+            Space::Idempotency => "idempotency",
+        }
+    }
+
+    /// The space of a name used in exports.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Space> {
+        Space::ALL.into_iter().find(|space| space.name() == name)
+    }
+}

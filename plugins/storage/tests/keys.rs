@@ -1,0 +1,167 @@
+//! API keys in every engine.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore, Revocation};
+use penstock_storage::{Batch, Options, Space, Store, StoreError, memory, open};
+
+fn each_engine(case: impl Fn(KeyStore, Arc<dyn Store>)) {
+    let store = memory();
+    case(KeyStore::new(Arc::clone(&store)), store);
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), Options { ballast_bytes: 0, ..Options::default() }).unwrap();
+    case(KeyStore::new(Arc::clone(&store)), store);
+}
+
+fn key(number: u32, account: &str) -> KeyRecord {
+    KeyRecord {
+        id: format!("{number:016}"),
+        digest: KeyDigest([0xab; 32]),
+        name: format!("key {number}"),
+        account: account.to_owned(),
+        scopes: vec!["inference.*".to_owned()],
+        models: Some(vec!["some-model".to_owned()]),
+        limits: KeyLimits { requests_per_minute: Some(60), ..KeyLimits::default() },
+        expires: Some(2_000_000_000),
+        created: 1_700_000_000,
+        last_used: None,
+        revoked: None,
+    }
+}
+
+#[test]
+fn a_key_comes_back_as_it_was_inserted() {
+    each_engine(|keys, _| {
+        let full = key(1, "acme");
+        let bare = KeyRecord { models: None, expires: None, limits: KeyLimits::default(), ..key(2, "acme") };
+        for key in [&full, &bare] {
+            keys.insert(key).unwrap();
+            assert_eq!(keys.get(&key.id).unwrap().as_ref(), Some(key));
+        }
+        assert_eq!(keys.get("nobody").unwrap(), None);
+    });
+}
+
+#[test]
+fn a_public_id_is_given_once() {
+    each_engine(|keys, _| {
+        keys.insert(&key(1, "acme")).unwrap();
+        assert_eq!(keys.insert(&key(1, "other")), Err(StoreError::Guard { step: 0 }));
+        assert_eq!(keys.get(&key(1, "").id).unwrap().unwrap().account, "acme");
+        assert_eq!(keys.list(Some("other"), None, 10).unwrap().keys, []);
+    });
+}
+
+#[test]
+fn keys_with_a_malformed_id_or_account_are_refused() {
+    each_engine(|keys, _| {
+        for id in ["", "short", "0123456789abcde/", "0123456789abcdef0"] {
+            let malformed = KeyRecord { id: id.to_owned(), ..key(1, "acme") };
+            assert!(matches!(keys.insert(&malformed), Err(StoreError::Format { .. })));
+        }
+        for account in ["", "a\0b"] {
+            assert!(matches!(keys.insert(&key(1, account)), Err(StoreError::Format { .. })));
+        }
+    });
+}
+
+#[test]
+fn keys_are_listed_by_account_and_in_pages() {
+    each_engine(|keys, _| {
+        for number in 0..7 {
+            keys.insert(&key(number, if number % 2 == 0 { "a" } else { "ab" })).unwrap();
+        }
+        let pages = |account: Option<&str>, limit| {
+            let (mut names, mut after) = (Vec::new(), None::<String>);
+            loop {
+                let page = keys.list(account, after.as_deref(), limit).unwrap();
+                assert!(page.keys.len() <= limit);
+                names.extend(page.keys.into_iter().map(|key| key.name));
+                match page.next {
+                    Some(next) => after = Some(next),
+                    None => return names.join(","),
+                }
+            }
+        };
+        assert_eq!(pages(Some("a"), 3), "key 0,key 2,key 4,key 6");
+        assert_eq!(pages(Some("ab"), 10), "key 1,key 3,key 5");
+        assert_eq!(pages(Some("abc"), 10), "");
+        assert_eq!(pages(None, 2), "key 0,key 1,key 2,key 3,key 4,key 5,key 6");
+    });
+}
+
+#[test]
+fn revoking_says_whether_it_changed_anything_and_keeps_the_first_time() {
+    each_engine(|keys, _| {
+        let id = key(1, "acme").id;
+        keys.insert(&key(1, "acme")).unwrap();
+        assert_eq!(keys.revoke(&id, 50).unwrap(), Revocation::Revoked);
+        assert_eq!(keys.revoke(&id, 60).unwrap(), Revocation::Already);
+        assert_eq!(keys.revoke("0000000000000009", 60).unwrap(), Revocation::Unknown);
+        assert_eq!(keys.get(&id).unwrap().unwrap().revoked, Some(50));
+    });
+}
+
+#[test]
+fn of_many_revocations_at_once_exactly_one_changes_the_key() {
+    each_engine(|keys, _| {
+        let id = key(1, "acme").id;
+        keys.insert(&key(1, "acme")).unwrap();
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let spawned: Vec<_> = (0..8_u64)
+                .map(|now| {
+                    let (keys, id) = (&keys, &id);
+                    scope.spawn(move || {
+                        keys.touch(id, now).unwrap();
+                        keys.revoke(id, now).unwrap()
+                    })
+                })
+                .collect();
+            spawned.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Revocation::Revoked).count(), 1);
+        assert_eq!(keys.get(&id).unwrap().unwrap().last_used, Some(7), "a touch was lost");
+    });
+}
+
+#[test]
+fn the_time_of_last_use_never_goes_back() {
+    each_engine(|keys, _| {
+        let id = key(1, "acme").id;
+        keys.insert(&key(1, "acme")).unwrap();
+        assert!(keys.touch(&id, 100).unwrap());
+        assert!(keys.touch(&id, 90).unwrap());
+        assert_eq!(keys.get(&id).unwrap().unwrap().last_used, Some(100));
+        assert!(!keys.touch("nobody", 100).unwrap());
+    });
+}
+
+#[test]
+fn a_digest_is_never_printed() {
+    let text = format!("{:?} {:#?}", key(1, "acme"), key(1, "acme"));
+    assert!(text.contains("***"));
+    for shown in ["171", "0xab", "abab", "ab,"] {
+        assert!(!text.to_lowercase().contains(shown), "{text}");
+    }
+}
+
+#[test]
+fn a_row_of_a_later_version_or_of_nonsense_is_refused_without_quoting_it() {
+    each_engine(|keys, store| {
+        for row in ["{\"v\":2}", "secret", "{\"v\":1,\"id\":\"secret\"}", "{\"v\":1,\"digest\":\"secret\"}"] {
+            store.apply(Batch::new().put(Space::Keys, b"0000000000000001", row)).unwrap();
+            let error = keys.get("0000000000000001").unwrap_err();
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn rows_written_by_version_one_stay_readable() {
+    let row = r#"{"v":1,"id":"0000000000000001","digest":"abababababababababababababababababababababababababababababababab","name":"n","account":"acme","scopes":["*"],"created":5}"#;
+    let store = memory();
+    store.apply(Batch::new().put(Space::Keys, b"0000000000000001", row)).unwrap();
+    let key = KeyStore::new(store).get("0000000000000001").unwrap().unwrap();
+    assert_eq!((key.digest, key.created, key.models), (KeyDigest([0xab; 32]), 5, None));
+}

@@ -1,0 +1,90 @@
+//! SIGKILL at random moments: what a child acknowledged on its standard output is there after reopening, whole,
+//! and nothing in part. `PENSTOCK_KILL_ROUNDS` sets the number of kills.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+#[path = "powercut/workload.rs"]
+mod workload;
+
+use std::env;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use penstock_storage::{Options, open};
+use rand::Rng;
+
+use self::workload::{Acknowledged, check, work};
+
+const WORKERS: u8 = 4;
+
+fn options() -> Options {
+    Options { ballast_bytes: 0, ..Options::default() }
+}
+
+#[test]
+#[ignore = "run by other tests as a child process"]
+fn child_that_works_until_it_is_killed() {
+    let Some(path) = env::var_os("PENSTOCK_CHILD").map(PathBuf::from) else { return };
+    let store = open(&path, options()).unwrap();
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let store = &store;
+            scope.spawn(move || {
+                let acknowledge = |n| {
+                    let line = format!("\nacknowledged {worker} {n}\n");
+                    io::stdout().lock().write_all(line.as_bytes()).unwrap();
+                };
+                work(&**store, worker, 100_000, acknowledge).unwrap();
+            });
+        }
+    });
+}
+
+/// `worker n` of a line; `None` for lines of the test harness, and for one cut by the kill.
+fn parse(line: &str) -> Option<(u8, u32)> {
+    let (worker, n) = line.strip_prefix("acknowledged ")?.strip_suffix('\n')?.split_once(' ')?;
+    Some((worker.parse().ok()?, n.parse().ok()?))
+}
+
+#[test]
+fn no_kill_takes_an_acknowledged_batch_or_leaves_half_of_one() {
+    let rounds: u32 = env::var("PENSTOCK_KILL_ROUNDS").map_or(8, |rounds| rounds.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let mut acknowledged = Acknowledged::new();
+    for round in 0..rounds {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "child_that_works_until_it_is_killed", "--ignored", "--nocapture"])
+            .env("PENSTOCK_CHILD", &path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut left = rand::rng().random_range(1..300_u32);
+        let mut seen = 0;
+        let mut line = String::new();
+        while output.read_line(&mut line).unwrap() > 0 {
+            if let Some((worker, n)) = parse(&line) {
+                acknowledged.insert(worker, n);
+                seen += 1;
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    // Killed once; what it had still said is read to the end.
+                    child.kill().unwrap();
+                }
+            }
+            line.clear();
+        }
+        child.wait().unwrap();
+        assert!(seen > 0, "round {round}: the child did not work");
+        let store = open(&path, options()).unwrap();
+        check(&*store, WORKERS, &acknowledged).unwrap_or_else(|why| panic!("round {round}: {why}"));
+        // What was written but not acknowledged may be there; from here on it counts.
+        for worker in 0..WORKERS {
+            acknowledged.insert(worker, workload::head(&*store, worker).unwrap());
+        }
+    }
+}

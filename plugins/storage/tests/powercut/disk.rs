@@ -1,0 +1,167 @@
+//! What a disk may hold after the power is cut behind a given event.
+//!
+//! The model is ext4-like: a sync of any file or folder also commits every earlier change of names; data of a
+//! file is safe once that file was synced after it was written; names change in order. Nothing else is
+//! promised, so each policy makes something else of the rest.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::Path;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use crate::trace::Event;
+
+/// What becomes of the changes that were not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// All are there: as after a kill.
+    KeepAll,
+    /// None is there.
+    LoseUnsynced,
+    /// Names and sizes are there, new data are zeros, overwritten data are the old ones.
+    MetadataOnly,
+    /// The names up to some moment; any 512-byte sectors of the data, the others old or zero.
+    Torn,
+}
+
+pub const POLICIES: [Policy; 4] = [Policy::KeepAll, Policy::LoseUnsynced, Policy::MetadataOnly, Policy::Torn];
+
+const SECTOR: usize = 512;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Node {
+    Folder,
+    /// A file is known by the event that created it, whatever its name became.
+    File(usize),
+}
+
+type Names = BTreeMap<String, Node>;
+
+enum Change<'a> {
+    Write(usize, &'a [u8]),
+    Truncate(usize),
+}
+
+#[derive(Default)]
+struct File<'a> {
+    changes: Vec<(usize, Change<'a>)>,
+    /// Changes before this event are safe.
+    synced: usize,
+}
+
+/// Puts into `folder` (new) what the disk holds if the power is cut before event `cut`.
+pub fn image(events: &[Event], cut: usize, policy: Policy, random: &mut StdRng, folder: &Path) {
+    let events = &events[..cut];
+    let committed = events.iter().rposition(|event| matches!(event, Event::Sync(_))).unwrap_or(0);
+    let named = match policy {
+        Policy::KeepAll | Policy::MetadataOnly => cut,
+        Policy::LoseUnsynced => committed,
+        Policy::Torn => random.random_range(committed..=cut),
+    };
+    let mut names = Names::new();
+    let mut surviving = if named == 0 { Some(Names::new()) } else { None };
+    let mut files: HashMap<usize, File<'_>> = HashMap::new();
+    for (index, event) in events.iter().enumerate() {
+        change(&mut names, &mut files, index, event);
+        if index + 1 == named {
+            surviving = Some(names.clone());
+        }
+    }
+    fs::create_dir_all(folder).unwrap();
+    // By rising name, so folders come before what is in them.
+    for (name, node) in surviving.unwrap() {
+        match node {
+            Node::Folder => fs::create_dir_all(folder.join(name)).unwrap(),
+            Node::File(id) => {
+                let content = files.get(&id).map(|file| content(file, policy, random)).unwrap_or_default();
+                fs::write(folder.join(name), content).unwrap();
+            }
+        }
+    }
+}
+
+fn change<'a>(names: &mut Names, files: &mut HashMap<usize, File<'a>>, index: usize, event: &'a Event) {
+    let file = |names: &Names, path: &str| match names.get(path) {
+        Some(Node::File(id)) => Some(*id),
+        _ => None,
+    };
+    match event {
+        Event::Create(path) => drop(names.insert(path.clone(), Node::File(index))),
+        Event::Folder(path) => drop(names.insert(path.clone(), Node::Folder)),
+        Event::Remove(path) => drop(names.remove(path)),
+        Event::Rename { from, to } => rename(names, from, to),
+        Event::Write { path, at, bytes } => {
+            let id = file(names, path).unwrap_or_else(|| panic!("{path} was written before it was made"));
+            files.entry(id).or_default().changes.push((index, Change::Write(*at, bytes)));
+        }
+        Event::Truncate { path, size } => {
+            let id = file(names, path).unwrap_or_else(|| panic!("{path} was cut before it was made"));
+            files.entry(id).or_default().changes.push((index, Change::Truncate(*size)));
+        }
+        Event::Sync(path) => {
+            if let Some(id) = file(names, path) {
+                files.entry(id).or_default().synced = index;
+            }
+        }
+        Event::Acknowledged { .. } => {}
+    }
+}
+
+fn rename(names: &mut Names, from: &str, to: &str) {
+    let below = format!("{from}/");
+    let moved: Vec<String> =
+        names.keys().filter(|name| *name == from || name.starts_with(&below)).cloned().collect();
+    for name in moved {
+        let node = names.remove(&name).unwrap();
+        names.insert(format!("{to}{}", &name[from.len()..]), node);
+    }
+}
+
+fn content(file: &File<'_>, policy: Policy, random: &mut StdRng) -> Vec<u8> {
+    let mut content = Vec::new();
+    let keeps = [0.1, 0.5, 0.9][random.random_range(0..3)];
+    let mut size = 0;
+    for (index, change) in &file.changes {
+        let safe = *index < file.synced;
+        match change {
+            Change::Truncate(to) if safe || policy != Policy::LoseUnsynced => {
+                content.resize(*to, 0);
+                size = *to;
+            }
+            Change::Truncate(_) => {}
+            Change::Write(at, bytes) if safe || policy == Policy::KeepAll => write(&mut content, *at, bytes),
+            Change::Write(..) if policy == Policy::LoseUnsynced => {}
+            Change::Write(at, bytes) => {
+                size = size.max(at + bytes.len());
+                if policy == Policy::Torn {
+                    torn(&mut content, *at, bytes, keeps, random);
+                }
+            }
+        }
+    }
+    let grown = policy == Policy::MetadataOnly || (policy == Policy::Torn && random.random_bool(0.5));
+    if grown && size > content.len() {
+        content.resize(size, 0);
+    }
+    content
+}
+
+fn write(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    if content.len() < at + bytes.len() {
+        content.resize(at + bytes.len(), 0);
+    }
+    content[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn torn(content: &mut Vec<u8>, at: usize, bytes: &[u8], keeps: f64, random: &mut StdRng) {
+    let mut start = 0;
+    while start < bytes.len() {
+        let end = bytes.len().min((at + start) / SECTOR * SECTOR + SECTOR - at);
+        if random.random_bool(keeps) {
+            write(content, at + start, &bytes[start..end]);
+        }
+        start = end;
+    }
+}

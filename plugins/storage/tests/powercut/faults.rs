@@ -1,0 +1,155 @@
+//! A full disk and a failing one, simulated by the shim: the store acknowledges nothing false, keeps what it
+//! acknowledged, and goes on by itself where it may.
+
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::thread::park_timeout;
+use std::time::{Duration, Instant};
+
+use penstock_storage::{Health, Options, Space, Store, StoreError, open};
+
+use crate::workload::{Acknowledged, check, head, work};
+use crate::{as_child, child, finish};
+
+const QUOTA: u64 = 30_000_000;
+
+fn options() -> Options {
+    Options { ballast_bytes: 10_000_000, ..Options::default() }
+}
+
+/// The file that switches a fault of the shim.
+fn marker(variable: &str) -> PathBuf {
+    env::var_os(variable).unwrap().into()
+}
+
+/// The store promises to go on within ten seconds; a machine under load is given more.
+fn until_it_works(store: &dyn Store, mut refused: impl FnMut(StoreError)) {
+    let patience = Instant::now();
+    while let Err(error) = work(store, 0, 1, |_| {}) {
+        refused(error);
+        assert!(patience.elapsed() < Duration::from_secs(60), "it does not go on");
+        park_timeout(Duration::from_millis(20));
+    }
+}
+
+fn failed<T>(answer: Result<T, StoreError>) -> bool {
+    matches!(answer, Err(StoreError::Io { .. }))
+}
+
+#[test]
+#[ignore = "run by other tests as a child process"]
+fn child_on_a_disk_that_fails_to_write_for_a_while() {
+    let Some(root) = as_child() else { return };
+    let path = root.join("store");
+    let store = open(&path, options()).unwrap();
+    let mut acknowledged = Acknowledged::new();
+    for round in 0..3 {
+        work(&*store, 0, 20, |n| {
+            acknowledged.insert(0, n);
+        })
+        .unwrap();
+        fs::write(marker("SHIM_EIO_WRITE"), b"").unwrap();
+        assert!(failed(work(&*store, 0, 1, |_| {})));
+        assert!(failed(work(&*store, 0, 1, |_| {})));
+        assert_eq!(store.health(), Health::Failed);
+        fs::remove_file(marker("SHIM_EIO_WRITE")).unwrap();
+        if round == 1 {
+            // Reading alone brings it back, too.
+            let patience = Instant::now();
+            while failed(store.get(Space::Meta, &[0])) {
+                assert!(patience.elapsed() < Duration::from_secs(60), "it does not go on");
+                park_timeout(Duration::from_millis(20));
+            }
+            check(&*store, 1, &acknowledged).unwrap();
+        }
+        until_it_works(&*store, |refused| assert!(matches!(refused, StoreError::Io { .. }), "{refused}"));
+        assert_eq!(store.health(), Health::Ready);
+        // The refused batch may have been kept; whichever it was, the store is whole.
+        acknowledged.insert(0, head(&*store, 0).unwrap());
+        check(&*store, 1, &acknowledged).unwrap();
+    }
+    drop(store);
+    check(&*open(&path, options()).unwrap(), 1, &acknowledged).unwrap();
+}
+
+#[test]
+fn a_disk_that_fails_to_write_for_a_while_takes_nothing() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = child(dir.path(), "faults::child_on_a_disk_that_fails_to_write_for_a_while");
+    command.env("SHIM_EIO_WRITE", dir.path().join("eio"));
+    finish(command);
+}
+
+#[test]
+#[ignore = "run by other tests as a child process"]
+fn child_on_a_disk_that_fails_to_sync_once() {
+    let Some(root) = as_child() else { return };
+    let path = root.join("store");
+    let store = open(&path, options()).unwrap();
+    work(&*store, 0, 20, |_| {}).unwrap();
+    fs::write(marker("SHIM_EIO_SYNC"), b"").unwrap();
+    assert!(failed(work(&*store, 0, 1, |_| {})));
+    fs::remove_file(marker("SHIM_EIO_SYNC")).unwrap();
+    // The disk syncs again, but what the failed sync left out would be acknowledged along with the next.
+    let refused = work(&*store, 1, 1, |_| {});
+    let why = StoreError::Io { what: "write since a sync failed", kind: ErrorKind::Other };
+    assert_eq!(refused, Err(why));
+    assert_eq!(store.health(), Health::Failed);
+    assert!(head(&*store, 0).unwrap() >= 20, "it still reads");
+    drop(store);
+    let store = open(&path, options()).unwrap();
+    assert_eq!(store.health(), Health::Ready);
+    check(&*store, 1, &Acknowledged::from([(0, head(&*store, 0).unwrap())])).unwrap();
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged_until_a_restart() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = child(dir.path(), "faults::child_on_a_disk_that_fails_to_sync_once");
+    command.env("SHIM_EIO_SYNC", dir.path().join("eio"));
+    finish(command);
+}
+
+#[test]
+#[ignore = "run by other tests as a child process"]
+fn child_on_a_disk_that_fills_up() {
+    let Some(root) = as_child() else { return };
+    let path = root.join("store");
+    let store = open(&path, options()).unwrap();
+    let mut acknowledged = Acknowledged::new();
+    let refused = work(&*store, 0, u32::MAX, |n| {
+        acknowledged.insert(0, n);
+    });
+    assert_eq!(refused, Err(StoreError::Full));
+    assert_eq!(store.health(), Health::Full);
+    assert!(!path.join("ballast").exists(), "the ballast was not given up");
+    check(&*store, 1, &acknowledged).unwrap();
+    assert_eq!(work(&*store, 0, 1, |_| {}), Err(StoreError::Full));
+    drop(store);
+
+    // Still full: it opens, reads and refuses.
+    let store = open(&path, options()).unwrap();
+    assert_eq!(store.health(), Health::Full);
+    check(&*store, 1, &acknowledged).unwrap();
+    assert_eq!(work(&*store, 0, 1, |_| {}), Err(StoreError::Full));
+
+    // Room again: it resumes by itself, well within the ten seconds promised.
+    fs::write(marker("SHIM_LIFT"), b"").unwrap();
+    until_it_works(&*store, |refused| assert_eq!(refused, StoreError::Full));
+    assert_eq!(store.health(), Health::Ready);
+    assert!(path.join("ballast").exists(), "the ballast was not secured again");
+    work(&*store, 0, 50, |_| {}).unwrap();
+    let last = Acknowledged::from([(0, head(&*store, 0).unwrap())]);
+    drop(store);
+    check(&*open(&path, options()).unwrap(), 1, &last).unwrap();
+}
+
+#[test]
+fn a_full_disk_takes_nothing_and_ends_by_itself() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = child(dir.path(), "faults::child_on_a_disk_that_fills_up");
+    command.env("SHIM_QUOTA", QUOTA.to_string()).env("SHIM_LIFT", dir.path().join("lift"));
+    finish(command);
+}

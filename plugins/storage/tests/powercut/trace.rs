@@ -1,0 +1,76 @@
+//! What the shim recorded: reads its log into events with paths relative to the recorded folder.
+
+use std::path::Path;
+
+/// The file the child appends its acknowledgements to, `worker n` a line, inside the recorded folder.
+pub const ACKS: &str = "acks";
+
+/// A call of the child, in order.
+#[derive(Debug)]
+pub enum Event {
+    Create(String),
+    Folder(String),
+    Write {
+        path: String,
+        at: usize,
+        bytes: Vec<u8>,
+    },
+    Truncate {
+        path: String,
+        size: usize,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Remove(String),
+    /// A sync of one file or folder.
+    Sync(String),
+    /// Batch `n` of a worker was acknowledged.
+    Acknowledged {
+        worker: u8,
+        n: u32,
+    },
+}
+
+/// Reads a log.
+pub fn read(log: &Path, root: &Path) -> Vec<Event> {
+    let bytes = std::fs::read(log).unwrap();
+    let mut rest = bytes.as_slice();
+    let mut events = Vec::new();
+    while !rest.is_empty() {
+        let (head, tail) = rest.split_at(21);
+        let size = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().unwrap()) as usize;
+        let number = usize::try_from(u64::from_ne_bytes(head[13..21].try_into().unwrap())).unwrap();
+        let (path, tail) = tail.split_at(size(1));
+        let (second, tail) = tail.split_at(size(5));
+        let (content, tail) = tail.split_at(size(9));
+        rest = tail;
+        let name = |path: &[u8]| {
+            let path = String::from_utf8(path.to_vec()).unwrap();
+            let name = path.strip_prefix(root.to_str().unwrap()).map(|name| name.trim_start_matches('/'));
+            name.unwrap_or("outside").to_owned()
+        };
+        let path = name(path);
+        events.push(match head[0] {
+            _ if path.ends_with(" (deleted)") => continue,
+            b'w' if path == ACKS => acknowledged(content),
+            _ if path == ACKS => continue,
+            b'c' => Event::Create(path),
+            b'm' => Event::Folder(path),
+            b'w' => Event::Write { path, at: number, bytes: content.to_vec() },
+            b't' => Event::Truncate { path, size: number },
+            b'r' => Event::Rename { from: path, to: name(second) },
+            b'u' => Event::Remove(path),
+            b's' => Event::Sync(path),
+            other => panic!("the shim met a call it has no word for: {} {path}", char::from(other)),
+        });
+    }
+    events
+}
+
+fn acknowledged(line: &[u8]) -> Event {
+    let line = std::str::from_utf8(line).unwrap().trim();
+    let (worker, n) = line.split_once(' ').unwrap();
+    Event::Acknowledged { worker: worker.parse().unwrap(), n: n.parse().unwrap() }
+}
