@@ -1,0 +1,105 @@
+//! `/status`: what runs, which configuration, how every provider is.
+
+use crate::house::{House, Live};
+use penstock_contract::Dialect;
+use penstock_routing::{Health as OfferHealth, State};
+use penstock_storage::Health;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Why no request would be served now, if that is so.
+pub fn not_ready(house: &House) -> Option<&'static str> {
+    if house.is_draining() {
+        return Some("draining");
+    }
+    match house.vault.store.health() {
+        Health::Ready | Health::Full => {}
+        Health::Stuck { .. } => return Some("the store is stuck"),
+        Health::Failed => return Some("the store failed"),
+    }
+    let now = house.clock.now();
+    let live = house.live();
+    let fit = live.offers.iter().any(|offer| {
+        matches!(offer.breaker.lock().health(now), OfferHealth::Healthy | OfferHealth::HalfOpen)
+    });
+    (!fit).then_some("no provider is healthy")
+}
+
+/// The whole status.
+pub fn status(house: &House) -> Value {
+    let live = house.live();
+    let why = not_ready(house);
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "config": live.settings.version.0,
+        "ready": why.is_none(),
+        "not_ready_because": why,
+        "requests_open": house.exchanges(),
+        "providers": each_provider(house, &live),
+    })
+}
+
+/// `GET /admin/providers`.
+pub fn providers(house: &House) -> Value {
+    json!({ "data": each_provider(house, &house.live()) })
+}
+
+/// `GET /admin/models`.
+pub fn models(house: &House) -> Value {
+    let live = house.live();
+    let each = live.settings.models.iter().map(|model| {
+        let offers = live.offers.iter().filter(|offer| offer.offer.model.card.id == model.card.id);
+        json!({
+            "id": model.card.id,
+            "kind": model.kind.name(),
+            "aliases": model.card.aliases,
+            "context_length": model.card.context_length,
+            "providers": offers.map(|offer| offer.offer.provider.id.to_string()).collect::<Vec<_>>(),
+        })
+    });
+    json!({ "data": each.collect::<Vec<_>>() })
+}
+
+fn each_provider(house: &House, live: &Live) -> Vec<Value> {
+    let now = house.clock.now();
+    let each = live.providers.iter().map(|provider| {
+        let settings = &provider.provider;
+        let last_error = provider
+            .last_error
+            .lock()
+            .map(|(at, kind)| json!({ "kind": kind, "seconds_ago": now.saturating_sub(at).as_secs() }));
+        let offers = live.offers.iter().filter(|offer| offer.offer.provider.id == settings.id);
+        json!({
+            "id": settings.id,
+            "operator": settings.operator,
+            "city": settings.place.city,
+            "country": settings.place.country,
+            "dialects": settings.dialects.iter().map(|dialect: &Dialect| dialect.name()).collect::<Vec<_>>(),
+            "check": provider.checked.lock().map(|good| if good { "good" } else { "bad" }),
+            "requests_in_flight": provider.working(),
+            "seats": settings.seats,
+            "last_error": last_error,
+            "offers": offers.map(|offer| one_offer(offer, now)).collect::<Vec<_>>(),
+        })
+    });
+    each.collect()
+}
+
+fn one_offer(offer: &crate::upstream::offer::OfferLive, now: Duration) -> Value {
+    let figures = offer.figures.lock().clone();
+    let breaker = offer.breaker.lock();
+    let rest = match breaker.state(now) {
+        State::Open { until } => Some(until),
+        State::Closed | State::HalfOpen => breaker.resting_until(now),
+    };
+    json!({
+        "model": offer.offer.model.card.id,
+        "state": breaker.state(now).name(),
+        "rests_for_seconds": rest.map(|until| until.saturating_sub(now).as_secs_f64()),
+        "failing": breaker.failing(now),
+        "attempts": offer.attempts.load(std::sync::atomic::Ordering::Relaxed),
+        "requests_in_flight": offer.in_flight(),
+        "first_token_seconds": figures.first_token(now, 0),
+        "tokens_per_second": figures.tokens_per_second(now),
+    })
+}

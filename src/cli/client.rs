@@ -1,0 +1,156 @@
+//! A small HTTP/1.1 client for the admin listener: one request, one answer, then it closes.
+
+use super::configuration::refusal;
+use crate::config::{Reach, Source};
+use crate::vault::ADMIN_TOKEN;
+use serde_json::Value;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// To connect; and for an answer, since a reload may have large tokenizers to read.
+const CONNECT: Duration = Duration::from_secs(3);
+const ANSWER: Duration = Duration::from_secs(120);
+/// Largest answer.
+const MOST: u64 = 64 << 20;
+
+/// A way to the gateway that a configuration describes.
+pub struct Client {
+    address: SocketAddr,
+    token: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nobody listens there.
+    NotRunning(SocketAddr),
+    /// Anything else, as a sentence.
+    Other(String),
+}
+
+impl From<Failure> for String {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NotRunning(address) => {
+                format!("No gateway answers at {address}. Is it running, and with this configuration?")
+            }
+            Failure::Other(why) => why,
+        }
+    }
+}
+
+/// Where the gateway of a source is.
+///
+/// # Errors
+/// What is wrong with the configuration.
+pub fn reach(source: &Source) -> Result<Reach, String> {
+    source.reach().map_err(|report| refusal(&report, "the gateway cannot be found by it"))
+}
+
+impl Client {
+    /// A client with the token that the gateway left in its storage folder.
+    ///
+    /// # Errors
+    /// Nobody listens, or the token cannot be read.
+    pub fn new(reach: &Reach) -> Result<Self, Failure> {
+        let address = reachable(reach.admin);
+        // Whoever is not running left an old token, or none: that is no reason to speak of tokens.
+        connect(address)?;
+        let file = reach.folder.join(ADMIN_TOKEN);
+        let token = std::fs::read_to_string(&file).map_err(|error| {
+            let why = crate::config::cause(&error);
+            Failure::Other(format!("The admin token {} cannot be read: {why}.", file.display()))
+        })?;
+        Ok(Self { address, token: token.trim().to_owned() })
+    }
+
+    /// One request; the JSON of a good answer.
+    ///
+    /// # Errors
+    /// The gateway's own sentence, or why there is no answer.
+    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n{body}",
+            self.address,
+            self.token,
+            body.len()
+        );
+        let mut stream = connect(self.address)?;
+        let mut answer = Vec::new();
+        stream
+            .write_all(request.as_bytes())
+            .and_then(|()| stream.take(MOST).read_to_end(&mut answer))
+            .map_err(|error| {
+                Failure::Other(format!("The gateway at {} broke off: {error}.", self.address))
+            })?;
+        let (status, body) = parse(&answer).ok_or_else(|| {
+            Failure::Other(format!(
+                "What answers at {} does not speak HTTP. Is it the gateway?",
+                self.address
+            ))
+        })?;
+        let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        if (200..300).contains(&status) {
+            return Ok(value);
+        }
+        let message = value.pointer("/error/message").and_then(Value::as_str);
+        Err(Failure::Other(message.map_or_else(
+            || format!("What answers at {} answers with {status}. Is it the gateway?", self.address),
+            str::to_owned,
+        )))
+    }
+}
+
+/// A listener on all addresses is reached on this machine's own.
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
+    let stream = TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
+        ErrorKind::ConnectionRefused => Failure::NotRunning(address),
+        _ => Failure::Other(format!("The gateway at {address} cannot be reached: {error}.")),
+    })?;
+    let timeouts =
+        stream.set_read_timeout(Some(ANSWER)).and_then(|()| stream.set_write_timeout(Some(ANSWER)));
+    timeouts
+        .map_err(|error| Failure::Other(format!("The gateway at {address} cannot be reached: {error}.")))?;
+    Ok(stream)
+}
+
+/// Status and body of a whole answer.
+pub fn parse(answer: &[u8]) -> Option<(u16, Vec<u8>)> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(answer.get(..end)?).ok()?;
+    let body = answer.get(end + 4..)?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
+    let chunked = lines.any(|line| {
+        let line = line.to_ascii_lowercase();
+        line.starts_with("transfer-encoding:") && line.contains("chunked")
+    });
+    Some((status, if chunked { dechunk(body)? } else { body.to_vec() }))
+}
+
+fn dechunk(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let line = rest.windows(2).position(|window| window == b"\r\n")?;
+        let size = std::str::from_utf8(rest.get(..line)?).ok()?;
+        let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).ok()?;
+        if size == 0 {
+            return Some(body);
+        }
+        let start = line + 2;
+        body.extend_from_slice(rest.get(start..start.checked_add(size)?)?);
+        rest = rest.get(start + size + 2..)?;
+    }
+}

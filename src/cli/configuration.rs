@@ -1,0 +1,109 @@
+//! `run`, `check` and the demo: what happens to a configuration.
+
+use super::speak::{err, out};
+use crate::config::{Loaded, Mistake, Report, Settings, Source};
+use crate::{gateway, start};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// `penstock run`.
+pub fn run(source: Source) -> Result<(), String> {
+    let loaded = load(&source, "nothing was started")?;
+    start::run(loaded.settings, again(source))
+}
+
+/// `penstock` alone.
+pub fn demo() -> Result<(), String> {
+    let loaded = load(&Source::Demo, "nothing was started")?;
+    start::demo(loaded.settings, again(Source::Demo))
+}
+
+/// `penstock check`.
+pub fn check(source: &Source) -> Result<(), String> {
+    let loaded = load(source, "it would not start")?;
+    let name = match source {
+        Source::Demo => "The demo".to_owned(),
+        Source::File(path) => path.display().to_string(),
+    };
+    out(&format!("{name} is good.\n{}", summary(&loaded.settings)))
+}
+
+/// Reads the same source again, for a reload.
+fn again(source: Source) -> gateway::Source {
+    Arc::new(move || match source.load() {
+        Ok(loaded) => {
+            err(&warnings(&loaded.warnings));
+            Ok(loaded.settings)
+        }
+        Err(report) => Err(refusal(&report, "the old configuration goes on")),
+    })
+}
+
+/// Settings, with the warnings told; or all mistakes as one text.
+fn load(source: &Source, consequence: &str) -> Result<Loaded, String> {
+    match source.load() {
+        Ok(loaded) => {
+            err(&warnings(&loaded.warnings));
+            Ok(loaded)
+        }
+        Err(report) => Err(refusal(&report, consequence)),
+    }
+}
+
+/// All mistakes, and what follows.
+pub fn refusal(report: &Report, consequence: &str) -> String {
+    // Warnings wait: some are only there because a block with a mistake was left out.
+    let mut text = String::new();
+    for mistake in &report.mistakes {
+        let _ = writeln!(text, "{mistake}\n");
+    }
+    let count = match report.mistakes.len() {
+        1 => "One mistake".to_owned(),
+        count => format!("{count} mistakes"),
+    };
+    let _ = write!(text, "{count} in the configuration: {consequence}.");
+    text
+}
+
+fn warnings(warnings: &[Mistake]) -> String {
+    warnings.iter().map(|warning| format!("warning: {warning}\n\n")).collect()
+}
+
+/// What a configuration would run, for somebody who wants to see it at a glance.
+pub fn summary(settings: &Settings) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "  {name:<10} {value}");
+    };
+    line("version", settings.version.0.to_string());
+    let listen = &settings.listen;
+    let mut places: Vec<String> = listen.http.iter().map(|address| format!("http {address}")).collect();
+    places.extend(listen.https.as_ref().map(|https| format!("https {}", https.address)));
+    places.push(format!("admin {}", listen.admin));
+    line("listens", places.join(", "));
+    line("keeps", settings.storage.path.display().to_string());
+    let names: usize = settings.models.iter().map(|model| 1 + model.card.aliases.len()).sum();
+    line("models", format!("{} under {names} names", settings.models.len()));
+    line("providers", format!("{} with {} offers", settings.providers.len(), settings.offers.len()));
+    for provider in &settings.providers {
+        let offers = settings.offers.iter().filter(|offer| offer.provider.index == provider.index).count();
+        let scheme = if provider.base.tls { "https" } else { "http" };
+        let dialects: Vec<&str> = provider.dialects.iter().map(|dialect| dialect.name()).collect();
+        line(
+            "",
+            format!(
+                "{} in {}, {}: {scheme}://{}{}, {}, offers {offers}",
+                provider.id,
+                provider.place.city,
+                provider.place.country,
+                provider.base.authority,
+                provider.base.path_prefix,
+                dialects.join("+"),
+            ),
+        );
+    }
+    for simulated in &settings.simulators {
+        line("simulates", format!("{} on {}", simulated.name, simulated.address));
+    }
+    text
+}

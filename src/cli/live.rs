@@ -1,0 +1,106 @@
+//! Questions to the running gateway: its models, its providers, a reload.
+
+use super::client::{Client, reach};
+use super::speak::out;
+use super::table::table;
+use crate::config::Source;
+use serde_json::Value;
+
+/// `penstock models`.
+pub fn models(source: &Source, json: bool) -> Result<(), String> {
+    let answer = ask(source, "GET", "/admin/models")?;
+    if json {
+        return print(&answer);
+    }
+    let rows: Vec<Vec<String>> = data(&answer)
+        .iter()
+        .map(|model| {
+            let cell = |name: &str| cell(model, name);
+            vec![cell("id"), cell("kind"), cell("context_length"), cell("aliases"), cell("providers")]
+        })
+        .collect();
+    out(&table(&["MODEL", "KIND", "WINDOW", "ALIASES", "PROVIDERS"], &rows))
+}
+
+/// `penstock providers`: a line for each offer, since health and speed are an offer's own.
+pub fn providers(source: &Source, json: bool) -> Result<(), String> {
+    let answer = ask(source, "GET", "/admin/providers")?;
+    if json {
+        return print(&answer);
+    }
+    let mut rows = Vec::new();
+    for provider in data(&answer) {
+        let place = format!("{}, {}", cell(provider, "city"), cell(provider, "country"));
+        let mut first = vec![cell(provider, "id"), place, cell(provider, "check")];
+        for offer in list(provider.get("offers")) {
+            let mut row = std::mem::replace(&mut first, vec![String::new(); 3]);
+            row.push(cell(offer, "model"));
+            row.push(state(&cell(offer, "state")));
+            row.push(number(offer.get("first_token_seconds"), 1_000.0, "ms"));
+            row.push(number(offer.get("tokens_per_second"), 1.0, ""));
+            row.push(cell(offer, "requests_in_flight"));
+            rows.push(row);
+        }
+        if first.iter().any(|cell| !cell.is_empty()) {
+            rows.push(first);
+        }
+    }
+    out(&table(&["PROVIDER", "PLACE", "CHECK", "MODEL", "STATE", "FIRST TOKEN", "TOKENS/S", "BUSY"], &rows))
+}
+
+/// `penstock reload`.
+pub fn reload(source: &Source) -> Result<(), String> {
+    let answer = ask(source, "POST", "/admin/reload")?;
+    out(&format!("The gateway runs configuration {}.\n", cell(&answer, "config")))
+}
+
+fn ask(source: &Source, method: &str, path: &str) -> Result<Value, String> {
+    let reach = reach(source)?;
+    Ok(Client::new(&reach)?.ask(method, path, None)?)
+}
+
+/// JSON for machines.
+pub fn print(value: &Value) -> Result<(), String> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
+    out(&format!("{text}\n"))
+}
+
+/// The list that an answer holds.
+pub fn data(answer: &Value) -> &[Value] {
+    list(answer.get("data"))
+}
+
+fn list(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A member as a cell: nothing for `null`, lists with commas.
+pub fn cell(value: &Value, name: &str) -> String {
+    match value.get(name) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) => {
+            let items: Vec<String> = items
+                .iter()
+                .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
+                .collect();
+            items.join(", ")
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+/// A breaker's state in words that need no electrician.
+fn state(name: &str) -> String {
+    match name {
+        "closed" => "good",
+        "open" => "resting",
+        "half_open" => "on trial",
+        other => other,
+    }
+    .to_owned()
+}
+
+fn number(value: Option<&Value>, factor: f64, unit: &str) -> String {
+    value.and_then(Value::as_f64).map_or_else(String::new, |number| format!("{:.0}{unit}", number * factor))
+}

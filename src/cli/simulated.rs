@@ -1,0 +1,66 @@
+//! `penstock simulate`: a simulated provider as a server of its own.
+
+use crate::config::duration;
+use crate::{simulate, start};
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The command's arguments.
+#[derive(Debug, Args)]
+pub struct Simulate {
+    /// Where it listens
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9100")]
+    listen: SocketAddr,
+    /// Its name in its own texts
+    #[arg(long, default_value = "simulated")]
+    name: String,
+    /// The same seed and request give the same answer
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Time to the first token, such as 120ms
+    #[arg(long, value_name = "DURATION", default_value = "120ms", value_parser = pause)]
+    first_token: Duration,
+    /// Tokens a second after it; 0 for all at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 80)]
+    tokens_per_second: u32,
+    /// Input and output tokens together; more is refused
+    #[arg(long, value_name = "TOKENS", default_value_t = 131_072)]
+    context_length: u64,
+    /// A name in its list of models; may be given several times; any other name is answered as well
+    #[arg(long = "model", value_name = "MODEL")]
+    models: Vec<String>,
+    /// Certificate chain, PEM: it listens with TLS
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// Private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// HTTP/1.1 only
+    #[arg(long)]
+    h1: bool,
+    /// Worker threads
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+}
+
+fn pause(text: &str) -> Result<Duration, String> {
+    duration(text).ok_or_else(|| "It is not a duration: write something like 0, 120ms or 2s.".to_owned())
+}
+
+/// Runs the command.
+pub fn run(wanted: Simulate) -> Result<(), String> {
+    start::simulate(simulate::Options {
+        name: wanted.name,
+        address: wanted.listen,
+        seed: wanted.seed,
+        first_token: wanted.first_token,
+        tokens_per_second: f64::from(wanted.tokens_per_second),
+        threads: usize::from(wanted.threads),
+        tls: wanted.certificate.zip(wanted.key),
+        h2: !wanted.h1,
+        context_length: wanted.context_length,
+        models: wanted.models,
+    })
+}

@@ -1,0 +1,214 @@
+//! The command line as its users meet it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::client::{Client, Failure, parse, reach, reachable};
+use super::configuration::{check, summary};
+use super::keys::day;
+use super::table::table;
+use super::{Cli, run};
+use crate::config::Source;
+use clap::{CommandFactory, Parser};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// A configuration with this admin address, in a folder of its own.
+fn written(folder: &Path, admin: &str) -> PathBuf {
+    let path = folder.join("penstock.toml");
+    // The provider's secret is not set: commands that need none of it must not mind.
+    let text = format!(
+        "[listen]\nadmin = \"{admin}\"\n[[providers]]\nid = \"p\"\noperator = \"P\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
+         base_url = \"https://a.example.eu\"\napi_key = {{ env = \"PENSTOCK_TEST_UNSET\" }}\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn command(line: &[&str]) -> Result<(), String> {
+    run(Cli::try_parse_from(line).unwrap())
+}
+
+#[test]
+fn every_command_parses_and_explains_itself() {
+    Cli::command().debug_assert();
+    for command in ["run", "check", "schema", "keys", "models", "providers", "reload", "simulate"] {
+        let help = Cli::try_parse_from(["penstock", command, "--help"]).unwrap_err().to_string();
+        assert!(help.contains("Usage:"), "{help}");
+        assert!(help.lines().next().unwrap().len() > 20, "{help}");
+    }
+    for line in [
+        &["penstock"][..],
+        &["penstock", "run", "-c", "x"],
+        &[
+            "penstock",
+            "keys",
+            "--config",
+            "x",
+            "create",
+            "--name",
+            "a",
+            "--scope",
+            "inference.chat",
+            "--expires",
+            "30d",
+        ],
+        &["penstock", "keys", "create", "--config", "x"],
+        &["penstock", "keys", "revoke", "0123456789abcdef"],
+        &["penstock", "simulate", "--listen", "127.0.0.1:0", "--first-token", "0"],
+    ] {
+        assert!(Cli::try_parse_from(line).is_ok(), "{line:?}");
+    }
+    for line in [
+        &["penstock", "run"][..],
+        &["penstock", "keys", "create", "--expires", "soon"],
+        &["penstock", "simulate", "--certificate", "x"],
+    ] {
+        assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
+    }
+}
+
+#[test]
+fn a_bad_configuration_is_refused_with_all_its_mistakes_and_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.toml");
+    std::fs::write(&path, "[listen]\nhtpp = 1\n[routing]\nattempts = 0\n").unwrap();
+    let why = command(&["penstock", "check", "--config", path.to_str().unwrap()]).unwrap_err();
+    assert!(why.contains("Did you mean `http`?") && why.contains("from 1 to 16"), "{why}");
+    assert!(why.ends_with("2 mistakes in the configuration: it would not start."), "{why}");
+    let why = command(&["penstock", "run", "--config", path.to_str().unwrap()]).unwrap_err();
+    assert!(why.ends_with("nothing was started."), "{why}");
+    let why = command(&["penstock", "check", "--config", "/nonexistent.toml"]).unwrap_err();
+    assert!(why.contains("it is not there") && why.contains("One mistake"), "{why}");
+}
+
+#[test]
+fn a_good_configuration_is_summed_up() {
+    check(&Source::Demo).unwrap();
+    let text = summary(&Source::Demo.load().unwrap().settings);
+    for word in
+        ["http 127.0.0.1:8080", "admin 127.0.0.1:9090", "sim-paris in Paris, France", "3 with 7 offers"]
+    {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn a_gateway_that_does_not_run_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let path = written(folder.path(), &free.to_string());
+    for asked in ["models", "providers", "reload"] {
+        let why = command(&["penstock", asked, "--config", path.to_str().unwrap()]).unwrap_err();
+        assert_eq!(why, format!("No gateway answers at {free}. Is it running, and with this configuration?"));
+    }
+}
+
+#[test]
+fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let path = written(folder.path(), &free.to_string());
+    let keys = |line: &[&str]| {
+        let start = ["penstock", "keys", "--config", path.to_str().unwrap()];
+        command(&[&start[..], line].concat())
+    };
+    keys(&["create", "--name", "alice", "--expires", "1d", "--model", "m1"]).unwrap();
+    keys(&["list"]).unwrap();
+    let id = {
+        let reach = reach(&Source::File(path.clone())).unwrap();
+        let vault = crate::vault::Vault::open(&reach.storage.unwrap()).unwrap();
+        let all = crate::admin::keys::every(&vault.keys).unwrap();
+        assert_eq!((all.len(), all[0].name.as_str()), (1, "alice"));
+        all[0].id.clone()
+    };
+    keys(&["revoke", &id]).unwrap();
+    keys(&["revoke", &id]).unwrap();
+    assert_eq!(keys(&["revoke", "0123456789abcdef"]).unwrap_err(), "There is no key with this id.");
+    let whole = keys(&["revoke", "sk-svc-0123456789abcdefSECRET"]).unwrap_err();
+    assert!(whole.contains("16 letters and digits") && !whole.contains("SECRET"), "{whole}");
+    let scope = keys(&["create", "--scope", "inference.chats"]).unwrap_err();
+    assert!(scope.contains("inference.chats"), "{scope}");
+    let held = {
+        let reach = reach(&Source::File(path.clone())).unwrap();
+        crate::vault::Vault::open(&reach.storage.unwrap()).unwrap()
+    };
+    let why = keys(&["list"]).unwrap_err();
+    assert!(why.to_lowercase().contains("another process") || why.contains("lock"), "{why}");
+    drop(held);
+}
+
+/// Answers one request with these bytes, and gives back the request.
+fn once(answer: &'static [u8]) -> (TcpListener, impl FnOnce(TcpListener) -> thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    (listener, move |listener: TcpListener| {
+        thread::spawn(move || {
+            // The first connection only looks whether somebody is there.
+            drop(listener.accept().unwrap());
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut seen = Vec::new();
+            let mut piece = [0; 4096];
+            while !seen.windows(4).any(|window| window == b"\r\n\r\n") {
+                let length = stream.read(&mut piece).unwrap();
+                seen.extend_from_slice(&piece[..length]);
+            }
+            stream.write_all(answer).unwrap();
+            String::from_utf8(seen).unwrap()
+        })
+    })
+}
+
+fn asked(answer: &'static [u8]) -> (Result<serde_json::Value, Failure>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (listener, serve) = once(answer);
+    let path = written(folder.path(), &listener.local_addr().unwrap().to_string());
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("data/admin.token"), "t0ken\n").unwrap();
+    let server = serve(listener);
+    let reach = reach(&Source::File(path)).unwrap();
+    let answer = Client::new(&reach).and_then(|client| client.ask("GET", "/admin/models", None));
+    (answer, server.join().unwrap())
+}
+
+#[test]
+fn the_running_gateway_is_asked_with_its_token_and_its_sentence_is_passed_on() {
+    let (answer, request) = asked(b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"data\":[]}");
+    assert_eq!(answer, Ok(json!({ "data": [] })));
+    assert!(request.starts_with("GET /admin/models HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("authorization: Bearer t0ken\r\n"), "{request}");
+    let (answer, _) = asked(b"HTTP/1.1 400 Bad Request\r\n\r\n{\"error\":{\"message\":\"2 mistakes\"}}");
+    assert_eq!(answer, Err(Failure::Other("2 mistakes".to_owned())));
+    let (answer, _) = asked(b"SSH-2.0-OpenSSH\r\n\r\n\r\n");
+    assert!(matches!(answer, Err(Failure::Other(why)) if why.contains("does not speak HTTP")));
+    let (answer, _) = asked(b"HTTP/1.1 404 Not Found\r\n\r\n<html>");
+    assert!(matches!(answer, Err(Failure::Other(why)) if why.contains("Is it the gateway?")));
+}
+
+#[test]
+fn a_gateway_with_another_storage_folder_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let path = written(folder.path(), &listener.local_addr().unwrap().to_string());
+    let why = command(&["penstock", "models", "--config", path.to_str().unwrap()]).unwrap_err();
+    assert!(why.contains("admin.token cannot be read: it is not there"), "{why}");
+}
+
+#[test]
+fn answers_in_chunks_are_put_together() {
+    let answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n";
+    assert_eq!(parse(answer), Some((200, b"abcde".to_vec())));
+    assert_eq!(parse(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffff\r\nabc"), None);
+    assert_eq!(parse(b"HTTP/1.1 200 OK\r\n"), None);
+    assert_eq!(reachable("0.0.0.0:1".parse().unwrap()).to_string(), "127.0.0.1:1");
+    assert_eq!(reachable("[::]:1".parse().unwrap()).to_string(), "[::1]:1");
+}
+
+#[test]
+fn tables_align_and_days_are_those_of_the_calendar() {
+    let rows = [vec!["a".to_owned(), "bb".to_owned()], vec!["ccccc".to_owned()]];
+    assert_eq!(table(&["X", "Y"], &rows), "X      Y\na      bb\nccccc\n");
+    assert_eq!(day(0), "1970-01-01");
+    assert_eq!(day(951_782_400), "2000-02-29");
+    assert_eq!(day(1_798_761_599), "2026-12-31");
+}

@@ -1,0 +1,170 @@
+//! A TOML document as a tree whose every value knows its file and line, and keeps the text of its numbers.
+
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use toml::de::{DeTable, DeValue};
+
+/// Where something stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file as it was named.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: usize,
+}
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub value: Value,
+}
+
+/// What can stand in a TOML document. Numbers are their literal text.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A string.
+    Text(String),
+    /// An integer; decimal digits unless it was written with another radix.
+    Integer(String),
+    /// A float.
+    Float(String),
+    /// A boolean.
+    Bool(bool),
+    /// A date or time, which no key takes.
+    Date(String),
+    /// An array.
+    List(Vec<Node>),
+    /// A table, in the order it is written.
+    Table(Vec<(String, Node)>),
+}
+
+impl Node {
+    /// The tree of a document.
+    pub fn of(file: &Arc<str>, text: &str, table: &DeTable<'_>) -> Self {
+        let lines = Lines { file, text };
+        Self { place: lines.at(0), value: Value::Table(lines.members(table)) }
+    }
+
+    /// The member of a table.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        self.members().iter().find(|(name, _)| name == key).map(|(_, node)| node)
+    }
+
+    /// The members of a table; none of anything else.
+    pub fn members(&self) -> &[(String, Self)] {
+        if let Value::Table(members) = &self.value { members } else { &[] }
+    }
+
+    /// The elements of a list; none of anything else.
+    pub fn elements(&self) -> &[Self] {
+        if let Value::List(elements) = &self.value { elements } else { &[] }
+    }
+
+    /// The text of a string.
+    pub fn text(&self) -> Option<&str> {
+        if let Value::Text(text) = &self.value { Some(text) } else { None }
+    }
+
+    /// The literal text of a number, or of a string in its place.
+    pub fn literal(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) | Value::Integer(text) | Value::Float(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What it is, for a sentence: `a string`, `an array` ….
+    pub const fn what(&self) -> &'static str {
+        match self.value {
+            Value::Text(_) => "a string",
+            Value::Integer(_) => "an integer",
+            Value::Float(_) => "a number",
+            Value::Bool(_) => "a boolean",
+            Value::Date(_) => "a date",
+            Value::List(_) => "an array",
+            Value::Table(_) => "a table",
+        }
+    }
+
+    /// As it would be written, cut to a few words.
+    pub fn written(&self) -> String {
+        let text = match &self.value {
+            Value::Text(text) => format!("{text:?}"),
+            Value::Integer(text) | Value::Float(text) | Value::Date(text) => text.clone(),
+            Value::Bool(yes) => yes.to_string(),
+            Value::List(elements) => {
+                let inner: Vec<String> = elements.iter().take(4).map(Self::written).collect();
+                format!("[{}{}]", inner.join(", "), if elements.len() > 4 { ", …" } else { "" })
+            }
+            Value::Table(_) => "{ … }".to_owned(),
+        };
+        if text.chars().count() <= 80 { text } else { text.chars().take(77).collect::<String>() + "…" }
+    }
+
+    /// As JSON: integers that fit are numbers, floats are numbers (exact keys read the literal text instead).
+    pub fn json(&self) -> Json {
+        match &self.value {
+            Value::Text(text) | Value::Date(text) => Json::String(text.clone()),
+            Value::Integer(text) => {
+                text.parse::<i64>().map_or_else(|_| Json::String(text.clone()), Json::from)
+            }
+            Value::Float(text) => {
+                let number = text.replace('_', "").parse::<f64>().ok().and_then(serde_json::Number::from_f64);
+                number.map_or_else(|| Json::String(text.clone()), Json::Number)
+            }
+            Value::Bool(yes) => Json::Bool(*yes),
+            Value::List(elements) => Json::Array(elements.iter().map(Self::json).collect()),
+            Value::Table(members) => Json::Object(
+                members.iter().map(|(name, node)| (name.clone(), node.json())).collect::<Map<_, _>>(),
+            ),
+        }
+    }
+}
+
+struct Lines<'a> {
+    file: &'a Arc<str>,
+    text: &'a str,
+}
+
+impl Lines<'_> {
+    fn at(&self, offset: usize) -> Place {
+        let before = self.text.as_bytes().get(..offset).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Place { file: Arc::clone(self.file), line }
+    }
+
+    fn members(&self, table: &DeTable<'_>) -> Vec<(String, Node)> {
+        let node = |key: usize, value: &DeValue<'_>| Node { place: self.at(key), value: self.value(value) };
+        table
+            .iter()
+            .map(|(key, value)| (key.get_ref().to_string(), node(key.span().start, value.get_ref())))
+            .collect()
+    }
+
+    fn value(&self, value: &DeValue<'_>) -> Value {
+        match value {
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Integer(number) if number.radix() == 10 => Value::Integer(number.as_str().to_owned()),
+            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).map_or_else(
+                |_| Value::Integer(number.to_string()),
+                |value| Value::Integer(value.to_string()),
+            ),
+            DeValue::Float(number) => Value::Float(number.as_str().to_owned()),
+            DeValue::Boolean(yes) => Value::Bool(*yes),
+            DeValue::Datetime(date) => Value::Date(date.to_string()),
+            DeValue::Array(array) => Value::List(
+                array
+                    .iter()
+                    .map(|element| Node {
+                        place: self.at(element.span().start),
+                        value: self.value(element.get_ref()),
+                    })
+                    .collect(),
+            ),
+            DeValue::Table(table) => Value::Table(self.members(table)),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The configuration as users write it. These types are the one source of the keys, their defaults, their
+//! sentences, the JSON Schema and the checks of shape; `resolve` makes [`super::Settings`] of them.
+
+mod catalogue;
+mod leaf;
+mod providers;
+
+pub use catalogue::{
+    Billing as ModelBilling, Energy, Kind, Lifecycle, Method, Modality, Model, Presets, Price, Tokenizer,
+};
+pub use leaf::{Exact, HeaderValue, OneOrMany, Pause, Reference, Size, Span};
+pub use providers::{
+    Boundary, Continuation, Contractual, Dialect, Engine, Evidence, Health, HttpVersion, Offer, Prefill,
+    Provider, Simulated, Timeouts,
+};
+
+use rust_decimal::Decimal;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The configuration of a Penstock gateway.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Raw {
+    /// More files to read, as if they stood here: paths relative to this file, `*` for any part of a file name.
+    pub include: Vec<String>,
+    /// Where the gateway listens.
+    pub listen: Listen,
+    /// What it keeps, and where.
+    pub storage: Storage,
+    /// The process.
+    pub process: Process,
+    /// Lines on standard error.
+    pub log: Log,
+    /// What a client may send, and how long it may take.
+    pub limits: Limits,
+    /// How providers are tried.
+    pub routing: Routing,
+    /// What answers tell of their footprint.
+    pub impact: Impact,
+    /// Money.
+    pub billing: Billing,
+    /// The catalogue: a block for each model.
+    pub models: Vec<Model>,
+    /// A block for each provider, with its offers.
+    pub providers: Vec<Provider>,
+    /// Simulated providers to run in this process, for trying things out.
+    pub simulated: Vec<Simulated>,
+}
+
+/// Where the gateway listens. Addresses are `IP:port`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Listen {
+    /// Plain HTTP: one address or several; `[]` for none.
+    #[schemars(example = &"0.0.0.0:8080")]
+    pub http: OneOrMany,
+    /// HTTP over TLS.
+    pub https: Option<Https>,
+    /// Metrics, health and administration. Keep it from the public.
+    #[schemars(extend("format" = "address"), example = &"127.0.0.1:9090")]
+    pub admin: String,
+}
+
+/// HTTP over TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Https {
+    /// Where.
+    #[schemars(extend("format" = "address"), example = &"0.0.0.0:8443")]
+    pub address: String,
+    /// Certificate chain, PEM.
+    #[schemars(length(min = 1), example = &"tls/fullchain.pem")]
+    pub certificate: String,
+    /// Private key, PEM.
+    #[schemars(length(min = 1), example = &"tls/key.pem")]
+    pub key: String,
+}
+
+/// What it keeps, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Storage {
+    /// Folder of the store, made at the first start; relative to this file.
+    #[schemars(length(min = 1))]
+    pub path: String,
+    /// Room kept aside on the disk, freed when it is full so that running work can end in order.
+    pub ballast: Size,
+    /// Pepper of the key digests, 64 hexadecimal digits. Without it the gateway makes one in the folder.
+    pub pepper: Option<Reference>,
+}
+
+/// The process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Process {
+    /// Worker threads; 0 is one for each core.
+    #[schemars(range(min = 0, max = 1024))]
+    pub threads: u32,
+    /// How long open requests may go on after SIGTERM; it ends sooner when none is left.
+    pub drain: Pause,
+}
+
+/// Lines on standard error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Log {
+    /// The least important line that is written. `info` is a line per request.
+    pub level: LogLevel,
+    /// `json` for machines, `text` for people.
+    pub format: LogFormat,
+}
+
+/// Importance of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum LogLevel {
+    #[allow(missing_docs)]
+    Error,
+    #[allow(missing_docs)]
+    Warn,
+    #[allow(missing_docs)]
+    Info,
+    #[allow(missing_docs)]
+    Debug,
+}
+
+/// Shape of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum LogFormat {
+    #[allow(missing_docs)]
+    Json,
+    #[allow(missing_docs)]
+    Text,
+}
+
+/// What a client may send, and how long it may take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Limits {
+    /// Largest JSON body; more is refused with 413.
+    pub json_body: Size,
+    /// Deepest nesting of a JSON body; more is refused with 400.
+    #[schemars(range(min = 8, max = 1024))]
+    pub json_depth: u32,
+    /// Time for a whole request head.
+    pub request_head: Span,
+    /// Longest silence within a request body.
+    pub body_idle: Span,
+    /// Time for a whole request body.
+    pub body: Span,
+    /// How long an idle client connection stays open.
+    pub keep_alive: Span,
+    /// Longest time a client may leave a write waiting.
+    pub client_write: Span,
+    /// Silence after which a waiting stream gets a comment, so that no proxy on the way gives up.
+    pub heartbeat: Span,
+    /// Largest unstreamed answer of a provider.
+    pub response_buffer: Size,
+}
+
+/// How providers are tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Routing {
+    /// Most attempts for one request.
+    #[schemars(range(min = 1, max = 16))]
+    pub attempts: u32,
+    /// Deadline of a request over all its attempts.
+    pub total: Span,
+    /// How long a request waits for a provider's `Retry-After` instead of moving on.
+    pub patience: Pause,
+    /// Mean pause before the one quick retry that a provider in good standing gets after 500, 502 or a reset.
+    pub quick_retry: Pause,
+    /// How long a request with `:batch` waits for its turn.
+    pub batch_wait: Span,
+    /// When a provider is left alone for a while.
+    pub breaker: Breaker,
+}
+
+/// When a provider is left alone for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Breaker {
+    /// After this many failures in a row.
+    #[schemars(range(min = 1, max = 1000))]
+    pub consecutive: u32,
+    /// Or when this share of its results within `window` are failures.
+    #[schemars(range(min = 0, max = 1))]
+    pub error_rate: Exact,
+    /// Results within `window` below which the share does not count.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub minimum: u32,
+    /// What the share looks back on.
+    pub window: Span,
+    /// First rest; it doubles each time in a row.
+    pub rest: Span,
+    /// Longest rest.
+    pub rest_max: Span,
+}
+
+/// What answers tell of their footprint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Impact {
+    /// Whether `environment_impact.provenance` is there: method, range, grid source, embodied carbon.
+    pub provenance: bool,
+}
+
+/// Money.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Billing {
+    /// Price of one credit in EUR.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub eur_per_credit: Exact,
+    /// Price of a kilowatt-hour in EUR where model and offer name none: what models billed by energy cost, and
+    /// what the energy in `billing_cost` is worth for all others.
+    pub eur_per_kwh: Exact,
+}
+
+const fn mib(number: u64) -> Size {
+    Size(number << 20)
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self { http: OneOrMany::One("127.0.0.1:8080".into()), https: None, admin: "127.0.0.1:9090".into() }
+    }
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self { path: "data".into(), ballast: mib(64), pepper: None }
+    }
+}
+
+impl Default for Process {
+    fn default() -> Self {
+        Self { threads: 0, drain: Pause(Duration::from_secs(600)) }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: LogLevel::Info, format: LogFormat::Json }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            json_body: mib(32),
+            json_depth: 128,
+            request_head: Span::seconds(10),
+            body_idle: Span::seconds(15),
+            body: Span::seconds(300),
+            keep_alive: Span::seconds(75),
+            client_write: Span::seconds(30),
+            heartbeat: Span::seconds(15),
+            response_buffer: mib(64),
+        }
+    }
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self {
+            attempts: 4,
+            total: Span::seconds(600),
+            patience: Pause(Duration::ZERO),
+            quick_retry: Pause(Duration::from_millis(50)),
+            batch_wait: Span::seconds(600),
+            breaker: Breaker::default(),
+        }
+    }
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self {
+            consecutive: 5,
+            error_rate: Exact(Decimal::new(5, 1)),
+            minimum: 20,
+            window: Span::seconds(30),
+            rest: Span::seconds(1),
+            rest_max: Span::seconds(30),
+        }
+    }
+}
+
+impl Default for Impact {
+    fn default() -> Self {
+        Self { provenance: true }
+    }
+}
+
+impl Default for Billing {
+    fn default() -> Self {
+        Self { eur_per_credit: Exact(Decimal::new(1, 2)), eur_per_kwh: Exact(Decimal::new(2, 1)) }
+    }
+}

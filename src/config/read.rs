@@ -1,0 +1,200 @@
+//! Reads a configuration file and those it includes into one tree. Lists of the files are joined, tables
+//! are merged; a key that stands in two files is a mistake.
+
+use super::mistake::Mistake;
+use super::node::{Node, Place, Value};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use toml::de::DeTable;
+
+/// No file of a configuration is larger, and there are no more files.
+const MOST_BYTES: u64 = 16 << 20;
+const MOST_FILES: usize = 1_000;
+
+/// The tree of a file and of all it includes.
+pub fn file(path: &Path, mistakes: &mut Vec<Mistake>) -> Option<Node> {
+    let mut reading = Reading { mistakes, seen: Vec::new() };
+    reading.file(path, None)
+}
+
+/// The tree of a text that is in no file; `name` is what it is called in mistakes.
+pub fn text(name: &str, text: &str, mistakes: &mut Vec<Mistake>) -> Option<Node> {
+    parse(&Arc::from(name), text, mistakes)
+}
+
+struct Reading<'a> {
+    mistakes: &'a mut Vec<Mistake>,
+    seen: Vec<PathBuf>,
+}
+
+impl Reading<'_> {
+    fn file(&mut self, path: &Path, by: Option<&Node>) -> Option<Node> {
+        let name: Arc<str> = path.to_string_lossy().into();
+        let canonical = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        if self.seen.contains(&canonical) {
+            return None;
+        }
+        self.seen.push(canonical);
+        if self.seen.len() > MOST_FILES {
+            self.tell(
+                by,
+                &name,
+                &format!("More than {MOST_FILES} files are included."),
+                "Put several blocks into one file.",
+            );
+            return None;
+        }
+        let text = match content(path) {
+            Ok(text) => text,
+            Err(why) => {
+                self.tell(by, &name, &format!("The file cannot be read: {why}."), "");
+                return None;
+            }
+        };
+        let mut root = parse(&name, &text, self.mistakes)?;
+        let included = take_include(&mut root);
+        for element in included.as_ref().map(Node::elements).unwrap_or_default() {
+            for path in self.matches(path, element) {
+                if let Some(other) = self.file(&path, Some(element)) {
+                    merge(&mut root, other, "", self.mistakes);
+                }
+            }
+        }
+        if let (Some(include), Value::Table(members)) = (included, &mut root.value) {
+            members.push(("include".to_owned(), include));
+        }
+        Some(root)
+    }
+
+    /// The files that a pattern stands for, by name. A pattern without `*` must be a file.
+    fn matches(&mut self, from: &Path, element: &Node) -> Vec<PathBuf> {
+        let Some(pattern) = element.text() else { return Vec::new() };
+        let whole = from.parent().unwrap_or(Path::new("")).join(pattern);
+        let last = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if !last.contains('*') {
+            return vec![whole];
+        }
+        let folder = whole.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(why) => {
+                let why = format!("The folder cannot be read: {why}.");
+                self.tell(
+                    Some(element),
+                    &folder.to_string_lossy(),
+                    &why,
+                    "Make the folder, or take the pattern out.",
+                );
+                return Vec::new();
+            }
+        };
+        let names = entries.flatten().filter(|entry| wild(&last, &entry.file_name().to_string_lossy()));
+        let mut found: Vec<PathBuf> = names.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+        found.sort();
+        found
+    }
+
+    fn tell(&mut self, by: Option<&Node>, name: &str, why: &str, fix: &str) {
+        let (file, line, key, value) = match by {
+            Some(node) => {
+                (node.place.file.to_string(), Some(node.place.line), "include", Some(format!("{name:?}")))
+            }
+            None => (name.to_owned(), None, "", None),
+        };
+        self.mistakes.push(Mistake {
+            file,
+            line,
+            key: key.to_owned(),
+            value,
+            why: why.to_owned(),
+            fix: fix.to_owned(),
+        });
+    }
+}
+
+fn content(path: &Path) -> Result<String, String> {
+    let size = std::fs::metadata(path).map_err(|error| cause(&error))?.len();
+    if size > MOST_BYTES {
+        return Err(format!("it has {size} bytes, and at most {MOST_BYTES} are read"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| cause(&error))?;
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+/// An error of the system in words, without its number.
+pub fn cause(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "it is not there".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+        std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Syntax errors are told all at once; with one of them there is no tree.
+fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Mistake>) -> Option<Node> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let line = error.span().map(|span| text.get(..span.start).unwrap_or(text).matches('\n').count() + 1);
+        mistakes.push(Mistake {
+            file: name.to_string(),
+            line,
+            key: String::new(),
+            value: None,
+            why: format!("This is not TOML: {}.", error.message().replace('\n', ", ")),
+            fix:
+                "Keys stand as `key = value`, strings in double quotes; a block starts with `[[providers]]`."
+                    .to_owned(),
+        });
+    }
+    errors.is_empty().then(|| Node::of(name, text, table.get_ref()))
+}
+
+fn take_include(root: &mut Node) -> Option<Node> {
+    let Value::Table(members) = &mut root.value else { return None };
+    let at = members.iter().position(|(name, _)| name == "include")?;
+    Some(members.remove(at).1)
+}
+
+fn merge(into: &mut Node, from: Node, path: &str, mistakes: &mut Vec<Mistake>) {
+    let Value::Table(theirs) = from.value else { return };
+    for (name, node) in theirs {
+        let key = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let Value::Table(ours) = &mut into.value else { return };
+        let Some((_, mine)) = ours.iter_mut().find(|(known, _)| *known == name) else {
+            ours.push((name, node));
+            continue;
+        };
+        match (&mut mine.value, node.value) {
+            (Value::List(mine), Value::List(more)) => mine.extend(more),
+            (Value::Table(_), value @ Value::Table(_)) => {
+                merge(mine, Node { place: node.place, value }, &key, mistakes);
+            }
+            (_, value) => mistakes.push(twice(&key, &mine.place, &Node { place: node.place, value })),
+        }
+    }
+}
+
+fn twice(key: &str, first: &Place, second: &Node) -> Mistake {
+    Mistake {
+        file: second.place.file.to_string(),
+        line: Some(second.place.line),
+        key: key.to_owned(),
+        value: None,
+        why: format!("It already stands in {}:{}.", first.file, first.line),
+        fix: "Keep one of the two.".to_owned(),
+    }
+}
+
+/// Whether a name fits a pattern in which `*` stands for anything.
+fn wild(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = rest.get(at + part.len()..).unwrap_or_default();
+    }
+    rest.ends_with(last)
+}

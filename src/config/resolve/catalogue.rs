@@ -1,0 +1,310 @@
+//! Models: names that are nobody else's, fallbacks that end, presets and tokenizers that can be used.
+
+use super::super::near;
+use super::super::raw::{self, Modality, Raw};
+use super::super::settings::{Members, Model};
+use super::Proof;
+use super::spot::Spot;
+use penstock_catalog::{Lifecycle, Model as Card, Price};
+use penstock_contract::Kind;
+use penstock_footprint::{EnergyCard, Method, Place, Prepared};
+use penstock_pricing::{Billing, Tariff};
+use rust_decimal::Decimal;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a preset may fill in.
+const SAMPLING: [&str; 11] = [
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+    "reasoning_effort",
+    "verbosity",
+    "chat_template_kwargs",
+];
+
+impl Proof<'_> {
+    /// Every model at its place in the document; `None` where one has mistakes.
+    pub fn models(&mut self, raw: &Raw, top: &Spot<'_>) -> Vec<Option<Arc<Model>>> {
+        let list = top.key("models");
+        if self.names.models.is_empty() {
+            self.warn(
+                &list,
+                "The catalogue is empty, so there is nothing to ask for.",
+                "Add a `[[models]]` block.",
+            );
+        }
+        self.names_once(raw, &list);
+        let eur_per_kwh = raw.billing.eur_per_kwh.0;
+        let mut found = Vec::with_capacity(raw.models.len());
+        for (index, model) in raw.models.iter().enumerate() {
+            let spot = list.at(index);
+            self.fallbacks(raw, model, &spot);
+            found.push(self.model(model, eur_per_kwh, &spot).map(Arc::new));
+        }
+        found
+    }
+
+    /// Ids and aliases together are unique, whatever the case they are written in.
+    fn names_once(&mut self, raw: &Raw, list: &Spot<'_>) {
+        let mut seen: Vec<(String, String)> = Vec::new();
+        for (index, model) in raw.models.iter().enumerate() {
+            let spot = list.at(index);
+            let aliases = model.aliases.iter().enumerate();
+            let mut all = vec![(model.id.as_str(), spot.key("id"))];
+            all.extend(aliases.map(|(i, alias)| (alias.as_str(), spot.key("aliases").at(i))));
+            for (name, at) in all {
+                match seen.iter().find(|(known, _)| known == name) {
+                    Some((_, first)) => {
+                        let why =
+                            format!("`{first}` has this name already, and a name stands for one model.");
+                        self.wrong(&at, why, "Take it out of one of the two.");
+                    }
+                    None => seen.push((name.to_owned(), at.path().to_owned())),
+                }
+            }
+        }
+    }
+
+    fn model(&mut self, raw: &raw::Model, eur_per_kwh: Decimal, spot: &Spot<'_>) -> Option<Model> {
+        let kind = kind(raw.kind);
+        let energy = self.energy(raw, kind, &spot.key("energy"));
+        let tokenizer = match &raw.tokenizer {
+            Some(tokenizer) => self.tokenizer(tokenizer, &spot.key("tokenizer")).map(Some),
+            None => Some(None),
+        };
+        let presets = self.presets(&raw.presets, &spot.key("presets"));
+        if raw.max_output.is_some_and(|most| most > raw.context_length) {
+            let why = format!("It is more than the whole window, {}.", raw.context_length);
+            self.wrong(&spot.key("max_output"), why, "Write less, or leave it out.");
+        }
+        let usual = Tariff { eur_per_kwh, billing: billing(raw.billing), ..Tariff::default() };
+        let tariff = tariff(&raw.price, &usual);
+        Some(Model {
+            card: card(raw, kind, &tariff),
+            kind,
+            fallbacks: raw.fallbacks.iter().map(|id| id.as_str().into()).collect(),
+            rescue: raw.rescue,
+            presets: presets?,
+            energy: energy?,
+            tokenizer: tokenizer?,
+            tariff,
+        })
+    }
+
+    fn energy(&mut self, raw: &raw::Model, kind: Kind, spot: &Spot<'_>) -> Option<EnergyCard> {
+        let energy = &raw.energy;
+        let exact = |value: Option<raw::Exact>| value.map(|value| value.0);
+        let card = EnergyCard {
+            active_params_b: exact(energy.active_params_b),
+            total_params_b: exact(energy.total_params_b),
+            weight_bits: energy.weight_bits,
+            joules_per_input_token: exact(energy.joules_per_input_token),
+            joules_per_output_token: exact(energy.joules_per_output_token),
+            joules_per_image: exact(energy.joules_per_image),
+            image_steps: energy.image_steps,
+            joules_per_audio_second: exact(energy.joules_per_audio_second),
+            method: energy.method.map(|method| match method {
+                raw::Method::ProviderAverage => Method::ProviderAverage,
+                raw::Method::Benchmark => Method::Benchmark,
+                raw::Method::Parametric => Method::Parametric,
+                raw::Method::ClassDefault => Method::ClassDefault,
+            }),
+            ..EnergyCard::new(kind)
+        };
+        // The place adds no mistake here: its own figures are proven with its provider.
+        let nowhere = Place {
+            pue: None,
+            wue: None,
+            g_per_kwh: Decimal::ONE,
+            water_l_per_kwh: Decimal::ONE,
+            boundary: None,
+            bills_measured: false,
+        };
+        match Prepared::new(&card, &nowhere) {
+            Ok(_) => Some(card),
+            Err(mistakes) => {
+                for mistake in mistakes {
+                    self.wrong(&spot.key(mistake.field), format!("It must be {}.", mistake.expected), "");
+                }
+                None
+            }
+        }
+    }
+
+    fn presets(&mut self, raw: &raw::Presets, spot: &Spot<'_>) -> Option<BTreeMap<Box<str>, Members>> {
+        let mut found = BTreeMap::new();
+        let mut whole = true;
+        for (name, preset) in [("reasoning", &raw.reasoning), ("non_reasoning", &raw.non_reasoning)] {
+            whole &= self.sampling(preset, &spot.key(name));
+            if !preset.is_empty() {
+                let member =
+                    |(name, value): (&String, &Value)| (name.as_str().into(), value.to_string().into());
+                found.insert(name.into(), preset.iter().map(member).collect());
+            }
+        }
+        whole.then_some(found)
+    }
+
+    fn sampling(&mut self, preset: &Map<String, Value>, spot: &Spot<'_>) -> bool {
+        let mut whole = true;
+        for name in preset.keys().filter(|name| !SAMPLING.contains(&name.as_str())) {
+            whole = false;
+            let fix = near::nearest(name, SAMPLING).map_or_else(
+                || format!("It may set {}.", SAMPLING.join(", ")),
+                |meant| format!("Did you mean `{meant}`?"),
+            );
+            self.wrong(&spot.key(name), "A preset fills in sampling parameters only.", fix);
+        }
+        whole
+    }
+
+    fn fallbacks(&mut self, raw: &Raw, model: &raw::Model, spot: &Spot<'_>) {
+        for (index, id) in model.fallbacks.iter().enumerate() {
+            let at = spot.key("fallbacks").at(index);
+            if !self.is_model(raw, id, &at) {
+                continue;
+            }
+            let Some(other) = raw.models.iter().find(|other| other.id == *id) else { continue };
+            let guessed = self.guessed_kind(&other.id) || self.guessed_kind(&model.id);
+            if other.kind != model.kind && !guessed {
+                let why = format!(
+                    "It is a model for {}, and this one is for {}.",
+                    kind(other.kind).name(),
+                    kind(model.kind).name()
+                );
+                self.wrong(&at, why, "A fallback does the same work.");
+            } else if leads_to(raw, id, &model.id) {
+                let why = if *id == model.id {
+                    "A model cannot stand in for itself.".to_owned()
+                } else {
+                    format!("`{id}` falls back on `{}` in turn: a circle.", model.id)
+                };
+                self.wrong(&at, why, "Take one of the fallbacks out.");
+            }
+        }
+    }
+
+    fn guessed_kind(&self, id: &str) -> bool {
+        self.names.guessed.iter().any(|path| *path == format!("models.{id}.kind"))
+    }
+
+    /// Whether there is a model with this id; tells if not.
+    pub fn is_model(&mut self, raw: &Raw, id: &str, spot: &Spot<'_>) -> bool {
+        if self.names.models.iter().any(|known| known == id) {
+            return true;
+        }
+        let aliased = raw.models.iter().find(|model| model.aliases.iter().any(|alias| alias == id));
+        let fix = match aliased {
+            Some(model) => format!("It is an alias; write the id, \"{}\".", model.id),
+            None => match near::nearest(id, self.names.models.iter().map(String::as_str)) {
+                Some(meant) => format!("Did you mean \"{meant}\"?"),
+                None if self.names.models.is_empty() => "Add a `[[models]]` block with this id.".to_owned(),
+                None => {
+                    let known: Vec<&str> = self.names.models.iter().take(12).map(String::as_str).collect();
+                    format!("Add a `[[models]]` block with this id, or write one of: {}.", known.join(", "))
+                }
+            },
+        };
+        self.wrong(spot, "The catalogue has no model with this id.", fix);
+        false
+    }
+}
+
+/// Whether following fallbacks from one model comes to another.
+fn leads_to(raw: &Raw, from: &str, to: &str) -> bool {
+    let mut open = vec![from];
+    let mut seen: Vec<&str> = Vec::new();
+    while let Some(id) = open.pop() {
+        if id == to {
+            return true;
+        }
+        if seen.contains(&id) {
+            continue;
+        }
+        seen.push(id);
+        let next = raw.models.iter().filter(|model| model.id == id).flat_map(|model| &model.fallbacks);
+        open.extend(next.map(String::as_str));
+    }
+    false
+}
+
+pub const fn kind(raw: raw::Kind) -> Kind {
+    match raw {
+        raw::Kind::Chat => Kind::Chat,
+        raw::Kind::Embedding => Kind::Embedding,
+        raw::Kind::Rerank => Kind::Rerank,
+        raw::Kind::Image => Kind::Image,
+        raw::Kind::Transcription => Kind::Transcription,
+    }
+}
+
+const fn billing(raw: raw::ModelBilling) -> Billing {
+    match raw {
+        raw::ModelBilling::Credits => Billing::Credits,
+        raw::ModelBilling::Energy => Billing::Energy,
+    }
+}
+
+/// Prices as written, the rest from `other`.
+pub fn tariff(raw: &raw::Price, other: &Tariff) -> Tariff {
+    let price = |price: Option<raw::Exact>, other: Option<Decimal>| price.map(|price| price.0).or(other);
+    // Whoever writes a price of input and none of cached input means it for both.
+    let cached = if raw.input.is_some() { None } else { other.cached_input };
+    Tariff {
+        input: price(raw.input, other.input),
+        cached_input: price(raw.cached_input, cached),
+        output: price(raw.output, other.output),
+        image: price(raw.image, other.image),
+        minute: price(raw.minute, other.minute),
+        eur_per_kwh: raw.kwh.map_or(other.eur_per_kwh, |price| price.0),
+        billing: other.billing,
+    }
+}
+
+fn card(raw: &raw::Model, kind: Kind, tariff: &Tariff) -> Card {
+    let (goes_in, comes_out) = match kind {
+        Kind::Chat => (Modality::Text, Modality::Text),
+        Kind::Embedding => (Modality::Text, Modality::Embeddings),
+        Kind::Rerank => (Modality::Text, Modality::Scores),
+        Kind::Image => (Modality::Text, Modality::Image),
+        Kind::Transcription => (Modality::Audio, Modality::Text),
+    };
+    let names = |written: &Option<Vec<Modality>>, usual: Modality| {
+        let all = written.clone().unwrap_or_else(|| vec![usual]);
+        all.into_iter().map(|modality| modality.name().to_owned()).collect()
+    };
+    let priced = [tariff.input, tariff.output, tariff.image, tariff.minute].iter().any(Option::is_some);
+    let input = tariff.input.unwrap_or_default();
+    Card {
+        price: priced.then(|| Price {
+            input,
+            cached_input: tariff.cached_input.unwrap_or(input),
+            output: tariff.output.unwrap_or_default(),
+            image: tariff.image,
+            minute: tariff.minute,
+        }),
+        kind,
+        lifecycle: match raw.lifecycle {
+            raw::Lifecycle::Active => Lifecycle::Active,
+            raw::Lifecycle::Deprecated => Lifecycle::Deprecated,
+            raw::Lifecycle::Retired => Lifecycle::Retired,
+        },
+        id: raw.id.clone(),
+        name: raw.name.clone().unwrap_or_else(|| raw.id.clone()),
+        description: raw.description.clone(),
+        aliases: raw.aliases.clone(),
+        context_length: raw.context_length,
+        max_output: raw.max_output,
+        created: raw.created,
+        supported_parameters: raw.supported_parameters.clone(),
+        input_modalities: names(&raw.input_modalities, goes_in),
+        output_modalities: names(&raw.output_modalities, comes_out),
+    }
+}

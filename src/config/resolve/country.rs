@@ -1,0 +1,54 @@
+//! The country rule: whoever is not in a member state of the European Union is not asked.
+
+use super::super::near;
+use penstock_footprint::country::{member, members};
+
+/// Neighbours and the usual suspects by name, so that the refusal can say whom it means.
+#[rustfmt::skip]
+const OTHERS: [(&str, &str); 44] = [
+    ("AE", "The United Arab Emirates"), ("AL", "Albania"), ("AR", "Argentina"), ("AU", "Australia"),
+    ("BA", "Bosnia and Herzegovina"), ("BR", "Brazil"), ("BY", "Belarus"), ("CA", "Canada"),
+    ("CH", "Switzerland"), ("CL", "Chile"), ("CN", "China"), ("EG", "Egypt"), ("GB", "The United Kingdom"),
+    ("GE", "Georgia"), ("GG", "Guernsey"), ("GI", "Gibraltar"), ("HK", "Hong Kong"), ("ID", "Indonesia"),
+    ("IL", "Israel"), ("IM", "The Isle of Man"), ("IN", "India"), ("IS", "Iceland"), ("JE", "Jersey"),
+    ("JP", "Japan"), ("KR", "South Korea"), ("LI", "Liechtenstein"), ("MA", "Morocco"), ("MC", "Monaco"),
+    ("MD", "Moldova"), ("ME", "Montenegro"), ("MK", "North Macedonia"), ("MX", "Mexico"), ("NO", "Norway"),
+    ("NZ", "New Zealand"), ("RS", "Serbia"), ("RU", "Russia"), ("SA", "Saudi Arabia"), ("SG", "Singapore"),
+    ("TR", "Türkiye"), ("TW", "Taiwan"), ("UA", "Ukraine"), ("UK", "The United Kingdom"),
+    ("US", "The United States"), ("ZA", "South Africa"),
+];
+
+/// A member state's name, or why there is none and what to write.
+pub fn country(code: &str) -> Result<&'static str, (String, String)> {
+    if let Some(name) = member(code) {
+        return Ok(name);
+    }
+    let upper = code.trim().to_ascii_uppercase();
+    if let Some(name) = member(&upper) {
+        return Err((format!("{name} is written in two capitals."), format!("Write \"{upper}\".")));
+    }
+    if upper == "EL" {
+        return Err(("Greece is `GR` here, as in ISO 3166.".to_owned(), "Write \"GR\".".to_owned()));
+    }
+    if let Some((_, name)) = OTHERS.iter().find(|(other, _)| *other == upper) {
+        return Err(outside(&format!("{name} is not a member state of the European Union")));
+    }
+    let by_name = members().find(|(_, name)| name.eq_ignore_ascii_case(code.trim()));
+    let guess = || near::nearest(code, members().map(|(_, name)| name).filter(|_| code.len() > 3));
+    let meant = by_name.or_else(|| guess().and_then(|meant| members().find(|(_, name)| *name == meant)));
+    match meant {
+        Some((code, name)) => Err((
+            format!("A country is written as its two-letter code, and {name} is `{code}`."),
+            format!("Write \"{code}\"."),
+        )),
+        None => Err(outside("It is not the code of a member state of the European Union")),
+    }
+}
+
+fn outside(what: &str) -> (String, String) {
+    let codes: Vec<&str> = members().map(|(code, _)| code).collect();
+    (
+        format!("{what}, and requests go to providers inside it only."),
+        format!("Take the provider out, or write where its machines are: one of {}.", codes.join(" ")),
+    )
+}

@@ -1,0 +1,208 @@
+//! The house's own part: listeners, the store, limits, routing, the process.
+
+use super::super::raw::{self, OneOrMany, Raw};
+use super::super::settings::{
+    Breaker, Https, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated, Storage,
+};
+use super::Proof;
+use super::spot::Spot;
+use rust_decimal::prelude::ToPrimitive;
+use std::net::SocketAddr;
+
+/// A size as the machine counts.
+fn bytes(size: raw::Size) -> usize {
+    usize::try_from(size.0).unwrap_or(usize::MAX)
+}
+
+pub fn limits(raw: &Raw) -> Limits {
+    let limits = &raw.limits;
+    Limits {
+        json_body: bytes(limits.json_body),
+        json_depth: usize::try_from(limits.json_depth).unwrap_or(usize::MAX),
+        request_head: limits.request_head.0,
+        body_idle: limits.body_idle.0,
+        body: limits.body.0,
+        keep_alive: limits.keep_alive.0,
+        client_write: limits.client_write.0,
+        heartbeat: limits.heartbeat.0,
+        response_buffer: bytes(limits.response_buffer),
+    }
+}
+
+pub fn routing(raw: &Raw) -> Routing {
+    let routing = &raw.routing;
+    let breaker = &routing.breaker;
+    Routing {
+        attempts: routing.attempts,
+        total: routing.total.0,
+        patience: routing.patience.0,
+        quick_retry: routing.quick_retry.0,
+        batch_wait: routing.batch_wait.0,
+        breaker: Breaker {
+            consecutive: breaker.consecutive,
+            error_rate: breaker.error_rate.0.to_f64().unwrap_or(1.0),
+            minimum: breaker.minimum,
+            window: breaker.window.0,
+            rest: breaker.rest.0,
+            rest_max: breaker.rest_max.0,
+        },
+    }
+}
+
+pub fn threads(wanted: u32) -> usize {
+    match usize::try_from(wanted) {
+        Ok(0) | Err(_) => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        Ok(wanted) => wanted,
+    }
+}
+
+pub fn log(raw: &Raw) -> Log {
+    let level = match raw.log.level {
+        raw::LogLevel::Error => LogLevel::Error,
+        raw::LogLevel::Warn => LogLevel::Warn,
+        raw::LogLevel::Info => LogLevel::Info,
+        raw::LogLevel::Debug => LogLevel::Debug,
+    };
+    let format = match raw.log.format {
+        raw::LogFormat::Json => LogFormat::Json,
+        raw::LogFormat::Text => LogFormat::Text,
+    };
+    Log { level, format }
+}
+
+impl Proof<'_> {
+    pub fn listen(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Listen> {
+        let spot = top.key("listen");
+        let at = spot.key("http");
+        let http: Vec<Option<SocketAddr>> = match &raw.listen.http {
+            OneOrMany::One(one) => vec![self.address(one, &at)],
+            OneOrMany::Many(many) => {
+                many.iter().enumerate().map(|(i, address)| self.address(address, &at.at(i))).collect()
+            }
+        };
+        if http.is_empty() && raw.listen.https.is_none() {
+            self.wrong(
+                &at,
+                "Nobody could reach the gateway: it listens nowhere.",
+                "Write an address in `http` or `https`.",
+            );
+        }
+        let https = raw.listen.https.as_ref().map(|https| self.https(https, &spot.key("https")));
+        let admin = self.address(&raw.listen.admin, &spot.key("admin"));
+        Some(Listen {
+            http: http.into_iter().collect::<Option<_>>()?,
+            https: https.map_or(Some(None), |https| https.map(Some))?,
+            admin: admin?,
+        })
+    }
+
+    fn https(&mut self, https: &raw::Https, spot: &Spot<'_>) -> Option<Https> {
+        let address = self.address(&https.address, &spot.key("address"));
+        let certificate = self.pem(&https.certificate, "CERTIFICATE", &spot.key("certificate"));
+        let key = self.pem(&https.key, "PRIVATE KEY", &spot.key("key"));
+        Some(Https { address: address?, certificate: certificate?, key: key? })
+    }
+
+    pub fn address(&mut self, text: &str, spot: &Spot<'_>) -> Option<SocketAddr> {
+        if let Ok(address) = text.parse() {
+            return Some(address);
+        }
+        let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok());
+        let fix = match (port, text.parse::<std::net::IpAddr>().is_ok()) {
+            (_, true) => "Add the port, such as `:8080`; an IPv6 address stands in brackets.".to_owned(),
+            (Some(port), _) => {
+                format!(
+                    "Write an IP address: \"127.0.0.1:{port}\" for this machine alone, \"0.0.0.0:{port}\" for all."
+                )
+            }
+            _ => "Write something like \"0.0.0.0:8080\".".to_owned(),
+        };
+        self.wrong(spot, "It is not an IP address with a port.", fix);
+        None
+    }
+
+    pub fn storage(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Storage> {
+        let spot = top.key("storage");
+        let path = spot.key("path").file(&raw.storage.path);
+        if path.exists() && !path.is_dir() {
+            self.wrong(
+                &spot.key("path"),
+                "It is a file, and must be a folder.",
+                "Write the path of a folder, or of one to be made.",
+            );
+        }
+        let at = spot.key("pepper");
+        let pepper = raw.storage.pepper.as_ref().map(|reference| self.secret(reference, &at));
+        if let Some(Some(pepper)) = &pepper {
+            let text = pepper.reveal();
+            if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                self.wrong_secret(
+                    &at,
+                    "It must be 64 hexadecimal digits (32 bytes).",
+                    "Make one with `openssl rand -hex 32`, and keep it: without it no key is good any more.",
+                );
+            }
+        }
+        let pepper = pepper.map_or(Some(None), |pepper| pepper.map(Some))?;
+        Some(Storage { path, ballast_bytes: raw.storage.ballast.0, pepper })
+    }
+
+    pub fn simulators(&mut self, raw: &Raw, top: &Spot<'_>) -> Vec<Simulated> {
+        let mut found: Vec<Simulated> = Vec::with_capacity(raw.simulated.len());
+        let list = top.key("simulated");
+        for (index, simulated) in raw.simulated.iter().enumerate() {
+            let spot = list.at(index);
+            if found.iter().any(|other| *other.name == *simulated.name) {
+                self.wrong(
+                    &spot.key("name"),
+                    "There is another simulated provider of this name.",
+                    "Give each its own name.",
+                );
+            }
+            let Some(address) = self.address(&simulated.address, &spot.key("address")) else { continue };
+            if !address.ip().is_loopback() {
+                self.wrong(
+                    &spot.key("address"),
+                    "A simulated provider asks for no key, so it listens on this machine only.",
+                    format!("Write \"127.0.0.1:{}\".", address.port()),
+                );
+            }
+            found.push(Simulated {
+                name: simulated.name.as_str().into(),
+                address,
+                seed: simulated.seed,
+                first_token: simulated.first_token.0,
+                tokens_per_second: f64::from(simulated.tokens_per_second),
+            });
+        }
+        found
+    }
+
+    /// Two listeners cannot share a port.
+    pub fn clashes(&mut self, listen: Option<&Listen>, simulators: &[Simulated], top: &Spot<'_>) {
+        let Some(listen) = listen else { return };
+        let spot = top.key("listen");
+        let mut all: Vec<(SocketAddr, Spot<'_>)> = Vec::new();
+        let several = listen.http.len() != 1;
+        for (index, address) in listen.http.iter().enumerate() {
+            all.push((*address, if several { spot.key("http").at(index) } else { spot.key("http") }));
+        }
+        all.extend(listen.https.as_ref().map(|https| (https.address, spot.key("https").key("address"))));
+        all.push((listen.admin, spot.key("admin")));
+        for (index, simulated) in simulators.iter().enumerate() {
+            all.push((simulated.address, top.key("simulated").at(index).key("address")));
+        }
+        for (index, (address, spot)) in all.iter().enumerate() {
+            let clash = all.iter().take(index).find(|(other, _)| same(*address, *other));
+            if let Some((other, first)) = clash {
+                let why = format!("`{}` listens on {other} already.", first.path());
+                self.wrong(spot, why, "Give each listener a port of its own.");
+            }
+        }
+    }
+}
+
+fn same(a: SocketAddr, b: SocketAddr) -> bool {
+    let overlap = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+    a.port() != 0 && a.port() == b.port() && overlap
+}

@@ -1,0 +1,151 @@
+//! From what users write to what the house uses: names resolved, secrets and files read, values proven.
+//! Every mistake is told; with one of them there are no settings.
+
+mod catalogue;
+mod country;
+mod house;
+mod offer;
+mod provider;
+mod reference;
+mod spot;
+mod tokenizer;
+mod url;
+
+use super::load::Reach;
+use super::mistake::{Mistake, Report};
+use super::node::Node;
+use super::raw::Raw;
+use super::settings::{ConfigVersion, Settings};
+use sha2::{Digest, Sha256};
+use spot::Spot;
+
+/// What the configuration may look at besides its files.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// Environment variables.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// Names that the document defines, those of blocks with mistakes included, so that one mistake does not
+/// bring forth others.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// Ids of models.
+    pub models: Vec<String>,
+    /// Paths where a value was guessed because the written one is wrong.
+    pub guessed: Vec<String>,
+}
+
+impl Names {
+    /// The names in a document before anything is taken out of it.
+    pub fn of(root: &Node) -> Self {
+        let blocks = root.get("models").map(Node::elements).unwrap_or_default();
+        let ids = blocks.iter().filter_map(|block| block.get("id")?.text());
+        Self { models: ids.map(str::to_owned).collect(), guessed: Vec::new() }
+    }
+}
+
+/// The settings of a document that has the right shape.
+pub fn resolve(
+    root: &Node,
+    names: &Names,
+    around: Surroundings<'_>,
+    report: &mut Report,
+) -> Option<Settings> {
+    let raw: Raw = match serde_json::from_value(root.json()) {
+        Ok(raw) => raw,
+        Err(error) => {
+            report.mistakes.push(unread(root, &error));
+            return None;
+        }
+    };
+    let top = Spot::top(root);
+    let mut proof = Proof { around, names, report };
+    let listen = proof.listen(&raw, &top);
+    let storage = proof.storage(&raw, &top);
+    let simulators = proof.simulators(&raw, &top);
+    proof.clashes(listen.as_ref(), &simulators, &top);
+    let models = proof.models(&raw, &top);
+    let providers = proof.providers(&raw, &top);
+    let offers = proof.offers(&raw, &models, &providers, &top);
+    let settings = Settings {
+        version: version(&raw),
+        listen: listen?,
+        storage: storage?,
+        limits: house::limits(&raw),
+        routing: house::routing(&raw),
+        impact: super::settings::Impact { provenance: raw.impact.provenance },
+        billing: super::settings::Billing {
+            eur_per_credit: raw.billing.eur_per_credit.0,
+            eur_per_kwh: raw.billing.eur_per_kwh.0,
+        },
+        drain: raw.process.drain.0,
+        threads: house::threads(raw.process.threads),
+        log: house::log(&raw),
+        models: models.into_iter().flatten().collect(),
+        providers: providers.into_iter().flatten().collect(),
+        offers,
+        simulators,
+    };
+    report.mistakes.is_empty().then_some(settings)
+}
+
+/// The admin listener and the store alone.
+///
+/// # Errors
+/// What is wrong with the admin listener.
+pub fn reach(root: &Node, around: Surroundings<'_>) -> Result<Reach, Vec<Mistake>> {
+    let raw: Raw = serde_json::from_value(root.json()).map_err(|error| vec![unread(root, &error)])?;
+    let top = Spot::top(root);
+    let names = Names::default();
+    let mut report = Report::default();
+    let mut proof = Proof { around, names: &names, report: &mut report };
+    let storage = proof.storage(&raw, &top);
+    let store_mistakes = std::mem::take(&mut proof.report.mistakes);
+    let admin = proof.address(&raw.listen.admin, &top.key("listen").key("admin"));
+    let folder = top.key("storage").key("path").file(&raw.storage.path);
+    match admin {
+        Some(admin) => Ok(Reach { admin, folder, storage: storage.ok_or(store_mistakes) }),
+        None => Err(report.mistakes),
+    }
+}
+
+/// Cannot happen after the check of shape; told all the same rather than hidden.
+fn unread(root: &Node, error: &serde_json::Error) -> Mistake {
+    Mistake {
+        file: root.place.file.to_string(),
+        line: None,
+        key: String::new(),
+        value: None,
+        why: format!("The configuration cannot be read: {error}."),
+        fix: String::new(),
+    }
+}
+
+/// The configuration with all its defaults, secrets as references only, in one short name.
+fn version(raw: &Raw) -> ConfigVersion {
+    let text = serde_json::to_vec(raw).unwrap_or_default();
+    let digest = Sha256::digest(&text);
+    ConfigVersion(digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+}
+
+struct Proof<'a> {
+    around: Surroundings<'a>,
+    names: &'a Names,
+    report: &'a mut Report,
+}
+
+impl Proof<'_> {
+    fn wrong(&mut self, spot: &Spot<'_>, why: impl Into<String>, fix: impl Into<String>) {
+        self.report.mistakes.push(spot.mistake(spot.written(), why.into(), fix.into()));
+    }
+
+    /// A mistake whose value must not be shown.
+    fn wrong_secret(&mut self, spot: &Spot<'_>, why: impl Into<String>, fix: impl Into<String>) {
+        self.report.mistakes.push(spot.mistake(None, why.into(), fix.into()));
+    }
+
+    fn warn(&mut self, spot: &Spot<'_>, why: impl Into<String>, fix: impl Into<String>) {
+        self.report.warnings.push(spot.mistake(spot.written(), why.into(), fix.into()));
+    }
+}

@@ -1,0 +1,161 @@
+//! Offers: one model at one provider, with what is special to the pair.
+
+use super::super::raw::{self, Raw};
+use super::super::settings::{Model, Offer, Provider};
+use super::spot::Spot;
+use super::{Proof, catalogue, provider};
+use penstock_contract::{Abilities, Continuation, Prefill};
+use penstock_footprint::Prepared;
+use penstock_pricing::Billing;
+use std::sync::Arc;
+
+impl Proof<'_> {
+    /// All offers, numbered through. Models that nobody offers are warned of.
+    pub fn offers(
+        &mut self,
+        raw: &Raw,
+        models: &[Option<Arc<Model>>],
+        providers: &[Option<Arc<Provider>>],
+        top: &Spot<'_>,
+    ) -> Vec<Arc<Offer>> {
+        let mut found: Vec<Arc<Offer>> = Vec::new();
+        for (place, (written, provider)) in raw.providers.iter().zip(providers).enumerate() {
+            let list = top.key("providers").at(place).key("offers");
+            for (index, offer) in written.offers.iter().enumerate() {
+                let spot = list.at(index);
+                self.offer_once(written, offer, index, &spot);
+                if !self.is_model(raw, &offer.model, &spot.key("model")) {
+                    continue;
+                }
+                self.offer_dialects(written, offer, &spot);
+                let model = models.iter().flatten().find(|model| model.card.id == offer.model);
+                if let (Some(model), Some(provider)) = (model, provider) {
+                    found.extend(self.offer(offer, found.len(), model, provider, &spot).map(Arc::new));
+                }
+            }
+        }
+        for (index, model) in raw.models.iter().enumerate() {
+            let offered = raw
+                .providers
+                .iter()
+                .flat_map(|provider| &provider.offers)
+                .any(|offer| offer.model == model.id);
+            if !offered && model.fallbacks.is_empty() {
+                let spot = top.key("models").at(index);
+                self.warn(
+                    &spot,
+                    "No provider offers this model, so every request for it fails.",
+                    "Add it to a provider's offers.",
+                );
+            }
+        }
+        found
+    }
+
+    fn offer_once(&mut self, provider: &raw::Provider, offer: &raw::Offer, index: usize, spot: &Spot<'_>) {
+        let twice = provider
+            .offers
+            .iter()
+            .take(index)
+            .any(|other| other.model == offer.model && other.name == offer.name);
+        if twice {
+            self.wrong(
+                &spot.key("model"),
+                "This provider offers the model already, under the same name.",
+                "Take one of the two out.",
+            );
+        }
+    }
+
+    fn offer_dialects(&mut self, provider: &raw::Provider, offer: &raw::Offer, spot: &Spot<'_>) {
+        for dialect in offer.dialects.iter().flatten() {
+            if !provider.dialects.contains(dialect) {
+                self.wrong(
+                    &spot.key("dialects"),
+                    format!("The provider does not speak {dialect:?}.")
+                        .to_ascii_lowercase()
+                        .replacen("the", "The", 1),
+                    "Add it to the provider's `dialects`, or take it out here.",
+                );
+            }
+        }
+    }
+
+    fn offer(
+        &mut self,
+        raw: &raw::Offer,
+        index: usize,
+        model: &Arc<Model>,
+        provider: &Arc<Provider>,
+        spot: &Spot<'_>,
+    ) -> Option<Offer> {
+        let tariff = catalogue::tariff(&raw.price, &model.tariff);
+        if let Some(price) = tariff.lacks(model.kind) {
+            let fix =
+                format!("Write `{price}` in the model's `price` or in the offer's; 0 if it is to be free.");
+            self.warn(
+                &spot.key("price"),
+                format!("There is no price of `{price}`, so this model is given away here."),
+                fix,
+            );
+        }
+        let prepared = match Prepared::new(&model.energy, &provider.place.site) {
+            Ok(prepared) => prepared,
+            Err(mistakes) => {
+                for mistake in mistakes {
+                    self.wrong(spot, format!("{} must be {}.", mistake.field, mistake.expected), "");
+                }
+                return None;
+            }
+        };
+        if tariff.billing == Billing::Energy && !prepared.has_list() {
+            self.wrong(
+                spot,
+                format!(
+                    "Model `{}` is billed by energy, and nothing is known of what it draws.",
+                    model.card.id
+                ),
+                "Write `energy` in the model's block, or bill it in credits.",
+            );
+        }
+        let context_length = raw.context_length.unwrap_or(model.card.context_length);
+        Some(Offer {
+            index,
+            provider: Arc::clone(provider),
+            model: Arc::clone(model),
+            name: raw.name.as_deref().unwrap_or(&model.card.id).into(),
+            tariff,
+            prepared,
+            abilities: abilities(raw, model),
+            dialects: raw
+                .dialects
+                .as_ref()
+                .map_or_else(|| provider.dialects.clone(), |own| provider::dialects(own)),
+            context_length,
+            max_output: raw.max_output.or(model.card.max_output),
+        })
+    }
+}
+
+fn abilities(raw: &raw::Offer, model: &Model) -> Abilities {
+    let parameters = raw.supported_parameters.as_ref().unwrap_or(&model.card.supported_parameters);
+    Abilities {
+        parameters: parameters.iter().map(|name| name.as_str().into()).collect(),
+        continuation: raw.continuation.map(|way| match way {
+            raw::Continuation::ContinueFinalMessage => Continuation::ContinueFinalMessage,
+            raw::Continuation::Prefill => Continuation::Prefill,
+        }),
+        prefill: match raw.prefill {
+            raw::Prefill::None => Prefill::None,
+            raw::Prefill::ContinueFinalMessage => Prefill::ContinueFinalMessage,
+            raw::Prefill::Prefix => Prefill::Prefix,
+            raw::Prefill::Automatic => Prefill::Automatic,
+        },
+        replay_reasoning: raw.replay_reasoning,
+        thinking_switch: raw.thinking_switch,
+        short_tool_ids: raw.short_tool_ids,
+        tool_images: raw.tool_images,
+        system_anywhere: raw.system_anywhere,
+        max_stop: raw.max_stop.and_then(|most| usize::try_from(most).ok()),
+    }
+}

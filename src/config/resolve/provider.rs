@@ -1,0 +1,280 @@
+//! Providers: where they are, how they are asked, how long they may take.
+
+use super::super::raw::{self, HeaderValue, Raw};
+use super::super::secret::Secret;
+use super::super::settings::{
+    BaseUrl, Contractual, Evidence, Health, HttpVersion, Place, Provider, Timeouts,
+};
+use super::spot::Spot;
+use super::{Proof, country, url};
+use penstock_contract::{Boundary, Dialect};
+use penstock_footprint::grid::{self, Table};
+use penstock_tokens::engine::Shape;
+use std::sync::{Arc, LazyLock};
+
+/// The grid table that comes with the gateway.
+static GRID: LazyLock<Table> =
+    LazyLock::new(|| grid::table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap_or_default());
+
+/// Headers that belong to the connection or to the dialect.
+const OURS: [&str; 10] = [
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "te",
+    "upgrade",
+    "accept-encoding",
+    "expect",
+];
+
+impl Proof<'_> {
+    /// Every provider at its place in the document; `None` where one has mistakes.
+    pub fn providers(&mut self, raw: &Raw, top: &Spot<'_>) -> Vec<Option<Arc<Provider>>> {
+        let list = top.key("providers");
+        let mut found: Vec<Option<Arc<Provider>>> = Vec::with_capacity(raw.providers.len());
+        for (index, provider) in raw.providers.iter().enumerate() {
+            let spot = list.at(index);
+            if let Some(first) = raw.providers.iter().take(index).position(|other| other.id == provider.id) {
+                let why = format!("There is a provider of this name already, at {}.", list.at(first).place());
+                self.wrong(&spot.key("id"), why, "Give each provider its own id.");
+            }
+            found.push(self.provider(provider, index, &spot).map(Arc::new));
+        }
+        found
+    }
+
+    fn provider(&mut self, raw: &raw::Provider, index: usize, spot: &Spot<'_>) -> Option<Provider> {
+        let place = self.place(raw, spot);
+        let base = self.base(&raw.base_url, &spot.key("base_url"));
+        let api_key = match &raw.api_key {
+            Some(reference) => self.secret(reference, &spot.key("api_key")).map(Some),
+            None => Some(None),
+        };
+        let ca = match &raw.ca {
+            Some(file) => self.pem(file, "CERTIFICATE", &spot.key("ca")).map(Some),
+            None => Some(None),
+        };
+        if let (Some(base), Some(_)) = (&base, &raw.ca)
+            && !base.tls
+        {
+            self.warn(
+                &spot.key("ca"),
+                "It has no effect: `base_url` is not https.",
+                "Take one of the two back.",
+            );
+        }
+        let headers = self.headers(raw, &spot.key("headers"));
+        let health = raw.health.as_ref().map(|health| self.health(health, &spot.key("health")));
+        self.sane(&raw.timeouts, &spot.key("timeouts"));
+        if raw.offers.is_empty() {
+            self.warn(
+                spot,
+                "This provider offers no model, so it is never asked.",
+                "Add a `[[providers.offers]]` block.",
+            );
+        }
+        Some(Provider {
+            index,
+            id: raw.id.as_str().into(),
+            operator: raw.operator.as_str().into(),
+            place: place?,
+            base: base?,
+            api_key: api_key?,
+            dialects: dialects(&raw.dialects),
+            timeouts: timeouts(&raw.timeouts),
+            health: health.map_or(Some(None), |health| health.map(Some))?,
+            http: match raw.http {
+                raw::HttpVersion::Auto => HttpVersion::Auto,
+                raw::HttpVersion::H1 => HttpVersion::H1,
+                raw::HttpVersion::H2 => HttpVersion::H2,
+            },
+            ca: ca?,
+            seats: raw.max_in_flight,
+            tokenize: raw.tokenize.map(|engine| match engine {
+                raw::Engine::Vllm => Shape::Vllm,
+                raw::Engine::LlamaCpp => Shape::LlamaCpp,
+                raw::Engine::Sglang => Shape::Sglang,
+                raw::Engine::Tgi => Shape::Tgi,
+                raw::Engine::Tei => Shape::Tei,
+            }),
+            headers: headers?,
+        })
+    }
+
+    fn place(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Place> {
+        let name = match country::country(&raw.country) {
+            Ok(name) => name,
+            Err((why, fix)) => {
+                self.wrong(&spot.key("country"), why, fix);
+                return None;
+            }
+        };
+        let Some(grid) = GRID.get(&raw.country) else {
+            self.wrong(&spot.key("country"), "The grid table has no row for this country.", "");
+            return None;
+        };
+        if raw.pue.is_none() {
+            let why = "Nothing is known of the building, so 1.40 is assumed, and answers say so.";
+            self.warn(&spot.key("pue"), why, "Write the provider's published figure, if there is one.");
+        }
+        let site = penstock_footprint::Place {
+            pue: raw.pue.map(|pue| pue.0),
+            wue: raw.wue.map(|wue| wue.0),
+            boundary: raw.measured.map(|boundary| match boundary {
+                raw::Boundary::Gpu => Boundary::Gpu,
+                raw::Boundary::It => Boundary::It,
+                raw::Boundary::Facility => Boundary::Facility,
+            }),
+            bills_measured: raw.bills_measured,
+            ..penstock_footprint::Place::on(grid)
+        };
+        Some(Place {
+            city: raw.city.as_str().into(),
+            country: name.into(),
+            code: raw.country.as_str().into(),
+            site,
+            grid: grid.clone(),
+            contractual: raw.contractual_renewable.as_ref().map(|contract| Contractual {
+                share: contract.share.0,
+                evidence: match contract.evidence {
+                    raw::Evidence::OnSite => Evidence::OnSite,
+                    raw::Evidence::HourlyPpa => Evidence::HourlyPpa,
+                    raw::Evidence::AnnualPpa => Evidence::AnnualPpa,
+                    raw::Evidence::Unbundled => Evidence::Unbundled,
+                },
+            }),
+        })
+    }
+
+    fn base(&mut self, text: &str, spot: &Spot<'_>) -> Option<BaseUrl> {
+        match url::base(text) {
+            Ok(base) => {
+                if !base.tls && !url::is_local(&base.host) {
+                    let why = "Prompts and the key cross the network in the open.";
+                    self.warn(spot, why, "Use https, unless the way there is your own and closed.");
+                }
+                Some(base)
+            }
+            // A URL with a password in it is not repeated.
+            Err((why, fix)) if text.contains('@') => {
+                self.wrong_secret(spot, why, fix);
+                None
+            }
+            Err((why, fix)) => {
+                self.wrong(spot, why, fix);
+                None
+            }
+        }
+    }
+
+    fn headers(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Vec<(Box<str>, Secret)>> {
+        let mut found = Vec::with_capacity(raw.headers.len());
+        let mut whole = true;
+        for (name, value) in &raw.headers {
+            let at = spot.key(name);
+            let lower = name.to_ascii_lowercase();
+            let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            let value = if name.is_empty() || !name.bytes().all(token) {
+                self.wrong_secret(&at, "It is not the name of a header.", "Use letters, digits and dashes.");
+                None
+            } else if OURS.contains(&lower.as_str()) {
+                self.wrong_secret(&at, "The gateway sets this header itself.", "Take it out.");
+                None
+            } else {
+                self.header(&lower, value, &at)
+            };
+            whole &= value.is_some();
+            found.extend(value.map(|value| (lower.into(), value)));
+        }
+        whole.then_some(found)
+    }
+
+    fn header(&mut self, name: &str, value: &HeaderValue, spot: &Spot<'_>) -> Option<Secret> {
+        match value {
+            HeaderValue::Secret(reference) => self.secret(reference, spot),
+            HeaderValue::Open(_) if is_secret(name) => {
+                self.wrong_secret(
+                    spot,
+                    "A header of this name carries a secret, which never stands in the configuration itself.",
+                    format!(
+                        "Write where it is: `{name} = {{ env = \"NAME\" }}` or `{{ file = \"/path\" }}`."
+                    ),
+                );
+                None
+            }
+            HeaderValue::Open(text) if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
+                Some(Secret::new(text.trim()))
+            }
+            HeaderValue::Open(_) => {
+                self.wrong(spot, "It has characters that cannot stand in a header.", "Use printable ASCII.");
+                None
+            }
+        }
+    }
+
+    fn health(&mut self, raw: &raw::Health, spot: &Spot<'_>) -> Option<Health> {
+        let printable = raw.path.bytes().all(|byte| byte.is_ascii_graphic()) && !raw.path.contains('#');
+        if !raw.path.starts_with('/') || !printable {
+            self.wrong(
+                &spot.key("path"),
+                "It is not a path below the base URL.",
+                "Write something like \"/models\".",
+            );
+            return None;
+        }
+        Some(Health { path: raw.path.as_str().into(), interval: raw.interval.0, timeout: raw.timeout.0 })
+    }
+
+    /// Clocks that can never ring.
+    fn sane(&mut self, raw: &raw::Timeouts, spot: &Spot<'_>) {
+        let clocks = [
+            ("connect", raw.connect),
+            ("first_byte", raw.first_byte),
+            ("plain", raw.plain),
+            ("first_token", raw.first_token),
+            ("idle", raw.idle),
+        ];
+        for (name, clock) in clocks {
+            if clock.0 > raw.total.0 {
+                let why = format!(
+                    "It is longer than `total`, {}, and so has no effect.",
+                    super::super::form::write_duration(raw.total.0)
+                );
+                self.warn(&spot.key(name), why, "Shorten it, or lengthen `total`.");
+            }
+        }
+    }
+}
+
+fn timeouts(raw: &raw::Timeouts) -> Timeouts {
+    Timeouts {
+        connect: raw.connect.0,
+        first_byte: raw.first_byte.0,
+        plain: raw.plain.0,
+        first_token: raw.first_token.0,
+        idle: raw.idle.0,
+        total: raw.total.0,
+    }
+}
+
+/// The dialects as written, each once.
+pub fn dialects(raw: &[raw::Dialect]) -> Vec<Dialect> {
+    let mut found = Vec::with_capacity(2);
+    for dialect in raw {
+        let dialect = match dialect {
+            raw::Dialect::Chat => Dialect::Chat,
+            raw::Dialect::Messages => Dialect::Messages,
+        };
+        if !found.contains(&dialect) {
+            found.push(dialect);
+        }
+    }
+    found
+}
+
+fn is_secret(name: &str) -> bool {
+    ["auth", "cookie", "key", "token", "secret", "password"].iter().any(|part| name.contains(part))
+}

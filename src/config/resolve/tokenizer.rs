@@ -1,0 +1,94 @@
+//! Tokenizers: the model's own files, read and compiled here, so that a broken one is known before a request
+//! meets it.
+
+use super::super::near;
+use super::super::raw;
+use super::super::settings::Tokenizer;
+use super::Proof;
+use super::spot::Spot;
+use penstock_tokens::{Counter, Images};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Tokenizers that the gateway brings along.
+const BUILTIN: [&str; 2] = ["gpt-oss", "o200k_harmony"];
+
+impl Proof<'_> {
+    /// What counts a model's tokens.
+    pub fn tokenizer(&mut self, raw: &raw::Tokenizer, spot: &Spot<'_>) -> Option<Tokenizer> {
+        let images = match &raw.images {
+            Some(rule) => self.images(rule, &spot.key("images")).map(Some),
+            None => Some(None),
+        };
+        let counter = match (&raw.file, &raw.builtin) {
+            (Some(file), None) => self.own(file, raw, spot)?,
+            (None, Some(name)) => self.builtin(name, &spot.key("builtin"))?,
+            _ => {
+                let fix = "Write either `file` (with `chat_template` or `config`) or `builtin`.";
+                self.wrong(spot, "Tokens are counted in one way.", fix);
+                return None;
+            }
+        };
+        let counter = match images? {
+            Some(images) => counter.with_images(images),
+            None => counter,
+        };
+        Some(Tokenizer(Arc::new(counter)))
+    }
+
+    fn own(&mut self, file: &str, raw: &raw::Tokenizer, spot: &Spot<'_>) -> Option<Counter> {
+        let tokenizer = self.bytes(file, &spot.key("file"));
+        let mut whole = true;
+        let mut optional = |written: &Option<String>, key: &str| {
+            let bytes = written.as_ref().map(|written| self.bytes(written, &spot.key(key)));
+            whole &= bytes.as_ref().is_none_or(Option::is_some);
+            bytes.flatten()
+        };
+        let template = optional(&raw.chat_template, "chat_template");
+        let config = optional(&raw.config, "config");
+        let tokenizer = tokenizer.filter(|_| whole)?;
+        let template = match template.map(String::from_utf8) {
+            Some(Err(_)) => {
+                self.wrong(&spot.key("chat_template"), "The file is not UTF-8.", "");
+                return None;
+            }
+            Some(Ok(text)) => Some(text),
+            None => None,
+        };
+        match Counter::from_files(&tokenizer, template.as_deref(), config.as_deref()) {
+            Ok(counter) => Some(counter),
+            Err(error) => {
+                self.wrong(
+                    spot,
+                    format!("These files cannot be used: {error}."),
+                    "Leave `tokenizer` out to have counts estimated.",
+                );
+                None
+            }
+        }
+    }
+
+    fn builtin(&mut self, name: &str, spot: &Spot<'_>) -> Option<Counter> {
+        if BUILTIN.contains(&name) {
+            return Some(Counter::o200k_harmony());
+        }
+        let meant = near::nearest(name, BUILTIN);
+        let fix = meant.map_or_else(
+            || format!("Write one of {}, or `file` with the model's tokenizer.json.", BUILTIN.join(", ")),
+            |meant| format!("Did you mean \"{meant}\"?"),
+        );
+        self.wrong(spot, "The gateway brings no such tokenizer along.", fix);
+        None
+    }
+
+    fn images(&mut self, rule: &serde_json::Map<String, Value>, spot: &Spot<'_>) -> Option<Images> {
+        match serde_json::from_value(Value::Object(rule.clone())) {
+            Ok(images) => Some(images),
+            Err(error) => {
+                let fix = "Write something like `{ rule = \"patches\", px = 28, min = 4, max = 16384 }`.";
+                self.wrong(spot, format!("It is no rule for images: {error}."), fix);
+                None
+            }
+        }
+    }
+}

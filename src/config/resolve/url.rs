@@ -1,0 +1,108 @@
+//! A base URL taken apart, with a sentence for everything that cannot be one.
+
+use super::super::settings::BaseUrl;
+
+/// The parts of a base URL, or why it is none and what to write.
+pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
+    const LIKE: &str = "Write something like \"https://api.example.eu/v1\".";
+    let (tls, rest) = if let Some(rest) = text.strip_prefix("https://") {
+        (true, rest)
+    } else if let Some(rest) = text.strip_prefix("http://") {
+        (false, rest)
+    } else {
+        return Err(("It does not start with `https://`.", LIKE));
+    };
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('\\') {
+        return Err(("It has characters that cannot stand in a URL.", "Write it in ASCII, without spaces."));
+    }
+    if rest.contains(['?', '#']) {
+        return Err((
+            "A query or fragment would be lost.",
+            "Write the URL up to its path; `headers` can carry a parameter.",
+        ));
+    }
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if authority.contains('@') {
+        return Err((
+            "A name or password in a URL is a secret in the open.",
+            "Use `api_key`, or `headers` with a reference.",
+        ));
+    }
+    let (host, port) = split(authority).ok_or(("Its host or port cannot be read.", LIKE))?;
+    let port = match port {
+        Some(port) => {
+            port.parse().ok().filter(|port| *port != 0).ok_or(("Its port is not from 1 to 65535.", LIKE))?
+        }
+        None => {
+            if tls {
+                443
+            } else {
+                80
+            }
+        }
+    };
+    if !is_host(host) {
+        return Err(("Its host is neither a name nor an address.", LIKE));
+    }
+    let path = path.trim_end_matches('/');
+    if ["/chat/completions", "/messages", "/models", "/embeddings"].iter().any(|end| path.ends_with(end)) {
+        return Err((
+            "It goes too far: the gateway adds the endpoint itself.",
+            "Stop before it, after the version, such as `/v1`.",
+        ));
+    }
+    if path.contains("//") || path.split('/').any(|part| part == "." || part == "..") {
+        return Err(("Its path is not in its simplest form.", "Take out `//`, `.` and `..`."));
+    }
+    let authority = if port == if tls { 443 } else { 80 } {
+        bracketed(host)
+    } else {
+        format!("{}:{port}", bracketed(host))
+    };
+    Ok(BaseUrl {
+        tls,
+        host: host.to_ascii_lowercase().into(),
+        port,
+        path_prefix: path.into(),
+        authority: authority.to_ascii_lowercase().into(),
+    })
+}
+
+/// Whether it is certainly this machine.
+pub fn is_local(host: &str) -> bool {
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+fn split(authority: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, tail) = rest.split_once(']')?;
+        return match tail.strip_prefix(':') {
+            Some(port) => Some((host, Some(port))),
+            None => tail.is_empty().then_some((host, None)),
+        };
+    }
+    match authority.split_once(':') {
+        Some((host, port)) => Some((host, Some(port))),
+        None => Some((authority, None)),
+    }
+}
+
+fn is_host(host: &str) -> bool {
+    if host.parse::<std::net::IpAddr>().is_ok() {
+        return true;
+    }
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    // A name whose last part is a number is a broken address.
+    let last = host.rsplit('.').next().unwrap_or_default();
+    host.len() <= 253 && host.split('.').all(label) && !last.bytes().all(|byte| byte.is_ascii_digit())
+}

@@ -1,0 +1,231 @@
+//! The configuration as the house uses it: every default filled in, every name resolved, every secret
+//! read, every value proven. Never changed afterwards, a reload makes another.
+
+mod offers;
+
+pub use offers::*;
+
+use super::secret::Secret;
+use rust_decimal::Decimal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One whole configuration.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which configuration this is; the same text gives the same version.
+    pub version: ConfigVersion,
+    /// Where it listens.
+    pub listen: Listen,
+    /// Where it keeps what must last.
+    pub storage: Storage,
+    /// Sizes and times that bound a client.
+    pub limits: Limits,
+    /// How providers are tried.
+    pub routing: Routing,
+    /// What is told of the footprint.
+    pub impact: Impact,
+    /// What a credit is.
+    pub billing: Billing,
+    /// How long open requests may go on after a termination signal.
+    pub drain: Duration,
+    /// Worker threads, at least one.
+    pub threads: usize,
+    /// Lines on standard error.
+    pub log: Log,
+    /// The catalogue, in the order it is written.
+    pub models: Vec<Arc<Model>>,
+    /// Who runs the models.
+    pub providers: Vec<Arc<Provider>>,
+    /// Every pair of provider and model; `offers[i].index == i`.
+    pub offers: Vec<Arc<Offer>>,
+    /// Simulated providers to start in this process.
+    pub simulators: Vec<Simulated>,
+}
+
+/// Twelve hexadecimal digits of the SHA-256 of the effective configuration, secrets left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigVersion(pub Box<str>);
+
+/// Listeners. No two share an address; at least one of `http` and `https` is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Plain HTTP/1.1; HTTP/2 is spoken over TLS, where it is agreed on.
+    pub http: Vec<SocketAddr>,
+    /// HTTP over TLS.
+    pub https: Option<Https>,
+    /// Metrics, health and administration; not for the public.
+    pub admin: SocketAddr,
+}
+
+/// The TLS listener. Both files were readable PEM when the settings were made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Https {
+    /// Where.
+    pub address: SocketAddr,
+    /// Certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+}
+
+/// The store.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    /// Its folder; made at the first start.
+    pub path: PathBuf,
+    /// Bytes kept aside on the disk, freed when it is full so that work can be ended in order.
+    pub ballast_bytes: u64,
+    /// The pepper of the key digests, 32 bytes; `None`: the gateway makes one in the folder.
+    pub pepper: Option<Secret>,
+}
+
+/// Bounds on what a client may send and on how long it may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest JSON body, in bytes.
+    pub json_body: usize,
+    /// Deepest nesting of a JSON body.
+    pub json_depth: usize,
+    /// Whole request head, from the first byte (HTTP/1.1).
+    pub request_head: Duration,
+    /// Longest silence within a request body.
+    pub body_idle: Duration,
+    /// Whole request body.
+    pub body: Duration,
+    /// How long an idle client connection stays open.
+    pub keep_alive: Duration,
+    /// Longest time a client may leave a write waiting.
+    pub client_write: Duration,
+    /// Silence after which a waiting stream gets a comment.
+    pub heartbeat: Duration,
+    /// Largest plain answer of a provider, in bytes.
+    pub response_buffer: usize,
+}
+
+/// How providers are tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Routing {
+    /// Most attempts for one request, at least 1.
+    pub attempts: u32,
+    /// The deadline of a request over all its attempts.
+    pub total: Duration,
+    /// How long a request waits for a provider's `Retry-After` instead of moving on.
+    pub patience: Duration,
+    /// Mean pause before the one quick retry with the same provider.
+    pub quick_retry: Duration,
+    /// How long a request with `:batch` waits for its turn.
+    pub batch_wait: Duration,
+    /// When a provider is left alone.
+    pub breaker: Breaker,
+}
+
+/// Thresholds of passive ejection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Breaker {
+    /// Failures in a row.
+    pub consecutive: u32,
+    /// Share of failures within `window`, 0 to 1.
+    pub error_rate: f64,
+    /// Results within `window` below which the share does not count.
+    pub minimum: u32,
+    /// What the share looks back on.
+    pub window: Duration,
+    /// First rest; it doubles with each ejection in a row.
+    pub rest: Duration,
+    /// Longest rest.
+    pub rest_max: Duration,
+}
+
+impl Breaker {
+    /// As the routing room takes them.
+    #[must_use]
+    pub fn settings(&self) -> penstock_routing::breaker::Settings {
+        penstock_routing::breaker::Settings {
+            consecutive: self.consecutive,
+            error_share: self.error_rate,
+            minimum: self.minimum,
+            window: self.window,
+            open: self.rest,
+            open_max: self.rest_max,
+            ..penstock_routing::breaker::Settings::default()
+        }
+    }
+}
+
+/// What is told of the footprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Impact {
+    /// Whether `environment_impact.provenance` is there.
+    pub provenance: bool,
+}
+
+/// Money.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Billing {
+    /// Price of one credit, in EUR.
+    pub eur_per_credit: Decimal,
+    /// Price of one kilowatt-hour, in EUR, where model and offer name none.
+    pub eur_per_kwh: Decimal,
+}
+
+/// Lines on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The least important line that is written.
+    pub level: LogLevel,
+    /// Its shape.
+    pub format: LogFormat,
+}
+
+/// Importance of a line, the highest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Needs somebody.
+    Error,
+    /// May need somebody.
+    Warn,
+    /// A line per request and per change.
+    Info,
+    /// A line per attempt.
+    Debug,
+}
+
+/// Shape of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// `key=value`, for reading in a terminal.
+    Text,
+}
+
+/// A simulated provider started in this process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulated {
+    /// Its name in its own texts.
+    pub name: Box<str>,
+    /// Where it listens; always loopback.
+    pub address: SocketAddr,
+    /// The same seed and request give the same answer.
+    pub seed: u64,
+    /// Time to the first token.
+    pub first_token: Duration,
+    /// Tokens a second after it.
+    pub tokens_per_second: f64,
+}
+
+impl Settings {
+    /// The model with this id; aliases do not count.
+    #[must_use]
+    pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
+        self.models.iter().find(|model| model.card.id == id)
+    }
+
+    /// The offers of the model with this id.
+    pub fn offers_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Arc<Offer>> {
+        self.offers.iter().filter(move |offer| offer.model.card.id == id)
+    }
+}

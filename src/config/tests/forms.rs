@@ -1,0 +1,83 @@
+//! Durations, sizes and decimals are what they are written as.
+
+use super::super::form::{decimal, duration, size, write_duration, write_size};
+use super::super::near::nearest;
+use super::{load, tells, with};
+use std::time::Duration;
+
+#[test]
+fn durations_are_numbers_with_units_and_their_sums() {
+    assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
+    assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
+    assert_eq!(duration("0"), Some(Duration::ZERO));
+    for wrong in ["", "10", "s", "1.5s", "-1s", "1 s", "1w", "1s5", "99999999999999999999s", "400d"] {
+        assert_eq!(duration(wrong), None, "{wrong}");
+    }
+    for millis in [0, 1, 999, 1_000, 61_001, 86_400_000, 90_061_001] {
+        let written = write_duration(Duration::from_millis(millis));
+        assert_eq!(duration(&written), Some(Duration::from_millis(millis)), "{written}");
+    }
+}
+
+#[test]
+fn sizes_are_bytes_with_units() {
+    assert_eq!(size("32MiB"), Some(32 << 20));
+    assert_eq!(size("1GB"), Some(1_000_000_000));
+    assert_eq!(size("512"), Some(512));
+    for wrong in ["", "MiB", "1.5MiB", "-1B", "99999999999999999999", "20000000TiB", "1 meg"] {
+        assert_eq!(size(wrong), None, "{wrong}");
+    }
+    for bytes in [0, 1, 1023, 1024, 1 << 20, (1 << 20) + 1, 5 << 40] {
+        assert_eq!(size(&write_size(bytes)), Some(bytes));
+    }
+}
+
+#[test]
+fn decimals_keep_every_digit_that_is_written() {
+    for text in ["0.1", "0.1234567890123456789012345678", "5.00", "1e-6", "1_000.5"] {
+        assert!(decimal(text).is_some(), "{text}");
+    }
+    assert_eq!(decimal("0.1").unwrap().to_string(), "0.1");
+    assert_eq!(decimal("1e-6").unwrap().to_string(), "0.000001");
+    for wrong in ["", "inf", "nan", "1,5", "0.12345678901234567890123456789", "1e40"] {
+        assert_eq!(decimal(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn prices_never_pass_through_a_float() {
+    let text =
+        with("", "", "", "price = { input = 0.30000000000000000004, output = \"0.10000000000000000001\" }");
+    let offer = load(&text).unwrap().settings.offers.remove(0);
+    assert_eq!(offer.tariff.input.unwrap().to_string(), "0.30000000000000000004");
+    assert_eq!(offer.tariff.output.unwrap().to_string(), "0.10000000000000000001");
+}
+
+#[test]
+fn a_wrong_form_tells_the_right_one() {
+    tells(&with("[limits]\nbody = \"5 minutes\"", "", "", ""), "limits.body", "not a duration", "5m");
+    tells(&with("[limits]\nbody = \"0\"", "", "", ""), "limits.body", "more than nothing", "5m");
+    tells(
+        &with("[limits]\nbody = 300", "", "", ""),
+        "limits.body",
+        "an integer, and must be a duration",
+        "5m",
+    );
+    tells(&with("[limits]\njson_body = \"32 megs\"", "", "", ""), "limits.json_body", "not a size", "32MiB");
+    tells(
+        &with("", "price = { input = \"cheap\" }", "", "")
+            .replace("price = { input = 0.1, output = 0.2 }\n", ""),
+        "models.m1.price.input",
+        "kept exactly",
+        "0.15",
+    );
+}
+
+#[test]
+fn a_near_miss_is_guessed_and_a_far_one_is_not() {
+    let known = ["json_body", "json_depth", "keep_alive"];
+    assert_eq!(nearest("json_bdy", known), Some("json_body"));
+    assert_eq!(nearest("keepAlive", known), Some("keep_alive"));
+    assert_eq!(nearest("jsno_body", known), Some("json_body"));
+    assert_eq!(nearest("heartbeat", known), None);
+}

@@ -1,0 +1,66 @@
+//! The configuration as its users meet it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod defaults;
+mod forms;
+mod including;
+mod mistakes;
+mod proven;
+mod secrets;
+
+use super::{Loaded, Mistake, Report, Surroundings, load_text};
+
+/// Loads a text in an environment that has one variable, `KEY`.
+fn load(text: &str) -> Result<Loaded, Report> {
+    let env = |name: &str| (name == "KEY").then(|| "sk-provider-1".to_owned());
+    load_text("penstock.toml", text, Surroundings { env: &env })
+}
+
+/// A configuration that is good: one model at one provider, with more lines for each.
+fn with(top: &str, model: &str, provider: &str, offer: &str) -> String {
+    format!(
+        r#"
+{top}
+[[providers]]
+id = "p1"
+operator = "P"
+country = "FR"
+city = "Paris"
+base_url = "https://api.example.eu/v1"
+pue = 1.2
+{provider}
+[[providers.offers]]
+model = "m1"
+{offer}
+[[models]]
+id = "m1"
+kind = "chat"
+context_length = 8192
+price = {{ input = 0.1, output = 0.2 }}
+{model}
+"#
+    )
+}
+
+fn mistakes(text: &str) -> Vec<Mistake> {
+    match load(text) {
+        Ok(_) => Vec::new(),
+        Err(report) => report.mistakes,
+    }
+}
+
+/// The one mistake of a text.
+fn mistake(text: &str) -> Mistake {
+    let mut all = mistakes(text);
+    assert_eq!(all.len(), 1, "{all:#?}");
+    all.remove(0)
+}
+
+/// The one mistake of a text has this key, and its sentences have these words.
+#[track_caller]
+fn tells(text: &str, key: &str, why: &str, fix: &str) {
+    let found = mistake(text);
+    assert_eq!(found.key, key, "{found}");
+    assert!(found.why.contains(why), "{found}");
+    assert!(found.fix.contains(fix), "{found}");
+}

@@ -1,0 +1,122 @@
+//! Secrets and files: by reference, read once, never told.
+
+use super::super::{Source, Surroundings};
+use super::{load, mistake, tells, with};
+use std::fs;
+
+#[test]
+fn a_secret_in_the_configuration_itself_is_refused_and_not_repeated() {
+    let found = mistake(&with("", "", "api_key = \"sk-live-12345\"", ""));
+    assert_eq!(found.key, "providers.p1.api_key");
+    assert!(found.why.contains("never stands in the configuration"), "{found}");
+    assert!(found.fix.contains("{ env = \"API_KEY\" }"), "{found}");
+    assert!(!format!("{found} {found:?}").contains("12345"));
+}
+
+#[test]
+fn secrets_come_from_the_environment_and_print_as_stars() {
+    let loaded = load(&with("", "", "api_key = { env = \"KEY\" }", "")).unwrap();
+    let key = loaded.settings.providers[0].api_key.as_ref().unwrap();
+    assert_eq!(key.reveal(), "sk-provider-1");
+    assert!(!format!("{loaded:?}").contains("sk-provider-1"));
+    assert!(format!("{loaded:?}").contains("***"));
+}
+
+#[test]
+fn missing_secrets_are_told() {
+    tells(
+        &with("", "", "api_key = { env = \"NONE\" }", ""),
+        "providers.p1.api_key.env",
+        "NONE is not set",
+        "Set it",
+    );
+    tells(
+        &with("", "", "api_key = { file = \"/nonexistent/key\" }", ""),
+        "providers.p1.api_key.file",
+        "it is not there",
+        "",
+    );
+    tells(&with("", "", "api_key = {}", ""), "providers.p1.api_key", "from one place", "{ env = \"NAME\" }");
+    tells(
+        &with("", "", "api_key = { env = \"KEY\", file = \"x\" }", ""),
+        "providers.p1.api_key",
+        "from one place",
+        "",
+    );
+}
+
+#[test]
+fn headers_hold_no_open_secret_and_none_of_ours() {
+    let headers = |line: &str| with("", "", &format!("headers = {{ {line} }}"), "");
+    tells(&headers("x-api-key = \"abc\""), "providers.p1.headers.x-api-key", "carries a secret", "env");
+    tells(&headers("host = \"abc\""), "providers.p1.headers.host", "sets this header itself", "Take it out");
+    tells(&headers("\"a b\" = \"abc\""), "providers.p1.headers.a b", "not the name of a header", "");
+    tells(&headers("x-team = \"a\\nb\""), "providers.p1.headers.x-team", "cannot stand in a header", "");
+    let loaded = load(&headers("X-Team = \"core\", x-token = { env = \"KEY\" }")).unwrap();
+    let sent: Vec<(&str, &str)> =
+        loaded.settings.providers[0].headers.iter().map(|(name, value)| (&**name, value.reveal())).collect();
+    assert_eq!(sent, [("x-team", "core"), ("x-token", "sk-provider-1")]);
+}
+
+#[test]
+fn files_are_relative_to_the_file_that_names_them_and_hold_what_they_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("penstock.toml");
+    let load = |text: &str| {
+        fs::write(&path, text).unwrap();
+        Source::File(path.clone()).load_with(Surroundings { env: &|_| None })
+    };
+    fs::write(folder.path().join("key"), "sk-from-file\n").unwrap();
+    fs::write(folder.path().join("broken"), "a\nb\n").unwrap();
+    fs::write(folder.path().join("empty"), "\n").unwrap();
+    fs::write(folder.path().join("cert.pem"), "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
+        .unwrap();
+    fs::write(
+        folder.path().join("key.pem"),
+        "-----BEGIN EC PRIVATE KEY-----\n-----END EC PRIVATE KEY-----\n",
+    )
+    .unwrap();
+
+    let settings =
+        load(&with("", "", "api_key = { file = \"key\" }\nca = \"cert.pem\"", "")).unwrap().settings;
+    assert_eq!(settings.providers[0].api_key.as_ref().unwrap().reveal(), "sk-from-file");
+    assert_eq!(settings.providers[0].ca.as_deref(), Some(&*folder.path().join("cert.pem")));
+    assert_eq!(settings.storage.path, folder.path().join("data"));
+
+    let https = |certificate: &str, key: &str| {
+        let line = format!(
+            "https = {{ address = \"127.0.0.1:8443\", certificate = {certificate:?}, key = {key:?} }}"
+        );
+        load(&with(&format!("[listen]\n{line}"), "", "", ""))
+    };
+    assert!(https("cert.pem", "key.pem").is_ok());
+    let swapped = https("key.pem", "cert.pem").unwrap_err().mistakes;
+    assert_eq!(swapped.len(), 2);
+    assert!(swapped[0].why.contains("BEGIN … CERTIFICATE"), "{}", swapped[0]);
+
+    for (file, why) in [("broken", "a line break"), ("empty", "is empty"), ("none", "it is not there")] {
+        let report = load(&with("", "", &format!("api_key = {{ file = {file:?} }}"), "")).unwrap_err();
+        assert!(report.mistakes[0].why.contains(why), "{}", report.mistakes[0]);
+    }
+    let report = load(&with("[storage]\npepper = { file = \"key\" }", "", "", "")).unwrap_err();
+    assert!(report.mistakes[0].why.contains("64 hexadecimal digits"));
+}
+
+#[test]
+fn tokenizers_are_compiled_before_a_request_meets_them() {
+    let tokenizer = |line: &str| with("", &format!("tokenizer = {{ {line} }}"), "", "");
+    assert!(load(&tokenizer("builtin = \"gpt-oss\"")).unwrap().settings.models[0].tokenizer.is_some());
+    tells(&tokenizer("builtin = \"gpt-os\""), "models.m1.tokenizer.builtin", "no such tokenizer", "gpt-oss");
+    tells(&tokenizer("file = \"/nonexistent.json\""), "models.m1.tokenizer.file", "it is not there", "");
+    tells(&tokenizer("chat_template = \"x\""), "models.m1.tokenizer", "counted in one way", "builtin");
+    tells(
+        &tokenizer("builtin = \"gpt-oss\", images = { rule = \"x\" }"),
+        "models.m1.tokenizer.images",
+        "no rule",
+        "patches",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokenizer.json");
+    fs::write(&file, "{}").unwrap();
+    tells(&tokenizer(&format!("file = {file:?}")), "models.m1.tokenizer", "cannot be used", "estimated");
+}

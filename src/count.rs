@@ -1,0 +1,112 @@
+//! Token counts on the request's way: whether an ask fits a model's window, and
+//! what it leaves for the answer. An ask whose bytes cannot reach the window is
+//! never tokenised.
+
+use crate::house::{Live, ModelLive};
+use crate::upstream::tokenize;
+use penstock_contract::{Ask, Dialect, Refusal};
+use penstock_tokens::{Conversation, Count, Method, ReadError, estimate, upper_bound};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// The most tokens that one image may cost where no rule says.
+const IMAGE: u64 = 16_384;
+/// Bodies up to this size are counted where they are; longer ones on a thread
+/// that may take its time.
+const QUICK: usize = 16 * 1024;
+
+/// Long prompts that are counted at the same time: counting is all processor
+/// work, and must not take the machine from the streams.
+static TURNS: Semaphore = Semaphore::const_new(2);
+
+/// Checks an ask against a model's window. `Some` is the cap on generated
+/// tokens that the window leaves, where the client's own does not fit.
+///
+/// An estimate clamps, but never refuses: it may be too high, and the provider
+/// knows better.
+///
+/// # Errors
+/// The input alone does not fit.
+pub async fn fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<u64>, Refusal> {
+    let window = model.model.card.context_length;
+    let wanted = ask.max_tokens.unwrap_or(1);
+    let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
+    if bound.saturating_add(wanted) <= window {
+        return Ok(None);
+    }
+    let known = known(live, model, ask).await?;
+    if let Some(count) = known
+        && count.tokens >= window
+    {
+        return Err(Refusal::context(window, count.tokens));
+    }
+    let count = match known {
+        Some(count) => count,
+        // Nothing would come of an estimate.
+        None if ask.max_tokens.is_none() => return Ok(None),
+        None => guess(ask).await?,
+    };
+    let left = window.saturating_sub(count.tokens);
+    Ok((wanted > left && left > 0 && ask.max_tokens.is_some()).then_some(left))
+}
+
+/// The tokens of an ask's prompt: by the model's own tokenizer, else by an
+/// engine that serves it, else a number that is not too low.
+///
+/// # Errors
+/// A body that is no conversation.
+pub async fn count(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
+    match known(live, model, ask).await? {
+        Some(count) => Ok(count),
+        None => guess(ask).await,
+    }
+}
+
+/// What the tokenizer or an engine says.
+async fn known(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+    if model.model.tokenizer.is_some()
+        && let Some(count) = local(model, ask).await?
+    {
+        return Ok(Some(count));
+    }
+    let tokens = tokenize::ask(live, model, ask).await;
+    Ok(tokens.map(|tokens| Count { tokens, method: Method::Engine }))
+}
+
+/// A number that is not too low.
+async fn guess(ask: &Ask) -> Result<Count, Refusal> {
+    let guessed = off_the_way(ask, |conversation| Some(estimate(&conversation, None))).await;
+    guessed.map(|count| {
+        let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
+        count.unwrap_or(Count { tokens: bound, method: Method::Estimate })
+    })
+}
+
+/// The exact count, unless the conversation holds what cannot be counted.
+async fn local(model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+    let model = model.clone();
+    off_the_way(ask, move |conversation| model.model.tokenizer.as_ref()?.0.count(&conversation).ok()).await
+}
+
+/// Reads the conversation and counts it, away from the async threads if it is long.
+async fn off_the_way(
+    ask: &Ask,
+    count: impl FnOnce(Conversation) -> Option<Count> + Send + 'static,
+) -> Result<Option<Count>, Refusal> {
+    let (body, dialect) = (ask.body.clone(), ask.dialect);
+    let quick = body.len() <= QUICK;
+    let work = move || {
+        match dialect {
+            Dialect::Chat => Conversation::from_chat(&body),
+            Dialect::Messages => Conversation::from_messages(&body),
+        }
+        .map(count)
+    };
+    let counted: Result<Option<Count>, ReadError> = if quick {
+        work()
+    } else {
+        let _turn = TURNS.acquire().await;
+        tokio::task::spawn_blocking(work).await.unwrap_or(Ok(None))
+    };
+    counted.map_err(|_| Refusal::invalid("messages", "The messages cannot be read for counting."))
+}

@@ -1,0 +1,52 @@
+//! `POST /v1/messages/count_tokens`: counts, and bills nothing.
+
+use super::Endpoint;
+use crate::count;
+use crate::exchange::{Ended, Exchange, ended};
+use crate::relay::model_named;
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method};
+use penstock_admission::Purpose;
+use penstock_auth::Scope;
+use penstock_contract::Refusal;
+
+/// The endpoint.
+pub struct CountTokens;
+
+#[async_trait]
+impl Endpoint for CountTokens {
+    fn name(&self) -> &'static str {
+        "count_tokens"
+    }
+
+    fn method(&self) -> Method {
+        Method::POST
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/messages/count_tokens"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Chat
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+        let body = x.json_body().await?;
+        let ask = penstock_admission::messages(body, &x.live.admission, Purpose::Count)?;
+        let (name, _) = penstock_routing::split(&ask.model);
+        let model = model_named(&x.live, name)?;
+        x.record.model = Some(model.model.card.id.as_str().into());
+        let count = count::count(&x.live, &model, &ask).await?;
+        x.record.status = 200;
+        let Ok(head) = x.head(200).and_then(|head| {
+            let method = HeaderValue::from_static(count.method.name());
+            head.with(HeaderName::from_static("x-token-count-method"), method)
+        }) else {
+            return Ok(Ended::Left);
+        };
+        let body = format!("{{\"input_tokens\":{}}}", count.tokens);
+        Ok(ended(head.json(x.session, vec![Bytes::from(body)]).await))
+    }
+}

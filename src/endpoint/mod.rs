@@ -1,0 +1,139 @@
+//! What the gateway answers. A newcomer adds a file here and a line in [`ENDPOINTS`].
+
+mod chat;
+mod count_tokens;
+mod messages;
+mod models;
+
+use crate::exchange::{Ended, Exchange};
+use async_trait::async_trait;
+use http::Method;
+use penstock_auth::Scope;
+use penstock_contract::{Code, Dialect, Refusal};
+
+/// One method on one path.
+#[async_trait]
+pub trait Endpoint: Sync {
+    /// Its name in metrics and logs.
+    fn name(&self) -> &'static str;
+
+    /// The method it takes.
+    fn method(&self) -> Method;
+
+    /// Its path below the host; a final `/*` takes any non-empty tail.
+    fn path(&self) -> &'static str;
+
+    /// The scope that a key needs.
+    fn scope(&self) -> Scope;
+
+    /// Answers, or hands the ask to the relay. `tail` is what `*` matched, still encoded.
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal>;
+}
+
+/// Every endpoint.
+const ENDPOINTS: &[&dyn Endpoint] =
+    &[&chat::Chat, &messages::Messages, &count_tokens::CountTokens, &models::List, &models::One];
+
+/// The dialect of a path's errors: `/v1/messages*`, and the catalogue for clients
+/// that send `anthropic-version`, speak messages; all else speaks chat.
+#[must_use]
+pub fn dialect(path: &str, anthropic: bool) -> Dialect {
+    let path = versioned(path);
+    if path.starts_with("/v1/messages") || (anthropic && path.starts_with("/v1/models")) {
+        return Dialect::Messages;
+    }
+    Dialect::Chat
+}
+
+/// The endpoint of a method and a path, and what its `*` matched.
+///
+/// # Errors
+/// Nothing at this path, or not with this method.
+pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), Refusal> {
+    let path = versioned(path);
+    let mut allowed = Vec::new();
+    for endpoint in ENDPOINTS {
+        let Some(tail) = matches(endpoint.path(), path) else { continue };
+        let head = *method == Method::HEAD && endpoint.method() == Method::GET;
+        if endpoint.method() == *method || head {
+            return Ok((*endpoint, tail));
+        }
+        allowed.push(endpoint.method().to_string());
+    }
+    if !allowed.is_empty() {
+        let allow = allowed.join(", ");
+        let message = format!("This path takes {allow}, not {method}.");
+        return Err(Refusal::because(Code::MethodNotAllowed, message).with("allow", allow));
+    }
+    Err(Refusal::because(Code::NotFound, unknown(path)))
+}
+
+/// Base addresses are written with and without `/v1`; a doubled one is forgiven,
+/// and so is a slash at the end.
+fn versioned(path: &str) -> &str {
+    let path = match path.strip_prefix("/v1") {
+        Some(rest) if rest.starts_with("/v1/") => rest,
+        _ => path,
+    };
+    path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path)
+}
+
+fn matches<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => path.strip_prefix(prefix).filter(|tail| !tail.is_empty()),
+        None => (pattern == path).then_some(""),
+    }
+}
+
+/// Says what to use instead where a client library is likely to have asked.
+fn unknown(path: &str) -> &'static str {
+    match path {
+        "/v1/responses" => "There is no /v1/responses here; use /v1/chat/completions.",
+        "/v1/completions" => "There is no /v1/completions here; use /v1/chat/completions.",
+        "/chat/completions" => {
+            "Use /v1/chat/completions: the base address of this client needs /v1 at its end."
+        }
+        "/messages" => "Use /v1/messages: the base address of this client needs /v1 at its end.",
+        _ => "There is nothing at this path.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_known_path_with_another_method_names_the_right_one() {
+        let refusal = find(&Method::GET, "/v1/chat/completions").err().unwrap();
+        assert_eq!(refusal.code, Code::MethodNotAllowed);
+        assert_eq!(refusal.details.get("allow").unwrap(), "POST");
+    }
+
+    #[test]
+    fn model_ids_may_hold_slashes() {
+        let (endpoint, tail) = find(&Method::GET, "/v1/models/org/model:eco").unwrap();
+        assert_eq!((endpoint.name(), tail), ("model", "org/model:eco"));
+    }
+
+    #[test]
+    fn a_doubled_version_and_a_last_slash_are_forgiven() {
+        assert_eq!(find(&Method::POST, "/v1/v1/messages").unwrap().0.name(), "messages");
+        assert_eq!(find(&Method::GET, "/v1/models/").unwrap().0.name(), "models");
+    }
+
+    #[test]
+    fn errors_of_the_catalogue_follow_the_client() {
+        assert_eq!(dialect("/v1/models", true), Dialect::Messages);
+        assert_eq!(dialect("/v1/models", false), Dialect::Chat);
+        assert_eq!(dialect("/v1/messages/count_tokens", false), Dialect::Messages);
+        assert_eq!(dialect("/anything", true), Dialect::Chat);
+    }
+
+    #[test]
+    fn an_unknown_path_says_what_to_use() {
+        let refusal = find(&Method::POST, "/v1/responses").err().unwrap();
+        assert_eq!(refusal.code, Code::NotFound);
+        assert!(refusal.message.contains("/v1/chat/completions"));
+    }
+}

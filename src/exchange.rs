@@ -1,0 +1,233 @@
+//! The life of one request, top to bottom: route, key, scope, body, answer,
+//! record. Whatever ends it, the client hears its own dialect and the record
+//! is written once.
+
+use crate::endpoint::{self, Endpoint};
+use crate::house::{House, Live};
+use crate::keyring::Grant;
+use crate::observe::Record;
+use crate::reply::{self, Head};
+use crate::request_id::RequestId;
+use bytes::{Bytes, BytesMut};
+use http::header;
+use penstock_contract::{Code, Dialect, Refusal};
+use pingora_core::protocols::http::ServerSession;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::time::timeout;
+
+/// One request and its answer.
+pub struct Exchange<'a> {
+    /// The house it happens in.
+    pub house: &'a Arc<House>,
+    /// The configuration it began with; a reload does not touch it.
+    pub live: Arc<Live>,
+    /// The client's side.
+    pub session: &'a mut ServerSession,
+    /// Its name.
+    pub id: RequestId,
+    /// When its head was there.
+    pub started: Instant,
+    /// The dialect that errors are spoken in.
+    pub dialect: Dialect,
+    /// Who asks; set before any endpoint runs.
+    pub grant: Arc<Grant>,
+    /// What is told of it afterwards.
+    pub record: Record,
+    /// Seconds to keep the connection for another request; `None` closes it.
+    pub keep: Option<u64>,
+    /// The request came from a page's script.
+    pub browser: bool,
+}
+
+/// What became of the answer.
+pub enum Ended {
+    /// It was written to its end.
+    Written,
+    /// The client left, or can no longer be written to.
+    Left,
+}
+
+/// Runs one request; true if the connection may serve another.
+pub async fn run(house: &Arc<House>, session: &mut ServerSession, keep: Option<u64>) -> bool {
+    let id = RequestId::random();
+    let path = session.req_header().uri.path().to_owned();
+    let dialect = endpoint::dialect(&path, session.get_header("anthropic-version").is_some());
+    session.set_keepalive(keep);
+    let mut exchange = Exchange {
+        house,
+        live: house.live(),
+        id,
+        started: Instant::now(),
+        dialect,
+        grant: Grant::nobody(),
+        record: Record::new(id, dialect),
+        keep,
+        browser: session.get_header(header::ORIGIN).is_some(),
+        session,
+    };
+    let ended = match serve(&mut exchange, &path).await {
+        Ok(ended) => ended,
+        Err(refusal) => exchange.refuse(&refusal).await,
+    };
+    exchange.record.end(matches!(ended, Ended::Left), exchange.session.body_bytes_sent());
+    house.observe(&exchange.record, exchange.started);
+    matches!(ended, Ended::Written) && keep.is_some() && exchange.session.is_body_done()
+}
+
+/// From the route to the endpoint.
+async fn serve(x: &mut Exchange<'_>, path: &str) -> Result<Ended, Refusal> {
+    let method = x.session.req_header().method.clone();
+    if method == http::Method::OPTIONS && x.browser {
+        return Ok(x.preflight().await);
+    }
+    let (found, tail) = endpoint::find(&method, path)?;
+    x.record.endpoint = found.name();
+    x.authenticate(found)?;
+    found.handle(x, tail).await
+}
+
+impl Exchange<'_> {
+    /// Finds the key and checks its scope.
+    fn authenticate(&mut self, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
+        let head = self.session.req_header();
+        let authorization = head.headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+        let api_key = head.headers.get("x-api-key").map(|value| value.as_bytes());
+        self.grant = self.house.keyring.admit(authorization, api_key)?;
+        self.record.key = Some(self.grant.public_id.clone());
+        self.grant.require(endpoint.scope())
+    }
+
+    /// Reads the whole JSON body within its limits.
+    ///
+    /// # Errors
+    /// Wrong content type, too large, too slow, cut short.
+    pub async fn json_body(&mut self) -> Result<Bytes, Refusal> {
+        self.json_only()?;
+        let limits = &self.live.settings.limits;
+        let (cap, within) = (limits.json_body, limits.body);
+        let announced = self.content_length()?;
+        if announced.is_some_and(|length| length > cap) {
+            self.keep = None;
+            return Err(too_large(cap));
+        }
+        if self.session.get_header_bytes(header::EXPECT).eq_ignore_ascii_case(b"100-continue") {
+            self.session.write_continue_response().await.ok();
+        }
+        let body = timeout(within, gather(self.session, announced, cap))
+            .await
+            .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
+        // The interim response marks the connection for closing while a body is unread.
+        self.session.set_keepalive(self.keep);
+        if body.is_err() {
+            self.keep = None;
+            self.session.set_keepalive(None);
+        }
+        let body = body?;
+        self.record.bytes_in = body.len();
+        Ok(body)
+    }
+
+    fn json_only(&self) -> Result<(), Refusal> {
+        let encoding = self.session.get_header_bytes(header::CONTENT_ENCODING);
+        if !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity") {
+            return Err(Refusal::because(
+                Code::UnsupportedMediaType,
+                "Compressed request bodies are not read; send the body without content-encoding.",
+            ));
+        }
+        let kind = self.session.get_header_bytes(header::CONTENT_TYPE);
+        let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        if essence.is_empty() || essence.eq_ignore_ascii_case(b"application/json") {
+            return Ok(());
+        }
+        Err(Refusal::because(
+            Code::UnsupportedMediaType,
+            "This path reads JSON; send content-type: application/json.",
+        ))
+    }
+
+    fn content_length(&self) -> Result<Option<usize>, Refusal> {
+        let value = self.session.get_header_bytes(header::CONTENT_LENGTH);
+        if value.is_empty() {
+            return Ok(None);
+        }
+        std::str::from_utf8(value)
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .map(Some)
+            .ok_or_else(|| Refusal::because(Code::InvalidRequest, "content-length is not a number."))
+    }
+
+    /// A response head of this exchange.
+    ///
+    /// # Errors
+    /// Never for a real status.
+    pub fn head(&self, status: u16) -> pingora_error::Result<Head> {
+        let head = Head::new(status, &self.id)?;
+        if self.browser { head.for_browser(false) } else { Ok(head) }
+    }
+
+    /// Answers with a JSON body of the gateway's own.
+    pub async fn answer(&mut self, status: u16, body: Vec<u8>) -> Ended {
+        self.record.status = status;
+        let Ok(head) = self.head(status) else { return Ended::Left };
+        ended(head.json(self.session, vec![Bytes::from(body)]).await)
+    }
+
+    /// Speaks a refusal; after a stream has begun there is nothing left to say.
+    async fn refuse(&mut self, refusal: &Refusal) -> Ended {
+        self.record.refused(refusal);
+        if self.session.response_written().is_some_and(|head| !head.status.is_informational()) {
+            return Ended::Left;
+        }
+        if self.keep.is_none() || !self.session.is_body_done() {
+            // Unread bytes of a refused body are not worth reading.
+            self.session.set_keepalive(None);
+            self.keep = None;
+        }
+        let (dialect, id, browser) = (self.dialect, self.id, self.browser);
+        let written = reply::refuse(self.session, dialect, &id, refusal, browser).await;
+        ended(written)
+    }
+
+    async fn preflight(&mut self) -> Ended {
+        self.record.endpoint = "preflight";
+        self.record.status = 204;
+        let Ok(head) = Head::new(204, &self.id).and_then(|head| head.for_browser(true)) else {
+            return Ended::Left;
+        };
+        ended(head.json(self.session, Vec::new()).await)
+    }
+}
+
+/// Whether a write reached its end.
+pub fn ended(written: pingora_error::Result<()>) -> Ended {
+    if written.is_ok() { Ended::Written } else { Ended::Left }
+}
+
+fn too_large(cap: usize) -> Refusal {
+    Refusal::because(Code::TooLarge, format!("The request body is larger than {cap} bytes."))
+        .with("limit_bytes", cap)
+}
+
+/// Gathers a body in one buffer, never more than `cap`. A body that comes in one
+/// piece is not copied.
+async fn gather(session: &mut ServerSession, announced: Option<usize>, cap: usize) -> Result<Bytes, Refusal> {
+    let cut =
+        |_| Refusal::because(Code::InvalidRequest, "The request body ended before its announced length.");
+    let Some(first) = session.read_request_body().await.map_err(cut)? else { return Ok(Bytes::new()) };
+    if announced == Some(first.len()) {
+        return Ok(first);
+    }
+    let mut body = BytesMut::with_capacity(announced.unwrap_or(first.len() * 2).min(cap));
+    let mut next = Some(first);
+    while let Some(piece) = next {
+        if body.len() + piece.len() > cap {
+            return Err(too_large(cap));
+        }
+        body.extend_from_slice(&piece);
+        next = session.read_request_body().await.map_err(cut)?;
+    }
+    Ok(body.freeze())
+}

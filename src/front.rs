@@ -1,0 +1,105 @@
+//! The front door: reads a request head within its deadline, lets one exchange
+//! run, and hands the connection back if it can serve another.
+
+use crate::exchange;
+use crate::house::House;
+use async_trait::async_trait;
+use pingora_core::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
+use pingora_core::server::ShutdownWatch;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Windows of a downstream HTTP/2 connection: with the default of 64 KiB a long
+/// upload waits for a round trip at every window.
+const H2_STREAM_WINDOW: u32 = 4 << 20;
+const H2_CONNECTION_WINDOW: u32 = 16 << 20;
+/// The biggest frame a client may send.
+const H2_FRAME: u32 = 64 << 10;
+
+/// What Pingora hands connections to.
+pub struct Front {
+    house: Arc<House>,
+    options: HttpServerOptions,
+}
+
+impl Front {
+    /// A front door of this house.
+    #[must_use]
+    pub fn new(house: Arc<House>) -> Self {
+        let mut options = HttpServerOptions::default();
+        // Without HTTP/2 in clear text: its preface is awaited without a deadline.
+        options.h2c = false;
+        options.h2_idle_timeout = Some(house.live().settings.limits.keep_alive);
+        Self { house, options }
+    }
+
+    /// Reads the head of the next request; `None` ends the connection.
+    async fn head(&self, session: &mut ServerSession, shutdown: &ShutdownWatch) -> Option<()> {
+        let live = self.house.live();
+        let reused = session.take_connection_user_context().is_some();
+        let deadline =
+            if reused { live.settings.limits.keep_alive } else { live.settings.limits.request_head };
+        drop(live);
+        let mut shutdown = shutdown.clone();
+        let read = tokio::select! {
+            biased;
+            read = timeout(deadline, session.read_request()) => read.ok()?.ok()?,
+            // An idle connection ends with the house; one that has begun is served.
+            () = stopped(&mut shutdown), if reused => return None,
+        };
+        read.then_some(())
+    }
+}
+
+/// Ends when the house starts to drain.
+async fn stopped(shutdown: &mut ShutdownWatch) {
+    if shutdown.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+#[async_trait]
+impl HttpServerApp for Front {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        self.head(&mut session, shutdown).await?;
+        let _open = self.house.open_exchange();
+        let limits = self.house.live().settings.limits.clone();
+        session.set_write_timeout(Some(limits.client_write));
+        session.set_read_timeout(Some(limits.body_idle));
+        let draining = *shutdown.borrow();
+        let keep = (!draining).then(|| limits.keep_alive.as_secs().max(1));
+        let reusable = exchange::run(&self.house, &mut session, keep).await;
+        if !reusable {
+            session.set_keepalive(None);
+        }
+        session.set_total_drain_timeout(Some(Duration::from_secs(5)));
+        if session.is_http2() {
+            session.finish().await.ok();
+            return None;
+        }
+        let mut settings = HttpPersistentSettings::for_session(&session);
+        settings.set_user_context(Box::new(()));
+        let stream = session.finish().await.ok().flatten()?;
+        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        let mut options = default_h2_options();
+        options
+            .initial_window_size(H2_STREAM_WINDOW)
+            .initial_connection_window_size(H2_CONNECTION_WINDOW)
+            .max_frame_size(H2_FRAME);
+        Some(options)
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+}

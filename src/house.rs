@@ -1,0 +1,233 @@
+//! The composition root: every room is built once, here. A reload builds a new
+//! [`Live`] beside the old one and swaps it in whole; exchanges that began with
+//! the old one end with it.
+
+use crate::clock::Clock;
+use crate::config::settings::{Model, Settings};
+use crate::keyring::Keyring;
+use crate::observe::Record;
+use crate::observe::metrics::Metrics;
+use crate::upstream::connect::Pools;
+use crate::upstream::live::ProviderLive;
+use crate::upstream::offer::OfferLive;
+use crate::vault::Vault;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use penstock_catalog::Catalog;
+use penstock_routing::{Breaker, Hour, RetryBudget};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+use tokio::sync::Notify;
+
+/// Everything that lives as long as the process.
+pub struct House {
+    live: ArcSwap<Live>,
+    /// What lasts.
+    pub vault: Vault,
+    /// Who may ask.
+    pub keyring: Keyring,
+    /// What time it is.
+    pub clock: Clock,
+    /// Connections to providers.
+    pub pools: Pools,
+    /// Retries that the house can afford.
+    pub budget: Mutex<RetryBudget>,
+    /// Counters for Prometheus.
+    pub metrics: Metrics,
+    /// Told whenever a seat at a provider is given back.
+    pub freed: Arc<Notify>,
+    draining: AtomicBool,
+    open: AtomicUsize,
+    emptied: Notify,
+}
+
+/// One whole configuration at work.
+pub struct Live {
+    /// What it says.
+    pub settings: Settings,
+    /// What clients see.
+    pub catalog: Catalog,
+    /// What admission allows.
+    pub admission: penstock_admission::Limits,
+    /// Every offer; an offer's index is its place.
+    pub offers: Vec<Arc<OfferLive>>,
+    /// Every provider; a provider's index is its place.
+    pub providers: Vec<Arc<ProviderLive>>,
+    models: HashMap<Box<str>, Arc<ModelLive>, ahash::RandomState>,
+}
+
+/// A model at work.
+pub struct ModelLive {
+    /// What the configuration says.
+    pub model: Arc<Model>,
+    /// Places of its offers in [`Live::offers`].
+    pub offers: Vec<usize>,
+    /// Its last hour, for the catalogue's sorts.
+    pub hour: Mutex<Hour>,
+}
+
+impl Live {
+    /// Puts a configuration to work. What the old one knows of the same offers,
+    /// providers and models is kept.
+    ///
+    /// # Errors
+    /// One sentence that says what cannot be put to work.
+    pub fn build(
+        settings: Settings,
+        old: Option<&Self>,
+        pools: &Pools,
+        freed: &Arc<Notify>,
+    ) -> Result<Self, String> {
+        let cards = settings.models.iter().map(|model| model.card()).collect();
+        let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
+        let providers: Vec<Arc<ProviderLive>> = settings
+            .providers
+            .iter()
+            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, freed.clone())))
+            .collect();
+        let mut offers = Vec::with_capacity(settings.offers.len());
+        for offer in &settings.offers {
+            let provider = providers
+                .get(offer.provider.index)
+                .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
+            let breaker = Breaker::new(settings.routing.breaker.settings());
+            let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker)?;
+            if let Some(known) = old.and_then(|old| old.same_offer(&fresh)) {
+                *fresh.figures.lock() = known.figures.lock().clone();
+                *fresh.breaker.lock() = known.breaker.lock().clone();
+            }
+            offers.push(Arc::new(fresh));
+        }
+        let mut models = HashMap::default();
+        for model in &settings.models {
+            let mine = offers.iter().filter(|offer| offer.offer.model.card.id == model.card.id);
+            let known = old.and_then(|old| old.models.get(model.card.id.as_str()));
+            let live = ModelLive {
+                offers: mine.map(|offer| offer.offer.index).collect(),
+                hour: Mutex::new(known.map_or_else(Hour::new, |known| known.hour.lock().clone())),
+                model: model.clone(),
+            };
+            models.insert(model.card.id.as_str().into(), Arc::new(live));
+        }
+        let limits = &settings.limits;
+        let admission = penstock_admission::Limits {
+            max_body: limits.json_body,
+            max_depth: limits.json_depth,
+            ..penstock_admission::Limits::default()
+        };
+        Ok(Self { catalog, admission, offers, providers, models, settings })
+    }
+
+    /// The model with this id of the catalogue.
+    #[must_use]
+    pub fn model(&self, id: &str) -> Option<&Arc<ModelLive>> {
+        self.models.get(id)
+    }
+
+    fn same_offer(&self, other: &OfferLive) -> Option<&Arc<OfferLive>> {
+        self.offers.iter().find(|offer| {
+            offer.offer.provider.id == other.offer.provider.id
+                && offer.offer.model.card.id == other.offer.model.card.id
+                && offer.offer.provider.base == other.offer.provider.base
+                && offer.offer.name == other.offer.name
+        })
+    }
+}
+
+impl House {
+    /// Builds the house.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way.
+    pub fn build(settings: Settings) -> Result<Arc<Self>, String> {
+        let clock = Clock::start();
+        let vault = Vault::open(&settings.storage)?;
+        let keyring = Keyring::load(&vault, clock)?;
+        let pools = Pools::default();
+        let freed = Arc::new(Notify::new());
+        let live = Live::build(settings, None, &pools, &freed)?;
+        Ok(Arc::new(Self {
+            live: ArcSwap::from_pointee(live),
+            vault,
+            keyring,
+            clock,
+            pools,
+            budget: Mutex::new(RetryBudget::new()),
+            metrics: Metrics::new().map_err(|error| error.to_string())?,
+            freed,
+            draining: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            emptied: Notify::new(),
+        }))
+    }
+
+    /// The configuration at work now.
+    pub fn live(&self) -> Arc<Live> {
+        self.live.load_full()
+    }
+
+    /// Swaps another configuration in.
+    ///
+    /// # Errors
+    /// One sentence; the old one stays.
+    pub fn reload(&self, settings: Settings) -> Result<(), String> {
+        let old = self.live();
+        let fresh = Live::build(settings, Some(&old), &self.pools, &self.freed)?;
+        self.live.store(Arc::new(fresh));
+        Ok(())
+    }
+
+    /// Notes that an exchange has begun, until the guard is dropped.
+    pub fn open_exchange(&self) -> OpenExchange<'_> {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        OpenExchange { house: self }
+    }
+
+    /// Exchanges that have begun and not ended.
+    pub fn exchanges(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// From now on the house is not ready, and takes no new connection.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Whether it drains.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Ends when the last exchange has.
+    pub async fn emptied(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.exchanges() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Tells an ended exchange once: its log line and its metrics.
+    pub fn observe(&self, record: &Record, started: Instant) {
+        let took = started.elapsed();
+        self.metrics.exchange(record, took);
+        crate::observe::log::exchange(record, took);
+    }
+}
+
+/// An exchange that has begun.
+pub struct OpenExchange<'a> {
+    house: &'a House,
+}
+
+impl Drop for OpenExchange<'_> {
+    fn drop(&mut self) {
+        if self.house.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.house.emptied.notify_waiters();
+        }
+    }
+}

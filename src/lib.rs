@@ -1,0 +1,65 @@
+//! Penstock: the gateway in front of EU providers of open-weight models.
+//!
+//! # One way through
+//! ```text
+//! bytes → key → model:flavor → Ask → Plan → Attempt → events → bytes
+//!                                              └→ Usage → footprint + price → record → log, metrics
+//! ```
+//! No arrow goes back. A room (a crate under `plugins/`) never calls another
+//! room: this crate carries values between them, and is the only one that names
+//! sockets, threads, clocks, the command line and Prometheus.
+//!
+//! # Where things are
+//! | module | what it is for |
+//! |---|---|
+//! | [`cli`], [`start`] | the command line; starting, signals, stopping |
+//! | [`config`] | what users write → what the house uses; all mistakes at once |
+//! | [`gateway`], [`server`], [`front`] | listeners; a connection's requests one by one |
+//! | [`house`] | composition root; the configuration at work, swapped whole by a reload |
+//! | [`exchange`] | the life of one request, top to bottom |
+//! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
+//! | [`relay`] | the attempt loop: select, attempt, plain, pump, settle |
+//! | [`count`] | token counts, where a window might be exceeded |
+//! | [`upstream`] | providers: routes, seats, breakers, checks, bills |
+//! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
+//! | [`keyring`], [`vault`] | keys in memory; the store behind them |
+//! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
+//! | [`simulate`], [`simulators`] | simulated providers |
+//!
+//! # Invariants
+//! 1. Only this crate touches sockets.
+//! 2. A room gets time as an argument.
+//! 3. No float in money; none in energy that is billed.
+//! 4. `Usage.input` includes cached tokens.
+//! 5. Same dialect: bytes pass, nothing is serialised again.
+//! 6. A request is settled once: with its answer, or when its client left.
+//! 7. Every buffer has a cap from the configuration, in bytes.
+//! 8. Every refusal is spoken in the caller's dialect and leaks no cause.
+//! 9. Secrets have no Display and print as `***`.
+//! 10. After the first content token nothing is retried; a broken stream is
+//!     rescued without a byte sent twice, or ends with an error.
+//! 11. `conf/penstock.toml` is the defaults.
+//! 12. No request content is logged or stored.
+
+pub mod admin;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod count;
+pub mod endpoint;
+pub mod exchange;
+pub mod front;
+pub mod gateway;
+pub mod house;
+pub mod keyring;
+pub mod observe;
+pub mod relay;
+pub mod reply;
+pub mod request_id;
+pub mod server;
+pub mod simulate;
+pub mod simulators;
+pub mod start;
+pub mod upstream;
+pub mod vault;
+pub mod worker;

@@ -1,0 +1,193 @@
+//! Counters for Prometheus. Names of OpenTelemetry's GenAI conventions where
+//! they exist, `penstock_…` for the rest. No label has unbounded values: models,
+//! providers, flavors and endpoints come from the configuration and from this
+//! program.
+
+use super::Record;
+use super::series::{Keeper, Series};
+use crate::house::House;
+use penstock_routing::State;
+use prometheus::core::Collector;
+use prometheus::{
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Result, TextEncoder,
+};
+use std::time::Duration;
+
+/// Seconds inside the gateway.
+const OVERHEAD: [f64; 11] =
+    [0.000_025, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5];
+
+/// What a label says when there is nothing to say.
+pub(super) const NONE: &str = "none";
+
+/// Every metric.
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    overhead: HistogramVec,
+    attempts: IntCounterVec,
+    checks: IntCounterVec,
+    health: IntGaugeVec,
+    in_flight: IntGaugeVec,
+    failing: GaugeVec,
+    open: IntGauge,
+    retries_left: IntGauge,
+    reloads: IntCounterVec,
+    keeper: Keeper,
+}
+
+impl Metrics {
+    /// All metrics at zero.
+    ///
+    /// # Errors
+    /// A name that is taken twice, a mistake in this file.
+    pub fn new() -> Result<Self> {
+        let r = Registry::new();
+        Ok(Self {
+            requests: counter(
+                &r,
+                "penstock_requests_total",
+                "Requests by endpoint, outcome and status.",
+                &["endpoint", "outcome", "status"],
+            )?,
+            overhead: histogram(
+                &r,
+                "penstock_overhead_seconds",
+                "Time of a request that was not spent waiting for a provider.",
+                &OVERHEAD,
+                &["endpoint"],
+            )?,
+            attempts: counter(
+                &r,
+                "penstock_attempts_total",
+                "Attempts by provider and outcome (ok, left, or why they failed).",
+                &["provider", "outcome"],
+            )?,
+            checks: counter(
+                &r,
+                "penstock_health_checks_total",
+                "Active checks by provider and result.",
+                &["provider", "result"],
+            )?,
+            health: gauge(
+                &r,
+                "penstock_offer_healthy",
+                "1 if the offer is asked, 0 if it is ejected.",
+                &["provider", "model"],
+            )?,
+            in_flight: gauge(
+                &r,
+                "penstock_provider_requests_in_flight",
+                "Requests that a provider works on (its queue depth).",
+                &["provider"],
+            )?,
+            failing: registered(
+                &r,
+                GaugeVec::new(
+                    Opts::new(
+                        "penstock_offer_failing_ratio",
+                        "Share of recent attempts that failed, 0 to 1.",
+                    ),
+                    &["provider", "model"],
+                )?,
+            )?,
+            open: registered(
+                &r,
+                IntGauge::new("penstock_requests_open", "Requests begun and not ended, streams included.")?,
+            )?,
+            retries_left: registered(
+                &r,
+                IntGauge::new("penstock_retry_budget_left", "Retries that the house can afford now.")?,
+            )?,
+            reloads: counter(
+                &r,
+                "penstock_config_reloads_total",
+                "Reloads of the configuration by result.",
+                &["result"],
+            )?,
+            keeper: Keeper::new(&r)?,
+            registry: r,
+        })
+    }
+
+    /// Counts an ended exchange.
+    pub fn exchange(&self, record: &Record, took: Duration) {
+        let mut status = itoa::Buffer::new();
+        let labels = [record.endpoint, record.outcome.name(), status.format(record.status)];
+        self.requests.with_label_values(&labels).inc();
+        let own = took.saturating_sub(record.waited).as_secs_f64();
+        self.overhead.with_label_values(&[record.endpoint]).observe(own);
+        for note in &record.attempts {
+            self.attempts.with_label_values(&[&*note.provider, note.outcome]).inc();
+        }
+        let series: std::sync::Arc<Series> = self.keeper.of(record);
+        series.observe(record, took);
+    }
+
+    /// Counts an active check.
+    pub fn checked(&self, provider: &str, good: bool) {
+        self.checks.with_label_values(&[provider, if good { "good" } else { "bad" }]).inc();
+    }
+
+    /// Counts a reload.
+    pub fn reloaded(&self, good: bool) {
+        self.reloads.with_label_values(&[if good { "ok" } else { "refused" }]).inc();
+    }
+
+    /// Everything, in Prometheus' text format.
+    #[must_use]
+    pub fn text(&self, house: &House) -> Vec<u8> {
+        self.gauge_house(house);
+        let mut text = Vec::with_capacity(16 * 1024);
+        TextEncoder::new().encode(&self.registry.gather(), &mut text).ok();
+        text
+    }
+
+    /// What is not counted but looked at when it is asked for.
+    fn gauge_house(&self, house: &House) {
+        let now = house.clock.now();
+        let live = house.live();
+        self.health.reset();
+        self.failing.reset();
+        self.in_flight.reset();
+        for offer in &live.offers {
+            let labels = [&*offer.offer.provider.id, offer.offer.model.card.id.as_str()];
+            let breaker = offer.breaker.lock();
+            let open = matches!(breaker.state(now), State::Open { .. });
+            self.health.with_label_values(&labels).set(i64::from(!open));
+            self.failing.with_label_values(&labels).set(breaker.failing(now));
+        }
+        for provider in &live.providers {
+            let gauge = self.in_flight.with_label_values(&[&*provider.provider.id]);
+            gauge.set(i64::from(provider.working()));
+        }
+        self.open.set(i64::try_from(house.exchanges()).unwrap_or(i64::MAX));
+        let left = house.budget.lock().left(now);
+        self.retries_left.set(i64::try_from(left).unwrap_or(i64::MAX));
+    }
+}
+
+pub(super) fn registered<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+pub(super) fn counter(r: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec> {
+    registered(r, IntCounterVec::new(Opts::new(name, help), labels)?)
+}
+
+pub(super) fn histogram(
+    r: &Registry,
+    name: &str,
+    help: &str,
+    buckets: &[f64],
+    labels: &[&str],
+) -> Result<HistogramVec> {
+    let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+    registered(r, HistogramVec::new(opts, labels)?)
+}
+
+fn gauge(r: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec> {
+    registered(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
+}

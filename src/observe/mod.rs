@@ -1,0 +1,8 @@
+//! What is told of the house: each event once, as its log line and its metric.
+
+pub mod log;
+pub mod metrics;
+mod record;
+mod series;
+
+pub use record::{AttemptNote, Outcome, Record};

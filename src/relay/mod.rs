@@ -1,0 +1,303 @@
+//! The relay: one loop that asks one provider after another until one answers.
+//!
+//! ```text
+//! select ─▶ course ─▶ attempt ─▶ (plain | pump) ─▶ settle
+//!              ▲          │ fault       │ broke after the first token
+//!              └──────────┴─────────────┘ rescue: the same reply, another provider
+//! ```
+//! Until the first content token nothing has reached the client, and a failure
+//! is invisible. After it the answer is rescued, or ends with an error event.
+
+mod attempt;
+mod plain;
+mod pump;
+mod select;
+mod settle;
+mod watch;
+
+pub use select::{model_named, no_model};
+
+use crate::exchange::{Ended, Exchange};
+use crate::observe::AttemptNote;
+use crate::upstream::offer::{OfferLive, Seat};
+use attempt::Stop;
+use penstock_contract::{Ask, Code, Fault, FaultKind, Refusal, Reply, Rescue};
+use penstock_routing::{Course, Next, Outcome, Policy};
+use select::Selection;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use watch::Watch;
+
+/// One request on its way through the attempts.
+struct Run<'r, 'a> {
+    x: &'r mut Exchange<'a>,
+    ask: &'r Ask,
+    chosen: Selection,
+    watch: Watch,
+    /// The end of the request's time.
+    deadline: Instant,
+    /// The stream's reply, kept from one provider to the next.
+    reply: Option<Box<dyn Reply>>,
+    /// Whose stream the client is reading.
+    current: Option<Arc<OfferLive>>,
+    /// The head of a stream has been sent.
+    headed: bool,
+    /// Content has been sent: from here on only a rescue may follow.
+    begun: bool,
+    /// Energy of failed attempts.
+    spent: settle::Spent,
+    /// What the client is told if nobody answers: the caller's own fault, once seen.
+    refusal: Option<Refusal>,
+}
+
+/// Answers an ask with the help of the providers.
+///
+/// # Errors
+/// The refusal, as long as nothing has been sent.
+pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
+    x.record.stream = ask.stream;
+    let chosen = select::select(x, ask).await?;
+    x.house.budget.lock().on_request(x.house.clock.now());
+    let total = x.live.settings.routing.total;
+    let mut run = Run {
+        watch: Watch::new(x.grant.clone()),
+        deadline: x.started + total,
+        x,
+        ask,
+        chosen,
+        reply: None,
+        current: None,
+        headed: false,
+        begun: false,
+        spent: settle::Spent::default(),
+        refusal: None,
+    };
+    run.drive().await
+}
+
+impl Run<'_, '_> {
+    /// The attempt loop.
+    async fn drive(&mut self) -> Result<Ended, Refusal> {
+        let mut course = self.course();
+        let mut next = course.start(self.now());
+        loop {
+            next = match next {
+                Next::Try(index) => {
+                    let Some(offer) = self.x.live.offers.get(index).cloned() else {
+                        next = course.pass(self.now());
+                        continue;
+                    };
+                    let seat = match self.seat(&offer).await {
+                        Ok(Some(seat)) => seat,
+                        Ok(None) => {
+                            next = course.pass(self.now());
+                            continue;
+                        }
+                        Err(_) => return self.left(),
+                    };
+                    match self.attempt(&offer, course.asked()).await {
+                        Ok(ended) => {
+                            drop(seat);
+                            return Ok(ended);
+                        }
+                        Err(stop) => match self.stopped(&offer, stop, &mut course) {
+                            Some(next) => next,
+                            None => return self.left(),
+                        },
+                    }
+                }
+                Next::RetrySame { after, .. } => {
+                    if !self.pause(after).await {
+                        return self.left();
+                    }
+                    course.resume(self.now())
+                }
+                Next::WaitUntil(until) => {
+                    if !self.pause(until.saturating_sub(self.now())).await {
+                        return self.left();
+                    }
+                    course.resume(self.now())
+                }
+                Next::Refuse => return self.give_up(&course, 1).await,
+                Next::GiveUp { retry_after } => return self.give_up(&course, retry_after).await,
+            };
+        }
+    }
+
+    fn course(&self) -> Course {
+        let routing = &self.x.live.settings.routing;
+        let policy = Policy {
+            attempts: routing.attempts,
+            deadline: self.x.house.clock.at(self.deadline),
+            patience: routing.patience,
+            quick_retry: routing.quick_retry,
+        };
+        Course::new(self.chosen.entries.iter().copied(), policy, rand::random())
+    }
+
+    fn now(&self) -> Duration {
+        self.x.house.clock.now()
+    }
+
+    /// A seat at the provider, if its breaker lets one ask. Batch work waits for
+    /// its turn; others move on from a provider that is full.
+    async fn seat(&mut self, offer: &Arc<OfferLive>) -> Result<Option<Seat>, Stop> {
+        let alone = self.chosen.entries.len() == 1;
+        if !offer.breaker.lock().try_probe(self.now()) && !self.chosen.all_ejected {
+            return Ok(None);
+        }
+        let batch = self.chosen.batch;
+        if let Some(seat) = offer.sit(batch) {
+            return Ok(Some(seat));
+        }
+        let patience = if batch { self.x.live.settings.routing.batch_wait } else { Duration::ZERO };
+        let seat = if batch || alone { self.wait_for_seat(offer, patience).await? } else { None };
+        if seat.is_none() {
+            // A probe that is not made gives its place back.
+            offer.learn(self.now(), Outcome::Neutral, None);
+        }
+        Ok(seat)
+    }
+
+    /// Waits until a seat is free, at most `patience`. A stream that waits long
+    /// is opened and kept alive meanwhile; should it fail then, it ends with an
+    /// error event instead of a status.
+    async fn wait_for_seat(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        patience: Duration,
+    ) -> Result<Option<Seat>, Stop> {
+        let until = (Instant::now() + patience).min(self.deadline);
+        let heartbeat = self.x.live.settings.limits.heartbeat;
+        let mut beat = Instant::now() + heartbeat;
+        loop {
+            let alarm = if self.ask.stream { until.min(beat) } else { until };
+            let freed = self.x.house.freed.clone();
+            let notified = freed.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if let Some(seat) = offer.sit(self.chosen.batch) {
+                return Ok(Some(seat));
+            }
+            match self.watch.race(self.x.session, notified, alarm).await {
+                watch::Woken::Done(()) => {}
+                watch::Woken::Left => return Err(Stop::Left),
+                watch::Woken::Revoked => return Err(Stop::Revoked),
+                watch::Woken::Alarm if Instant::now() >= until => return Ok(None),
+                watch::Woken::Alarm => {
+                    pump::keep_alive(self).await?;
+                    beat = Instant::now() + heartbeat;
+                }
+            }
+        }
+    }
+
+    /// One attempt with one offer, from the request's bytes to the last byte for the client.
+    async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
+        let begun = Instant::now();
+        let done = if self.ask.stream {
+            pump::attempt(self, offer, number).await
+        } else {
+            plain::attempt(self, offer, number).await
+        };
+        let took = begun.elapsed();
+        self.x.record.waited += took;
+        let outcome = match &done {
+            Ok(_) => "ok",
+            Err(Stop::Fault(fault)) => fault.kind.name(),
+            Err(Stop::Left | Stop::Revoked) => "left",
+            Err(Stop::Pass(_)) => return done,
+        };
+        let provider = offer.offer.provider.id.clone();
+        self.x.record.attempts.push(AttemptNote { provider, outcome, took });
+        done
+    }
+
+    /// What follows an attempt that did not answer; `None` when nobody listens any more.
+    fn stopped(&mut self, offer: &Arc<OfferLive>, stop: Stop, course: &mut Course) -> Option<Next> {
+        let now = self.now();
+        match stop {
+            Stop::Left | Stop::Revoked => {
+                offer.learn(now, Outcome::Neutral, None);
+                None
+            }
+            Stop::Pass(refusal) => {
+                offer.learn(now, Outcome::Neutral, None);
+                self.refusal = Some(refusal);
+                Some(course.pass(now))
+            }
+            Stop::Fault(fault) => {
+                offer.learn(now, Outcome::from(&fault), None);
+                self.remember(offer, &fault, now);
+                let budget = &mut self.x.house.budget.lock();
+                Some(if !self.begun {
+                    course.after(&fault, now, budget)
+                } else if self.chosen.rescue {
+                    course.rescue(&fault, now, budget)
+                } else {
+                    Next::GiveUp { retry_after: 1 }
+                })
+            }
+        }
+    }
+
+    fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, now: Duration) {
+        if let Some(refusal) = &fault.refusal {
+            self.refusal = Some((**refusal).clone());
+            return;
+        }
+        *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
+        if worked(fault.kind) {
+            self.spent.failed(offer, self.ask, self.reply.as_deref());
+        }
+    }
+
+    /// Sleeps; false when the client left or its key was revoked meanwhile.
+    async fn pause(&mut self, span: Duration) -> bool {
+        let until = (Instant::now() + span).min(self.deadline);
+        let never = std::pin::pin!(std::future::pending::<()>());
+        matches!(self.watch.race(self.x.session, never, until).await, watch::Woken::Alarm)
+    }
+
+    /// The client left, or may no longer listen. It pays for what it received.
+    fn left(&mut self) -> Result<Ended, Refusal> {
+        settle::left(self);
+        Ok(Ended::Left)
+    }
+
+    /// Nobody answered, or nobody could take a broken answer further.
+    async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
+        let refusal = self.refusal.take().unwrap_or_else(|| {
+            let providers = &self.x.live.providers;
+            let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
+            Refusal::new(Code::Unavailable).with("attempts", course.details(name)).retry_after(retry_after)
+        });
+        if !self.headed {
+            return Err(refusal);
+        }
+        Ok(pump::fail(self, &refusal).await)
+    }
+
+    /// How a provider takes the answer over: it continues the text if it can,
+    /// else it starts over.
+    fn rescue_with(&mut self, offer: &OfferLive) -> (Rescue, Option<String>) {
+        if offer.offer.abilities.continuation.is_none() {
+            return (Rescue::StartOver, None);
+        }
+        match self.reply.as_mut().and_then(|reply| reply.delivered()) {
+            Some(text) => (Rescue::Continue, Some(text)),
+            None => (Rescue::StartOver, None),
+        }
+    }
+}
+
+/// Whether a provider that failed like this has worked on the prompt.
+const fn worked(kind: FaultKind) -> bool {
+    !matches!(
+        kind,
+        FaultKind::Connect
+            | FaultKind::Tls
+            | FaultKind::Credentials(_)
+            | FaultKind::Status(408 | 409 | 425 | 429)
+    )
+}

@@ -1,0 +1,246 @@
+//! A streamed answer: events flow to the client as they come. Its head goes out
+//! with the first content token and not before; from then on a broken stream is
+//! rescued or ends with an error event, never with what looks like success.
+
+use super::attempt::{self, Answering, Stop};
+use super::watch::Woken;
+use super::{Run, settle};
+use crate::exchange::{Ended, ended};
+use crate::reply::Head;
+use crate::upstream::offer::OfferLive;
+use bytes::{Bytes, BytesMut};
+use penstock_contract::{Fault, FaultKind, Out, Progress, Refusal, Reply, Rescue};
+use penstock_routing::{Outcome, Sample};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a client hears while it waits; a comment that every client skips.
+const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
+/// How long a finished stream is waited for its usage and its last word.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// The times of one attempt.
+struct Times {
+    asked: Instant,
+    /// When a content token has to be there.
+    token_by: Instant,
+    /// The last sign of life.
+    heard: Instant,
+    /// The last byte to the client.
+    told: Instant,
+    first_token: Option<Duration>,
+}
+
+/// One attempt at a stream, or at the rest of one.
+pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
+    let asked = Instant::now();
+    let created = run.x.house.clock.unix();
+    let (translator, dialect) = attempt::translator(run, offer)?;
+    let (how, delivered) = if run.begun { run.rescue_with(offer) } else { (Rescue::StartOver, None) };
+    let target = attempt::target(run, offer, dialect, created);
+    let body = match &delivered {
+        Some(text) => translator.continuation(run.ask, &target, text),
+        None => translator.request(run.ask, &target),
+    };
+    let body = body.map_err(Stop::Pass)?;
+    let mut reply = match run.reply.take().filter(|_| run.begun) {
+        Some(reply) => reply,
+        None => translator.reply(run.ask, &attempt::target(run, offer, dialect, created)),
+    };
+    let resumed = run.begun;
+    let timeouts = offer.offer.provider.timeouts;
+    let opened = attempt::open(run, offer, dialect, &body, timeouts.first_byte).await;
+    let taken = !resumed || reply.rescue(&attempt::target(run, offer, dialect, created), how);
+    run.reply = Some(reply);
+    let mut answering = opened?;
+    if !taken {
+        return Err(Stop::Fault(Fault::new(FaultKind::Diverged)));
+    }
+    run.current = Some(offer.clone());
+    let now = Instant::now();
+    let mut times =
+        Times { asked, token_by: now + timeouts.first_token, heard: now, told: now, first_token: None };
+    pump(run, offer, &mut answering, &mut times, number).await?;
+    close(run, offer, answering, &times).await
+}
+
+/// Reads, translates and writes until the provider has said its last word.
+async fn pump(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    answering: &mut Answering,
+    times: &mut Times,
+    number: u32,
+) -> Result<(), Stop> {
+    let mut out = Out::default();
+    loop {
+        let progress = run.reply.as_ref().map_or(Progress::Ended, |reply| reply.progress());
+        if progress == Progress::Ended {
+            return Ok(());
+        }
+        let heard = hear(run, offer, answering, times, progress).await?;
+        let Some(reply) = run.reply.as_mut() else { return Ok(()) };
+        let (fault, over) = match heard {
+            Some(piece) => (reply.push(piece, &mut out).err(), false),
+            None => (reply.end(&mut out).err(), true),
+        };
+        let now = Instant::now();
+        times.heard = now;
+        let committed = reply.progress() >= Progress::Committed;
+        if committed && times.first_token.is_none() {
+            times.first_token = Some(now.saturating_duration_since(times.asked));
+        }
+        if run.begun || (committed && fault.is_none()) {
+            tell(run, offer, &mut out, times, number).await?;
+        }
+        match fault {
+            Some(fault) => return Err(Stop::Fault(fault)),
+            None if over => return Ok(()),
+            None => {}
+        }
+    }
+}
+
+/// The next bytes of the provider, `None` at its end. Keeps the client company
+/// while there is silence.
+async fn hear(
+    run: &mut Run<'_, '_>,
+    offer: &OfferLive,
+    answering: &mut Answering,
+    times: &mut Times,
+    progress: Progress,
+) -> Result<Option<Bytes>, Stop> {
+    let timeouts = &offer.offer.provider.timeouts;
+    let (limit, silent) = match progress {
+        Progress::Waiting => (times.token_by, FaultKind::FirstToken),
+        Progress::Committed => (times.heard + timeouts.idle, FaultKind::Idle),
+        Progress::Finished | Progress::Ended => (times.heard + LAST_WORD, FaultKind::Idle),
+    };
+    let limit = limit.min(answering.until);
+    let heartbeat = run.x.live.settings.limits.heartbeat;
+    loop {
+        let beat = if run.headed { times.told + heartbeat } else { limit };
+        let woken = {
+            let read = pin!(answering.way.session.read_response_body());
+            run.watch.race(run.x.session, read, limit.min(beat)).await
+        };
+        match woken {
+            Woken::Done(Ok(piece)) => return unpacked(answering, piece),
+            // A finished answer needs no proper end.
+            Woken::Done(Err(_)) if progress == Progress::Finished => return Ok(None),
+            Woken::Done(Err(_)) => return Err(Stop::Fault(Fault::new(FaultKind::Reset))),
+            Woken::Alarm if Instant::now() < limit => {
+                write(run, HEARTBEAT, false).await?;
+                times.told = Instant::now();
+            }
+            Woken::Alarm if progress == Progress::Finished => return Ok(None),
+            woken => return Err(woken.stop(silent, run.deadline)),
+        }
+    }
+}
+
+fn unpacked(answering: &mut Answering, piece: Option<Bytes>) -> Result<Option<Bytes>, Stop> {
+    let broken = |_| Stop::Fault(Fault::new(FaultKind::Malformed));
+    piece.map(|piece| answering.decoder.push(piece).map_err(broken)).transpose()
+}
+
+/// Sends what there is to send, the head first if it has not gone out yet.
+async fn tell(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    out: &mut Out,
+    times: &mut Times,
+    number: u32,
+) -> Result<(), Stop> {
+    if !run.begun {
+        run.begun = true;
+        run.x.record.first_token = Some(run.x.started.elapsed());
+    }
+    if !run.headed {
+        let head = settle::head(run, offer, number).map_err(|_| Stop::Left)?;
+        open(run, head).await?;
+    }
+    if out.is_empty() {
+        return Ok(());
+    }
+    times.told = times.heard;
+    write(run, joined(out), false).await
+}
+
+async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {
+    run.headed = true;
+    run.x.record.status = 200;
+    head.stream(run.x.session).await.map_err(|_| Stop::Left)
+}
+
+/// A sign of life while nobody has been asked yet. The head that goes out with
+/// the first one cannot name a provider.
+pub async fn keep_alive(run: &mut Run<'_, '_>) -> Result<(), Stop> {
+    if !run.headed {
+        let flavor = http::HeaderValue::from_static(run.x.record.flavor.unwrap_or_default());
+        let head = run.x.head(200).and_then(|head| head.with(settle::FLAVOR, flavor));
+        open(run, head.map_err(|_| Stop::Left)?).await?;
+    }
+    write(run, HEARTBEAT, false).await
+}
+
+async fn write(run: &mut Run<'_, '_>, bytes: Bytes, end: bool) -> Result<(), Stop> {
+    run.x.session.write_response_body(bytes, end).await.map_err(|_| Stop::Left)
+}
+
+/// The pieces as one, so that they leave in one write.
+fn joined(out: &mut Out) -> Bytes {
+    let mut pieces = std::mem::take(&mut out.0);
+    if pieces.len() == 1 {
+        return pieces.pop().unwrap_or_default();
+    }
+    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    for piece in &pieces {
+        whole.extend_from_slice(piece);
+    }
+    whole.freeze()
+}
+
+/// The good end: usage, both objects, the dialect's last event.
+async fn close(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    answering: Answering,
+    times: &Times,
+) -> Result<Ended, Stop> {
+    let Some(mut reply) = run.reply.take() else { return Ok(Ended::Left) };
+    let usage = reply.usage().unwrap_or_else(|| run.ask.counted(reply.output_bytes()));
+    let sample = Sample {
+        prompt_tokens: usage.input,
+        output_tokens: usage.output,
+        first_token: times.first_token,
+        total: times.asked.elapsed(),
+    };
+    offer.learn(run.now(), Outcome::Good, Some(sample));
+    let took = times.asked.elapsed();
+    let objects = settle::served(run, offer, usage, reply.measured(), took, Some(sample));
+    let mut out = Out::default();
+    reply.close(&usage, &objects, &mut out);
+    answering.way.release_soon();
+    Ok(ended(run.x.session.write_response_body(joined(&mut out), true).await))
+}
+
+/// A reply that knows only the client's dialect, to say that nobody answered.
+fn unasked(run: &Run<'_, '_>) -> Option<Box<dyn Reply>> {
+    let first = run.chosen.entries.first()?;
+    let offer = run.x.live.offers.get(first.offer)?;
+    let (translator, dialect) = attempt::translator(run, offer).ok()?;
+    let target = attempt::target(run, offer, dialect, run.x.house.clock.unix());
+    Some(translator.reply(run.ask, &target))
+}
+
+/// The bad end of a stream that has begun: an error event and no success.
+pub async fn fail(run: &mut Run<'_, '_>, refusal: &Refusal) -> Ended {
+    run.x.record.broke(refusal);
+    let Some(mut reply) = run.reply.take().or_else(|| unasked(run)) else { return Ended::Left };
+    let mut out = Out::default();
+    reply.fail(refusal, run.x.id.as_str(), &mut out);
+    let written = run.x.session.write_response_body(joined(&mut out), true).await;
+    ended(written)
+}

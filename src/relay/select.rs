@@ -1,0 +1,194 @@
+//! Who may be asked: the model behind a name, its able offers, their order.
+
+use crate::count;
+use crate::exchange::Exchange;
+use crate::house::{Live, ModelLive};
+use crate::upstream::offer::OfferLive;
+use penstock_contract::{Ask, Code, Dialect, Kind, Refusal};
+use penstock_routing::{BATCH, Candidate, Entry, Flavor, Health, default_for, plan, split};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A prompt's bytes per token, for choosing among offers only.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Tokens of an answer of which nothing is known yet.
+const OUTPUT: u64 = 256;
+
+/// What was chosen for one ask.
+pub struct Selection {
+    /// The offers, best first, those of fallback models behind.
+    pub entries: Vec<Entry>,
+    /// None of them is fit: the least bad is asked all the same.
+    pub all_ejected: bool,
+    /// It is batch work: cheap, and in no hurry.
+    pub batch: bool,
+    /// A broken stream is rescued.
+    pub rescue: bool,
+    /// The model as the answer names it.
+    asked_for: Box<str>,
+    /// The model that was asked for.
+    model: Arc<ModelLive>,
+    /// The cap that the window leaves, by model of the catalogue.
+    caps: Vec<(Box<str>, u64)>,
+    preset: Option<Box<str>>,
+}
+
+/// Chooses.
+///
+/// # Errors
+/// No such model, none that this key may use, or none that can do what is asked.
+pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusal> {
+    let live = x.live.clone();
+    let (name, flavor) = split(&ask.model);
+    let model = model_named(&live, name)?;
+    if model.model.kind != ask.kind {
+        return Err(wrong_kind(&model));
+    }
+    if !x.grant.may_use(&model.model.card.id) {
+        let message = "This API key may not use this model.";
+        return Err(Refusal::because(Code::InsufficientScope, message).at("model"));
+    }
+    let flavor = flavor.unwrap_or_else(|| default_for(ask.kind));
+    x.record.model = Some(model.model.card.id.as_str().into());
+    x.record.flavor = Some(flavor.name());
+    let mut selection = Selection {
+        entries: Vec::new(),
+        all_ejected: true,
+        batch: flavor.name() == BATCH.name(),
+        rescue: model.model.rescue,
+        // Messages clients compare the name with the one they sent, flavor and all.
+        asked_for: match ask.dialect {
+            Dialect::Chat => name.into(),
+            Dialect::Messages => ask.model.clone(),
+        },
+        caps: Vec::new(),
+        preset: ask.preset.clone(),
+        model: model.clone(),
+    };
+    let now = x.house.clock.now();
+    let mut refusal = None;
+    let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
+    for candidate in std::iter::once(model.clone()).chain(fallbacks) {
+        if !x.grant.may_use(&candidate.model.card.id) {
+            continue;
+        }
+        match count::fits(&live, &candidate, ask).await {
+            Ok(cap) => {
+                if let Some(cap) = cap {
+                    selection.caps.push((candidate.model.card.id.as_str().into(), cap));
+                }
+                if let Err(lacks) = selection.add(&live, &candidate, flavor, ask, now) {
+                    refusal.get_or_insert(lacks);
+                }
+            }
+            Err(too_long) => {
+                refusal.get_or_insert(too_long);
+            }
+        }
+    }
+    if selection.entries.is_empty() {
+        return Err(refusal.unwrap_or_else(|| Refusal::new(Code::Unavailable).retry_after(5)));
+    }
+    Ok(selection)
+}
+
+/// The model with this id or alias.
+///
+/// # Errors
+/// There is none.
+pub fn model_named(live: &Live, name: &str) -> Result<Arc<ModelLive>, Refusal> {
+    let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
+    found.cloned().ok_or_else(|| no_model(name))
+}
+
+/// There is no model of this name.
+pub fn no_model(name: &str) -> Refusal {
+    let shown: String = name.chars().take(100).collect();
+    Refusal::because(Code::ModelNotFound, format!("The model '{shown}' does not exist.")).at("model")
+}
+
+fn wrong_kind(model: &ModelLive) -> Refusal {
+    let path = match model.model.kind {
+        Kind::Chat => "/v1/chat/completions or /v1/messages",
+        Kind::Embedding => "/v1/embeddings",
+        Kind::Rerank => "/v1/rerank",
+        Kind::Image => "/v1/images/generations",
+        Kind::Transcription => "/v1/audio/transcriptions",
+    };
+    Refusal::unsupported("model", format!("This model is used at {path}."))
+}
+
+/// Tokens that an answer of this model will probably have: the same number for
+/// every offer, so that prices are compared and not the luck of their last answers.
+fn expected_output(live: &Live, model: &ModelLive, ask: &Ask, now: Duration) -> u64 {
+    let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
+    let typical = offers.filter_map(|offer| offer.figures.lock().typical_output(now)).max();
+    let typical = typical.unwrap_or(OUTPUT);
+    ask.max_tokens.map_or(typical, |cap| typical.min(cap))
+}
+
+impl Selection {
+    /// Adds a model's able offers in the flavor's order.
+    fn add(
+        &mut self,
+        live: &Live,
+        model: &ModelLive,
+        flavor: &dyn Flavor,
+        ask: &Ask,
+        now: Duration,
+    ) -> Result<(), Refusal> {
+        let prompt = u64::try_from(ask.prompt_bytes / BYTES_PER_TOKEN).unwrap_or(u64::MAX);
+        let output = expected_output(live, model, ask, now);
+        let mut lacks = None;
+        let mut candidates: Vec<Candidate> = Vec::with_capacity(model.offers.len());
+        for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
+            match offer.lacks(ask) {
+                None => candidates.push(offer.candidate(now, prompt, output)),
+                Some(refusal) => {
+                    lacks.get_or_insert(refusal);
+                }
+            }
+        }
+        if candidates.is_empty() {
+            return Err(lacks.unwrap_or_else(|| Refusal::new(Code::Unavailable).retry_after(5)));
+        }
+        self.all_ejected &= candidates.iter().all(|one| matches!(one.health, Health::Ejected { .. }));
+        for index in plan(flavor, &candidates, rand::random()) {
+            let Some(offer) = live.offers.get(index) else { continue };
+            let breaker = offer.breaker.lock();
+            self.entries.push(Entry {
+                offer: index,
+                provider: offer.offer.provider.index,
+                resting_until: breaker.resting_until(now),
+                good_standing: breaker.in_good_standing(now),
+            });
+        }
+        Ok(())
+    }
+
+    /// `model` in the answer: what the client asked for, or the fallback that answered.
+    pub fn answer_model<'s>(&'s self, offer: &'s OfferLive) -> &'s str {
+        let answering = &offer.offer.model.card.id;
+        if *answering == self.model.model.card.id { &self.asked_for } else { answering }
+    }
+
+    /// Sampling parameters of the ask's preset.
+    pub fn preset<'s>(&self, offer: &'s OfferLive) -> &'s [(Box<str>, Box<str>)] {
+        let Some(name) = &self.preset else { return &[] };
+        offer.offer.model.presets.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The cap on generated tokens to send instead of the client's own, if that does not fit.
+    pub fn max_tokens(&self, offer: &OfferLive, ask: &Ask) -> Option<u64> {
+        let id = offer.offer.model.card.id.as_str();
+        let left = self.caps.iter().find(|(model, _)| &**model == id).map(|(_, left)| *left);
+        let most = [left, offer.offer.max_output].into_iter().flatten().min()?;
+        ask.max_tokens.filter(|asked| *asked > most).map(|_| most)
+    }
+
+    /// The model that was asked for, for the figures of its last hour.
+    pub fn model(&self) -> &ModelLive {
+        &self.model
+    }
+}

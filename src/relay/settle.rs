@@ -1,0 +1,94 @@
+//! The bill of an answer: what it used, what that drew, what it costs. Nothing
+//! delivered is nothing charged; the client pays one answer, once.
+
+use super::Run;
+use crate::reply::Head;
+use crate::upstream::bill::Terms;
+use crate::upstream::offer::OfferLive;
+use http::{HeaderName, HeaderValue};
+use penstock_contract::{Ask, Measured, Reply, Usage, UsageSource};
+use penstock_footprint::Attempt;
+use penstock_routing::Sample;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The header that names the flavor.
+pub const FLAVOR: HeaderName = HeaderName::from_static("x-penstock-flavor");
+
+/// What failed attempts of one request drew.
+#[derive(Default)]
+pub struct Spent(Option<Attempt>);
+
+impl Spent {
+    /// A provider worked on the prompt, and on what it sent, for nothing.
+    pub fn failed(&mut self, offer: &OfferLive, ask: &Ask, reply: Option<&dyn Reply>) {
+        let usage =
+            reply.and_then(Reply::usage).unwrap_or_else(|| ask.counted(reply.map_or(0, Reply::output_bytes)));
+        let attempt = offer.bill.failed(usage, Duration::ZERO);
+        match &mut self.0 {
+            Some(sum) => sum.add(&attempt),
+            None => self.0 = Some(attempt),
+        }
+    }
+}
+
+/// Settles a good answer; returns the members that go into it.
+pub fn served(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    usage: Usage,
+    measured: Option<Measured>,
+    took: Duration,
+    sample: Option<Sample>,
+) -> Vec<u8> {
+    if let Some(sample) = sample {
+        run.chosen.model().hour.lock().observe(run.x.house.clock.now(), sample);
+    }
+    let settings = &run.x.live.settings;
+    let terms = Terms {
+        eur_per_credit: settings.billing.eur_per_credit,
+        provenance: settings.impact.provenance,
+        batch: run.chosen.batch,
+    };
+    let settled = offer.bill.tokens(usage, measured, took, run.spent.0.as_ref(), terms);
+    let record = &mut run.x.record;
+    record.provider = Some(offer.offer.provider.id.clone());
+    record.model = Some(offer.offer.model.card.id.as_str().into());
+    record.usage = Some(usage);
+    record.footprint = Some(settled.footprint);
+    record.charge = Some(settled.charge);
+    settled.members
+}
+
+/// Settles what a client received before it left.
+pub fn left(run: &mut Run<'_, '_>) {
+    let (Some(offer), Some(reply)) = (run.current.clone(), run.reply.take()) else { return };
+    if !run.begun {
+        return;
+    }
+    let count = run.ask.counted(reply.output_bytes());
+    // What a provider has said so far may be a placeholder of its first event.
+    let usage = match reply.usage() {
+        Some(said) if said.output >= count.output => said,
+        Some(said) => Usage { output: count.output, source: UsageSource::Gateway, ..said },
+        None => count,
+    };
+    served(run, &offer, usage, reply.measured(), Duration::ZERO, None);
+}
+
+/// The head of an inference answer: who answered, under which flavor, at which attempt.
+///
+/// # Errors
+/// A provider id that is no header value.
+pub fn head(run: &Run<'_, '_>, offer: &OfferLive, number: u32) -> pingora_error::Result<Head> {
+    let flavor = run.x.record.flavor.unwrap_or_default();
+    let invalid = |_| pingora_error::Error::new_str("header");
+    run.x
+        .head(200)?
+        .with(
+            HeaderName::from_static("x-penstock-provider"),
+            HeaderValue::from_str(&offer.offer.provider.id).map_err(invalid)?,
+        )?
+        .with(FLAVOR, HeaderValue::from_static(flavor))?
+        .with(HeaderName::from_static("x-penstock-attempts"), HeaderValue::from(number))
+}

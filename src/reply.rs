@@ -1,0 +1,170 @@
+//! What goes out: response heads from an allow-list, bodies with an exact
+//! length, refusals in the caller's dialect. Nothing of a provider's own head
+//! ever passes.
+
+use crate::request_id::RequestId;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue, header};
+use penstock_contract::{Dialect, Refusal};
+use pingora_core::protocols::http::ServerSession;
+use pingora_error::Result;
+use pingora_http::ResponseHeader;
+
+/// Names of response headers that browsers may read.
+const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-reset, x-penstock-provider, \
+     x-penstock-flavor, x-penstock-attempts, x-token-count-method, x-environment-impact, x-billing-cost";
+/// Request headers that browsers may send: what the client libraries add by themselves.
+const ALLOWED: &str = "authorization, content-type, x-api-key, anthropic-version, anthropic-beta, \
+     anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
+     idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
+     x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
+     x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper";
+
+/// Slices in which a long body is written, so that a slow reader is noticed between them.
+const SLICE: usize = 64 * 1024;
+
+/// A response head in the making.
+pub struct Head {
+    head: ResponseHeader,
+}
+
+impl Head {
+    /// A head with the two request id headers.
+    ///
+    /// # Errors
+    /// A status that is none.
+    pub fn new(status: u16, id: &RequestId) -> Result<Self> {
+        let mut head = ResponseHeader::build(status, Some(12))?;
+        let value = id.header();
+        head.insert_header(HeaderName::from_static("x-request-id"), value.clone())?;
+        head.insert_header(HeaderName::from_static("request-id"), value)?;
+        Ok(Self { head })
+    }
+
+    /// Adds one header.
+    ///
+    /// # Errors
+    /// A value that is none.
+    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Result<Self> {
+        self.head.insert_header(name, value)?;
+        Ok(self)
+    }
+
+    /// The headers of a page's script: any origin may call, keys are what counts.
+    ///
+    /// # Errors
+    /// Never for these constant values.
+    pub fn for_browser(self, preflight: bool) -> Result<Self> {
+        let any = HeaderValue::from_static("*");
+        let head = self
+            .with(header::ACCESS_CONTROL_ALLOW_ORIGIN, any)?
+            .with(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED))?;
+        if !preflight {
+            return Ok(head);
+        }
+        head.with(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED))?
+            .with(
+                header::ACCESS_CONTROL_ALLOW_METHODS,
+                HeaderValue::from_static("GET, POST, DELETE, OPTIONS"),
+            )?
+            .with(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"))
+    }
+
+    /// Sends a JSON body with its exact length.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn json(self, session: &mut ServerSession, body: Vec<Bytes>) -> Result<()> {
+        self.whole(session, "application/json", body).await
+    }
+
+    /// Sends a body of any type with its exact length.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn whole(
+        mut self,
+        session: &mut ServerSession,
+        kind: &'static str,
+        body: Vec<Bytes>,
+    ) -> Result<()> {
+        let length: usize = body.iter().map(Bytes::len).sum();
+        self.head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(kind))?;
+        self.head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length))?;
+        let silent = session.req_header().method == http::Method::HEAD;
+        session.write_response_header(Box::new(self.head)).await?;
+        if length == 0 || silent {
+            return session.write_response_body(Bytes::new(), true).await;
+        }
+        write_all(session, body).await
+    }
+
+    /// Opens a stream of server-sent events.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn stream(mut self, session: &mut ServerSession) -> Result<()> {
+        let head = &mut self.head;
+        head.insert_header(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/event-stream; charset=utf-8"),
+        )?;
+        head.insert_header(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))?;
+        head.insert_header(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"))?;
+        if !session.is_http2() {
+            head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
+        }
+        session.write_response_header(Box::new(self.head)).await
+    }
+}
+
+/// Writes pieces as one body: small neighbours joined, long ones in slices.
+async fn write_all(session: &mut ServerSession, body: Vec<Bytes>) -> Result<()> {
+    let mut pending = BytesMut::new();
+    let mut pieces = body.into_iter().peekable();
+    while let Some(mut piece) = pieces.next() {
+        let last = pieces.peek().is_none();
+        if pending.len() + piece.len() <= SLICE && !(last && pending.is_empty()) {
+            pending.extend_from_slice(&piece);
+            if last {
+                return session.write_response_body(pending.freeze(), true).await;
+            }
+            continue;
+        }
+        if !pending.is_empty() {
+            session.write_response_body(pending.split().freeze(), false).await?;
+        }
+        while piece.len() > SLICE {
+            session.write_response_body(piece.split_to(SLICE), false).await?;
+        }
+        session.write_response_body(piece, last).await?;
+    }
+    Ok(())
+}
+
+/// A refusal on the wire: status, envelope of the path's dialect, `Retry-After`.
+///
+/// # Errors
+/// The client is gone.
+pub async fn refuse(
+    session: &mut ServerSession,
+    dialect: Dialect,
+    id: &RequestId,
+    refusal: &Refusal,
+    browser: bool,
+) -> Result<()> {
+    let mut head = Head::new(refusal.row().status, id)?;
+    if let Some(seconds) = refusal.retry_after {
+        head = head.with(header::RETRY_AFTER, HeaderValue::from(seconds))?;
+    }
+    if let Some(allow) = refusal.details.get("allow").and_then(|value| value.as_str())
+        && let Ok(value) = HeaderValue::from_str(allow)
+    {
+        head = head.with(header::ALLOW, value)?;
+    }
+    if browser {
+        head = head.for_browser(false)?;
+    }
+    let body = penstock_wire::error::envelope(dialect, refusal, id.as_str());
+    head.json(session, vec![Bytes::from(body)]).await
+}

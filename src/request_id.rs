@@ -1,0 +1,70 @@
+//! The name of one exchange: on every response as `x-request-id` and `request-id`, in every log line.
+
+use http::HeaderValue;
+use std::fmt;
+
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+/// Letters and digits after the prefix: 24 × 5 bits of randomness.
+const LENGTH: usize = 24;
+
+/// A request id: `req_` and 24 letters and digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RequestId([u8; 4 + LENGTH]);
+
+impl RequestId {
+    /// A new id from the thread's random source.
+    #[must_use]
+    pub fn random() -> Self {
+        let mut id = *b"req_aaaaaaaaaaaaaaaaaaaaaaaa";
+        let mut bits: u128 = rand::random();
+        for letter in id.iter_mut().skip(4) {
+            *letter = ALPHABET.get((bits & 31) as usize).copied().unwrap_or(b'a');
+            bits >>= 5;
+        }
+        Self(id)
+    }
+
+    /// The whole id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or("req_")
+    }
+
+    /// The random part alone, which also names the answer (`chatcmpl-…`, `msg_…`).
+    #[must_use]
+    pub fn unique(&self) -> &str {
+        self.as_str().get(4..).unwrap_or_default()
+    }
+
+    /// As a header value.
+    #[must_use]
+    pub fn header(&self) -> HeaderValue {
+        HeaderValue::from_bytes(&self.0).unwrap_or_else(|_| HeaderValue::from_static("req_"))
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_letters_and_digits_and_differ() {
+        let (one, two) = (RequestId::random(), RequestId::random());
+        assert_ne!(one.as_str(), two.as_str());
+        assert_eq!(one.unique().len(), LENGTH);
+        assert!(one.unique().bytes().all(|b| b.is_ascii_alphanumeric()));
+        assert_eq!(one.header(), one.as_str());
+    }
+}

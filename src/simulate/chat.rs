@@ -1,0 +1,216 @@
+//! The chat completions dialect as vLLM-like engines speak it.
+
+use super::answer::{Answer, Finish};
+use super::ask::Ask;
+use super::shaping::{Event, Kind, Voice};
+use super::tools::Invocation;
+use serde_json::{Map, Value, json};
+
+/// When every simulated answer was made: the same request gets the same bytes.
+pub(super) const CREATED: u64 = 1_763_650_000;
+
+/// Usage of all answers together.
+fn usage(ask: &Ask, answers: &[Answer]) -> Value {
+    let completion: u64 = answers.iter().map(Answer::tokens).sum();
+    let reasoning: usize = answers.iter().map(|answer| answer.reasoning.len()).sum();
+    json!({
+        "prompt_tokens": ask.prompt.tokens,
+        "total_tokens": ask.prompt.tokens + completion,
+        "completion_tokens": completion,
+        "prompt_tokens_details": { "cached_tokens": ask.prompt.cached },
+        "completion_tokens_details": { "reasoning_tokens": reasoning },
+    })
+}
+
+fn id(ask: &Ask) -> String {
+    format!("chatcmpl-simulated-{:016x}", ask.prompt.hash ^ ask.seed)
+}
+
+fn reason(finish: &Finish, voice: Voice) -> Value {
+    match finish {
+        _ if !voice.finish => Value::Null,
+        Finish::Stop | Finish::Sequence(_) => json!("stop"),
+        Finish::Length => json!("length"),
+        Finish::Calls => json!("tool_calls"),
+    }
+}
+
+/// The stop string that was met: vLLM's own member.
+fn met(finish: &Finish) -> Value {
+    match finish {
+        Finish::Sequence(stop) => json!(stop),
+        _ => Value::Null,
+    }
+}
+
+/// The whole answer.
+pub(super) fn plain(ask: &Ask, answers: &[Answer], voice: Voice) -> String {
+    let choices: Vec<Value> =
+        answers.iter().enumerate().map(|(index, one)| choice(ask, index, one, voice)).collect();
+    let mut body = json!({
+        "id": id(ask), "object": "chat.completion", "created": CREATED, "model": ask.model, "choices": choices,
+        "service_tier": null, "system_fingerprint": "simulated",
+    });
+    if let Some(object) = body.as_object_mut() {
+        if voice.usage {
+            object.insert("usage".to_owned(), usage(ask, answers));
+        }
+        object.insert("prompt_logprobs".to_owned(), Value::Null);
+        object.insert("kv_transfer_params".to_owned(), Value::Null);
+    }
+    body.to_string()
+}
+
+fn choice(ask: &Ask, index: usize, answer: &Answer, voice: Voice) -> Value {
+    let mut message = Map::new();
+    message.insert("role".to_owned(), json!("assistant"));
+    let content = if answer.calls.is_empty() { json!(answer.text.concat()) } else { Value::Null };
+    message.insert("content".to_owned(), content);
+    for name in ["refusal", "annotations", "audio", "function_call"] {
+        message.insert(name.to_owned(), Value::Null);
+    }
+    let calls: Vec<Value> = answer.calls.iter().map(whole_call).collect();
+    message.insert("tool_calls".to_owned(), json!(calls));
+    let reasoning = answer.reasoning.concat();
+    message.insert(
+        voice.reasoning.to_owned(),
+        if reasoning.is_empty() { Value::Null } else { json!(reasoning) },
+    );
+    let logprobs = ask.logprobs.map(|top| {
+        let tokens: Vec<Value> = answer.text.iter().map(|token| logprob(token, top)).collect();
+        json!({ "content": tokens, "refusal": null })
+    });
+    json!({
+        "index": index, "message": message, "logprobs": logprobs,
+        "finish_reason": reason(&answer.finish, voice), "stop_reason": met(&answer.finish), "token_ids": null,
+    })
+}
+
+fn whole_call(call: &Invocation) -> Value {
+    json!({
+        "id": call.id, "type": "function",
+        "function": { "name": call.name, "arguments": call.arguments.concat() },
+    })
+}
+
+/// Made-up probabilities: the token's own, and `top` that are less likely.
+fn logprob(token: &str, top: usize) -> Value {
+    let likely = -0.01 * f64::from(u32::try_from(token.len() % 64).unwrap_or(0)) - 0.01;
+    let rank = |rank: usize| {
+        let text = if rank == 0 { token.to_owned() } else { format!(" simulated{rank}") };
+        let less = f64::from(u32::try_from(rank).unwrap_or(0));
+        json!({ "token": text, "logprob": likely - less, "bytes": text.as_bytes() })
+    };
+    let alternatives: Vec<Value> = (0..top).map(rank).collect();
+    json!({ "token": token, "logprob": likely, "bytes": token.as_bytes(), "top_logprobs": alternatives })
+}
+
+/// The answer in events: a role for each choice, tokens, reasons of the end, usage where it was asked for.
+pub(super) fn stream(ask: &Ask, answers: &[Answer], voice: Voice) -> Vec<Event> {
+    let writer = Writer::new(ask);
+    let mut events = Vec::new();
+    for index in 0..answers.len() {
+        let delta = json!({ "role": "assistant", "content": "" }).to_string();
+        events.push(writer.chunk(index, &delta, "null", 0, Kind::Start));
+    }
+    let mut lists: Vec<_> = answers
+        .iter()
+        .enumerate()
+        .map(|(index, answer)| writer.deltas(ask, index, answer, voice).into_iter())
+        .collect();
+    // Choices are made at the same time, a token each.
+    loop {
+        let before = events.len();
+        for list in &mut lists {
+            events.extend(list.next());
+        }
+        if events.len() == before {
+            break;
+        }
+    }
+    let tokens = events.last().map_or(0, |event| event.tokens);
+    if ask.usage && voice.usage {
+        let usage = usage(ask, answers);
+        let body = format!("{},\"choices\":[],\"usage\":{usage}}}", writer.start);
+        events.push(Event { name: None, body, tokens, kind: Kind::Usage });
+    }
+    events.push(Event { name: None, body: "[DONE]".to_owned(), tokens, kind: Kind::Done });
+    events
+}
+
+struct Writer {
+    /// The members that all chunks begin with.
+    start: String,
+}
+
+impl Writer {
+    fn new(ask: &Ask) -> Self {
+        let model = json!(ask.model);
+        let id = id(ask);
+        Self {
+            start: format!(
+                "{{\"id\":\"{id}\",\"object\":\"chat.completion.chunk\",\"created\":{CREATED},\"model\":{model}"
+            ),
+        }
+    }
+
+    fn chunk(&self, index: usize, delta: &str, logprobs: &str, tokens: u32, kind: Kind) -> Event {
+        let body = format!(
+            "{},\"choices\":[{{\"index\":{index},\"delta\":{delta},\"logprobs\":{logprobs},\"finish_reason\":null}}]}}",
+            self.start
+        );
+        Event { name: None, body, tokens, kind }
+    }
+
+    fn deltas(&self, ask: &Ask, index: usize, answer: &Answer, voice: Voice) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut tokens = 0;
+        for token in &answer.reasoning {
+            tokens += 1;
+            let delta = format!("{{\"{}\":{}}}", voice.reasoning, json!(token));
+            events.push(self.chunk(index, &delta, "null", tokens, Kind::Content));
+        }
+        for token in &answer.text {
+            tokens += 1;
+            let delta = format!("{{\"content\":{}}}", json!(token));
+            let logprobs = match ask.logprobs {
+                Some(top) => json!({ "content": [logprob(token, top)] }).to_string(),
+                None => "null".to_owned(),
+            };
+            events.push(self.chunk(index, &delta, &logprobs, tokens, Kind::Content));
+        }
+        for (at, call) in answer.calls.iter().enumerate() {
+            for delta in call_deltas(at, call, voice.repeats) {
+                tokens += 1;
+                let delta = json!({ "tool_calls": [delta] }).to_string();
+                events.push(self.chunk(index, &delta, "null", tokens, Kind::Content));
+            }
+        }
+        if voice.finish {
+            let end = json!({
+                "index": index, "delta": {}, "logprobs": null,
+                "finish_reason": reason(&answer.finish, voice), "stop_reason": met(&answer.finish),
+            });
+            let body = format!("{},\"choices\":[{end}]}}", self.start);
+            events.push(Event { name: None, body, tokens, kind: Kind::Finish });
+        }
+        events
+    }
+}
+
+/// The name first, then the arguments in pieces; with `repeats` everything in every piece.
+fn call_deltas(at: usize, call: &Invocation, repeats: bool) -> Vec<Value> {
+    let first = json!({
+        "index": at, "id": call.id, "type": "function", "function": { "name": call.name, "arguments": "" },
+    });
+    let more = call.arguments.iter().map(|part| {
+        if repeats {
+            json!({
+                "index": at, "id": call.id, "type": null, "function": { "name": call.name, "arguments": part },
+            })
+        } else {
+            json!({ "index": at, "function": { "arguments": part } })
+        }
+    });
+    std::iter::once(first).chain(more).collect()
+}

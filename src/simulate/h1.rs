@@ -1,0 +1,248 @@
+//! HTTP/1.1 by hand: requests read whole, answers written byte by byte where a fault wants it.
+
+use super::control::Outcome;
+use super::head::{MOST_BODY, Request};
+use super::line::Line;
+use super::script::Head;
+use super::serve::Provider;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::sleep;
+
+/// Largest head, most headers.
+const MOST_HEAD: usize = 64 << 10;
+const MOST_HEADERS: usize = 128;
+/// Bytes of pipelined requests that wait.
+const MOST_AHEAD: usize = 1 << 20;
+
+/// Serves a connection until either side ends it.
+pub(super) async fn serve<S>(stream: S, provider: &Provider)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let mut line = H1 { stream, ahead: BytesMut::new(), out: Vec::new(), body: Vec::new(), chunked: false };
+    while let Ok(Some((request, keep))) = line.read().await {
+        let outcome = provider.serve(request, &mut line).await;
+        if outcome != Outcome::Finished || !keep {
+            break;
+        }
+    }
+    line.stream.shutdown().await.ok();
+}
+
+/// One connection.
+struct H1<S> {
+    stream: S,
+    /// Bytes that were read and not used.
+    ahead: BytesMut,
+    /// Bytes to write in front of `body`.
+    out: Vec<u8>,
+    /// Bytes of the body to write.
+    body: Vec<u8>,
+    chunked: bool,
+}
+
+fn broken(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// A head that was read.
+struct Begun {
+    request: Request,
+    keep: bool,
+    length: usize,
+    chunked: bool,
+    expects: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> H1<S> {
+    /// Reads the next request, and whether another may follow. `None`: the client is done.
+    async fn read(&mut self) -> io::Result<Option<(Request, bool)>> {
+        let mut begun = loop {
+            if let Some((length, begun)) = parse(&self.ahead)? {
+                drop(self.ahead.split_to(length));
+                break begun;
+            }
+            if self.ahead.len() > MOST_HEAD {
+                return Err(broken("head too long"));
+            }
+            if self.stream.read_buf(&mut self.ahead).await? == 0 {
+                return Ok(None);
+            }
+        };
+        if begun.expects {
+            self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        begun.request.body =
+            if begun.chunked { self.chunks().await? } else { self.exactly(begun.length).await? };
+        Ok(Some((begun.request, begun.keep)))
+    }
+
+    async fn more(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.ahead).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn exactly(&mut self, length: usize) -> io::Result<Bytes> {
+        if length > MOST_BODY {
+            return Err(broken("body too long"));
+        }
+        self.ahead.reserve(length.saturating_sub(self.ahead.len()));
+        while self.ahead.len() < length {
+            self.more().await?;
+        }
+        Ok(self.ahead.split_to(length).freeze())
+    }
+
+    async fn chunks(&mut self) -> io::Result<Bytes> {
+        let mut body = BytesMut::new();
+        loop {
+            let line = self.text_line().await?;
+            let digits = line.split(';').next().unwrap_or_default().trim();
+            let length = usize::from_str_radix(digits, 16).map_err(|_| broken("chunk length"))?;
+            if length == 0 {
+                while !self.text_line().await?.is_empty() {}
+                return Ok(body.freeze());
+            }
+            if body.len().saturating_add(length) > MOST_BODY {
+                return Err(broken("body too long"));
+            }
+            body.extend_from_slice(&self.exactly(length).await?);
+            self.exactly(2).await?;
+        }
+    }
+
+    /// A line of a chunked body without its end.
+    async fn text_line(&mut self) -> io::Result<String> {
+        loop {
+            if let Some(at) = self.ahead.windows(2).position(|two| two == b"\r\n") {
+                let line = self.ahead.split_to(at + 2);
+                return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
+            }
+            if self.ahead.len() > MOST_HEAD {
+                return Err(broken("line too long"));
+            }
+            self.more().await?;
+        }
+    }
+
+    fn frame(&mut self) {
+        if self.body.is_empty() {
+            return;
+        }
+        if self.chunked {
+            self.out.extend_from_slice(format!("{:x}\r\n", self.body.len()).as_bytes());
+        }
+        self.out.append(&mut self.body);
+        if self.chunked {
+            self.out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// Reads a head, if it is there as a whole: its length and what it says.
+fn parse(bytes: &[u8]) -> io::Result<Option<(usize, Begun)>> {
+    let mut found = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut head = httparse::Request::new(&mut found);
+    let length = match head.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(broken("head")),
+    };
+    let mut headers = HeaderMap::with_capacity(head.headers.len());
+    for header in head.headers.iter() {
+        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| broken("header name"))?;
+        let value = HeaderValue::from_bytes(header.value).map_err(|_| broken("header value"))?;
+        headers.append(name, value);
+    }
+    let told =
+        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
+    let begun = Begun {
+        keep: told("connection").is_none_or(|value| !value.contains("close")) && head.version == Some(1),
+        length: match told("content-length") {
+            Some(text) => text.parse().map_err(|_| broken("content-length"))?,
+            None => 0,
+        },
+        chunked: told("transfer-encoding").is_some_and(|value| value.contains("chunked")),
+        expects: told("expect").is_some_and(|value| value.contains("100-continue")),
+        request: Request {
+            method: head.method.unwrap_or_default().to_owned(),
+            path: head.path.unwrap_or_default().to_owned(),
+            h2: false,
+            headers,
+            body: Bytes::new(),
+        },
+    };
+    Ok(Some((length, begun)))
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Line for H1<S> {
+    fn head(&mut self, head: &Head) {
+        let status = StatusCode::from_u16(head.status).ok();
+        let reason = status.and_then(|status| status.canonical_reason()).unwrap_or("Simulated");
+        self.out.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", head.status).as_bytes());
+        for (name, value) in &head.headers {
+            self.out.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        }
+        self.chunked = head.length.is_none();
+        let frame = match head.length {
+            Some(length) => format!("content-length: {length}\r\n\r\n"),
+            None => "transfer-encoding: chunked\r\n\r\n".to_owned(),
+        };
+        self.out.extend_from_slice(frame.as_bytes());
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.body.extend_from_slice(bytes);
+    }
+
+    fn queued(&self) -> usize {
+        self.out.len() + self.body.len()
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.frame();
+        if !self.out.is_empty() {
+            self.stream.write_all(&self.out).await?;
+            self.stream.flush().await?;
+            self.out.clear();
+        }
+        Ok(())
+    }
+
+    async fn drip(&mut self, pause: Duration) -> io::Result<()> {
+        for byte in std::mem::take(&mut self.out) {
+            self.stream.write_all(&[byte]).await?;
+            self.stream.flush().await?;
+            sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self) -> io::Result<()> {
+        self.frame();
+        if self.chunked {
+            self.out.extend_from_slice(b"0\r\n\r\n");
+        }
+        self.flush().await
+    }
+
+    async fn cut(&mut self) {
+        // The connection is closed by its loop.
+    }
+
+    async fn gone(&mut self) {
+        while self.ahead.len() < MOST_AHEAD {
+            match self.stream.read_buf(&mut self.ahead).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,144 @@
+//! The messages dialect in its full grammar.
+
+use super::answer::{Answer, Finish};
+use super::ask::Ask;
+use super::shaping::{Event, Kind, Voice};
+use serde_json::{Value, json};
+
+/// Proves nothing; clients want one that is not empty.
+const SIGNATURE: &str = "c2ltdWxhdGVk";
+
+fn id(ask: &Ask) -> String {
+    format!("msg_simulated_{:016x}", ask.prompt.hash)
+}
+
+fn usage(ask: &Ask, output: u64) -> Value {
+    json!({
+        "input_tokens": ask.prompt.tokens - ask.prompt.cached,
+        "output_tokens": output,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": ask.prompt.cached,
+    })
+}
+
+fn reason(finish: &Finish) -> (Value, Value) {
+    match finish {
+        Finish::Stop => (json!("end_turn"), Value::Null),
+        Finish::Sequence(stop) => (json!("stop_sequence"), json!(stop)),
+        Finish::Length => (json!("max_tokens"), Value::Null),
+        Finish::Calls => (json!("tool_use"), Value::Null),
+    }
+}
+
+/// The whole answer.
+pub(super) fn plain(ask: &Ask, answer: &Answer, voice: Voice) -> String {
+    let mut content = Vec::new();
+    if !answer.reasoning.is_empty() {
+        content.push(json!({
+            "type": "thinking", "thinking": answer.reasoning.concat(), "signature": SIGNATURE,
+        }));
+    }
+    if !answer.text.is_empty() {
+        content.push(json!({ "type": "text", "text": answer.text.concat() }));
+    }
+    for call in &answer.calls {
+        // Arguments that were cut short do not parse; the vendor sends what there is.
+        let input: Value = serde_json::from_str(&call.arguments.concat()).unwrap_or_else(|_| json!({}));
+        content.push(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input }));
+    }
+    let (stop_reason, stop_sequence) = reason(&answer.finish);
+    let mut body = json!({
+        "id": id(ask), "type": "message", "role": "assistant", "model": ask.model, "content": content,
+    });
+    if let Some(object) = body.as_object_mut() {
+        object.insert("stop_reason".to_owned(), if voice.finish { stop_reason } else { Value::Null });
+        object.insert("stop_sequence".to_owned(), stop_sequence);
+        if voice.usage {
+            object.insert("usage".to_owned(), usage(ask, answer.tokens()));
+        }
+    }
+    body.to_string()
+}
+
+/// The answer in events.
+pub(super) fn stream(ask: &Ask, answer: &Answer, voice: Voice) -> Vec<Event> {
+    let mut writer = Writer { events: Vec::new(), tokens: 0, blocks: 0 };
+    let mut message = json!({
+        "id": id(ask), "type": "message", "role": "assistant", "model": ask.model, "content": [],
+        "stop_reason": null, "stop_sequence": null,
+    });
+    if let (Some(object), true) = (message.as_object_mut(), voice.usage) {
+        object.insert("usage".to_owned(), usage(ask, 0));
+    }
+    writer.push("message_start", json!({ "message": message }), Kind::Start);
+    writer.push("ping", json!({}), Kind::Other);
+    if !answer.reasoning.is_empty() {
+        writer.open(&json!({ "type": "thinking", "thinking": "", "signature": "" }));
+        for token in &answer.reasoning {
+            writer.delta(&json!({ "type": "thinking_delta", "thinking": token }));
+        }
+        let signature = json!({ "type": "signature_delta", "signature": SIGNATURE });
+        writer.push(
+            "content_block_delta",
+            json!({ "index": writer.blocks, "delta": signature }),
+            Kind::Other,
+        );
+        writer.close();
+    }
+    if !answer.text.is_empty() {
+        writer.open(&json!({ "type": "text", "text": "" }));
+        for token in &answer.text {
+            writer.delta(&json!({ "type": "text_delta", "text": token }));
+        }
+        writer.close();
+    }
+    for call in &answer.calls {
+        writer.open(&json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": {} }));
+        for part in &call.arguments {
+            writer.delta(&json!({ "type": "input_json_delta", "partial_json": part }));
+        }
+        writer.close();
+    }
+    let (stop_reason, stop_sequence) = reason(&answer.finish);
+    let mut end = json!({ "delta": { "stop_reason": stop_reason, "stop_sequence": stop_sequence } });
+    if let (Some(object), true) = (end.as_object_mut(), voice.usage) {
+        object.insert("usage".to_owned(), usage(ask, answer.tokens()));
+    }
+    writer.push("message_delta", end, Kind::Finish);
+    writer.push("message_stop", json!({}), Kind::Done);
+    writer.events
+}
+
+struct Writer {
+    events: Vec<Event>,
+    tokens: u32,
+    blocks: usize,
+}
+
+impl Writer {
+    fn push(&mut self, name: &'static str, members: Value, kind: Kind) {
+        let mut body = serde_json::Map::new();
+        body.insert("type".to_owned(), json!(name));
+        if let Value::Object(members) = members {
+            body.extend(members);
+        }
+        let body = Value::Object(body).to_string();
+        self.events.push(Event { name: Some(name), body, tokens: self.tokens, kind });
+    }
+
+    fn open(&mut self, block: &Value) {
+        let members = json!({ "index": self.blocks, "content_block": block });
+        self.push("content_block_start", members, Kind::Other);
+    }
+
+    fn delta(&mut self, delta: &Value) {
+        self.tokens += 1;
+        let members = json!({ "index": self.blocks, "delta": delta });
+        self.push("content_block_delta", members, Kind::Content);
+    }
+
+    fn close(&mut self) {
+        self.push("content_block_stop", json!({ "index": self.blocks }), Kind::Other);
+        self.blocks += 1;
+    }
+}

@@ -1,0 +1,98 @@
+//! Performing a script: waiting for what is due, sending it in as few writes as the
+//! pace allows, noticing a client that leaves.
+
+use super::control::{Control, Outcome};
+use super::line::Line;
+use super::pace::Pace;
+use super::script::{Before, Script};
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Queued bytes from which on a write is due.
+const WRITE: usize = 64 << 10;
+/// Pause behind what travels alone, long enough to leave as a packet of its own.
+const ALONE: Duration = Duration::from_micros(200);
+
+/// Why a performance ends early.
+enum Stop {
+    Gone,
+    Cut,
+}
+
+impl From<io::Error> for Stop {
+    fn from(_: io::Error) -> Self {
+        Self::Gone
+    }
+}
+
+/// Performs a script and tells how it ended.
+pub(super) async fn play<L: Line>(script: Script, line: &mut L, pace: Pace, control: &Control) -> Outcome {
+    match perform(script, line, pace, control).await {
+        Ok(()) => Outcome::Finished,
+        Err(Stop::Gone) => Outcome::Gone,
+        Err(Stop::Cut) => {
+            line.cut().await;
+            Outcome::Cut
+        }
+    }
+}
+
+async fn perform<L: Line>(script: Script, line: &mut L, pace: Pace, control: &Control) -> Result<(), Stop> {
+    let begin = Instant::now();
+    let pace = pace.later(script.later);
+    match script.before {
+        Before::Nothing => {}
+        Before::Cut => return Err(Stop::Cut),
+        Before::Hold => stay(line, control.held()).await?,
+    }
+    let mut now = begin;
+    let first = script.pieces.first().map_or(begin, |piece| begin + pace.due(piece.tokens));
+    if !script.early && first > now {
+        stay(line, sleep_until(first)).await?;
+        now = Instant::now();
+    }
+    line.head(&script.head);
+    if let Some(pause) = script.drip {
+        line.drip(pause).await?;
+    }
+    for piece in &script.pieces {
+        if piece.hold {
+            line.flush().await?;
+            stay(line, control.held()).await?;
+            now = Instant::now();
+        }
+        let due = begin + pace.due(piece.tokens);
+        if due > now {
+            // The clock is asked only when the last look at it does not do.
+            now = Instant::now();
+            if due > now {
+                line.flush().await?;
+                stay(line, sleep_until(due)).await?;
+                now = Instant::now();
+            }
+        }
+        line.put(&piece.bytes);
+        if piece.alone {
+            line.flush().await?;
+            stay(line, sleep(ALONE)).await?;
+        } else if line.queued() >= WRITE {
+            line.flush().await?;
+        }
+    }
+    if script.cut {
+        line.flush().await?;
+        return Err(Stop::Cut);
+    }
+    Ok(line.end().await?)
+}
+
+/// Waits, unless the client leaves first.
+async fn stay<L: Line>(line: &mut L, wait: impl Future<Output = ()>) -> Result<(), Stop> {
+    tokio::select! {
+        biased;
+        () = wait => Ok(()),
+        () = line.gone() => Err(Stop::Gone),
+    }
+}

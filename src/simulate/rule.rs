@@ -1,0 +1,178 @@
+//! When a fault happens: a rule of the control endpoint, or the suffix of a model's name.
+
+use super::fault::Fault;
+use serde_json::{Map, Value, json};
+
+/// Faults with a condition. A rule with [`times`](Rule::times) waits in a queue, one without stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// What happens, all of it at once.
+    pub faults: Vec<Fault>,
+    /// For how many calls; `None`: for all.
+    pub times: Option<u32>,
+    /// Matching calls that are left alone first.
+    pub skip: u32,
+    /// Happens on each so-manieth matching call, 1 for all: 2 makes a provider flap.
+    pub every: u32,
+    /// End of the path; `None`: paths that generate; `*`: all.
+    pub path: Option<String>,
+    /// Name of the model; `None`: any.
+    pub model: Option<String>,
+    /// Matching calls so far.
+    seen: u32,
+    /// Calls it happened to.
+    used: u32,
+}
+
+impl From<Fault> for Rule {
+    fn from(fault: Fault) -> Self {
+        Self::new(vec![fault])
+    }
+}
+
+impl Rule {
+    /// A standing rule for all calls that generate.
+    #[must_use]
+    pub fn new(faults: Vec<Fault>) -> Self {
+        Self { faults, times: None, skip: 0, every: 1, path: None, model: None, seen: 0, used: 0 }
+    }
+
+    /// The same for so many calls.
+    #[must_use]
+    pub fn times(self, times: u32) -> Self {
+        Self { times: Some(times), ..self }
+    }
+
+    /// The same after so many calls.
+    #[must_use]
+    pub fn skip(self, skip: u32) -> Self {
+        Self { skip, ..self }
+    }
+
+    /// The same on each so-manieth call.
+    #[must_use]
+    pub fn every(self, every: u32) -> Self {
+        Self { every, ..self }
+    }
+
+    /// The same for paths with this end.
+    #[must_use]
+    pub fn path(self, path: &str) -> Self {
+        Self { path: Some(path.to_owned()), ..self }
+    }
+
+    /// The same for this model.
+    #[must_use]
+    pub fn model(self, model: &str) -> Self {
+        Self { model: Some(model.to_owned()), ..self }
+    }
+
+    /// Reads a rule: the members of a fault, and `times`, `skip`, `every`, `path`, `model`, `also` (more
+    /// faults). `{"fault":"flap",…}` is a status on every second call.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong.
+    pub fn read(value: Value) -> Result<Self, String> {
+        let Value::Object(mut object) = value else {
+            return Err("A rule is an object with a member `fault`.".to_owned());
+        };
+        let mut rule = Self::new(Vec::new());
+        rule.times = number(&mut object, "times")?;
+        rule.skip = number(&mut object, "skip")?.unwrap_or(0);
+        rule.every = number(&mut object, "every")?.unwrap_or(1).max(1);
+        rule.path = text(&mut object, "path")?;
+        rule.model = text(&mut object, "model")?;
+        let also = match object.remove("also") {
+            None => Vec::new(),
+            Some(Value::Array(also)) => also,
+            Some(_) => return Err("`also` is a list of faults.".to_owned()),
+        };
+        if object.get("fault").and_then(Value::as_str) == Some("flap") {
+            object.insert("fault".to_owned(), json!("status"));
+            object.entry("status").or_insert(json!(503));
+            rule.every = rule.every.max(2);
+        }
+        rule.faults.push(Fault::read(Value::Object(object))?);
+        for more in also {
+            rule.faults.push(Fault::read(more)?);
+        }
+        Ok(rule)
+    }
+
+    /// Whether it stands, or waits for its calls.
+    pub(super) fn stands(&self) -> bool {
+        self.times.is_none()
+    }
+
+    /// Whether all its calls have been.
+    pub(super) fn is_over(&self) -> bool {
+        self.times.is_some_and(|times| self.used >= times)
+    }
+
+    /// Counts a call; true if it happens to it.
+    pub(super) fn takes(&mut self, path: &str, generates: bool, model: &str) -> bool {
+        let here = match self.path.as_deref() {
+            None => generates,
+            Some("*") => true,
+            Some(end) => path.ends_with(end),
+        };
+        if !here || self.model.as_deref().is_some_and(|name| name != model) || self.is_over() {
+            return false;
+        }
+        self.seen = self.seen.saturating_add(1);
+        let Some(turn) = self.seen.checked_sub(self.skip.saturating_add(1)) else { return false };
+        let takes = turn.is_multiple_of(self.every.max(1));
+        self.used = self.used.saturating_add(u32::from(takes));
+        takes
+    }
+}
+
+/// Behaviour behind the first `#` of a model's name: `fault=stall&after=3#fault=crlf` and, for load tests,
+/// `tokens=500`: an answer of so many tokens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Suffix {
+    /// Faults of this call.
+    pub faults: Vec<Fault>,
+    /// Length of the answer.
+    pub tokens: Option<usize>,
+}
+
+impl Suffix {
+    /// Reads the suffix, without its first `#`.
+    pub(super) fn read(suffix: &str) -> Result<Self, String> {
+        let mut all = Self::default();
+        for part in suffix.split('#') {
+            let mut object = Map::new();
+            for pair in part.split('&') {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                // Numbers and booleans are written as they are, anything else is a text.
+                let value = serde_json::from_str(value).ok().filter(|value: &Value| !value.is_object());
+                let text = || json!(pair.split_once('=').map_or("", |(_, text)| text));
+                object.insert(name.to_owned(), value.unwrap_or_else(text));
+            }
+            match object.remove("tokens").and_then(|tokens| tokens.as_u64()) {
+                Some(tokens) => all.tokens = usize::try_from(tokens).ok(),
+                None => all.faults.push(Fault::read(Value::Object(object))?),
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn number(object: &mut Map<String, Value>, name: &str) -> Result<Option<u32>, String> {
+    match object.remove(name) {
+        None => Ok(None),
+        Some(value) => {
+            let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+            number.map(Some).ok_or_else(|| format!("`{name}` is a whole number."))
+        }
+    }
+}
+
+fn text(object: &mut Map<String, Value>, name: &str) -> Result<Option<String>, String> {
+    match object.remove(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("`{name}` is a text.")),
+    }
+}

@@ -1,0 +1,159 @@
+//! Starting and stopping the process: threads, signals, the demo's greeting.
+
+use crate::config::settings::Settings;
+use crate::gateway::{Gateway, Source};
+use crate::observe::log;
+use crate::{admin, simulate};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Runs a gateway until it is told to stop.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn run(settings: Settings, source: Source) -> Result<(), String> {
+    runtime(settings.threads)?.block_on(async move {
+        let drain = settings.drain;
+        log::set(settings.log);
+        let mut signals = Signals::listen()?;
+        let gateway = Gateway::start(settings, source.clone()).await?;
+        announce(&gateway);
+        signals.until_stop(&gateway, &source).await;
+        let cut = gateway.stop(drain).await;
+        log::event(log::info(), "stopped", &[("cut", &cut.to_string())]);
+        log::flush();
+        Ok(())
+    })
+}
+
+/// Runs the demo: a gateway with simulated providers, a key, and a line to try it with.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
+    runtime(settings.threads)?.block_on(async move {
+        let drain = settings.drain;
+        log::set(settings.log);
+        let model = settings.models.first().map(|model| model.card.id.clone()).unwrap_or_default();
+        let mut signals = Signals::listen()?;
+        let gateway = Gateway::start(settings, source.clone()).await?;
+        let key = admin::keys::create_demo(&gateway.house).await?;
+        greet(&gateway, &key, &model)?;
+        signals.until_stop(&gateway, &source).await;
+        gateway.stop(drain).await;
+        log::flush();
+        Ok(())
+    })
+}
+
+/// Runs one simulated provider as a server of its own.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn simulate(options: simulate::Options) -> Result<(), String> {
+    runtime(options.threads)?.block_on(async move {
+        let mut signals = Signals::listen()?;
+        let server = simulate::Server::start(options).await?;
+        say(&format!("A simulated provider answers at http://{}/v1 (control: /control).\n", server.address))?;
+        signals.stop().await;
+        server.stop().await;
+        Ok(())
+    })
+}
+
+fn runtime(threads: usize) -> Result<Runtime, String> {
+    Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .thread_name("penstock")
+        .enable_all()
+        .build()
+        .map_err(|error| format!("The worker threads cannot be started: {error}."))
+}
+
+/// What the process listens to from outside.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, String> {
+        let on = |kind| signal(kind).map_err(|error| format!("Signals cannot be listened to: {error}."));
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+            hangup: on(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the end; reloads meanwhile when asked to.
+    async fn until_stop(&mut self, gateway: &Gateway, source: &Source) {
+        loop {
+            tokio::select! {
+                () = stop(&mut self.terminate, &mut self.interrupt) => return,
+                _ = self.hangup.recv() => {
+                    admin::reload(&gateway.house, source).await.ok();
+                }
+            }
+        }
+    }
+
+    async fn stop(&mut self) {
+        stop(&mut self.terminate, &mut self.interrupt).await;
+    }
+}
+
+async fn stop(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+fn announce(gateway: &Gateway) {
+    let list =
+        |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let https = gateway.https.map(|address| address.to_string()).unwrap_or_default();
+    log::event(
+        log::info(),
+        "listening",
+        &[
+            ("http", &list(&gateway.http)),
+            ("https", &https),
+            ("admin", &gateway.admin.to_string()),
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("config", &gateway.house.live().settings.version.0),
+        ],
+    );
+}
+
+fn greet(gateway: &Gateway, key: &str, model: &str) -> Result<(), String> {
+    let address = gateway.http.first().map(ToString::to_string).unwrap_or_default();
+    say(&format!(
+        "Penstock {version}, the demo: every answer is simulated.\n\n\
+         \x20 base URL   http://{address}/v1\n\
+         \x20 API key    {key}\n\
+         \x20 admin      http://{admin}/status\n\n\
+         Try it:\n\n\
+         curl http://{address}/v1/chat/completions \\\n\
+         \x20 -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\\n\
+         \x20 -d '{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\n",
+        version = env!("CARGO_PKG_VERSION"),
+        admin = gateway.admin,
+    ))
+}
+
+fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
+}
+
+/// A source that never changes, for gateways without a file.
+#[must_use]
+pub fn fixed(settings: Settings) -> Source {
+    Arc::new(move || Ok(settings.clone()))
+}

@@ -1,0 +1,301 @@
+//! The way to a provider: addresses resolved here and not by a blocking call,
+//! one pool for all providers that share their roots, every timeout set.
+
+use crate::config::settings::{HttpVersion, Provider};
+use bytes::Bytes;
+use penstock_contract::{Fault, FaultKind};
+use pingora_core::connectors::http::Connector;
+use pingora_core::connectors::{ConnectorOptions, TransportConnector};
+use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::client::HttpSession;
+use pingora_core::protocols::http::v1::client::HttpSession as Http1Session;
+use pingora_core::upstreams::peer::{HttpPeer, Peer};
+use pingora_error::ErrorType;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+
+/// Idle connections kept over all providers.
+const POOL: usize = 1024;
+/// How long one of them may idle.
+const IDLE: Duration = Duration::from_secs(60);
+/// Streams on one HTTP/2 connection before another is opened.
+const H2_STREAMS: usize = 100;
+/// Window of an HTTP/2 connection to a provider. It also bounds what a provider
+/// may send ahead of a slow client.
+const H2_WINDOW: u32 = 1 << 20;
+/// Bytes of a body that leave together with the head.
+const FIRST: usize = 64 * 1024;
+/// How often an HTTP/2 connection is asked whether it is still there.
+const H2_PING: Duration = Duration::from_secs(30);
+
+/// One pool of connections for providers with the same roots.
+pub struct Pools {
+    system: Arc<Pool>,
+    own: parking_lot::Mutex<Vec<(PathBuf, Arc<Pool>)>>,
+}
+
+/// Connections with the same roots.
+pub struct Pool {
+    /// To providers that may agree on HTTP/2.
+    http: Connector,
+    /// To providers that are asked in HTTP/1.1. Kept as bare streams, so that a
+    /// request's head and body leave in one write: a session flushes between them.
+    streams: TransportConnector,
+}
+
+impl Pool {
+    fn new(roots: Option<&PathBuf>) -> Arc<Self> {
+        Arc::new(Self {
+            http: Connector::new(Some(options(roots))),
+            streams: TransportConnector::new(Some(options(roots))),
+        })
+    }
+}
+
+impl Default for Pools {
+    fn default() -> Self {
+        Self { system: Pool::new(None), own: parking_lot::Mutex::default() }
+    }
+}
+
+impl Pools {
+    /// The pool for these roots, the system's for `None`.
+    pub fn of(&self, roots: Option<&PathBuf>) -> Arc<Pool> {
+        let Some(path) = roots else { return self.system.clone() };
+        let mut own = self.own.lock();
+        if let Some((_, pool)) = own.iter().find(|(known, _)| known == path) {
+            return pool.clone();
+        }
+        let pool = Pool::new(Some(path));
+        own.push((path.clone(), pool.clone()));
+        pool
+    }
+}
+
+fn options(roots: Option<&PathBuf>) -> ConnectorOptions {
+    let mut options = ConnectorOptions::new(POOL);
+    options.ca_file = roots.map(|path| path.to_string_lossy().into_owned());
+    options
+}
+
+/// One provider's addresses and how it is connected to.
+pub struct Route {
+    pool: Arc<Pool>,
+    peers: parking_lot::RwLock<Vec<Arc<HttpPeer>>>,
+    turn: AtomicUsize,
+}
+
+/// An open exchange with a provider.
+pub struct Way {
+    /// The session to write to and read from.
+    pub session: HttpSession,
+    /// It came from the pool: the provider may have closed it meanwhile.
+    pub reused: bool,
+    peer: Arc<HttpPeer>,
+    pool: Arc<Pool>,
+}
+
+/// A connection on which nothing has been asked yet.
+pub enum Link {
+    /// A stream for HTTP/1.1.
+    Stream(Line),
+    /// A session whose protocol was agreed on.
+    Session(Box<Way>),
+}
+
+/// A stream for HTTP/1.1.
+pub struct Line {
+    stream: Stream,
+    reused: bool,
+    peer: Arc<HttpPeer>,
+    pool: Arc<Pool>,
+}
+
+impl Link {
+    /// It came from the pool.
+    pub const fn reused(&self) -> bool {
+        match self {
+            Self::Stream(line) => line.reused,
+            Self::Session(way) => way.reused,
+        }
+    }
+}
+
+impl Line {
+    /// Writes a request: head, body, and nothing in between. Also tells whether
+    /// all of it went out; a provider may answer early and stop reading.
+    pub async fn ask(mut self, head: &[u8], body: &[Bytes]) -> (Way, bool) {
+        let written = write(&mut self.stream, head, body).await.is_ok();
+        (self.session(), written)
+    }
+
+    fn session(self) -> Way {
+        let session = HttpSession::H1(Http1Session::new_with_options(self.stream, &*self.peer));
+        Way { session, reused: self.reused, peer: self.peer, pool: self.pool }
+    }
+}
+
+/// The head with the length of the body, as much of the body as makes one good
+/// write, then the rest as it is.
+async fn write(stream: &mut Stream, head: &[u8], body: &[Bytes]) -> std::io::Result<()> {
+    let length: usize = body.iter().map(Bytes::len).sum();
+    let mut first = Vec::with_capacity(head.len() + 40 + length.min(FIRST));
+    first.extend_from_slice(head);
+    first.extend_from_slice(b"content-length: ");
+    first.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    first.extend_from_slice(b"\r\n\r\n");
+    let mut pieces = body.iter();
+    let mut rest: &[u8] = &[];
+    let room = first.len() + FIRST;
+    for piece in pieces.by_ref() {
+        let (joined, left) = piece.split_at(piece.len().min(room.saturating_sub(first.len())));
+        first.extend_from_slice(joined);
+        if !left.is_empty() {
+            rest = left;
+            break;
+        }
+    }
+    stream.write_all(&first).await?;
+    stream.write_all(rest).await?;
+    for piece in pieces {
+        stream.write_all(piece).await?;
+    }
+    stream.flush().await
+}
+
+impl Route {
+    /// A route without addresses yet, but for those written as numbers.
+    #[must_use]
+    pub fn new(provider: &Provider, pools: &Pools) -> Self {
+        let pool = pools.of(provider.ca.as_ref());
+        let route = Self { pool, peers: parking_lot::RwLock::default(), turn: AtomicUsize::new(0) };
+        if let Ok(ip) = provider.base.host.parse() {
+            route.set(provider, &[SocketAddr::new(ip, provider.base.port)]);
+        }
+        route
+    }
+
+    /// Looks the name up again; the old addresses stay when nothing is found.
+    pub async fn resolve(&self, provider: &Provider) {
+        if provider.base.host.parse::<std::net::IpAddr>().is_ok() {
+            return;
+        }
+        let found = tokio::net::lookup_host((&*provider.base.host, provider.base.port)).await;
+        let addresses: Vec<SocketAddr> = found.into_iter().flatten().collect();
+        if !addresses.is_empty() {
+            self.set(provider, &addresses);
+        }
+    }
+
+    fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
+        let fresh: Vec<Arc<HttpPeer>> =
+            addresses.iter().map(|address| Arc::new(peer(provider, *address))).collect();
+        *self.peers.write() = fresh;
+    }
+
+    /// Connects, or takes a connection from the pool.
+    ///
+    /// # Errors
+    /// `Connect` or `Tls`.
+    pub async fn open(&self) -> Result<Link, Fault> {
+        let peers = self.peers.read().clone();
+        let turn = self.turn.load(Ordering::Relaxed);
+        let Some(peer) = peers.get(turn % peers.len().max(1)).cloned() else {
+            return Err(Fault::new(FaultKind::Connect));
+        };
+        let pool = self.pool.clone();
+        let opened = if peer.options.alpn.get_max_http_version() == 1 {
+            let opened = pool.streams.get_stream(&*peer).await;
+            opened.map(|(stream, reused)| Link::Stream(Line { stream, reused, peer, pool }))
+        } else {
+            let opened = pool.http.get_http_session(&*peer).await;
+            opened.map(|(session, reused)| Link::Session(Box::new(Way { session, reused, peer, pool })))
+        };
+        opened.map_err(|error| {
+            // The next attempt asks the next address of the same name.
+            self.turn.fetch_add(1, Ordering::Relaxed);
+            Fault::new(connect_fault(error.etype()))
+        })
+    }
+
+    /// The same as a session, for requests that are not in a hurry.
+    ///
+    /// # Errors
+    /// `Connect` or `Tls`.
+    pub async fn session(&self) -> Result<Way, Fault> {
+        Ok(match self.open().await? {
+            Link::Stream(line) => line.session(),
+            Link::Session(way) => *way,
+        })
+    }
+}
+
+impl Way {
+    /// Hands the connection back after a whole answer.
+    pub async fn release(self) {
+        match self.session {
+            HttpSession::H1(mut session) if self.peer.options.alpn.get_max_http_version() == 1 => {
+                session.respect_keepalive();
+                if let Some(stream) = session.reuse().await {
+                    self.pool.streams.release_stream(stream, self.peer.reuse_hash(), Some(IDLE));
+                }
+            }
+            session => self.pool.http.release_http_session(session, &*self.peer, Some(IDLE)).await,
+        }
+    }
+
+    /// Reads what is left of an answer that the client already has, so that the
+    /// connection can serve again.
+    pub fn release_soon(mut self) {
+        tokio::spawn(async move {
+            self.session.set_read_timeout(Some(Duration::from_secs(1)));
+            for _ in 0..16 {
+                if self.session.response_done() {
+                    return self.release().await;
+                }
+                match self.session.read_response_body().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return self.release().await,
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+}
+
+fn connect_fault(error: &ErrorType) -> FaultKind {
+    match error {
+        ErrorType::TLSHandshakeFailure
+        | ErrorType::TLSHandshakeTimedout
+        | ErrorType::InvalidCert
+        | ErrorType::HandshakeError
+        | ErrorType::TLSWantX509Lookup => FaultKind::Tls,
+        _ => FaultKind::Connect,
+    }
+}
+
+fn peer(provider: &Provider, address: SocketAddr) -> HttpPeer {
+    // The SNI is never empty: an empty one turns certificate checks off.
+    let mut peer = HttpPeer::new(address, provider.base.tls, provider.base.host.to_string());
+    let connect = provider.timeouts.connect;
+    let options = &mut peer.options;
+    options.connection_timeout = Some(connect);
+    options.total_connection_timeout = Some(connect * 2);
+    options.read_timeout = Some(provider.timeouts.first_byte);
+    options.write_timeout = Some(provider.timeouts.idle);
+    options.idle_timeout = Some(IDLE);
+    options.max_h2_streams = H2_STREAMS;
+    options.h2_ping_interval = Some(H2_PING);
+    options.h2_stream_window_size = Some(H2_WINDOW);
+    options.h2_connection_window_size = Some(H2_WINDOW * 16);
+    match (provider.http, provider.base.tls) {
+        (HttpVersion::H2, _) => options.set_http_version(2, 2),
+        (HttpVersion::Auto, true) => options.set_http_version(2, 1),
+        _ => options.set_http_version(1, 1),
+    }
+    peer
+}

@@ -1,0 +1,10 @@
+//! Providers as the house sees them: where they are connected to, how they have
+//! lately been, who may be asked now.
+
+pub mod bill;
+pub mod check;
+pub mod connect;
+pub mod decode;
+pub mod live;
+pub mod offer;
+pub mod tokenize;

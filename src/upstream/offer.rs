@@ -1,0 +1,227 @@
+//! One model at one provider while the house runs: how fast it has been, how
+//! well, and how busy it is.
+
+use super::bill::Bill;
+use super::live::ProviderLive;
+use crate::config::settings::Offer;
+use http::{HeaderName, HeaderValue, header};
+use parking_lot::Mutex;
+use penstock_contract::{Ask, Dialect, Needs, Refusal};
+use penstock_routing::{Breaker, Candidate, Figures, Outcome, Sample, price_hint};
+use pingora_http::RequestHeader;
+use rust_decimal::prelude::ToPrimitive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Share of a provider's seats, in fifths, that batch work leaves to others.
+const BATCH_LEAVES: u32 = 5;
+
+/// An offer and its state.
+pub struct OfferLive {
+    /// What the configuration says.
+    pub offer: Arc<Offer>,
+    /// Whose it is.
+    pub provider: Arc<ProviderLive>,
+    /// How fast it has been.
+    pub figures: Mutex<Figures>,
+    /// How well it has been.
+    pub breaker: Mutex<Breaker>,
+    /// What its answers draw and cost.
+    pub bill: Bill,
+    /// Attempts that used it, for status.
+    pub attempts: AtomicU64,
+    in_flight: AtomicU32,
+    price: (f64, f64),
+    climate: (f64, f64),
+    heads: Vec<(Dialect, RequestHead)>,
+}
+
+/// What every request to an offer carries, but for the length of its body.
+pub struct RequestHead {
+    /// For HTTP/2.
+    pub parsed: RequestHeader,
+    /// For HTTP/1.1: the bytes up to the last header's line end.
+    pub wire: Vec<u8>,
+}
+
+impl OfferLive {
+    /// An offer without a past.
+    ///
+    /// # Errors
+    /// A header of the configuration that cannot be sent.
+    pub fn new(offer: Arc<Offer>, provider: Arc<ProviderLive>, breaker: Breaker) -> Result<Self, String> {
+        let place = &offer.provider.place;
+        let number = |decimal: rust_decimal::Decimal| decimal.to_f64().unwrap_or(f64::NAN);
+        let heads = offer
+            .dialects
+            .iter()
+            .map(|dialect| Ok((*dialect, request_head(&offer, *dialect)?)))
+            .collect::<pingora_error::Result<Vec<_>>>()
+            .map_err(|_| format!("A header of provider {} cannot be sent.", offer.provider.id))?;
+        Ok(Self {
+            price: (
+                number(offer.tariff.input.unwrap_or_default()),
+                number(offer.tariff.output.unwrap_or_default()),
+            ),
+            climate: (number(place.grid.g_per_kwh), number(place.eco_share())),
+            figures: Mutex::new(Figures::new()),
+            breaker: Mutex::new(breaker),
+            bill: Bill::new(&offer),
+            attempts: AtomicU64::new(0),
+            in_flight: AtomicU32::new(0),
+            heads,
+            offer,
+            provider,
+        })
+    }
+
+    /// What a plan needs to know of it now.
+    pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> Candidate {
+        let seconds = self.figures.lock().predict(now, prompt_tokens, output);
+        let breaker = self.breaker.lock();
+        Candidate {
+            offer: self.offer.index,
+            price: price_hint(self.price.0, self.price.1, prompt_tokens, output),
+            seconds,
+            in_flight: self.in_flight(),
+            seats: self.offer.provider.seats.unwrap_or(0),
+            failing: breaker.failing(now),
+            ci_g_per_kwh: self.climate.0,
+            renewable: self.climate.1,
+            health: breaker.health(now),
+        }
+    }
+
+    /// Attempts that it is working on.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// The dialect in which this ask is best put to it: the client's own if it
+    /// speaks that.
+    pub fn dialect_for(&self, client: Dialect) -> Option<Dialect> {
+        let spoken = &self.offer.dialects;
+        if spoken.contains(&client) { Some(client) } else { spoken.first().copied() }
+    }
+
+    /// The request head for a dialect.
+    pub fn head(&self, dialect: Dialect) -> Option<&RequestHead> {
+        self.heads.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, head)| head)
+    }
+
+    /// What of an ask this offer cannot do.
+    pub fn lacks(&self, ask: &Ask) -> Option<Refusal> {
+        lacking(&self.offer, &ask.needs, ask.dialect)
+    }
+
+    /// Takes a seat at the provider if one is free.
+    pub fn sit(self: &Arc<Self>, batch: bool) -> Option<Seat> {
+        let limit = self
+            .offer
+            .provider
+            .seats
+            .map(|seats| if batch { (seats - seats / BATCH_LEAVES).max(1) } else { seats });
+        if !self.provider.take_seat(limit) {
+            return None;
+        }
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        Some(Seat { offer: self.clone() })
+    }
+
+    /// An attempt is over.
+    pub fn learn(&self, now: Duration, outcome: Outcome, sample: Option<Sample>) {
+        self.breaker.lock().on_result(now, outcome);
+        if let Some(sample) = sample {
+            self.figures.lock().observe(now, sample);
+        }
+    }
+}
+
+/// A place in a provider's queue of work; given back when dropped.
+pub struct Seat {
+    offer: Arc<OfferLive>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.offer.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.offer.provider.free_seat();
+    }
+}
+
+/// Names the field that asks for what the offer cannot do.
+fn lacking(offer: &Offer, needs: &Needs, client: Dialect) -> Option<Refusal> {
+    let accepts = |parameter: &str| offer.abilities.accepts(parameter);
+    let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
+    let messages = match client {
+        Dialect::Chat => "messages",
+        Dialect::Messages => "messages.content",
+    };
+    let format = match client {
+        Dialect::Chat => "response_format",
+        Dialect::Messages => "output_config.format",
+    };
+    let says = |param: &str, sentence: &'static str| Some(Refusal::unsupported(param, sentence));
+    if needs.tools && !accepts("tools") {
+        return says("tools", "This model does not take tools.");
+    }
+    if needs.json_schema && !accepts("response_format") && !accepts("structured_outputs") {
+        return says(format, "'response_format' of type 'json_schema' is not supported with this model.");
+    }
+    if needs.json_object && !accepts("response_format") {
+        return says(format, "'response_format' of type 'json_object' is not supported with this model.");
+    }
+    if needs.images && !reads("image") {
+        return says(messages, "This model does not read images.");
+    }
+    if needs.audio && !reads("audio") {
+        return says(messages, "This model does not read audio.");
+    }
+    if needs.files && !reads("file") {
+        return says(messages, "This model does not read files.");
+    }
+    if needs.logprobs && !accepts("logprobs") && !accepts("logit_bias") {
+        return says("logprobs", "This model does not give log probabilities.");
+    }
+    None
+}
+
+/// What every request to this offer carries.
+fn request_head(offer: &Offer, dialect: Dialect) -> pingora_error::Result<RequestHead> {
+    let provider = &offer.provider;
+    let below = match dialect {
+        Dialect::Chat => "/chat/completions",
+        Dialect::Messages => "/messages",
+    };
+    let path = format!("{}{below}", provider.base.path_prefix);
+    let mut head = RequestHeader::build("POST", path.as_bytes(), Some(12))?;
+    head.insert_header(header::HOST, &*provider.base.authority)?;
+    head.insert_header(header::CONTENT_TYPE, "application/json")?;
+    head.insert_header(header::ACCEPT_ENCODING, "identity")?;
+    head.insert_header(header::USER_AGENT, concat!("penstock/", env!("CARGO_PKG_VERSION")))?;
+    if let Some(key) = &provider.api_key {
+        let (name, value) = match dialect {
+            Dialect::Chat => (header::AUTHORIZATION, format!("Bearer {}", key.reveal())),
+            Dialect::Messages => (HeaderName::from_static("x-api-key"), key.reveal().to_owned()),
+        };
+        let mut value = HeaderValue::from_str(&value).map_err(|_| pingora_error::Error::new_str("header"))?;
+        value.set_sensitive(true);
+        head.insert_header(name, value)?;
+    }
+    if dialect == Dialect::Messages {
+        head.insert_header(HeaderName::from_static("anthropic-version"), "2023-06-01")?;
+    }
+    for (name, value) in &provider.headers {
+        head.insert_header(name.to_string(), value.reveal())?;
+    }
+    let mut wire = format!("POST {path} HTTP/1.1\r\n").into_bytes();
+    for (name, value) in &head.headers {
+        wire.extend_from_slice(name.as_str().as_bytes());
+        wire.extend_from_slice(b": ");
+        wire.extend_from_slice(value.as_bytes());
+        wire.extend_from_slice(b"\r\n");
+    }
+    Ok(RequestHead { parsed: head, wire })
+}

@@ -1,0 +1,166 @@
+//! What lasts: the store, and the pepper that key digests are made with. Every
+//! call here blocks; async callers go through [`off_thread`].
+
+use crate::config::settings::Storage;
+use penstock_storage::keys::KeyStore;
+use penstock_storage::{Options, Store};
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The open store and its secrets.
+#[derive(Clone)]
+pub struct Vault {
+    /// The store itself.
+    pub store: Arc<dyn Store>,
+    /// API keys in it.
+    pub keys: KeyStore,
+    /// HMAC key of the digests.
+    pub pepper: Pepper,
+    /// Bearer token of the admin listener.
+    pub admin_token: Arc<str>,
+}
+
+/// 32 secret bytes; prints as `***`.
+#[derive(Clone, Copy)]
+pub struct Pepper(pub [u8; 32]);
+
+impl std::fmt::Debug for Pepper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// File names in the storage folder.
+const STORE: &str = "store";
+const PEPPER: &str = "pepper";
+/// The admin token's file, which the command line reads too.
+pub const ADMIN_TOKEN: &str = "admin.token";
+
+impl Vault {
+    /// Opens the store, making what is missing at the first start.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way.
+    pub fn open(storage: &Storage) -> Result<Self, String> {
+        let folder = &storage.path;
+        fs::create_dir_all(folder)
+            .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
+        let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+        let store = penstock_storage::open(&folder.join(STORE), options)
+            .map_err(|error| sentence(&error.to_string()))?;
+        let pepper = match &storage.pepper {
+            Some(secret) => given(secret.reveal())?,
+            None => made(&folder.join(PEPPER), hex_secret)?,
+        };
+        let admin_token = made(&folder.join(ADMIN_TOKEN), hex_secret)?;
+        Ok(Self {
+            keys: KeyStore::new(store.clone()),
+            store,
+            pepper: Pepper(unhex(&pepper).ok_or("The pepper is not 64 hexadecimal digits.")?),
+            admin_token: admin_token.into(),
+        })
+    }
+}
+
+/// Runs a blocking call of the store away from the async threads.
+///
+/// # Errors
+/// The call's own, as a sentence.
+pub async fn off_thread<T, E>(call: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, String>
+where
+    T: Send + 'static,
+    E: std::fmt::Display + Send + 'static,
+{
+    tokio::task::spawn_blocking(call)
+        .await
+        .map_err(|_| "The store's thread ended.".to_owned())?
+        .map_err(|error| error.to_string())
+}
+
+/// A cause as one sentence.
+fn sentence(cause: &str) -> String {
+    let mut letters = cause.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+fn given(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if unhex(text).is_none() {
+        return Err("storage.pepper has to be 64 hexadecimal digits.".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads a secret file, or makes it, readable by its owner alone. It appears
+/// whole or not at all, so that a crash cannot leave half a pepper.
+fn made(path: &Path, make: fn() -> String) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("The file {} cannot be used: {error}.", path.display());
+    match fs::File::open(path) {
+        Ok(mut file) => {
+            let mut text = String::new();
+            file.read_to_string(&mut text).map_err(failed)?;
+            return Ok(text.trim().to_owned());
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let text = make();
+    let aside: PathBuf = path.with_extension("new");
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&aside)
+        .map_err(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(&aside, path).map_err(failed)?;
+    if let Some(folder) = path.parent() {
+        fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    }
+    Ok(text)
+}
+
+/// 32 random bytes in hexadecimal.
+fn hex_secret() -> String {
+    let bytes: [u8; 32] = rand::random();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_secret_file_is_made_once_and_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(PEPPER);
+        let first = made(&path, hex_secret).unwrap();
+        assert_eq!(made(&path, hex_secret).unwrap(), first);
+        assert!(unhex(&first).is_some());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_given_pepper_has_to_be_whole() {
+        assert!(given("abc").is_err());
+        assert!(given(&"0f".repeat(32)).is_ok());
+    }
+}

@@ -1,0 +1,76 @@
+//! What goes on beside the requests: names looked up again, providers checked,
+//! the last use of keys written down.
+
+use crate::house::House;
+use crate::observe::log;
+use crate::upstream::check;
+use penstock_storage::Health;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How often names are looked up again.
+const RESOLVE: Duration = Duration::from_secs(30);
+/// How often the last use of keys is written down.
+const NOTE: Duration = Duration::from_secs(30);
+/// How often it is looked whether a check is due.
+const CHECK: Duration = Duration::from_millis(250);
+
+/// Starts them all.
+pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+    vec![
+        every(RESOLVE, stop, house, |house| async move { resolve(&house).await }),
+        every(NOTE, stop, house, |house| async move {
+            tokio::task::spawn_blocking(move || house.keyring.note_uses(&house.vault.keys)).await.ok();
+        }),
+        every(CHECK, stop, house, |house| async move { check::due(&house).await }),
+        every(CHECK, stop, house, |house| async move { watch_store(&house) }),
+    ]
+}
+
+/// A store that is stuck does not come back by itself, and waiting on it may
+/// lose what it still acknowledges: the process ends, and the next start recovers.
+fn watch_store(house: &House) {
+    if let Health::Stuck { milliseconds } = house.vault.store.health() {
+        let since = milliseconds.to_string();
+        log::event(log::error(), "store_stuck", &[("milliseconds", &since)]);
+        log::flush();
+        std::process::abort();
+    }
+}
+
+/// Looks every provider's name up.
+pub async fn resolve(house: &House) {
+    for provider in &house.live().providers {
+        provider.route.resolve(&provider.provider).await;
+    }
+}
+
+/// Ends when told to stop, or when nobody is left to tell.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    stop.wait_for(|stop| *stop).await.ok();
+}
+
+/// Does something again and again until told to stop.
+fn every<F>(
+    pause: Duration,
+    stop: &watch::Receiver<bool>,
+    house: &Arc<House>,
+    work: impl Fn(Arc<House>) -> F + Send + 'static,
+) -> JoinHandle<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (mut stop, house) = (stop.clone(), house.clone());
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(pause);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => work(house.clone()).await,
+                () = told(&mut stop) => return,
+            }
+        }
+    })
+}
