@@ -1,0 +1,286 @@
+//! What a request costs on its way through the rooms: `cargo bench --bench hot`,
+//! a group alone with `cargo bench --bench hot -- ask`.
+//!
+//! Only pure code is measured here, no socket; `benches/load` measures the whole
+//! gateway beside others.
+#![allow(missing_docs, reason = "the macros of the harness make items without docs")]
+#![allow(clippy::unwrap_used, reason = "what is made up here is well-formed")]
+
+use bytes::Bytes;
+use criterion::{
+    BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
+};
+use penstock_admission::{Limits, Purpose};
+use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
+use penstock_contract::{Abilities, Ask, Dialect, Kind, Out, Target, Usage};
+use penstock_dialect::translator;
+use penstock_footprint::{EnergyCard, METHODOLOGY, Place, Prepared, Work, boundary_name, grid};
+use penstock_pricing::{PaidWith, Sold, Tariff, charge};
+use penstock_routing::{BALANCED, Candidate, ECO, SPEED, plan, price_hint};
+use penstock_tokens::{Conversation, Counter};
+use serde_json::{Value, json};
+use std::hint::black_box;
+use std::time::Duration;
+
+const PROSE: &str = "A gateway takes a request, proves it sane, picks a provider and hands it on; if that provider \
+                     fails, another one answers, and the client never learns that anything was wrong. ";
+const CODE: &str = "fn add(left: u64, right: &str) -> Result<u64, Error> {\n\tlet right: u64 = right.parse()?;\n\t\
+                    debug!(\"{left} + {right}\\n\");\n\tOk(left + right)\n}\n\n";
+const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAB9AAAAfQCAYAAACaOMR5AAAg+/aE";
+const EVENTS: usize = 1024;
+
+/// `size` bytes of a sample, again and again.
+fn much(sample: &str, size: usize) -> String {
+    sample.chars().cycle().take(size).collect()
+}
+
+/// A body with these messages and the members that clients usually send.
+fn body(messages: &Value) -> Bytes {
+    json!({"model": "org/model:eco", "messages": messages, "temperature": 0.7, "max_tokens": 512, "stream": true})
+        .to_string()
+        .into()
+}
+
+/// A conversation of about `size` bytes, in turns of 4 KiB; the last one is the user's.
+fn conversation(sample: &str, size: usize) -> Bytes {
+    let turns = size.div_ceil(4096) | 1;
+    let role = |turn| if turn % 2 == 0 { "user" } else { "assistant" };
+    let text = much(sample, (size / turns).saturating_sub(60));
+    body(&(0..turns).map(|turn| json!({"role": role(turn), "content": text})).collect())
+}
+
+/// A question about a picture of about `size` bytes, in the chat dialect.
+fn picture(size: usize) -> Bytes {
+    let url = format!("data:image/png;base64,{}", much(IMAGE, size / 4 * 4));
+    body(&json!([{"role": "user", "content": [
+        {"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": url}}]}]))
+}
+
+fn target(abilities: &Abilities) -> Target<'_> {
+    Target {
+        model: "their/model",
+        dialect: Dialect::Chat,
+        abilities,
+        preset: &[],
+        max_tokens: None,
+        answer_model: "org/model",
+        id: "4b8e3f0a",
+        created: 1_763_650_000,
+    }
+}
+
+/// Offers that differ in price, speed, load and grid.
+fn candidates(count: u32) -> Vec<Candidate> {
+    let offers = 0..count;
+    offers
+        .map(|n| Candidate {
+            price: price_hint(0.05 + f64::from(n % 7), 0.15 + f64::from(n % 5), 500, 256),
+            seconds: (n % 6 != 0).then(|| 1.5 + f64::from(n % 11)),
+            in_flight: n % 13,
+            seats: 64,
+            ci_g_per_kwh: 20.0 + 45.0 * f64::from(n % 9),
+            renewable: f64::from(n % 10) / 10.0,
+            ..Candidate::new(usize::try_from(n).unwrap_or_default())
+        })
+        .collect()
+}
+
+fn bytes(length: usize) -> Throughput {
+    Throughput::Bytes(u64::try_from(length).unwrap_or_default())
+}
+
+/// A request's way in: proven, planned over three offers, encoded for the first.
+fn ask(c: &mut Criterion) {
+    let limits = Limits::default();
+    let abilities = Abilities::default();
+    let offers = candidates(3);
+    let mut group = c.benchmark_group("ask");
+    for (name, body) in [
+        ("prose 1 KiB", conversation(PROSE, 1 << 10)),
+        ("prose 200 KiB", conversation(PROSE, 200 << 10)),
+        ("prose 2 MiB", conversation(PROSE, 2 << 20)),
+        ("source code 200 KiB", conversation(CODE, 200 << 10)),
+        ("source code 2 MiB", conversation(CODE, 2 << 20)),
+        ("data: image 2 MiB", picture(2 << 20)),
+    ] {
+        group.throughput(bytes(body.len()));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let ask = penstock_admission::chat(black_box(body.clone()), &limits).unwrap();
+                let order = plan(ECO, &offers, 7);
+                let translator = translator(ask.dialect, Dialect::Chat).unwrap();
+                (translator.request(&ask, &target(&abilities)).unwrap(), order)
+            });
+        });
+    }
+    group.finish();
+}
+
+/// A streamed answer of a chat provider, without its end.
+fn events() -> Vec<String> {
+    let words = ["Ri", "vers", " bend", " because", " banks", " wear", ".", "\\n", " é"];
+    let chunk = |(_, word): (usize, &&str)| {
+        format!(
+            "data: {{\"id\":\"chatcmpl-4b8e3f0a9c\",\"object\":\"chat.completion.chunk\",\"created\":1763650000,\
+             \"model\":\"their/model\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}},\
+             \"logprobs\":null,\"finish_reason\":null}}]}}\n\n"
+        )
+    };
+    (0..EVENTS).zip(words.iter().cycle()).map(chunk).collect()
+}
+
+/// The stream for a client that asked like this, `together` events a piece.
+fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &Ask, together: usize) {
+    let abilities = Abilities::default();
+    let translator = translator(ask.dialect, Dialect::Chat).unwrap();
+    let pieces: Vec<Bytes> = events().chunks(together).map(|events| events.concat().into()).collect();
+    group.throughput(Throughput::Elements(EVENTS as u64));
+    group.bench_function(format!("{name}, {together} a piece"), |bencher| {
+        bencher.iter(|| {
+            let mut reply = translator.reply(ask, &target(&abilities));
+            let mut sent = 0;
+            for piece in &pieces {
+                let mut out = Out::default();
+                reply.push(black_box(piece.clone()), &mut out).unwrap();
+                sent += out.len();
+            }
+            assert!(sent > EVENTS, "the words arrive");
+            sent
+        });
+    });
+}
+
+/// A stream in the client's own dialect: what is foreign is taken out, the rest passes.
+fn filter(c: &mut Criterion) {
+    let ask = penstock_admission::chat(conversation(PROSE, 1 << 10), &Limits::default()).unwrap();
+    let mut group = c.benchmark_group("filter");
+    for together in [1, 64] {
+        stream(&mut group, "chat", &ask, together);
+    }
+    group.finish();
+}
+
+/// A client of the messages dialect before a chat provider, both ways.
+fn translate(c: &mut Criterion) {
+    let limits = Limits::default();
+    let messages = |body| penstock_admission::messages(body, &limits, Purpose::Generate).unwrap();
+    let abilities = Abilities::default();
+    let mut group = c.benchmark_group("translate");
+    for (name, sample) in [("request, prose 200 KiB", PROSE), ("request, source code 200 KiB", CODE)] {
+        let ask = messages(conversation(sample, 200 << 10));
+        let translator = translator(Dialect::Messages, Dialect::Chat).unwrap();
+        group.throughput(bytes(ask.body.len()));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| translator.request(black_box(&ask), &target(&abilities)).unwrap());
+        });
+    }
+    let ask = messages(conversation(PROSE, 1 << 10));
+    for together in [1, 64] {
+        stream(&mut group, "stream", &ask, together);
+    }
+    group.finish();
+}
+
+/// The order in which twenty offers are asked.
+fn order(c: &mut Criterion) {
+    let offers = candidates(20);
+    let mut group = c.benchmark_group("plan");
+    group.throughput(Throughput::Elements(1));
+    for flavor in [BALANCED, ECO, SPEED] {
+        let mut seed = 0;
+        group.bench_function(format!("20 candidates, {}", flavor.name()), |bencher| {
+            bencher.iter(|| {
+                seed += 1;
+                plan(flavor, black_box(&offers), seed)
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Footprint, price and both objects of an answer.
+fn bill(c: &mut Criterion) {
+    let grid = grid::table(include_str!("../conf/grid/eu-2025.csv")).unwrap();
+    let card = EnergyCard {
+        active_params_b: Some("8".parse().unwrap()),
+        joules_per_output_token: Some("0.119".parse().unwrap()),
+        ..EnergyCard::new(Kind::Chat)
+    };
+    let row = grid.get("FR").unwrap();
+    let place = Place { pue: Some("1.16".parse().unwrap()), ..Place::on(row) };
+    let prepared = Prepared::new(&card, &place).unwrap();
+    let tariff = Tariff {
+        input: Some("0.05".parse().unwrap()),
+        output: Some("0.15".parse().unwrap()),
+        ..Tariff::default()
+    };
+    let served = Served::new(&Site {
+        renewable_percent: "27".parse().unwrap(),
+        pue: prepared.pue(),
+        provider_id: "provider-a",
+        location: "Paris, France",
+        grid: Grid { source: "somebody", year: 2025, g_per_kwh: "31".parse().unwrap() },
+        methodology: METHODOLOGY,
+    });
+    let credit = "0.01".parse().unwrap();
+    let usage = Usage { input: 512, cached: 128, output: 300, ..Usage::default() };
+    let mut group = c.benchmark_group("bill");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("footprint, price, members", |bencher| {
+        bencher.iter(|| {
+            let usage = black_box(usage);
+            let work = Work::tokens(usage, Duration::from_secs(3));
+            let drawn = prepared.attempt(&work, None).footprint();
+            let billable = prepared.billable_kwh(&work, None);
+            let charge = charge(&tariff, &Sold::Tokens(usage), PaidWith::Credits, false, billable, credit);
+            let provenance = Provenance {
+                method: drawn.method.name(),
+                boundary: Some(boundary_name(drawn.boundary)),
+                energy_kwh_low: drawn.energy_kwh_low,
+                energy_kwh_high: drawn.energy_kwh_high,
+                embodied_g_co2: Some(drawn.embodied_g),
+                assumed: drawn.assumed.names(),
+                counted_by_gateway: false,
+            };
+            let impact = Impact {
+                energy_kwh: drawn.energy_kwh,
+                carbon_g_co2: drawn.carbon_g,
+                water_liters: drawn.water_l,
+                served: &served,
+                provenance,
+            };
+            let cost = Cost {
+                energy: charge.energy_eur,
+                credits: charge.credits.credits(),
+                paid_with: charge.paid_with.name(),
+            };
+            penstock_annotate::members(&impact, &cost, true)
+        });
+    });
+    group.finish();
+}
+
+/// An exact count of a prompt's tokens.
+fn count(c: &mut Criterion) {
+    let counter = Counter::o200k_harmony();
+    let mut group = c.benchmark_group("count");
+    for (name, sample) in [("o200k, prose 200 KiB", PROSE), ("o200k, source code 200 KiB", CODE)] {
+        let body = conversation(sample, 200 << 10);
+        group.throughput(bytes(body.len()));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let conversation = Conversation::from_chat(black_box(&body)).unwrap();
+                counter.count(&conversation).unwrap()
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = hot;
+    config = Criterion::default().sample_size(20).warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = ask, filter, translate, order, bill, count
+}
+criterion_main!(hot);

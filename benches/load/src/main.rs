@@ -1,0 +1,150 @@
+//! What Penstock costs beside nginx and beside a Pingora that only passes on:
+//!
+//! ```text
+//! cargo build --release
+//! cargo run --release --manifest-path benches/load/Cargo.toml -- target/release/penstock
+//! ```
+//!
+//! Options: `--rounds 3`, `--seconds 3` for each sample, `--rate 1` as a factor of
+//! the built-in rates. A mock provider and everyone before it run on loopback,
+//! take turns under the same fixed rate, and end with this program.
+//!
+//! Processor time of everyone's own process is the figure to trust: other work on
+//! the machine moves it least. Times are medians over the rounds; what is added is
+//! added to the provider asked directly in the same round.
+
+mod load;
+mod mock;
+mod pass;
+mod process;
+mod report;
+mod targets;
+
+use load::{Connection, Plan, request};
+use report::{Row, Sample};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use targets::{Bench, Target};
+
+const USAGE: &str = "usage: penstock-load PENSTOCK [--rounds 3] [--seconds 3] [--rate 1]";
+
+struct Options {
+    penstock: PathBuf,
+    rounds: usize,
+    seconds: f64,
+    rate: f64,
+}
+
+/// A kind of request.
+struct Scenario {
+    name: &'static str,
+    body: String,
+    /// Requests a second.
+    rate: f64,
+    connections: usize,
+}
+
+fn main() -> ExitCode {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    match role(&given).unwrap_or_else(|| options(&given).and_then(|options| compare(&options))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{}", why.trim_end());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// This program is also the provider and the pass-through, each in a process of its own.
+fn role(given: &[String]) -> Option<Result<(), String>> {
+    let address = |at: usize| given.get(at).and_then(|text| text.parse::<SocketAddr>().ok());
+    match given.first()?.as_str() {
+        "mock" => Some(mock::serve(address(1)?)),
+        "pass" => pass::serve(address(1)?, address(2)?, given.get(3)?.parse().ok()?),
+        _ => None,
+    }
+}
+
+fn options(given: &[String]) -> Result<Options, String> {
+    let mut options = Options { penstock: PathBuf::new(), rounds: 3, seconds: 3.0, rate: 1.0 };
+    let mut words = given.iter();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let number = words.next().and_then(|text| text.parse::<f64>().ok());
+            number.filter(|number| *number > 0.0).ok_or(format!("{word} takes a number above 0\n{USAGE}"))
+        };
+        match word.as_str() {
+            "--rounds" => options.rounds = number()?.ceil() as usize,
+            "--seconds" => options.seconds = number()?,
+            "--rate" => options.rate = number()?,
+            path if options.penstock.as_os_str().is_empty() && !path.starts_with('-') => {
+                options.penstock = path.into();
+            }
+            other => return Err(format!("{other}: not understood\n{USAGE}")),
+        }
+    }
+    if !options.penstock.is_file() {
+        return Err(format!("{:?} is no file; `cargo build --release` makes it\n{USAGE}", options.penstock));
+    }
+    Ok(options)
+}
+
+fn compare(options: &Options) -> Result<(), String> {
+    let bench = Bench::start(&options.penstock)?;
+    for scenario in scenarios(options.rate) {
+        let mut rows: Vec<Row> = bench.targets.iter().map(|target| Row::new(target.name)).collect();
+        // Pools are filled and pages are touched before anything counts.
+        bench.targets.iter().for_each(|target| drop(sample(target, &scenario, 0.5)));
+        for round in 0..options.rounds {
+            for turn in 0..rows.len() {
+                let at = (turn + round) % rows.len();
+                let (Some(row), Some(target)) = (rows.get_mut(at), bench.targets.get(at)) else { continue };
+                row.samples.push(sample(target, &scenario, options.seconds));
+            }
+        }
+        let title = format!("{}, {:.0} a second", scenario.name, scenario.rate);
+        println!("{}", report::table(&title, &rows));
+    }
+    Ok(())
+}
+
+/// One target under load for some seconds.
+fn sample(target: &Target, scenario: &Scenario, seconds: f64) -> Sample {
+    let request = request(target.address, target.key.as_deref(), &scenario.body);
+    // A server that hung would be found here, and not as a queue of late answers.
+    let alive = Connection::new(target.address).ask(&request).is_ok();
+    let before = target.process.as_ref().map(process::Process::spent);
+    let (connections, rate) = (scenario.connections, scenario.rate);
+    let seconds = if alive { seconds } else { 0.0 };
+    let times = load::run(&Plan { to: target.address, request: &request, connections, rate, seconds });
+    let spent = target.process.as_ref().zip(before).map(|(process, before)| process.spent().since(&before));
+    let resident_kib = target.process.as_ref().map(process::Process::resident_kib);
+    Sample { times, spent, resident_kib }
+}
+
+fn scenarios(factor: f64) -> Vec<Scenario> {
+    let prose = "Please weigh what speaks for and against a dam above the old mill. ";
+    let text = |size: usize| prose.chars().cycle().take(size).collect::<String>();
+    let body = |content: Value, stream: bool| {
+        let mut body = json!({"model": "m", "temperature": 0.7, "max_tokens": 256,
+            "messages": [{"role": "user", "content": content}]});
+        if stream {
+            body["stream"] = json!(true);
+            body["stream_options"] = json!({"include_usage": true});
+        }
+        body.to_string()
+    };
+    let image: String = "iVBORw0KGgoAAAANSUhEUgAAB9AAAAfQ".chars().cycle().take(2 << 20).collect();
+    let picture = json!([{"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{image}")}}]);
+    let scenario =
+        |name, body, rate: f64, connections| Scenario { name, body, rate: rate * factor, connections };
+    vec![
+        scenario("1 KiB", body(text(900).into(), false), 400.0, 16),
+        scenario("200 KiB", body(text(200 << 10).into(), false), 100.0, 16),
+        scenario("2 MiB, a data: image", body(picture, false), 15.0, 8),
+        scenario("streams of 64 tokens", body(text(900).into(), true), 30.0, 32),
+    ]
+}

@@ -1,0 +1,96 @@
+//! Samples to a table.
+
+use crate::load::Times;
+use std::fmt::Write;
+
+/// What one target did in one round.
+pub struct Sample {
+    pub times: Times,
+    /// Processor time in nanoseconds; none for the provider.
+    pub spent: Option<u64>,
+    pub resident_kib: Option<u64>,
+}
+
+/// A target's samples of one scenario.
+pub struct Row {
+    name: &'static str,
+    pub samples: Vec<Sample>,
+}
+
+impl Row {
+    pub fn new(name: &'static str) -> Self {
+        Self { name, samples: Vec::new() }
+    }
+
+    /// Processor time for each good answer, in microseconds, over all rounds.
+    fn cpu(&self) -> Option<f64> {
+        let spent: u64 = self.samples.iter().map(|sample| sample.spent).sum::<Option<u64>>()?;
+        let served: usize = self.samples.iter().map(|sample| sample.times.whole.len()).sum();
+        (served > 0).then(|| spent as f64 / served as f64 / 1e3)
+    }
+
+    /// A share of answers was there after so many milliseconds, round by round.
+    fn quantile(&self, share: f64, of: impl Fn(&Times) -> &Vec<u64>) -> Vec<Option<f64>> {
+        self.samples.iter().map(|sample| quantile(of(&sample.times), share)).collect()
+    }
+
+    fn failed(&self) -> usize {
+        self.samples.iter().map(|sample| sample.times.failed).sum()
+    }
+
+    fn resident_mib(&self) -> Option<f64> {
+        self.samples.iter().filter_map(|sample| sample.resident_kib).max().map(|kib| kib as f64 / 1024.0)
+    }
+}
+
+/// The value that this share of the values does not exceed, in milliseconds.
+fn quantile(values: &[u64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get((last as f64 * share).round() as usize).map(|nanoseconds| *nanoseconds as f64 / 1e6)
+}
+
+fn median(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().flatten().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied()
+}
+
+/// What `row` has more than `direct`, taken round by round.
+fn added(row: &[Option<f64>], direct: &[Option<f64>]) -> Option<f64> {
+    median(row.iter().zip(direct).map(|(row, direct)| Some((*row)? - (*direct)?)))
+}
+
+/// The table of one scenario; the first row is the provider asked directly.
+pub fn table(title: &str, rows: &[Row]) -> String {
+    let mut text = format!(
+        "{title}\n{:14} {:>11} {:>9} {:>9} {:>11} {:>18} {:>9} {:>7}\n",
+        "", "CPU us/req", "p50 ms", "p99 ms", "added p50", "first token added", "RSS MiB", "failed"
+    );
+    let direct = rows.first();
+    for row in rows {
+        let fast = row.quantile(0.5, |times| &times.whole);
+        let first = row.quantile(0.5, |times| &times.first);
+        let base = direct.map(|direct| direct.quantile(0.5, |times| &times.whole)).unwrap_or_default();
+        let base_first = direct.map(|direct| direct.quantile(0.5, |times| &times.first)).unwrap_or_default();
+        let line = writeln!(
+            text,
+            "{:14} {:>11} {:>9} {:>9} {:>11} {:>18} {:>9} {:>7}",
+            row.name,
+            shown(row.cpu(), 1),
+            shown(median(fast.iter().copied()), 3),
+            shown(median(row.quantile(0.99, |times| &times.whole)), 3),
+            shown(added(&fast, &base), 3),
+            shown(added(&first, &base_first), 3),
+            shown(row.resident_mib(), 1),
+            row.failed(),
+        );
+        debug_assert!(line.is_ok(), "a string takes every line");
+    }
+    text
+}
+
+fn shown(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
+}

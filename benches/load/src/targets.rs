@@ -1,0 +1,180 @@
+//! Who is measured: the provider itself, and what stands before it, each with two threads.
+
+use crate::load::{Connection, holds, request};
+use crate::process::Process;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Threads of everyone.
+pub const THREADS: usize = 2;
+/// How long a start may take.
+const START: Duration = Duration::from_secs(30);
+
+/// One of those who are measured.
+pub struct Target {
+    pub name: &'static str,
+    pub address: SocketAddr,
+    pub key: Option<String>,
+    /// None for the provider, which is not measured for itself.
+    pub process: Option<Process>,
+}
+
+/// Everyone, and the provider behind them, which has to outlive them.
+pub struct Bench {
+    pub targets: Vec<Target>,
+    folder: PathBuf,
+    _mock: Process,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.targets.clear();
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+impl Bench {
+    /// Starts all of them and waits until each has answered.
+    pub fn start(penstock: &Path) -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("penstock-load-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        let own = std::env::current_exe().map_err(|why| why.to_string())?;
+        let provider = free()?;
+        let mut mock = Process::start(
+            Command::new(&own).args(["mock", &provider.to_string()]),
+            &folder.join("mock.log"),
+        )?;
+        await_answer("the mock provider", provider, None, &mut mock)?;
+        let mut bench = Self { targets: Vec::new(), folder, _mock: mock };
+        bench.targets.push(Target { name: "direct", address: provider, key: None, process: None });
+        bench.nginx(provider)?;
+        let address = free()?;
+        let threads = THREADS.to_string();
+        let mut pass = Command::new(&own);
+        pass.args(["pass", &address.to_string(), &provider.to_string(), &threads]);
+        bench.add("bare Pingora", address, None, &mut pass)?;
+        bench.penstock(penstock, provider)?;
+        Ok(bench)
+    }
+
+    fn add(
+        &mut self,
+        name: &'static str,
+        address: SocketAddr,
+        key: Option<String>,
+        command: &mut Command,
+    ) -> Result<(), String> {
+        let log = self.folder.join(format!("{name}.log"));
+        let mut process = Process::start(command, &log)?;
+        await_answer(name, address, key.as_deref(), &mut process)
+            .map_err(|why| format!("{why}\n{}", fs::read_to_string(&log).unwrap_or_default()))?;
+        self.targets.push(Target { name, address, key, process: Some(process) });
+        Ok(())
+    }
+
+    fn nginx(&mut self, provider: SocketAddr) -> Result<(), String> {
+        if Command::new("nginx").arg("-v").output().is_err() {
+            return Err("nginx is not on the PATH; `apt-get install nginx-light` brings it".into());
+        }
+        let address = free()?;
+        let (folder, file) = (self.folder.display().to_string(), self.folder.join("nginx.conf"));
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"))
+            .concat();
+        let text = format!(
+            "worker_processes {THREADS};\npid {folder}/nginx.pid;\nerror_log stderr crit;\ndaemon off;\n\
+             events {{ worker_connections 4096; }}\nhttp {{\naccess_log off;\n{temporary}\
+             keepalive_requests 100000000;\nclient_max_body_size 0;\n\
+             upstream provider {{ server {provider}; keepalive 256; keepalive_requests 100000000; }}\n\
+             server {{ listen {address};\nlocation / {{ proxy_pass http://provider; proxy_http_version 1.1;\n\
+             proxy_set_header Connection \"\"; proxy_buffering off; proxy_request_buffering off; }} }} }}\n"
+        );
+        fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))?;
+        let mut nginx = Command::new("nginx");
+        nginx.arg("-e").arg("stderr").arg("-p").arg(&self.folder).arg("-c").arg(&file);
+        self.add("nginx", address, None, &mut nginx)
+    }
+
+    /// With everything on: keys, two providers with checks, footprint and price, a log line a request.
+    fn penstock(&mut self, binary: &Path, provider: SocketAddr) -> Result<(), String> {
+        let (address, admin) = (free()?, free()?);
+        let file = self.folder.join("penstock.toml");
+        let text = configuration(&self.folder, address, admin, provider);
+        fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))?;
+        let made = Command::new(binary)
+            .args(["keys", "create", "--name", "load", "--config"])
+            .arg(&file)
+            .output()
+            .map_err(|why| format!("{}: {why}", binary.display()))?;
+        if !made.status.success() {
+            return Err(format!("no key: {}", String::from_utf8_lossy(&made.stderr)));
+        }
+        let key = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+        let mut run = Command::new(binary);
+        run.args(["run", "--config"]).arg(&file);
+        self.add("Penstock", address, Some(key), &mut run)
+    }
+}
+
+/// The window is one that 200 KiB of bytes cannot exceed: what counting costs is
+/// measured by `benches/hot.rs`.
+fn configuration(folder: &Path, http: SocketAddr, admin: SocketAddr, provider: SocketAddr) -> String {
+    let providers = ["a", "b"].map(|id| {
+        format!(
+            "[[providers]]\nid = \"{id}\"\noperator = \"Load\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
+             base_url = \"http://{provider}/v1\"\npue = 1.16\nwue = 0.2\nmax_in_flight = 1000\n\
+             health = {{ path = \"/models\", interval = \"1s\" }}\n\
+             [[providers.offers]]\nmodel = \"m\"\nname = \"theirs\"\n"
+        )
+    });
+    let storage = folder.join("data");
+    format!(
+        "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\n[storage]\npath = {storage:?}\nballast = \"0B\"\n\
+         [process]\nthreads = {THREADS}\ndrain = \"1s\"\n\
+         [[models]]\nid = \"m\"\nname = \"M\"\nkind = \"chat\"\ncreated = 1700000000\ncontext_length = 262144\n\
+         input_modalities = [\"text\", \"image\"]\nsupported_parameters = [\"temperature\", \"stream\", \"max_tokens\"]\n\
+         price = {{ input = 0.05, output = 0.15 }}\n\
+         energy = {{ active_params_b = 8.0, total_params_b = 8.0, joules_per_output_token = 0.119 }}\n{}",
+        providers.concat()
+    )
+}
+
+/// A loopback address with a port that nobody uses now.
+fn free() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    listener.map_err(|why| format!("no free port: {why}"))
+}
+
+/// Waits until it answers a request well, and Penstock as only Penstock does.
+fn await_answer(
+    name: &str,
+    address: SocketAddr,
+    key: Option<&str>,
+    process: &mut Process,
+) -> Result<(), String> {
+    let hello = request(address, key, r#"{"model":"m","messages":[{"role":"user","content":"Hi"}]}"#);
+    let until = Instant::now() + START;
+    let mut last = String::from("it did not answer");
+    while Instant::now() < until {
+        if process.ended() {
+            return Err(format!("{name} ended by itself"));
+        }
+        match Connection::new(address).ask(&hello) {
+            Ok(answer) if answer.status == 200 => {
+                let annotated = holds(&answer.body, b"environment_impact");
+                return if annotated == key.is_some() {
+                    Ok(())
+                } else {
+                    Err(format!("{name} answers, but not as it should"))
+                };
+            }
+            Ok(answer) => last = format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body)),
+            Err(why) => last = why.to_string(),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(format!("{name} did not start: {last}"))
+}

@@ -1,0 +1,118 @@
+//! The admin listener: health, status, metrics, keys, reload.
+
+use crate::harness::script::{plain, status};
+use crate::harness::{Bench, Client, Provider};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_readiness_and_status_need_no_token() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    let anyone = Client { address: running.gateway.admin, key: String::new() };
+    assert_eq!(anyone.get("/healthz").await.status, 200);
+    assert_eq!(anyone.get("/readyz").await.text(), "ready\n");
+    running.chat().await;
+    provider.then(status(503));
+    running.chat().await;
+    let status = anyone.get("/status").await.json();
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["config"].as_str().map(str::len), Some(12));
+    let a = &status["providers"][0];
+    assert_eq!((&a["id"], &a["country"]), (&json!("a"), &json!("France")));
+    assert_eq!(a["last_error"]["kind"], "status");
+    assert_eq!(a["offers"][0]["model"], "m");
+    assert_eq!(anyone.get("/admin/keys").await.status, 401);
+    assert_eq!(anyone.post("/admin/reload", &json!({})).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readiness_falls_when_nobody_is_healthy_and_while_draining() {
+    let provider = Provider::start().await;
+    provider.always(status(503));
+    let settings = "[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"";
+    let running = Bench::new().settings(settings).provider("a", &provider).start().await;
+    for _ in 0..3 {
+        running.chat().await;
+    }
+    let anyone = Client { address: running.gateway.admin, key: String::new() };
+    let ready = anyone.get("/readyz").await;
+    assert_eq!((ready.status, ready.text().as_str()), (503, "no provider is healthy\n"));
+    running.gateway.house.drain();
+    assert_eq!(anyone.get("/readyz").await.text(), "draining\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_made_listed_and_revoked_and_shown_once() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    let admin = running.admin();
+    let made = admin.post("/admin/keys", &json!({"name": "CI", "scopes": ["inference.chat"]})).await;
+    assert_eq!(made.status, 201);
+    let made = made.json();
+    let key = made["key"].as_str().unwrap().to_owned();
+    assert!(key.starts_with("sk-svc-") && key.len() == 7 + 62);
+    let client = Client { address: running.client.address, key: key.clone() };
+    assert_eq!(client.post("/v1/chat/completions", &running.ask()).await.status, 200);
+    let list = admin.get("/admin/keys").await;
+    assert!(list.text().contains("\"CI\"") && !list.text().contains(&key) && !list.text().contains("digest"));
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(admin.post(&format!("/admin/keys/{id}/revoke"), &json!({})).await.status, 200);
+    assert_eq!(client.post("/v1/chat/completions", &running.ask()).await.status, 401);
+    assert_eq!(admin.post("/admin/keys/nobody/revoke", &json!({})).await.status, 404);
+    let wrong = admin.post("/admin/keys", &json!({"scopes": ["inference.chess"]})).await;
+    assert_eq!((wrong.status, wrong.json()["error"]["param"].as_str()), (400, Some("scopes")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_tell_requests_attempts_tokens_and_energy() {
+    let provider = Provider::start().await;
+    provider.then(status(503));
+    provider.always(plain("Hello"));
+    let running = Bench::new().provider("a", &provider).start().await;
+    assert_eq!(running.chat().await.status, 503);
+    assert_eq!(running.chat().await.status, 200);
+    crate::harness::until("the exchange to be told", || running.gateway.house.exchanges() == 0).await;
+    let metrics = Client { address: running.gateway.admin, key: String::new() }.get("/metrics").await.text();
+    for line in [
+        "penstock_requests_total{endpoint=\"chat\",outcome=\"ok\",status=\"200\"} 1",
+        "penstock_requests_total{endpoint=\"chat\",outcome=\"refused\",status=\"503\"} 1",
+        "penstock_attempts_total{outcome=\"ok\",provider=\"a\"} 1",
+        "penstock_attempts_total{outcome=\"status\",provider=\"a\"} 1",
+        "penstock_credits_total{model=\"m\",provider=\"a\"} 0.0025",
+        "penstock_offer_healthy{model=\"m\",provider=\"a\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
+    }
+    assert!(metrics.contains("gen_ai_client_token_usage_sum{gen_ai_operation_name=\"chat\""));
+    assert!(metrics.contains("penstock_energy_kwh_total"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
+    use parking_lot::Mutex;
+    use std::sync::Arc;
+    let (first, second) = (Provider::start().await, Provider::start().await);
+    let folder = tempfile::tempdir().unwrap();
+    let old = Bench::new().provider("first", &first).load(folder.path());
+    let new = Bench::new().provider("second", &second).load(folder.path());
+    let source = Arc::new(Mutex::new(Err("providers.first.country: not a member state".to_owned())));
+    let read = source.clone();
+    let gateway =
+        penstock::gateway::Gateway::start(old, Arc::new(move || read.lock().clone())).await.unwrap();
+    let key = penstock::admin::keys::create_demo(&gateway.house).await.unwrap();
+    let client = Client { address: gateway.http[0], key };
+    let admin = Client { address: gateway.admin, key: gateway.house.vault.admin_token.to_string() };
+    let ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+    let who = async || {
+        let answer = client.post("/v1/chat/completions", &ask).await;
+        answer.header("x-penstock-provider").unwrap().to_owned()
+    };
+    assert_eq!(who().await, "first");
+    let refused = admin.post("/admin/reload", &json!({})).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("not a member state"));
+    assert_eq!(who().await, "first");
+    *source.lock() = Ok(new);
+    assert_eq!(admin.post("/admin/reload", &json!({})).await.status, 200);
+    assert_eq!(who().await, "second");
+}

@@ -1,0 +1,272 @@
+//! What an answer draws and costs, from what its provider says to what its client reads.
+
+use crate::harness::bench::PATIENT;
+use crate::harness::script::{
+    Act, Script, completion, delta, done, event, finish, json_answer, plain, role, sse, status, stream, text,
+    usage,
+};
+use crate::harness::{Answer, Bench, Provider};
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+
+/// Joules that the providers below have measured.
+const JOULES: f64 = 40.433;
+const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
+
+/// An answer with one more member.
+fn with(name: &str, value: Value) -> Script {
+    let mut answer = completion("Hello");
+    answer[name] = value;
+    json_answer(200, &answer)
+}
+
+async fn answered(bench: Bench, script: Script) -> Value {
+    let provider = Provider::start().await;
+    provider.then(script);
+    let answer = bench.provider("a", &provider).start().await.chat().await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+async fn streamed(bench: Bench, script: Script) -> Value {
+    let provider = Provider::start().await;
+    provider.then(script);
+    let answer = bench.provider("a", &provider).start().await.chat_stream().await;
+    penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+    answer.events().last().unwrap().clone()
+}
+
+/// Energy in kWh, exactly as it is written.
+fn kwh(answer: &Value) -> Decimal {
+    let text = answer["environment_impact"]["energy_kwh"].to_string();
+    Decimal::from_scientific(&text).or_else(|_| text.parse()).unwrap()
+}
+
+fn exact(value: &Value) -> Decimal {
+    let text = value.to_string();
+    text.parse().or_else(|_| Decimal::from_scientific(&text)).unwrap()
+}
+
+/// 40.433 J at the accelerators, times 1.30 for the host, 1.12 for idling and 1.16 for the
+/// building, in kWh. The meter replaces the formula, so that the token counts do not matter.
+fn is_measured(answer: &Value) {
+    let provenance = &answer["environment_impact"]["provenance"];
+    assert_eq!(provenance["method"], "measured", "{answer}");
+    let expected = JOULES * 1.30 * 1.12 * 1.16 / 3.6e6;
+    let told = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
+    assert!((told - expected).abs() < 1e-11, "{told} is not {expected}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn energy_at_the_root_of_an_answer_is_taken_over_the_formula() {
+    let energy = json!({"energy_joules": JOULES, "energy_kwh": JOULES / 3.6e6});
+    is_measured(&answered(Bench::new(), with("energy", energy.clone())).await);
+    let mut last = delta(json!({}), Some("stop"));
+    last["energy"] = energy;
+    let script = vec![sse(), role(), text("Hello"), event(&last), usage(11, 1), done(), Act::End];
+    is_measured(&streamed(Bench::new(), script).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn energy_in_an_impact_object_is_taken_over_the_formula() {
+    let impact = json!({"version": "20250922", "energy": {"total": 40433, "unit": "Wms"}});
+    is_measured(&answered(Bench::new(), with("impact", impact.clone())).await);
+    let counted = json!({"id": "prov-1", "object": "chat.completion.chunk", "created": 1, "model": "theirs",
+        "choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 1, "total_tokens": 12}, "impact": impact});
+    let script = vec![sse(), role(), text("Hello"), finish("stop"), event(&counted), done(), Act::End];
+    is_measured(&streamed(Bench::new(), script).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn energy_in_a_comment_of_the_stream_is_taken_over_the_formula() {
+    let comment = format!(": energy {}\n\n", json!({"energy_joules": JOULES, "duration_seconds": 0.13}));
+    let mut script = vec![sse(), role(), text("Hello"), finish("stop"), usage(11, 1)];
+    script.extend([Act::Chunk(comment.into_bytes()), done(), Act::End]);
+    is_measured(&streamed(Bench::new(), script).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_formula_says_that_it_is_one() {
+    let body = answered(Bench::new(), plain("Hello")).await;
+    let impact = &body["environment_impact"];
+    let provenance = &impact["provenance"];
+    assert_eq!(provenance["method"], "benchmark");
+    let (low, high) = (exact(&provenance["energy_kwh_low"]), exact(&provenance["energy_kwh_high"]));
+    assert!(low < kwh(&body) && kwh(&body) < high);
+    assert_eq!(provenance["grid"]["g_per_kwh"], 31);
+    assert!(provenance.get("assumed").is_none(), "pue and wue are configured");
+    assert!(exact(&provenance["embodied_g_co2"]) > Decimal::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn provenance_can_be_left_out() {
+    let bench = || Bench::new().settings("[impact]\nprovenance = false");
+    for body in [answered(bench(), plain("Hello")).await, streamed(bench(), stream(&["Hello"])).await] {
+        let impact = body["environment_impact"].as_object().unwrap();
+        assert!(!impact.contains_key("provenance"));
+        assert_eq!(impact.len(), 7, "{impact:?}");
+    }
+}
+
+/// The answer of a good provider, after this one has been tried.
+async fn after(bad: Script) -> Answer {
+    let (first, good) = (Provider::start().await, Provider::start().await);
+    first.always(bad);
+    let running = Bench::new()
+        .settings("[routing]\nquick_retry = \"0s\"")
+        .provider("bad", &first)
+        .provider_with("good", &good, PATIENT, SECOND)
+        .start()
+        .await;
+    let mut ask = running.ask_stream();
+    ask["model"] = json!("m:price");
+    let answer = running.client.post("/v1/chat/completions", &ask).await;
+    assert_eq!(answer.header("x-penstock-provider"), Some("good"), "{}", answer.text());
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_failed_attempt_drew_is_told_and_not_charged() {
+    let alone = answered(Bench::new(), plain("Hello")).await;
+    assert!(kwh(&alone) > Decimal::ZERO);
+    let refused = after(status(503)).await.events().last().unwrap().clone();
+    // It had read the prompt and begun to work before it broke.
+    let broken = after(vec![sse(), role(), Act::Cut]).await.events().last().unwrap().clone();
+    assert!(kwh(&broken) > kwh(&refused), "{broken}\n{refused}");
+    assert_eq!(broken["billing_cost"]["credits"], refused["billing_cost"]["credits"]);
+    assert_eq!(broken["environment_impact"]["provider_id"], "good");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cached_tokens_cost_and_draw_less() {
+    let mut cached = completion("Hello");
+    cached["usage"]["prompt_tokens_details"] = json!({"cached_tokens": 10});
+    let with_cache = answered(Bench::new(), json_answer(200, &cached)).await;
+    let without = answered(Bench::new(), plain("Hello")).await;
+    // 1 token at 1 EUR, 10 at 0.1 EUR and 7 at 2 EUR a million: 16e-6 EUR, 0.0016 credits.
+    assert_eq!(with_cache["billing_cost"]["credits"], json!(0.0016));
+    assert_eq!(with_cache["usage"]["prompt_tokens_details"]["cached_tokens"], 10);
+    assert!(kwh(&with_cache) < kwh(&without));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_billed_by_energy_is_paid_with_energy() {
+    let bench = Bench::new().model("billing = \"energy\"").settings("[billing]\neur_per_kwh = 5.0");
+    let body = answered(bench, plain("Hello")).await;
+    let cost = &body["billing_cost"];
+    assert_eq!((&cost["paid_with"], &cost["credits"]), (&json!("energy"), &json!(0)));
+    let expected = (kwh(&body) * Decimal::from(5)).round_dp(8);
+    assert_eq!(exact(&cost["energy"]), expected);
+    assert!(expected > Decimal::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_that_nobody_counted_are_counted_by_the_gateway_and_marked() {
+    let mut silent = completion("Hello, this is an answer of some length.");
+    silent.as_object_mut().unwrap().remove("usage");
+    let plain_body = answered(Bench::new(), json_answer(200, &silent)).await;
+    let words = ["Hello, this is an ", "answer of some length."];
+    let script = vec![sse(), role(), text(words[0]), text(words[1]), finish("stop"), done(), Act::End];
+    let stream_body = streamed(Bench::new(), script).await;
+    for body in [plain_body, stream_body] {
+        let impact = &body["environment_impact"];
+        assert!(impact["provenance"].to_string().contains("gateway"), "{impact}");
+        assert!(kwh(&body) > Decimal::ZERO);
+        assert!(body["billing_cost"]["credits"].as_f64().unwrap() > 0.0);
+    }
+    let counted = answered(Bench::new(), plain("Hello")).await;
+    assert!(!counted["environment_impact"]["provenance"].to_string().contains("gateway"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_tells_and_costs_what_a_plain_answer_does() {
+    let mut whole = completion("Hello");
+    whole["usage"] = json!({"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13});
+    let whole = answered(Bench::new(), json_answer(200, &whole)).await;
+    let stream = streamed(Bench::new(), stream(&["Hel", "lo"])).await;
+    assert_eq!(whole["environment_impact"], stream["environment_impact"]);
+    assert_eq!(whole["billing_cost"], stream["billing_cost"]);
+}
+
+/// The gateway of a vector's model and provider, and its answer.
+async fn vector(all: &Value, vector: &Value) -> Value {
+    let inputs = &vector["inputs"];
+    let card = &all["models"][inputs["model"].as_str().unwrap()];
+    let id = inputs["provider"].as_str().unwrap();
+    let place = &all["providers"][id];
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    let mut price = String::new();
+    for (ours, theirs) in
+        [("input", "p_in"), ("cached_input", "p_cached"), ("output", "p_out"), ("kwh", "eur_kwh")]
+    {
+        if let Some(value) = card[theirs].as_str() {
+            // Tokens are in credits per million there; a credit is 0.01 EUR.
+            let credit = if ours == "kwh" { Decimal::ONE } else { Decimal::new(1, 2) };
+            let value = value.parse::<Decimal>().unwrap() * credit;
+            price.push_str(&format!("{ours} = {value}, "));
+        }
+    }
+    let provider = Provider::start().await;
+    let tokens = |name: &str| inputs["usage"][name].as_u64().unwrap_or(0);
+    let mut said = completion("Hello");
+    said["usage"] = json!({"prompt_tokens": tokens("in"), "completion_tokens": tokens("out"),
+        "total_tokens": tokens("in") + tokens("out"), "prompt_tokens_details": {"cached_tokens": tokens("cached")}});
+    let measured = inputs["measured"]["raw"].as_str().map(|raw| serde_json::from_str::<Value>(raw).unwrap());
+    for (name, value) in measured.iter().filter_map(Value::as_object).flatten() {
+        said[name] = value.clone();
+    }
+    provider.then(json_answer(200, &said));
+    let more = format!(
+        "[[models]]\nid = \"v\"\nkind = \"chat\"\ncontext_length = 131072\nbilling = {}\nprice = {{ {} }}\n\
+         energy = {{ active_params_b = {}, joules_per_output_token = {}, method = {} }}\n\
+         [[providers]]\nid = \"{id}\"\noperator = \"Test\"\ncountry = {}\ncity = \"There\"\npue = {}\nwue = {}\n\
+         base_url = \"http://{}/v1\"\nbills_measured = {}\n{PATIENT}\n[[providers.offers]]\nmodel = \"v\"\n",
+        card["bill"],
+        price.trim_end_matches(", "),
+        word(&card["active"]),
+        word(&card["e_out"]),
+        card["method"],
+        place["location"],
+        word(&place["pue"]),
+        word(&place["wue"]),
+        provider.address,
+        measured.is_some(),
+    );
+    let other = Provider::start().await;
+    let running = Bench::new().provider("other", &other).more(&more).start().await;
+    let mut ask = running.ask();
+    ask["model"] = json!("v");
+    let answer = running.client.post("/v1/chat/completions", &ask).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_published_vectors_of_chat_are_answered_to_the_digit() {
+    let all: Value =
+        serde_json::from_str(include_str!("../../plugins/footprint/testdata/impact_vectors.json")).unwrap();
+    let mut seen = 0;
+    for row in all["vectors"].as_array().unwrap() {
+        let inputs = &row["inputs"];
+        if inputs["batch"] == true || inputs["failed"] == true || !inputs["usage"]["out"].is_u64() {
+            continue;
+        }
+        seen += 1;
+        let body = vector(&all, row).await;
+        let impact = &body["environment_impact"];
+        for (name, value) in row["environment_impact"].as_object().unwrap() {
+            let value = value.as_str().unwrap();
+            match value.parse::<Decimal>() {
+                Ok(number) => assert_eq!(exact(&impact[name]), number, "{} {name}", row["id"]),
+                Err(_) => assert_eq!(impact[name], value),
+            }
+        }
+        let cost = &body["billing_cost"];
+        assert_eq!(cost["paid_with"], row["billing_cost"]["paid_with"]);
+        for name in ["energy", "credits"] {
+            let value: Decimal = row["billing_cost"][name].as_str().unwrap().parse().unwrap();
+            assert_eq!(exact(&cost[name]), value, "{} {name}", row["id"]);
+        }
+    }
+    assert!(seen >= 4, "{seen}");
+}

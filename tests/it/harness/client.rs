@@ -1,0 +1,194 @@
+//! A client over a raw socket: sees each byte, leaves when it likes.
+
+use super::within;
+use serde_json::Value;
+use std::net::SocketAddr;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Where to ask, and with which key.
+#[derive(Clone)]
+pub struct Client {
+    pub address: SocketAddr,
+    pub key: String,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// The body ended as its framing says.
+    pub whole: bool,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| panic!("no JSON: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+
+    /// The JSON events of a chat stream, `[DONE]` aside.
+    pub fn events(&self) -> Vec<Value> {
+        self.text()
+            .split("\n\n")
+            .filter_map(|event| event.strip_prefix("data: "))
+            .filter(|data| *data != "[DONE]")
+            .map(|data| serde_json::from_str(data).unwrap())
+            .collect()
+    }
+
+    /// The text of a chat stream's first choice.
+    pub fn streamed(&self) -> String {
+        let texts = self.events();
+        texts.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect()
+    }
+}
+
+impl Client {
+    /// Sends JSON and reads the whole answer.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, &[], body.to_string().as_bytes()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], b"").await
+    }
+
+    /// Any request, with headers of its own.
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut open = self.open(method, path, headers, body).await;
+        within("an answer", open.finish()).await
+    }
+
+    /// Sends a request and reads nothing yet.
+    pub async fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Open {
+        let socket = TcpStream::connect(self.address).await.unwrap();
+        self.open_over(socket, method, path, headers, body).await
+    }
+
+    /// The same over a connection that is there already.
+    pub async fn open_over(
+        &self,
+        mut socket: impl Duplex + 'static,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Open {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+        let given = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+        if !self.key.is_empty() && !given("authorization") && !given("x-api-key") {
+            head.push_str(&format!("authorization: Bearer {}\r\n", self.key));
+        }
+        if !body.is_empty() && !given("content-type") {
+            head.push_str("content-type: application/json\r\n");
+        }
+        if !given("transfer-encoding") && !given("content-length") && method != "GET" {
+            head.push_str(&format!("content-length: {}\r\n", body.len()));
+        }
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        // A gateway that refuses early may close before it has read all.
+        socket.write_all(body).await.ok();
+        // TLS may hold bytes back; TCP does not.
+        socket.flush().await.ok();
+        Open { socket: Box::new(socket), bytes: Vec::new() }
+    }
+
+    /// Opens a stream and waits until `marker` has arrived.
+    pub async fn stream_until(&self, path: &str, body: &Value, marker: &str) -> Open {
+        let mut open = self.open("POST", path, &[], body.to_string().as_bytes()).await;
+        within(marker, open.until(marker)).await;
+        open
+    }
+}
+
+/// A connection of any kind.
+pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
+/// An exchange whose answer is being read. Dropping it leaves.
+pub struct Open {
+    socket: Box<dyn Duplex>,
+    pub bytes: Vec<u8>,
+}
+
+impl Open {
+    /// Reads until this text is among the bytes.
+    pub async fn until(&mut self, marker: &str) {
+        let marker = marker.as_bytes();
+        while !self.bytes.windows(marker.len()).any(|window| window == marker) {
+            let seen = String::from_utf8_lossy(&self.bytes).into_owned();
+            assert!(self.more().await, "the answer ended without {marker:?}: {seen}");
+        }
+    }
+
+    async fn more(&mut self) -> bool {
+        let mut piece = [0; 64 * 1024];
+        match self.socket.read(&mut piece).await {
+            Ok(n) if n > 0 => {
+                self.bytes.extend_from_slice(&piece[..n]);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads to the end and takes the framing off.
+    pub async fn finish(&mut self) -> Answer {
+        while self.more().await {}
+        let mut bytes = self.bytes.as_slice();
+        loop {
+            let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or_else(|| {
+                panic!("no head: {}", String::from_utf8_lossy(bytes));
+            });
+            let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+            bytes = &bytes[end + 4..];
+            if status == 100 {
+                continue;
+            }
+            let headers: Vec<(String, String)> = head
+                .split("\r\n")
+                .skip(1)
+                .filter_map(|line| line.split_once(':'))
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+                .collect();
+            let find = |name: &str| headers.iter().find(|(known, _)| known == name);
+            let (body, whole) = match (find("transfer-encoding"), find("content-length")) {
+                (Some(_), _) => unchunk(bytes),
+                (None, Some((_, length))) => (bytes.to_vec(), length.parse() == Ok(bytes.len())),
+                (None, None) => (bytes.to_vec(), true),
+            };
+            return Answer { status, headers, body, whole };
+        }
+    }
+}
+
+fn unchunk(mut bytes: &[u8]) -> (Vec<u8>, bool) {
+    let mut body = Vec::new();
+    loop {
+        let Some(end) = bytes.windows(2).position(|window| window == b"\r\n") else { return (body, false) };
+        let size = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
+        if size == 0 {
+            return (body, true);
+        }
+        let Some(data) = bytes.get(end + 2..end + 2 + size) else { return (body, false) };
+        body.extend_from_slice(data);
+        bytes = bytes.get(end + 4 + size..).unwrap_or_default();
+    }
+}

@@ -1,0 +1,36 @@
+//! What every test stands on: scripted providers, a client that sees each byte,
+//! a gateway of its own. Nothing waits by the clock: every wait is for a
+//! condition, within a limit that only a hang can reach.
+
+pub mod bench;
+pub mod client;
+pub mod h2;
+pub mod process;
+pub mod provider;
+pub mod script;
+pub mod secure;
+
+pub use bench::Bench;
+pub use client::{Answer, Client};
+pub use provider::Provider;
+
+use std::future::Future;
+use std::time::Duration;
+
+/// Waits for something that has to happen.
+pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(Duration::from_secs(60), work).await {
+        Ok(done) => done,
+        Err(_) => panic!("waited in vain for {what}"),
+    }
+}
+
+/// Asks again and again, giving others their turn, until it is so.
+pub async fn until(what: &str, mut is: impl FnMut() -> bool) {
+    within(what, async {
+        while !is() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}

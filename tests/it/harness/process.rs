@@ -1,0 +1,186 @@
+//! The real binary in a process of its own, ended by its own number alone.
+
+use super::{Client, Provider, until};
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The binary with these arguments.
+pub fn penstock(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn ended(arguments: &[&str]) -> Output {
+    penstock(arguments).output().unwrap()
+}
+
+/// What it wrote to standard error.
+pub fn complaint(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// An address that nobody else takes: of this test alone in the loopback network.
+pub fn address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let [_, _, c, d] = process.to_be_bytes();
+    let host = [127, 1 + (number % 250) as u8, c, d.max(1)];
+    TcpListener::bind(SocketAddr::from((host, 0))).unwrap().local_addr().unwrap()
+}
+
+/// A folder with a configuration in it, and where its gateway listens.
+pub struct Home {
+    pub http: SocketAddr,
+    pub admin: SocketAddr,
+    folder: tempfile::TempDir,
+}
+
+impl Home {
+    pub fn new() -> Self {
+        Self { http: address(), admin: address(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.path().join("penstock.toml")
+    }
+
+    /// Where the store is.
+    pub fn storage(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    /// Writes the configuration; `rest` is everything but listeners and store.
+    pub fn write(&self, rest: &str) {
+        let text = format!(
+            "[listen]\nhttp = \"{}\"\nadmin = \"{}\"\n[storage]\npath = \"data\"\nballast = \"0B\"\n{rest}",
+            self.http, self.admin
+        );
+        std::fs::write(self.config(), text).unwrap();
+    }
+
+    /// One command about this configuration, run to its end.
+    pub fn command(&self, words: &[&str]) -> Output {
+        let config = self.config();
+        let mut arguments = words.to_vec();
+        arguments.extend(["--config", config.to_str().unwrap()]);
+        ended(&arguments)
+    }
+
+    /// A new key and its id.
+    pub fn key(&self) -> (Client, String) {
+        let made = self.command(&["keys", "create"]);
+        assert!(made.status.success(), "{}", complaint(&made));
+        let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+        let id = key["sk-svc-".len()..][..16].to_owned();
+        (Client { address: self.http, key }, id)
+    }
+
+    /// The admin listener, without a token.
+    pub fn admin(&self) -> Client {
+        Client { address: self.admin, key: String::new() }
+    }
+
+    /// Starts the gateway and waits until it is ready.
+    pub async fn run(&self) -> Process {
+        let mut process = self.spawn();
+        let ready = async {
+            while !self.is_ready().await {
+                assert!(process.ended().is_none(), "it ended: {}", process.said());
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        super::within("the gateway to be ready", ready).await;
+        process
+    }
+
+    /// Starts the gateway.
+    pub fn spawn(&self) -> Process {
+        let config = self.config();
+        let out = self.path().join("said");
+        let file = File::options().create(true).append(true).open(&out).unwrap();
+        let child = penstock(&["run", "--config", config.to_str().unwrap()])
+            .env("PENSTOCK_IT_SECRET", SECRET)
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Process { child, out }
+    }
+
+    async fn is_ready(&self) -> bool {
+        // Refused as long as nobody listens.
+        if tokio::net::TcpStream::connect(self.admin).await.is_err() {
+            return false;
+        }
+        self.admin().get("/readyz").await.status == 200
+    }
+}
+
+/// What `{ env = "PENSTOCK_IT_SECRET" }` is in a gateway's process.
+pub const SECRET: &str = "provider-key-that-nobody-may-see";
+
+/// A model `m` and a provider `a` of it, as a whole configuration without the house's part.
+pub fn catalogue(provider: &Provider, lines: &str) -> String {
+    format!(
+        "[[models]]\nid = \"m\"\nkind = \"chat\"\ncontext_length = 131072\n\
+         supported_parameters = [\"stream\"]\nprice = {{ input = 1.0, output = 2.0 }}\n\
+         [[providers]]\nid = \"a\"\noperator = \"Test\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
+         pue = 1.16\nwue = 0.214\n         base_url = \"http://{}/v1\"\n{lines}\n[[providers.offers]]\nmodel = \"m\"\n",
+        provider.address
+    )
+}
+
+/// A gateway in a process of its own.
+pub struct Process {
+    child: Child,
+    out: PathBuf,
+}
+
+impl Process {
+    /// Everything it has written so far, to either output.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.out).unwrap()
+    }
+
+    pub async fn until_said(&self, word: &str) {
+        until(word, || self.said().contains(word)).await;
+    }
+
+    /// Sends a signal by name.
+    pub fn signal(&self, name: &str) {
+        let line = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    pub async fn until_ended(&mut self) -> ExitStatus {
+        until("the process to end", || self.ended().is_some()).await;
+        self.ended().unwrap()
+    }
+
+    /// Ends it as a power cut does.
+    pub async fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.until_ended().await;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,245 @@
+//! A provider that does what its script says, over a raw socket, and remembers
+//! what it was asked.
+
+use super::script::{Act, Script, plain, stream};
+use super::until;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// One request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub method: String,
+    pub path: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Seen {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("the provider was sent JSON")
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+#[derive(Default)]
+struct State {
+    queue: Mutex<VecDeque<Script>>,
+    always: Mutex<Option<Script>>,
+    seen: Mutex<Vec<Seen>>,
+    /// Clients that left before the script was done.
+    left: AtomicUsize,
+    /// Scripts at work, and the most at one time.
+    open: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// A scripted provider.
+pub struct Provider {
+    pub address: SocketAddr,
+    state: Arc<State>,
+    task: JoinHandle<()>,
+}
+
+impl Provider {
+    /// One that answers well unless told otherwise.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State::default());
+        let shared = state.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                socket.set_nodelay(true).unwrap();
+                let state = shared.clone();
+                tokio::spawn(async move { serve(socket, &state).await });
+            }
+        });
+        Self { address, state, task }
+    }
+
+    /// What it does with the next request that has no script yet.
+    pub fn then(&self, script: Script) -> &Self {
+        self.state.queue.lock().push_back(script);
+        self
+    }
+
+    /// What it does with every request that has no script.
+    pub fn always(&self, script: Script) -> &Self {
+        *self.state.always.lock() = Some(script);
+        self
+    }
+
+    /// Forgets the scripts that nobody came for.
+    pub fn clear(&self) {
+        self.state.queue.lock().clear();
+    }
+
+    /// How often it was asked for an answer.
+    pub fn calls(&self) -> usize {
+        self.state.seen.lock().iter().filter(|seen| seen.method == "POST").count()
+    }
+
+    /// Everything it was asked.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.state.seen.lock().clone()
+    }
+
+    /// The last request.
+    pub fn last(&self) -> Seen {
+        self.seen().pop().expect("the provider was asked")
+    }
+
+    /// Clients that left before it was done.
+    pub fn left(&self) -> usize {
+        self.state.left.load(Ordering::SeqCst)
+    }
+
+    /// The most requests that it worked on at one time.
+    pub fn most(&self) -> usize {
+        self.state.most.load(Ordering::SeqCst)
+    }
+
+    pub async fn until_calls(&self, calls: usize) {
+        until("calls", || self.calls() >= calls).await;
+    }
+
+    pub async fn until_left(&self, left: usize) {
+        until("the gateway to leave", || self.left() >= left).await;
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(mut socket: TcpStream, state: &State) {
+    let mut buffer = Vec::new();
+    while let Some(seen) = read(&mut socket, &mut buffer).await {
+        let streamed = seen.body.windows(13).any(|window| window == b"\"stream\":true");
+        let check = seen.method == "GET";
+        state.seen.lock().push(seen);
+        let script = if check { Some(plain("ok")) } else { state.queue.lock().pop_front() };
+        let script = script.or_else(|| state.always.lock().clone());
+        let script = script.unwrap_or_else(|| if streamed { stream(&["Hel", "lo"]) } else { plain("Hello") });
+        let open = state.open.fetch_add(1, Ordering::SeqCst) + 1;
+        state.most.fetch_max(open, Ordering::SeqCst);
+        let kept = play(&mut socket, script).await;
+        state.open.fetch_sub(1, Ordering::SeqCst);
+        match kept {
+            Played::Kept => {}
+            Played::Closed => return,
+            Played::Left => {
+                state.left.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+        }
+    }
+}
+
+enum Played {
+    Kept,
+    Closed,
+    Left,
+}
+
+async fn play(socket: &mut TcpStream, script: Script) -> Played {
+    let mut head = Vec::new();
+    for act in script {
+        let bytes = match act {
+            Act::Head(status, headers) => {
+                head = format!("HTTP/1.1 {status} Scripted\r\n").into_bytes();
+                let chunked = headers.iter().any(|(name, _)| *name == "transfer-encoding");
+                for (name, value) in headers {
+                    head.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+                }
+                if !chunked {
+                    continue;
+                }
+                head.extend_from_slice(b"\r\n");
+                std::mem::take(&mut head)
+            }
+            Act::Body(body) => {
+                let mut bytes = std::mem::take(&mut head);
+                bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+                bytes.extend_from_slice(&body);
+                bytes
+            }
+            Act::Chunk(data) => {
+                let mut bytes = format!("{:x}\r\n", data.len()).into_bytes();
+                bytes.extend_from_slice(&data);
+                bytes.extend_from_slice(b"\r\n");
+                bytes
+            }
+            Act::End => b"0\r\n\r\n".to_vec(),
+            Act::Raw(bytes) => bytes,
+            Act::Wait(go) => {
+                tokio::select! {
+                    () = go.notified() => continue,
+                    () = gone(socket) => return Played::Left,
+                }
+            }
+            Act::Hang => {
+                gone(socket).await;
+                return Played::Left;
+            }
+            Act::Cut => return Played::Closed,
+        };
+        if socket.write_all(&bytes).await.is_err() {
+            return Played::Left;
+        }
+    }
+    Played::Kept
+}
+
+/// Ends when the other side has closed.
+async fn gone(socket: &mut TcpStream) {
+    let mut buffer = [0; 1024];
+    while matches!(socket.read(&mut buffer).await, Ok(n) if n > 0) {}
+}
+
+async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
+    let end = loop {
+        if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        more(socket, buffer).await?;
+    };
+    let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
+    let mut lines = head.split("\r\n");
+    let mut first = lines.next()?.split(' ');
+    let (method, path) = (first.next()?.to_owned(), first.next()?.to_owned());
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers
+        .iter()
+        .find(|(name, _)| name == "content-length")
+        .map_or(0, |(_, value)| value.parse::<usize>().unwrap());
+    while buffer.len() < end + length {
+        more(socket, buffer).await?;
+    }
+    let body = buffer[end..end + length].to_vec();
+    buffer.drain(..end + length);
+    Some(Seen { method, path, headers, body })
+}
+
+async fn more(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
+    let mut piece = [0; 64 * 1024];
+    let read = socket.read(&mut piece).await.ok()?;
+    buffer.extend_from_slice(&piece[..read]);
+    (read > 0).then_some(())
+}

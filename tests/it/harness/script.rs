@@ -1,0 +1,130 @@
+//! What a scripted provider does with one request, byte by byte.
+
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// One step.
+#[derive(Clone)]
+pub enum Act {
+    /// A response head: status and headers, framing aside.
+    Head(u16, Vec<(&'static str, String)>),
+    /// A whole body with its length; the head goes out with it.
+    Body(Vec<u8>),
+    /// One chunk of a chunked body.
+    Chunk(Vec<u8>),
+    /// The last chunk.
+    End,
+    /// Bytes as they are, whatever they mean.
+    Raw(Vec<u8>),
+    /// Waits until the test says go on, or the client leaves.
+    Wait(Arc<Notify>),
+    /// Waits until the client leaves.
+    Hang,
+    /// Closes the connection.
+    Cut,
+}
+
+/// All that is done with one request.
+pub type Script = Vec<Act>;
+
+/// A head that opens a stream of events.
+pub fn sse() -> Act {
+    Act::Head(
+        200,
+        vec![("content-type", "text/event-stream".into()), ("transfer-encoding", "chunked".into())],
+    )
+}
+
+/// One event of a chat stream.
+pub fn event(value: &Value) -> Act {
+    Act::Chunk(format!("data: {value}\n\n").into_bytes())
+}
+
+/// The last word of a chat stream.
+pub fn done() -> Act {
+    Act::Chunk(b"data: [DONE]\n\n".to_vec())
+}
+
+/// A chunk with this delta.
+pub fn delta(delta: Value, finish: Option<&str>) -> Value {
+    json!({"id": "prov-1", "object": "chat.completion.chunk", "created": 1, "model": "theirs",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+}
+
+/// A chunk of text.
+pub fn text(content: &str) -> Act {
+    event(&delta(json!({"content": content}), None))
+}
+
+/// The role, as engines send it first.
+pub fn role() -> Act {
+    event(&delta(json!({"role": "assistant", "content": ""}), None))
+}
+
+/// The finish chunk.
+pub fn finish(reason: &str) -> Act {
+    event(&delta(json!({}), Some(reason)))
+}
+
+/// The usage chunk.
+pub fn usage(input: u64, output: u64) -> Act {
+    event(&json!({"id": "prov-1", "object": "chat.completion.chunk", "created": 1, "model": "theirs",
+        "choices": [], "usage": {"prompt_tokens": input, "completion_tokens": output,
+        "total_tokens": input + output}}))
+}
+
+/// A good stream of these pieces of text.
+pub fn stream(pieces: &[&str]) -> Script {
+    let mut script = vec![sse(), role()];
+    script.extend(pieces.iter().map(|piece| text(piece)));
+    script.extend([finish("stop"), usage(11, pieces.len() as u64), done(), Act::End]);
+    script
+}
+
+/// A plain answer's JSON.
+pub fn completion(content: &str) -> Value {
+    json!({"id": "prov-1", "object": "chat.completion", "created": 1, "model": "theirs",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": content},
+        "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}})
+}
+
+/// A plain answer.
+pub fn plain(content: &str) -> Script {
+    json_answer(200, &completion(content))
+}
+
+/// Any JSON with any status.
+pub fn json_answer(status: u16, value: &Value) -> Script {
+    vec![
+        Act::Head(status, vec![("content-type", "application/json".into())]),
+        Act::Body(value.to_string().into_bytes()),
+    ]
+}
+
+/// An error with this status.
+pub fn status(status: u16) -> Script {
+    json_answer(status, &json!({"error": {"message": "secret of the provider", "type": "x", "code": "y"}}))
+}
+
+/// An error that names when to come back.
+pub fn retry_after(code: u16, seconds: u32) -> Script {
+    vec![
+        Act::Head(
+            code,
+            vec![("content-type", "application/json".into()), ("retry-after", seconds.to_string())],
+        ),
+        Act::Body(b"{}".to_vec()),
+    ]
+}
+
+/// Takes the request and never answers.
+pub fn silent() -> Script {
+    vec![Act::Hang]
+}
+
+/// Closes without a word.
+pub fn cut() -> Script {
+    vec![Act::Cut]
+}

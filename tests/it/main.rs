@@ -1,0 +1,34 @@
+//! The integration tests, one binary: a whole gateway over real sockets, in
+//! front of providers that follow a script and count their calls.
+#![allow(
+    missing_docs,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::missing_panics_doc
+)]
+
+mod harness;
+
+mod admin;
+mod agent;
+mod bodies;
+mod cancel;
+mod chat;
+mod failover;
+mod footprint;
+mod messages;
+mod models;
+mod privacy;
+mod process;
+mod raw_answers;
+mod refusals;
+mod rescue;
+mod retry;
+mod routing;
+mod seats;
+mod tidy;
+mod tls;

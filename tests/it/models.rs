@@ -1,0 +1,71 @@
+//! The catalogue over the wire.
+
+use crate::harness::{Bench, Provider};
+use serde_json::json;
+
+async fn running() -> (Provider, crate::harness::bench::Running) {
+    let provider = Provider::start().await;
+    let block = format!(
+        "\n[[models]]\nid = \"org/big\"\nname = \"Big\"\nkind = \"chat\"\ncreated = 1800000000\ncontext_length = 4000\n\
+         aliases = [\"claude-opus-4-5\"]\nsupported_parameters = [\"temperature\"]\n\
+         price = {{ input = 9.0, output = 9.0 }}\nenergy = {{ active_params_b = 70.0 }}\n\
+         [[providers]]\nid = \"b\"\noperator = \"Test\"\ncountry = \"SE\"\ncity = \"Luleå\"\n\
+         base_url = \"http://{}/v1\"\n[[providers.offers]]\nmodel = \"org/big\"\nname = \"big\"\n",
+        provider.address
+    );
+    let running = Bench::new().provider("a", &provider).more(&block).start().await;
+    (provider, running)
+}
+
+fn ids(body: &serde_json::Value) -> Vec<&str> {
+    body["data"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_list_is_sorted_filtered_and_paged() {
+    let (_provider, running) = running().await;
+    let get = async |query: &str| running.client.get(&format!("/v1/models{query}")).await.json();
+    let body = get("").await;
+    assert_eq!(body["object"], "list");
+    let m = body["data"].as_array().unwrap().iter().find(|item| item["id"] == "m").unwrap().clone();
+    assert_eq!(m["object"], "model");
+    // EUR per token: one EUR a million.
+    assert_eq!(m["pricing"]["input"].as_f64(), Some(0.000_001));
+    assert_eq!(ids(&get("?sort=pricing-low-to-high").await), ["m", "org/big"]);
+    assert_eq!(ids(&get("?sort=newest").await), ["org/big", "m"]);
+    assert_eq!(ids(&get("?sort=context-high-to-low").await), ["m", "org/big"]);
+    assert_eq!(ids(&get("?supported_parameters=tools").await), ["m"]);
+    assert_eq!(ids(&get("?sort=newest&offset=1&limit=1").await), ["m"]);
+    assert_eq!(ids(&get("?output_modalities=image").await), Vec::<&str>::new());
+    let wrong = running.client.get("/v1/models?sort=best").await;
+    assert_eq!((wrong.status, wrong.json()["error"]["param"].as_str()), (400, Some("sort")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn popularity_follows_what_was_asked() {
+    let (_provider, running) = running().await;
+    let mut ask = running.ask();
+    ask["model"] = json!("org/big");
+    for _ in 0..3 {
+        assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
+    }
+    running.chat().await;
+    let body = running.client.get("/v1/models?sort=most-popular").await.json();
+    assert_eq!(ids(&body)[0], "org/big");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_model_by_id_by_alias_with_a_flavor_and_encoded() {
+    let (_provider, running) = running().await;
+    for path in ["org/big", "org%2Fbig", "org/big:eco", "claude-opus-4-5"] {
+        let answer = running.client.get(&format!("/v1/models/{path}")).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    }
+    let missing = running.client.get("/v1/models/nobody").await;
+    assert_eq!((missing.status, missing.json()["error"]["code"].as_str()), (404, Some("INFERENCE_3101")));
+    let headers = [("anthropic-version", "2023-06-01")];
+    let missing = running.client.send("GET", "/v1/models/nobody", &headers, b"").await;
+    assert_eq!(missing.json()["type"], "error");
+    let list = running.client.send("GET", "/v1/models?limit=1000", &headers, b"").await.json();
+    assert!(ids(&list).contains(&"claude-opus-4-5"));
+}

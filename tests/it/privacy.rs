@@ -1,0 +1,142 @@
+//! What was said, and with which key, is nowhere but on the way: not in logs, metrics,
+//! status, errors or files, at the most talkative level.
+
+use crate::harness::process::{Home, SECRET, catalogue};
+use crate::harness::script::{Act, completion, json_answer, plain, role, sse, status, stream, text};
+use crate::harness::{Answer, Client, Provider};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const PROMPT: &str = "planted-in-the-prompt-7f3a";
+const COMPLETION: &str = "planted-in-the-completion-9c41";
+const ROUTE: &str = "planted-in-the-providers-path-55e0";
+const CHAT: &str = "/v1/chat/completions";
+
+fn ask(stream: bool) -> Value {
+    let words = json!([{"role": "system", "content": PROMPT}, {"role": "user", "content": PROMPT}]);
+    json!({"model": "m", "stream": stream, "messages": words, "user": PROMPT})
+}
+
+/// A gateway that logs all it can, whose provider has a secret key and a secret path.
+fn home(provider: &Provider) -> Home {
+    let home = Home::new();
+    let lines = "api_key = { env = \"PENSTOCK_IT_SECRET\" }\n\
+        timeouts = { connect = \"20s\", first_byte = \"20s\", first_token = \"20s\", idle = \"20s\", total = \"50s\" }";
+    let catalogue = catalogue(provider, lines).replace("/v1\"", &format!("/{ROUTE}/v1\""));
+    home.write(&format!(
+        "[log]\nlevel = \"debug\"\n[routing]\nquick_retry = \"0s\"\n[routing.breaker]\nconsecutive = 1000\nminimum = 1000\n{catalogue}"
+    ));
+    home
+}
+
+/// The texts of every file below a folder, lossily.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push((path.display().to_string(), std::fs::read(&path).unwrap()));
+        }
+    }
+    found
+}
+
+fn holds(bytes: &[u8], word: &str) -> bool {
+    bytes.windows(word.len()).any(|window| window == word.as_bytes())
+}
+
+/// The secret part of a key: 40 characters after 16 of its id.
+fn secret(key: &str) -> &str {
+    &key["sk-svc-".len() + 16..][..40]
+}
+
+/// All ways to fail, each with the planted words in reach.
+async fn fail(client: &Client, provider: &Provider) -> Vec<Answer> {
+    let echo = json!({"error": {"message": format!("{PROMPT} {COMPLETION} {SECRET} {ROUTE}")}});
+    let mut answers = Vec::new();
+    for code in [401, 404, 429, 500, 503] {
+        for _ in 0..4 {
+            provider.then(json_answer(code, &echo));
+        }
+        answers.push(client.post(CHAT, &ask(false)).await);
+        provider.clear();
+    }
+    for script in [
+        vec![Act::Cut],
+        vec![Act::Raw(format!("HTTP/1.1 {PROMPT}\r\n\r\n").into_bytes()), Act::Cut],
+        vec![sse(), role(), Act::Chunk(format!("data: {{{COMPLETION}\n\n").into_bytes()), Act::End],
+        vec![sse(), role(), Act::Chunk(format!("data: {echo}\n\n").into_bytes()), Act::End],
+        status(503),
+    ] {
+        provider.always(script);
+        answers.push(client.post(CHAT, &ask(true)).await);
+    }
+    provider.always(plain(COMPLETION));
+    let broken = format!("{{\"model\":\"m\",\"messages\":[{{\"role\":\"{PROMPT}\" \"content\"");
+    answers.push(client.send("POST", CHAT, &[], broken.as_bytes()).await);
+    answers.push(client.post(CHAT, &json!({"model": "m", "messages": PROMPT})).await);
+    answers.push(client.post("/v1/chat/completion", &ask(false)).await);
+    let stranger = Client { address: client.address, key: format!("{}x", client.key) };
+    answers.push(stranger.post(CHAT, &ask(false)).await);
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn planted_words_are_in_no_log_metric_status_error_or_file() {
+    let provider = Provider::start().await;
+    let home = home(&provider);
+    let mut running = home.run().await;
+    let (client, _) = home.key();
+
+    provider.then(json_answer(200, &completion(COMPLETION)));
+    let good = client.post(CHAT, &ask(false)).await;
+    assert!(good.status == 200 && good.text().contains(COMPLETION), "{}", good.text());
+    provider.then(stream(&[COMPLETION, " and more"]));
+    assert!(client.post(CHAT, &ask(true)).await.text().contains(COMPLETION));
+    // It left in the middle.
+    provider.then(vec![sse(), role(), text(COMPLETION), Act::Hang]);
+    drop(client.stream_until(CHAT, &ask(true), COMPLETION).await);
+    provider.until_left(1).await;
+    let seen = provider.last();
+    assert!(seen.path.contains(ROUTE) && seen.header("authorization").unwrap().contains(SECRET));
+
+    let words = [PROMPT, COMPLETION, ROUTE, SECRET, secret(&client.key)];
+    for answer in fail(&client, &provider).await {
+        assert!(answer.status >= 400 || answer.text().contains("\"error\""), "{}", answer.text());
+        for word in words {
+            assert!(!holds(&answer.body, word), "{word} is in {}", answer.text());
+            assert!(answer.headers.iter().all(|(_, value)| !value.contains(word)));
+        }
+    }
+    for path in ["/metrics", "/status", "/readyz", "/healthz"] {
+        let told = home.admin().get(path).await;
+        assert!(words.iter().all(|word| !holds(&told.body, word)), "{path}: {}", told.text());
+    }
+    running.signal("HUP");
+    running.until_said("\"reloaded\"").await;
+    running.signal("TERM");
+    assert_eq!(running.until_ended().await.code(), Some(0));
+
+    let said = running.said();
+    assert!(said.matches("\"event\":\"request\"").count() >= 15, "the log was on: {said}");
+    assert!(words.iter().all(|word| !said.contains(word)), "{said}");
+    let stored = files(&home.storage());
+    assert!(stored.iter().any(|(_, bytes)| !bytes.is_empty()));
+    for (path, bytes) in stored {
+        assert!(words.iter().all(|word| !holds(&bytes, word)), "{path} holds a planted word");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_with_secrets_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let provider = Provider::start().await;
+    let home = home(&provider);
+    let _running = home.run().await;
+    for name in ["pepper", "admin.token"] {
+        let mode = std::fs::metadata(home.storage().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}

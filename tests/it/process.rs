@@ -1,0 +1,210 @@
+//! The binary as an operator meets it: what it says, how it starts, how it ends.
+
+use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};
+use crate::harness::script::{Act, done, finish, role, sse, text};
+use crate::harness::{Client, Provider, until, within};
+use serde_json::{Value, json};
+use std::process::Output;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn ask() -> Value {
+    json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
+}
+
+/// It ended with 1, and this is what it said.
+fn refused(output: &Output) -> String {
+    let said = complaint(output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(!said.contains("panicked") && !said.contains("RUST_BACKTRACE"), "{said}");
+    said
+}
+
+/// A provider's block with one line of its own in the place of the good one.
+fn block(country: &str, lines: &str) -> String {
+    format!(
+        "[[models]]\nid = \"m\"\nkind = \"chat\"\ncontext_length = 1000\n\
+         [[providers]]\nid = \"a\"\noperator = \"T\"\ncountry = \"{country}\"\ncity = \"C\"\n\
+         base_url = \"http://127.0.0.1:9/v1\"\n{lines}\n"
+    )
+}
+
+const OFFER: &str = "[[providers.offers]]\nmodel = \"m\"";
+
+#[test]
+fn check_tells_all_mistakes_at_once() {
+    let home = Home::new();
+    let lines =
+        "api_key = { env = \"PENSTOCK_IT_UNSET\" }\ncolour = \"red\"\n[[providers.offers]]\nmodel = \"mm\"";
+    home.write(&block("US", lines));
+    let said = refused(&home.command(&["check"]));
+    for word in ["penstock.toml:", "country", "colour", "PENSTOCK_IT_UNSET", "\"mm\"", "4 mistakes"] {
+        assert!(said.contains(word), "{word} is missing in\n{said}");
+    }
+}
+
+#[test]
+fn each_mistake_alone_is_one_clear_sentence_and_nothing_starts() {
+    let cases = [
+        (block("US", OFFER), "country", "European Union"),
+        (block("FR", &format!("pu = 1.2\n{OFFER}")), "pu", "pue"),
+        (block("FR", "[[providers.offers]]\nmodel = \"n\""), "offers[0].model", "no model"),
+        (block("FR", &format!("api_key = {{ env = \"PENSTOCK_IT_UNSET\" }}\n{OFFER}")), "api_key", "not set"),
+        (block("FR", &format!("api_key = {{ file = \"none\" }}\n{OFFER}")), "api_key", "none"),
+    ];
+    for (config, key, why) in cases {
+        let home = Home::new();
+        home.write(&config);
+        for command in ["check", "run"] {
+            let said = refused(&home.command(&[command]));
+            let (said_low, why_low) = (said.to_lowercase(), why.to_lowercase());
+            assert!(said.contains(key) && said_low.contains(&why_low), "{key} and {why} in\n{said}");
+            assert!(said.contains("One mistake in the configuration"), "{said}");
+        }
+        assert!(!home.storage().exists(), "nothing was started");
+    }
+}
+
+#[test]
+fn check_says_what_a_good_configuration_would_run() {
+    let home = Home::new();
+    home.write(&block("FR", OFFER));
+    let good = home.command(&["check"]);
+    assert!(good.status.success(), "{}", complaint(&good));
+    let said = String::from_utf8(good.stdout).unwrap();
+    assert!(said.contains("is good") && said.contains("C, France"), "{said}");
+    assert!(!home.storage().exists());
+}
+
+#[test]
+fn a_file_that_is_not_there_or_no_toml_is_named() {
+    assert!(refused(&ended(&["run", "--config", "/none/such.toml"])).contains("/none/such.toml"));
+    let home = Home::new();
+    home.write("[[models]\n");
+    let said = refused(&home.command(&["check"]));
+    assert!(said.contains("penstock.toml:7"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_taken_port_and_a_held_store_are_one_sentence_each() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    let running = home.run().await;
+    let said = refused(&home.command(&["run"]));
+    assert_eq!(said.trim(), format!("listen.http: {} is already in use by another process.", home.http));
+    let other = home.path().join("other.toml");
+    let written = std::fs::read_to_string(home.config()).unwrap();
+    let moved = written
+        .replace(&home.http.to_string(), &address().to_string())
+        .replace(&home.admin.to_string(), &address().to_string());
+    std::fs::write(&other, moved).unwrap();
+    let said = refused(&ended(&["run", "--config", other.to_str().unwrap()]));
+    assert!(said.contains("is open in another process") && said.trim().lines().count() == 1, "{said}");
+    assert_eq!(home.admin().get("/readyz").await.status, 200, "the first is not disturbed");
+    drop(running);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_made_while_it_runs_works_at_once_and_not_after_its_revocation() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    let _running = home.run().await;
+    let (client, id) = home.key();
+    let answer = client.post(CHAT, &ask()).await;
+    assert_eq!((answer.status, answer.header("x-penstock-provider")), (200, Some("a")));
+    let listed = home.command(&["keys", "list"]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains(&id) && !listed.contains(&client.key), "{listed}");
+    assert!(home.command(&["keys", "revoke", &id]).status.success());
+    assert_eq!(client.post(CHAT, &ask()).await.status, 401);
+    let models = String::from_utf8(home.command(&["models"]).stdout).unwrap();
+    assert!(models.contains('m'), "{models}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hangup_swaps_a_good_configuration_in_and_keeps_the_old_one_otherwise() {
+    let (first, second) = (Provider::start().await, Provider::start().await);
+    let home = Home::new();
+    home.write(&catalogue(&first, ""));
+    let running = home.run().await;
+    let (client, _) = home.key();
+    home.write(&catalogue(&second, "").replace("\"FR\"", "\"US\""));
+    running.signal("HUP");
+    running.until_said("reload_refused").await;
+    assert_eq!(client.post(CHAT, &ask()).await.status, 200);
+    assert_eq!((first.calls(), second.calls()), (1, 0));
+    let told = home.command(&["reload"]);
+    assert!(refused(&told).contains("country"), "{}", complaint(&told));
+    home.write(&catalogue(&second, ""));
+    running.signal("HUP");
+    running.until_said("\"reloaded\"").await;
+    assert_eq!(client.post(CHAT, &ask()).await.status, 200);
+    assert_eq!((first.calls(), second.calls()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn terminate_lets_an_open_stream_end_and_exits_with_zero() {
+    let provider = Provider::start().await;
+    let go = Arc::new(Notify::new());
+    let mut script = vec![sse(), role(), text("One "), Act::Wait(go.clone()), text("two")];
+    script.extend([finish("stop"), done(), Act::End]);
+    provider.always(script);
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    let mut running = home.run().await;
+    let (client, _) = home.key();
+    let mut streamed = ask();
+    streamed["stream"] = json!(true);
+    let mut open = client.stream_until(CHAT, &streamed, "One ").await;
+    running.signal("TERM");
+    within("the listener to close", async {
+        while tokio::net::TcpStream::connect(home.http).await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(running.ended().is_none(), "it waits for the stream");
+    go.notify_one();
+    let answer = within("the end", open.finish()).await;
+    assert_eq!(answer.streamed(), "One two");
+    penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+    assert_eq!(running.until_ended().await.code(), Some(0), "{}", running.said());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_keys_still_work_and_revoked_ones_do_not() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    let running = home.run().await;
+    let (kept, _) = home.key();
+    let (gone, id) = home.key();
+    assert!(home.command(&["keys", "revoke", &id]).status.success());
+    let (late, _) = home.key();
+    running.kill().await;
+    let (offline, _) = home.key();
+    let again = home.run().await;
+    for client in [&kept, &late, &offline] {
+        assert_eq!(client.post(CHAT, &ask()).await.status, 200, "{}", again.said());
+    }
+    assert_eq!(gone.post(CHAT, &ask()).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_simulated_provider_is_a_server_of_its_own() {
+    let address = address();
+    let listen = address.to_string();
+    let mut child = penstock(&["simulate", "--listen", &listen, "--first-token", "0"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the simulated provider", || std::net::TcpStream::connect(address).is_ok()).await;
+    let answer = Client { address, key: String::new() }.post(CHAT, &ask()).await;
+    assert!(answer.text().contains("simulated"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,180 @@
+//! Bad input: the error that the client's library understands, naming the
+//! field; nothing is asked of a provider, and others go on.
+
+use crate::harness::{Answer, Bench, Client, Provider};
+use serde_json::{Value, json};
+
+async fn bench() -> (Provider, crate::harness::bench::Running) {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    (provider, running)
+}
+
+fn error(answer: &Answer, status: u16, code: &str) -> Value {
+    let body = answer.json();
+    assert_eq!((answer.status, body["error"]["code"].as_str()), (status, Some(code)), "{}", answer.text());
+    assert!(body["error"]["message"].is_string());
+    assert!(answer.header("x-request-id").is_some());
+    body["error"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broken_json_and_broken_text_are_refused_and_the_process_goes_on() {
+    let (provider, running) = bench().await;
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let deep = format!("{{\"model\":\"m\",\"messages\":{deep}}}");
+    let cases: [&[u8]; 6] = [
+        b"{\"model\": \"m\", \"messages\": [",
+        b"{\"model\": \"m\", \"messages\": [{\"role\":\"user\",\"content\":\"\xff\"}]}",
+        b"{\"model\": \"m\", \"model\": \"m\", \"messages\": [{\"role\":\"user\",\"content\":\"Hi\"}]}",
+        b"[]",
+        b"null",
+        deep.as_bytes(),
+    ];
+    for body in cases {
+        let answer = running.client.send("POST", "/v1/chat/completions", &[], body).await;
+        error(&answer, 400, "INFERENCE_3201");
+    }
+    assert_eq!(provider.calls(), 0);
+    assert_eq!(running.chat().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_field_is_named() {
+    let (provider, running) = bench().await;
+    let cases = [
+        (json!({"temperature": 3}), "temperature"),
+        (json!({"top_p": -0.1}), "top_p"),
+        (json!({"n": 11}), "n"),
+        (json!({"max_tokens": 0}), "max_tokens"),
+        (json!({"stream": "yes"}), "stream"),
+        (json!({"messages": []}), "messages"),
+        (json!({"messages": [{"role": "robot", "content": "Hi"}]}), "messages[0].role"),
+        (json!({"tool_choice": {"type": "function"}}), "tool_choice"),
+        (json!({"response_format": {"type": "xml"}}), "response_format"),
+        (json!({"preset": "fast"}), "preset"),
+    ];
+    for (change, field) in cases {
+        let mut ask = running.ask();
+        for (key, value) in change.as_object().unwrap() {
+            ask[key] = value.clone();
+        }
+        let answer = running.client.post("/v1/chat/completions", &ask).await;
+        let error = error(&answer, 400, "INFERENCE_3201");
+        let param = error["param"].as_str().unwrap_or_default();
+        assert!(param.starts_with(field), "{field} is named, not {param}: {error}");
+        assert_eq!(error["type"], "invalid_request_error");
+    }
+    assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_asked_for_and_both_headers_work() {
+    let (_provider, running) = bench().await;
+    let body = running.ask().to_string();
+    let nobody = Client { address: running.client.address, key: String::new() };
+    let wrong = format!("Bearer {}x", running.client.key);
+    let key = running.client.key.clone();
+    for headers in [
+        &[][..],
+        &[("authorization", "Bearer nonsense")][..],
+        &[("x-api-key", "sk-svc-abc")][..],
+        &[("authorization", wrong.as_str())][..],
+    ] {
+        let answer = nobody.send("POST", "/v1/chat/completions", headers, body.as_bytes()).await;
+        let error = error(&answer, 401, "AUTH_1001");
+        assert_eq!(error["type"], "invalid_api_key");
+    }
+    let bearer = format!("bearer {key}");
+    for headers in [
+        &[("x-api-key", key.as_str())][..],
+        &[("authorization", bearer.as_str())][..],
+        &[("authorization", "Bearer nonsense"), ("x-api-key", key.as_str())][..],
+    ] {
+        let answer = nobody.send("POST", "/v1/chat/completions", headers, body.as_bytes()).await;
+        assert_eq!(answer.status, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_without_the_scope_is_told_which() {
+    let (provider, running) = bench().await;
+    let reader = running.key(&json!({"name": "reader", "scopes": ["inference.models"]})).await;
+    let answer = reader.post("/v1/chat/completions", &running.ask()).await;
+    let error = error(&answer, 403, "AUTH_1003");
+    assert_eq!(error["details"]["required_scope"], "inference.chat");
+    assert_eq!(reader.get("/v1/models").await.status, 200);
+    assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn models_routes_methods_and_types_that_are_not_there() {
+    let (_provider, running) = bench().await;
+    let client = &running.client;
+    let mut ask = running.ask();
+    ask["model"] = json!("nobody");
+    let unknown = error(&client.post("/v1/chat/completions", &ask).await, 404, "INFERENCE_3101");
+    assert_eq!(
+        (unknown["param"].as_str(), unknown["type"].as_str()),
+        (Some("model"), Some("model_not_found"))
+    );
+    // Only the five flavors are suffixes.
+    ask["model"] = json!("m:fast");
+    error(&client.post("/v1/chat/completions", &ask).await, 404, "INFERENCE_3101");
+    error(&client.post("/v1/nothing", &ask).await, 404, "RESOURCE_5001");
+    let method = client.get("/v1/chat/completions").await;
+    error(&method, 405, "RESOURCE_5002");
+    assert_eq!(method.header("allow"), Some("POST"));
+    let typed = client.send("POST", "/v1/chat/completions", &[("content-type", "text/plain")], b"{}").await;
+    error(&typed, 415, "RESOURCE_5005");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_too_large_is_refused_with_and_without_its_length() {
+    let provider = Provider::start().await;
+    let running =
+        Bench::new().settings("[limits]\njson_body = \"64KiB\"").provider("a", &provider).start().await;
+    let mut ask = running.ask();
+    ask["messages"][0]["content"] = json!("x".repeat(100_000));
+    let body = ask.to_string();
+    let announced = running.client.send("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
+    error(&announced, 413, "RESOURCE_5004");
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let headers = [("transfer-encoding", "chunked")];
+    let unannounced = running.client.send("POST", "/v1/chat/completions", &headers, chunked.as_bytes()).await;
+    error(&unannounced, 413, "RESOURCE_5004");
+    assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_stops_sending_is_not_waited_for() {
+    let provider = Provider::start().await;
+    let settings = "[limits]\nbody = \"300ms\"\nbody_idle = \"300ms\"";
+    let running = Bench::new().settings(settings).provider("a", &provider).start().await;
+    let headers = [("content-length", "1000")];
+    let answer = running.client.send("POST", "/v1/chat/completions", &headers, b"{\"model\":").await;
+    error(&answer, 408, "INFERENCE_3204");
+    assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_model_cannot_do_is_refused_with_the_field() {
+    let provider = Provider::start().await;
+    let running =
+        Bench::new().model("supported_parameters = [\"temperature\"]").provider("a", &provider).start().await;
+    let mut ask = running.ask();
+    ask["tools"] = json!([{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]);
+    let tools = error(&running.client.post("/v1/chat/completions", &ask).await, 400, "INFERENCE_3202");
+    assert_eq!(tools["param"], "tools");
+    let mut ask = running.ask();
+    ask["response_format"] =
+        json!({"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}}});
+    let format = error(&running.client.post("/v1/chat/completions", &ask).await, 400, "INFERENCE_3202");
+    assert!(
+        format["message"]
+            .as_str()
+            .unwrap()
+            .contains("'response_format' of type 'json_schema' is not supported")
+    );
+    assert_eq!(provider.calls(), 0);
+}

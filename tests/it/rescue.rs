@@ -1,0 +1,134 @@
+//! After the first content token: a broken stream is taken over by another
+//! provider, or ends with an error event. Truncation never looks like success.
+
+use crate::harness::script::{Act, Script, finish, role, sse, stream, text, usage};
+use crate::harness::{Answer, Bench, Provider};
+use serde_json::json;
+
+/// A stream that says this much and then does something else.
+fn broken(pieces: &[&str], then: Act) -> Script {
+    let mut script = vec![sse(), role()];
+    script.extend(pieces.iter().map(|piece| text(piece)));
+    script.push(then);
+    script
+}
+
+/// The dearer provider is asked second, whatever the load.
+const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
+
+async fn asked(model: &str, bad: &Provider, good: &Provider, continues: &str) -> Answer {
+    let offer = format!("{SECOND}\n{continues}");
+    let patient = "timeouts = { connect = \"20s\", first_byte = \"40s\", first_token = \"40s\", idle = \"40s\", total = \"50s\" }";
+    let running = Bench::new()
+        .model(model)
+        .hasty("bad", bad)
+        .provider_with("good", good, patient, &offer)
+        .start()
+        .await;
+    let mut ask = running.ask_stream();
+    ask["model"] = json!("m:price");
+    running.client.post("/v1/chat/completions", &ask).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_stream_is_started_over_and_held_back_while_it_equals() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    bad.always(broken(&["One ", "two "], Act::Cut));
+    good.always(stream(&["One", " two ", "three", " four"]));
+    let answer = asked("", &bad, &good, "").await;
+    assert_eq!(answer.streamed(), "One two three four");
+    assert!(answer.whole);
+    penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+    assert_eq!(good.calls(), 1);
+    assert_eq!(good.last().json()["messages"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_stream_is_rescued() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    bad.always(broken(&["One "], Act::Hang));
+    good.always(stream(&["One two"]));
+    let answer = asked("", &bad, &good, "").await;
+    assert_eq!(answer.streamed(), "One two");
+    bad.until_left(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_malformed_event_and_an_end_without_a_finish_are_rescued() {
+    for then in [Act::Chunk(b"data: {\"choices\": [\n\n".to_vec()), Act::End] {
+        let (bad, good) = (Provider::start().await, Provider::start().await);
+        bad.always(broken(&["One "], then));
+        good.always(stream(&["One two"]));
+        let answer = asked("", &bad, &good, "").await;
+        assert_eq!(answer.streamed(), "One two");
+        penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_can_is_asked_to_continue() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    bad.always(broken(&["One ", "two"], Act::Cut));
+    good.always(stream(&[" three", " four"]));
+    let answer = asked("", &bad, &good, "continuation = \"continue_final_message\"").await;
+    assert_eq!(answer.streamed(), "One two three four");
+    let sent = good.last().json();
+    assert_eq!(sent["continue_final_message"], true);
+    assert_eq!(sent["add_generation_prompt"], false);
+    let last = sent["messages"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["role"], &last["content"]), (&json!("assistant"), &json!("One two")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rescue_that_differs_ends_with_an_error_and_no_text_comes_twice() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    bad.always(broken(&["One ", "two "], Act::Cut));
+    good.always(stream(&["One ", "deux ", "trois"]));
+    let answer = asked("", &bad, &good, "").await;
+    failed_after("One two ", &answer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rescue_can_be_turned_off() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    bad.always(broken(&["One "], Act::Cut));
+    let answer = asked("rescue = false", &bad, &good, "").await;
+    failed_after("One ", &answer);
+    assert_eq!(good.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finish_without_a_last_word_is_a_good_end() {
+    let provider = Provider::start().await;
+    provider.always(vec![sse(), role(), text("Done"), finish("stop"), usage(3, 1), Act::Cut]);
+    let running = Bench::new().provider("a", &provider).start().await;
+    let answer = running.chat_stream().await;
+    assert_eq!(answer.streamed(), "Done");
+    penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+    assert_eq!(provider.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_stream_charges_nothing_and_a_rescued_one_once() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    bad.always(broken(&["One "], Act::Cut));
+    good.always(stream(&["One two"]));
+    let answer = asked("", &bad, &good, "").await;
+    let events = answer.events();
+    let billed: Vec<_> = events.iter().filter(|event| event.get("billing_cost").is_some()).collect();
+    assert_eq!(billed.len(), 1);
+    // 11 tokens in and 1 out at 50 EUR a million each: 0.0006 EUR, 0.06 credits.
+    assert_eq!(billed[0]["billing_cost"]["credits"], json!(0.06));
+}
+
+/// The client has this text, then the dialect's error, and no success.
+fn failed_after(text: &str, answer: &Answer) {
+    assert_eq!(answer.streamed(), text);
+    assert!(answer.whole, "the framing ends well");
+    let events = answer.events();
+    let last = events.last().unwrap();
+    assert_eq!(last["error"]["code"], "INFERENCE_3103");
+    assert!(events.iter().all(|event| event["choices"][0]["finish_reason"].is_null()));
+    assert!(events.iter().all(|event| event.get("billing_cost").is_none()));
+    assert!(answer.text().ends_with("data: [DONE]\n\n"));
+}

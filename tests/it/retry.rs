@@ -1,0 +1,136 @@
+//! Whom to ask again, when, and how often.
+
+use crate::harness::script::{json_answer, plain, retry_after, silent, status};
+use crate::harness::{Bench, Provider};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_500_earns_one_quick_retry_with_the_same_provider() {
+    let provider = Provider::start().await;
+    provider.then(status(500));
+    let running = Bench::new().provider("a", &provider).start().await;
+    let answer = running.chat().await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("x-penstock-attempts"), Some("2"));
+    assert_eq!(provider.calls(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_503_and_a_529_earn_none() {
+    for code in [503, 529] {
+        let provider = Provider::start().await;
+        provider.then(status(code));
+        let running = Bench::new().provider("a", &provider).start().await;
+        assert_eq!(running.chat().await.status, 503);
+        assert_eq!(provider.calls(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_provider_is_never_asked_twice() {
+    let provider = Provider::start().await;
+    provider.then(silent());
+    let running = Bench::new().hasty("a", &provider).start().await;
+    assert_eq!(running.chat_stream().await.status, 503);
+    assert_eq!(provider.calls(), 1);
+    provider.until_left(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rest_that_was_asked_for_is_kept() {
+    let (busy, other) = (Provider::start().await, Provider::start().await);
+    busy.then(retry_after(429, 60)).then(retry_after(429, 60));
+    let dear = "price = { input = 50.0, output = 50.0 }";
+    let running = Bench::new().provider("busy", &busy).provider_with("other", &other, "", dear).start().await;
+    let mut ask = running.ask();
+    ask["model"] = json!("m:price");
+    for _ in 0..5 {
+        assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
+    }
+    assert_eq!((busy.calls(), other.calls()), (1, 5));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_nobody_else_left_a_short_rest_is_waited_for() {
+    let provider = Provider::start().await;
+    provider.then(retry_after(429, 1));
+    let running = Bench::new().provider("a", &provider).start().await;
+    let answer = running.chat().await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(provider.calls(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_operators_mistakes_fail_over() {
+    for code in [401, 403, 404] {
+        let (bad, good) = (Provider::start().await, Provider::start().await);
+        bad.always(status(code));
+        let running = Bench::new().provider("bad", &bad).provider("good", &good).start().await;
+        for _ in 0..3 {
+            assert_eq!(running.chat().await.header("x-penstock-provider"), Some("good"));
+        }
+        assert!(bad.calls() <= 3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_callers_own_fault_is_passed_on_and_not_routed_around() {
+    let (one, two) = (Provider::start().await, Provider::start().await);
+    let refused = json!({"error": {"message": "Your request was flagged by our content filter",
+        "type": "invalid_request_error", "code": "content_policy_violation"}});
+    one.always(json_answer(400, &refused));
+    two.always(json_answer(400, &refused));
+    let running = Bench::new().provider("one", &one).provider("two", &two).start().await;
+    let answer = running.chat().await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(one.calls() + two.calls(), 1);
+    // It is nobody's failure: both stay healthy.
+    one.always(plain("fine"));
+    two.always(plain("fine"));
+    assert_eq!(running.chat().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_providers_word_on_the_window_is_told_with_both_numbers() {
+    let provider = Provider::start().await;
+    let said = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens \
+        (9000 in the messages, 0 in the completion). Please reduce the length.";
+    provider.always(json_answer(
+        400,
+        &json!({"error": {"message": said, "type": "BadRequestError", "code": 400}}),
+    ));
+    let running = Bench::new().model("context_length = 8192").provider("a", &provider).start().await;
+    let answer = running.chat().await;
+    assert_eq!(answer.status, 400);
+    let error = &answer.json()["error"];
+    assert_eq!(error["code"], "INFERENCE_3207");
+    assert_eq!(error["details"], json!({"context_length": 8192, "input_tokens": 9000}));
+    assert!(error["message"].as_str().unwrap().contains("context_length_exceeded"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_most_so_many_attempts_are_made() {
+    let mut providers = Vec::new();
+    let mut bench = Bench::new().settings("[routing]\nattempts = 3");
+    for id in ["a", "b", "c", "d", "e"] {
+        let provider = Provider::start().await;
+        provider.always(status(503));
+        bench = bench.provider(id, &provider);
+        providers.push(provider);
+    }
+    let running = bench.start().await;
+    assert_eq!(running.chat().await.status, 503);
+    assert_eq!(providers.iter().map(Provider::calls).sum::<usize>(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unparsable_answer_and_an_error_inside_a_200_fail_over() {
+    for body in [json!("not an answer"), json!({"error": {"message": "overloaded"}})] {
+        let (bad, good) = (Provider::start().await, Provider::start().await);
+        bad.always(json_answer(200, &body));
+        let running = Bench::new().provider("bad", &bad).provider("good", &good).start().await;
+        for _ in 0..3 {
+            assert_eq!(running.chat().await.header("x-penstock-provider"), Some("good"));
+        }
+    }
+}

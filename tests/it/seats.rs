@@ -1,0 +1,126 @@
+//! A provider is never given more than its places.
+
+use crate::harness::script::{Act, completion, done, finish, json_answer, role, sse, text, usage};
+use crate::harness::{Bench, Provider, until, within};
+use serde_json::json;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// A plain answer that waits for the test.
+fn waiting(go: &Arc<Notify>) -> Vec<Act> {
+    let mut script = vec![Act::Wait(go.clone())];
+    script.extend(json_answer(200, &completion("Hello")));
+    script
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_provider_is_passed_by() {
+    let (small, big) = (Provider::start().await, Provider::start().await);
+    let go = Arc::new(Notify::new());
+    small.always(waiting(&go));
+    let running = Bench::new()
+        .provider_with("small", &small, "max_in_flight = 1", "price = { input = 0.1, output = 0.1 }")
+        .provider_with("big", &big, "", "price = { input = 9.0, output = 9.0 }")
+        .start()
+        .await;
+    let mut ask = running.ask();
+    ask["model"] = json!("m:price");
+    let (client, first) = (running.client.clone(), ask.clone());
+    let held = tokio::spawn(async move { client.post("/v1/chat/completions", &first).await });
+    small.until_calls(1).await;
+    for _ in 0..3 {
+        let answer = running.client.post("/v1/chat/completions", &ask).await;
+        assert_eq!(answer.header("x-penstock-provider"), Some("big"));
+    }
+    go.notify_one();
+    assert_eq!(held.await.unwrap().header("x-penstock-provider"), Some("small"));
+    assert_eq!(small.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batch_work_waits_for_its_turn_and_never_takes_the_last_fifth() {
+    let provider = Provider::start().await;
+    let go = Arc::new(Notify::new());
+    provider.always(waiting(&go));
+    let running = Bench::new().provider_with("a", &provider, "max_in_flight = 5", "").start().await;
+    let mut tasks = Vec::new();
+    for _ in 0..8 {
+        let (client, mut ask) = (running.client.clone(), running.ask());
+        ask["model"] = json!("m:batch");
+        tasks.push(tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await }));
+    }
+    provider.until_calls(4).await;
+    until("the others to wait", || running.gateway.house.exchanges() == 8).await;
+    assert_eq!(provider.most(), 4, "a fifth of the places stays free");
+    // A request at once still finds a place.
+    let (client, ask) = (running.client.clone(), running.ask());
+    let urgent = tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await });
+    provider.until_calls(5).await;
+    within("all of them", async {
+        for (index, task) in tasks.into_iter().chain([urgent]).enumerate() {
+            let mut task = task;
+            let answer = loop {
+                go.notify_one();
+                tokio::select! {
+                    answer = &mut task => break answer.unwrap(),
+                    () = tokio::task::yield_now() => {}
+                }
+            };
+            assert_eq!(answer.status, 200, "request {index}");
+        }
+    })
+    .await;
+    assert!(provider.most() <= 5);
+    assert_eq!(provider.calls(), 9);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_stream_is_kept_alive_while_it_waits() {
+    let provider = Provider::start().await;
+    let go = Arc::new(Notify::new());
+    provider.then(waiting(&go));
+    provider.always(vec![sse(), role(), text("At last"), finish("stop"), usage(3, 2), done(), Act::End]);
+    let running = Bench::new()
+        .settings("[limits]\nheartbeat = \"100ms\"")
+        .provider_with("a", &provider, "max_in_flight = 1", "")
+        .start()
+        .await;
+    let (client, ask) = (running.client.clone(), running.ask());
+    let first = tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await });
+    provider.until_calls(1).await;
+    let mut ask = running.ask_stream();
+    ask["model"] = json!("m:batch");
+    let mut open = running.client.stream_until("/v1/chat/completions", &ask, ": keep-alive\n\n").await;
+    assert_eq!(provider.calls(), 1);
+    go.notify_one();
+    assert_eq!(first.await.unwrap().status, 200);
+    let answer = within("its turn", open.finish()).await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().contains("At last") && answer.text().ends_with("data: [DONE]\n\n"));
+    assert_eq!(answer.header("x-penstock-flavor"), Some("batch"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_stream_that_waited_in_vain_ends_with_an_error_event() {
+    let provider = Provider::start().await;
+    let go = Arc::new(Notify::new());
+    provider.then(waiting(&go));
+    let running = Bench::new()
+        .settings("[limits]\nheartbeat = \"100ms\"\n[routing]\nbatch_wait = \"350ms\"")
+        .provider_with("a", &provider, "max_in_flight = 1", "")
+        .start()
+        .await;
+    let (client, ask) = (running.client.clone(), running.ask());
+    let first = tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await });
+    provider.until_calls(1).await;
+    let mut ask = running.ask_stream();
+    ask["model"] = json!("m:batch");
+    let answer = running.client.post("/v1/chat/completions", &ask).await;
+    assert!(answer.text().starts_with(": keep-alive"));
+    assert!(answer.text().contains("INFERENCE_3103") && !answer.text().contains("finish_reason\":\"stop"));
+    ask["stream"] = json!(false);
+    assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 503);
+    go.notify_one();
+    assert_eq!(first.await.unwrap().status, 200);
+    assert_eq!(provider.calls(), 1);
+}

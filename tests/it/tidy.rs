@@ -1,0 +1,124 @@
+//! The house rules that a compiler does not hold.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file below these folders.
+fn sources(folders: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut open: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("target") {
+                open.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path.strip_prefix(root()).unwrap().to_owned(), text));
+            }
+        }
+    }
+    assert!(found.len() > 50, "the sources were found");
+    found
+}
+
+/// The rooms and the crates each of them names in its manifest.
+fn rooms() -> BTreeMap<String, Vec<String>> {
+    let mut rooms = BTreeMap::new();
+    for entry in fs::read_dir(root().join("plugins")).unwrap().map(Result::unwrap) {
+        let manifest: toml::Table =
+            fs::read_to_string(entry.path().join("Cargo.toml")).unwrap().parse().unwrap();
+        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+        let names = dependencies.map(|table| table.keys().cloned().collect()).unwrap_or_default();
+        rooms.insert(entry.file_name().to_string_lossy().into_owned(), names);
+    }
+    assert!(rooms.len() >= 12, "the rooms were found");
+    rooms
+}
+
+#[test]
+fn a_room_knows_the_contract_and_wire_and_no_other_room() {
+    for (room, dependencies) in rooms() {
+        for dependency in dependencies.iter().filter_map(|name| name.strip_prefix("penstock-")) {
+            let allowed = match room.as_str() {
+                "contract" => false,
+                "wire" | "storage" => dependency == "contract",
+                _ => dependency == "contract" || dependency == "wire",
+            };
+            assert!(allowed, "plugins/{room} may not know plugins/{dependency}");
+        }
+    }
+}
+
+#[test]
+fn only_src_names_sockets_threads_and_metrics() {
+    let forbidden = ["pingora", "tokio", "clap", "prometheus", "hyper", "reqwest"];
+    for (room, dependencies) in rooms() {
+        for dependency in dependencies {
+            let base = dependency.split('-').next().unwrap_or_default();
+            assert!(!forbidden.contains(&base), "plugins/{room} may not depend on {dependency}");
+        }
+    }
+}
+
+/// How a file opens that is compiled for tests alone.
+const TESTS_ONLY: &str = "//! Tests only:";
+
+#[test]
+fn rooms_read_no_clock_no_environment_and_no_disk() {
+    let forbidden =
+        ["SystemTime::now", "Instant::now", "std::env::var", "std::net::", "std::fs::", "File::open"];
+    for (path, text) in sources(&["plugins"]) {
+        let name = path.to_string_lossy();
+        let own = name.starts_with("plugins/storage/");
+        if own || !name.contains("/src/") || name.contains("tests") || text.starts_with(TESTS_ONLY) {
+            continue;
+        }
+        for word in forbidden {
+            let code = text.lines().any(|line| line.contains(word) && !line.trim_start().starts_with("//"));
+            assert!(!code, "{name} uses {word}: time is an argument and rooms do no I/O");
+        }
+    }
+}
+
+#[test]
+fn every_file_opens_with_what_it_promises_and_is_short() {
+    for (path, text) in sources(&["src", "plugins", "tests/it"]) {
+        let name = path.display();
+        let first = text.lines().next().unwrap_or_default();
+        assert!(first.starts_with("//!"), "{name} opens with //!, not {first:?}");
+        let code = text
+            .lines()
+            .filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//"))
+            .count();
+        assert!(code <= 400, "{name} has {code} lines of code; 400 is the most");
+    }
+}
+
+#[test]
+fn the_house_does_not_name_what_it_was_built_with() {
+    let absent =
+        [concat!("/wo", "rk/"), concat!("crates", ".io/api"), concat!("registry.npm", "js"), "TODO", "FIXME"];
+    for (path, text) in sources(&["src", "plugins", "tests/it"]) {
+        if path.ends_with(Path::new("tests/it/tidy.rs")) {
+            continue;
+        }
+        for word in absent {
+            assert!(!text.contains(word), "{} holds {word:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn names_that_say_nothing_are_not_used_for_files() {
+    let empty = ["manager", "helper", "helpers", "util", "utils", "common", "data", "info", "misc"];
+    for (path, _) in sources(&["src", "plugins", "tests/it"]) {
+        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+        assert!(!empty.contains(&stem.as_str()), "{} says nothing by its name", path.display());
+    }
+}
