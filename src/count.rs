@@ -4,8 +4,9 @@
 
 use crate::house::{Live, ModelLive};
 use crate::upstream::tokenize;
-use penstock_contract::{Ask, Dialect, Refusal};
-use penstock_tokens::{Conversation, Count, Method, ReadError, estimate, upper_bound};
+use bytes::Bytes;
+use penstock_contract::{Ask, Dialect, Embed, Inputs, Refusal, Task};
+use penstock_tokens::{Conversation, Count, Counter, Method, ReadError, estimate, upper_bound};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -28,6 +29,63 @@ static TURNS: Semaphore = Semaphore::const_new(2);
 /// # Errors
 /// The input alone does not fit.
 pub async fn fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<u64>, Refusal> {
+    match &ask.task {
+        Task::Talk => talk_fits(live, model, ask).await,
+        Task::Embed(_) | Task::Rerank(_) => texts_fit(model, ask).await.map(|()| None),
+    }
+}
+
+/// Each text has the window to itself. Where no tokenizer knows, the provider says.
+async fn texts_fit(model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
+    let window = model.model.card.context_length;
+    let long = longest(&ask.task);
+    if upper_bound(long, 0, 0) <= window || model.model.tokenizer.is_none() {
+        return Ok(());
+    }
+    let (model, task) = (model.clone(), ask.task.clone());
+    let quick = long <= QUICK;
+    let work =
+        move || model.model.tokenizer.as_ref().map_or(0, |tokenizer| most(&tokenizer.0, &task, window));
+    let tokens = if quick {
+        work()
+    } else {
+        let _turn = TURNS.acquire().await;
+        tokio::task::spawn_blocking(work).await.unwrap_or(0)
+    };
+    if tokens > window { Err(Refusal::context(window, tokens)) } else { Ok(()) }
+}
+
+/// Bytes of the longest text that has to fit.
+fn longest(task: &Task) -> usize {
+    let most = |texts: &[Bytes]| texts.iter().map(Bytes::len).max().unwrap_or(0);
+    match task {
+        Task::Talk => 0,
+        Task::Embed(embed) => most(embed.inputs.values()),
+        Task::Rerank(rerank) => rerank.query.len().saturating_add(most(&rerank.documents)),
+    }
+}
+
+/// Tokens of the longest text, of those that might not fit.
+fn most(counter: &Counter, task: &Task, window: u64) -> u64 {
+    let count =
+        |json: &Bytes| serde_json::from_slice::<String>(json).map_or(0, |text| counter.count_text(&text));
+    let might = |json: &&Bytes, beside: usize| upper_bound(json.len() + beside, 0, 0) > window;
+    match task {
+        Task::Talk => 0,
+        Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) => 0,
+        Task::Embed(embed) => {
+            embed.inputs.values().iter().filter(|json| might(json, 0)).map(count).max().unwrap_or(0)
+        }
+        Task::Rerank(rerank) => {
+            let query = count(&rerank.query);
+            let long = rerank.documents.iter().filter(|json| might(json, rerank.query.len()));
+            long.map(|json| count(json).saturating_add(query)).max().unwrap_or(0)
+        }
+    }
+}
+
+/// A conversation and its answer share the window.
+async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<u64>, Refusal> {
     let window = model.model.card.context_length;
     let wanted = ask.max_tokens.unwrap_or(1);
     let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);

@@ -5,6 +5,7 @@
 
 use super::Record;
 use crate::config::settings::{Log, LogFormat, LogLevel};
+use penstock_contract::Done;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -74,9 +75,14 @@ pub fn exchange(record: &Record, took: Duration) {
     if let Some(first) = record.first_token {
         line.millis("first_token_ms", first);
     }
-    if let Some(usage) = &record.usage {
-        line.number("input_tokens", usage.input);
-        line.number("output_tokens", usage.output);
+    match &record.done {
+        Some(Done::Tokens(usage)) => {
+            line.number("input_tokens", usage.input);
+            line.number("output_tokens", usage.output);
+        }
+        Some(Done::Images { count, .. }) => line.number("images", u64::from(*count)),
+        Some(Done::Audio { seconds }) => line.exact("audio_seconds", *seconds),
+        Some(Done::Unknown) | None => {}
     }
     if let Some(footprint) = &record.footprint {
         line.exact("energy_kwh", footprint.energy_kwh);

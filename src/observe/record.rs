@@ -2,7 +2,7 @@
 //! made from. It holds nothing that a client or a provider wrote.
 
 use crate::request_id::RequestId;
-use penstock_contract::{Dialect, Refusal, Usage};
+use penstock_contract::{Dialect, Done, Refusal};
 use penstock_footprint::Footprint;
 use penstock_pricing::Charge;
 use std::sync::Arc;
@@ -80,8 +80,8 @@ pub struct Record {
     pub bytes_in: usize,
     /// Size of the response body.
     pub bytes_out: usize,
-    /// What the answer used.
-    pub usage: Option<Usage>,
+    /// What was done for the answer.
+    pub done: Option<Done>,
     /// Its footprint.
     pub footprint: Option<Footprint>,
     /// Its charge.
@@ -109,7 +109,7 @@ impl Record {
             waited: Duration::ZERO,
             bytes_in: 0,
             bytes_out: 0,
-            usage: None,
+            done: None,
             footprint: None,
             charge: None,
         }

@@ -4,6 +4,7 @@
 use super::Record;
 use super::metrics::{NONE, counter, histogram, registered};
 use parking_lot::RwLock;
+use penstock_contract::Done;
 use prometheus::core::{AtomicF64, GenericCounter};
 use prometheus::{CounterVec, Histogram, HistogramVec, IntCounterVec, Opts, Registry, Result};
 use rust_decimal::prelude::ToPrimitive;
@@ -149,7 +150,7 @@ impl Series {
         if let Some(first) = record.first_token {
             self.first_token.observe(first.as_secs_f64());
         }
-        if let Some(usage) = &record.usage {
+        if let Some(usage) = record.done.as_ref().and_then(Done::usage) {
             self.input.observe(usage.input as f64);
             self.output.observe(usage.output as f64);
             if let Some(first) = record.first_token

@@ -5,9 +5,10 @@ use super::watch::Woken;
 use crate::upstream::connect::{Link, Way};
 use crate::upstream::decode::Decoder;
 use crate::upstream::offer::OfferLive;
+use crate::upstream::speech::Speech;
 use bytes::{Bytes, BytesMut};
 use http::header;
-use penstock_contract::{Dialect, Fault, FaultKind, Refusal, Target, Translator};
+use penstock_contract::{Call, Dialect, Fault, FaultKind, Refusal, Target, Translator};
 use pingora_error::ErrorType;
 use pingora_http::RequestHeader;
 use std::pin::pin;
@@ -51,12 +52,17 @@ const STALE: usize = 3;
 /// Slices in which a long body is written, so that a write timeout covers little.
 const SLICE: usize = 64 * 1024;
 
-/// The translator and the provider's dialect for an offer.
-pub fn translator(run: &Run<'_, '_>, offer: &OfferLive) -> Result<(&'static dyn Translator, Dialect), Stop> {
-    offer
-        .dialect_for(run.ask.dialect)
-        .and_then(|dialect| Some((penstock_dialect::translator(run.ask.dialect, dialect)?, dialect)))
-        .ok_or(Stop::Fault(Fault::new(FaultKind::Malformed)))
+/// The translator for an offer that is asked for a stream.
+pub fn translator(run: &Run<'_, '_>, offer: &OfferLive) -> Result<&'static dyn Translator, Stop> {
+    match speech(run, offer)? {
+        Speech::Dialects(translator) => Ok(translator),
+        Speech::Shape(_) => Err(malformed()),
+    }
+}
+
+/// How an offer is asked.
+pub fn speech(run: &Run<'_, '_>, offer: &OfferLive) -> Result<Speech, Stop> {
+    Speech::of(offer, run.ask).ok_or_else(malformed)
 }
 
 /// What a translator needs to know of an offer.
@@ -77,28 +83,28 @@ pub fn target<'t>(run: &'t Run<'_, '_>, offer: &'t OfferLive, dialect: Dialect, 
 pub async fn open(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
-    dialect: Dialect,
-    body: &[Bytes],
+    speech: Speech,
+    call: &Call,
     first_byte: Duration,
 ) -> Result<Answering, Stop> {
     let until = run.deadline.min(Instant::now() + offer.offer.provider.timeouts.total);
     for _ in 0..STALE {
-        match once(run, offer, dialect, body, first_byte, until).await {
+        match once(run, offer, speech, call, first_byte, until).await {
             // The provider closed an idle connection at the very moment it was used.
             Err((Stop::Fault(fault), true)) if fault.kind == FaultKind::Reset => {}
             Err((stop, _)) => return Err(stop),
             Ok(answering) => return Ok(answering),
         }
     }
-    once(run, offer, dialect, body, first_byte, until).await.map_err(|(stop, _)| stop)
+    once(run, offer, speech, call, first_byte, until).await.map_err(|(stop, _)| stop)
 }
 
 /// One try on one connection; with an error, whether the connection was a pooled one.
 async fn once(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
-    dialect: Dialect,
-    body: &[Bytes],
+    speech: Speech,
+    call: &Call,
     first_byte: Duration,
     until: Instant,
 ) -> Result<Answering, (Stop, bool)> {
@@ -110,7 +116,7 @@ async fn once(
     let reused = link.reused();
     let alarm = until.min(Instant::now() + first_byte);
     let asked = {
-        let exchange = pin!(send(link, offer, dialect, body));
+        let exchange = pin!(send(link, offer, speech, call));
         run.watch.race(run.x.session, exchange, alarm).await
     };
     let way = match asked {
@@ -130,7 +136,7 @@ async fn once(
     if status == 200 {
         return Ok(answering);
     }
-    Err((refused(run, offer, dialect, answering, status).await, false))
+    Err((refused(run, offer, speech, answering, status).await, false))
 }
 
 fn malformed() -> Stop {
@@ -139,13 +145,13 @@ fn malformed() -> Stop {
 
 /// Writes head and body, then reads the response head. A provider may answer
 /// early and stop reading, so a failed write still looks for its answer.
-async fn send(link: Link, offer: &OfferLive, dialect: Dialect, body: &[Bytes]) -> Result<Way, Fault> {
+async fn send(link: Link, offer: &OfferLive, speech: Speech, call: &Call) -> Result<Way, Fault> {
     let reset = || Fault::new(FaultKind::Reset);
-    let head = offer.head(dialect).ok_or_else(reset)?;
+    let head = speech.head(offer).ok_or_else(reset)?;
     let (mut way, written) = match link {
-        Link::Stream(line) => line.ask(&head.wire, body).await,
+        Link::Stream(line) => line.ask(&head.wire, call).await,
         Link::Session(mut way) => {
-            let written = write(&mut way, head.parsed.clone(), body).await.is_ok();
+            let written = write(&mut way, head.parsed.clone(), call).await.is_ok();
             (*way, written)
         }
     };
@@ -167,12 +173,13 @@ async fn send(link: Link, offer: &OfferLive, dialect: Dialect, body: &[Bytes]) -
     }
 }
 
-async fn write(way: &mut Way, mut head: RequestHeader, body: &[Bytes]) -> pingora_error::Result<()> {
-    let length: usize = body.iter().map(Bytes::len).sum();
+async fn write(way: &mut Way, mut head: RequestHeader, call: &Call) -> pingora_error::Result<()> {
+    let length: usize = call.body.iter().map(Bytes::len).sum();
+    head.insert_header(header::CONTENT_TYPE, &*call.content_type)?;
     head.insert_header(header::CONTENT_LENGTH, length)?;
     way.session.write_request_header(Box::new(head)).await?;
     let mut left = length;
-    for piece in body {
+    for piece in &call.body {
         let mut piece = piece.clone();
         while !piece.is_empty() {
             let slice = piece.split_to(piece.len().min(SLICE));
@@ -187,7 +194,7 @@ async fn write(way: &mut Way, mut head: RequestHeader, body: &[Bytes]) -> pingor
 async fn refused(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
-    dialect: Dialect,
+    speech: Speech,
     mut answering: Answering,
     status: u16,
 ) -> Stop {
@@ -220,7 +227,7 @@ async fn refused(
         answering.way.release().await;
     }
     let window = offer.offer.context_length;
-    let fault = penstock_dialect::classify(dialect, status, retry_after.as_deref(), &body, window);
+    let fault = penstock_dialect::classify(speech.dialect(), status, retry_after.as_deref(), &body, window);
     Stop::Fault(fault)
 }
 

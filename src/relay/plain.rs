@@ -1,52 +1,84 @@
 //! A plain answer: read whole, translated, completed with both objects, sent
-//! with its exact length.
+//! with its exact length. Long lists may take several calls to one provider.
 
 use super::Run;
 use super::attempt::{self, Answering, Stop};
 use super::settle;
 use crate::exchange::{Ended, ended};
 use crate::upstream::offer::OfferLive;
+use crate::upstream::speech::Speech;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Fault, FaultKind};
+use penstock_contract::{Answer, Call, Done, Fault, FaultKind, Target, Whole};
 use penstock_routing::{Outcome, Sample};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Answers of a shape up to this size are translated where they are; longer
+/// ones on a thread that may take its time.
+const QUICK: usize = 256 * 1024;
 
 /// One attempt at a plain answer.
 pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
     let asked = Instant::now();
     let created = run.x.house.clock.unix();
-    let (translator, dialect) = attempt::translator(run, offer)?;
-    let target = attempt::target(run, offer, dialect, created);
-    let body = translator.request(run.ask, &target).map_err(Stop::Pass)?;
-    // A plain answer's head comes when all of it is generated.
-    let first_byte = offer.offer.provider.timeouts.plain;
-    let mut answering = attempt::open(run, offer, dialect, &body, first_byte).await?;
-    let idle = offer.offer.provider.timeouts.idle;
-    let answer = whole(run, &mut answering, idle).await?;
-    let target = attempt::target(run, offer, dialect, created);
-    let whole = translator.whole(run.ask, &target, answer)?;
-    answering.way.release().await;
+    let speech = attempt::speech(run, offer)?;
+    let target = attempt::target(run, offer, speech.dialect(), created);
+    let calls = speech.calls(run.ask, &target).map_err(Stop::Pass)?;
+    let answers = ask(run, offer, speech, &calls).await?;
+    let whole = translate(run, offer, speech, created, answers).await?;
 
     let now = run.now();
-    let usage = whole.usage.unwrap_or_else(|| run.ask.counted(whole.output_bytes));
+    let done = whole.done.unwrap_or_else(|| Done::Tokens(run.ask.counted(whole.output_bytes)));
     let sample = Sample {
-        prompt_tokens: usage.input,
-        output_tokens: usage.output,
+        prompt_tokens: done.usage().map_or(0, |usage| usage.input),
+        output_tokens: done.usage().map_or(0, |usage| usage.output),
         first_token: None,
         total: asked.elapsed(),
     };
     offer.learn(now, Outcome::Good, Some(sample));
-    let objects = settle::served(run, offer, usage, whole.measured, asked.elapsed(), Some(sample));
+    let objects = settle::served(run, offer, done, whole.measured, asked.elapsed(), Some(sample));
     let body = penstock_annotate::splice(whole.body, &objects);
     run.x.record.status = 200;
     let head = settle::head(run, offer, number).map_err(|_| Stop::Left)?;
     Ok(ended(head.json(run.x.session, body).await))
 }
 
+/// Makes the calls one after the other: an attempt has one seat.
+async fn ask(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    speech: Speech,
+    calls: &[Call],
+) -> Result<Vec<Answer>, Stop> {
+    let timeouts = offer.offer.provider.timeouts;
+    let mut answers = Vec::with_capacity(calls.len());
+    let mut room = run.x.live.settings.limits.response_buffer;
+    for call in calls {
+        // A plain answer's head comes when all of it is generated.
+        let mut answering = attempt::open(run, offer, speech, call, timeouts.plain).await?;
+        let body = whole(run, &mut answering, timeouts.idle, room).await?;
+        room = room.saturating_sub(body.len());
+        let headers = heard(&answering, speech);
+        answering.way.release().await;
+        answers.push(Answer { body, headers });
+    }
+    Ok(answers)
+}
+
+/// The headers that the answer is read with.
+fn heard(answering: &Answering, speech: Speech) -> Vec<Option<Box<str>>> {
+    let head = answering.way.session.response_header();
+    let value = |name: &&str| head?.headers.get(*name)?.to_str().ok().map(Into::into);
+    speech.heeds().iter().map(value).collect()
+}
+
 /// The whole body, within its cap.
-async fn whole(run: &mut Run<'_, '_>, answering: &mut Answering, idle: Duration) -> Result<Bytes, Stop> {
-    let cap = run.x.live.settings.limits.response_buffer;
+async fn whole(
+    run: &mut Run<'_, '_>,
+    answering: &mut Answering,
+    idle: Duration,
+    cap: usize,
+) -> Result<Bytes, Stop> {
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
     while let Some(piece) = attempt::read(run, answering, Instant::now() + idle, FaultKind::Idle).await? {
@@ -63,4 +95,37 @@ async fn whole(run: &mut Run<'_, '_>, answering: &mut Answering, idle: Duration)
         }
     }
     Ok(only.unwrap_or_else(|| body.freeze()))
+}
+
+/// The answer for the client. Millions of numbers are read away from the async
+/// threads, which have streams to serve.
+async fn translate(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    speech: Speech,
+    created: u64,
+    answers: Vec<Answer>,
+) -> Result<Whole, Fault> {
+    let size: usize = answers.iter().map(|answer| answer.body.len()).sum();
+    let target = attempt::target(run, offer, speech.dialect(), created);
+    if size <= QUICK || matches!(speech, Speech::Dialects(_)) {
+        return speech.whole(run.ask, &target, answers);
+    }
+    let (ask, offer) = (run.ask.clone(), offer.clone());
+    let (answer_model, id): (Box<str>, Box<str>) = (target.answer_model.into(), target.id.into());
+    let work = move || {
+        let target = Target {
+            model: &offer.offer.name,
+            dialect: speech.dialect(),
+            abilities: &offer.offer.abilities,
+            preset: &[],
+            max_tokens: None,
+            answer_model: &answer_model,
+            id: &id,
+            created,
+        };
+        speech.whole(&ask, &target, answers)
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(Fault::new(FaultKind::Malformed)))
 }

@@ -8,8 +8,9 @@ use super::{Run, settle};
 use crate::exchange::{Ended, ended};
 use crate::reply::Head;
 use crate::upstream::offer::OfferLive;
+use crate::upstream::speech::Speech;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Fault, FaultKind, Out, Progress, Refusal, Reply, Rescue};
+use penstock_contract::{Call, Done, Fault, FaultKind, Out, Progress, Refusal, Reply, Rescue};
 use penstock_routing::{Outcome, Sample};
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,21 +37,22 @@ struct Times {
 pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
     let asked = Instant::now();
     let created = run.x.house.clock.unix();
-    let (translator, dialect) = attempt::translator(run, offer)?;
+    let translator = attempt::translator(run, offer)?;
+    let dialect = translator.provider();
     let (how, delivered) = if run.begun { run.rescue_with(offer) } else { (Rescue::StartOver, None) };
     let target = attempt::target(run, offer, dialect, created);
     let body = match &delivered {
         Some(text) => translator.continuation(run.ask, &target, text),
         None => translator.request(run.ask, &target),
     };
-    let body = body.map_err(Stop::Pass)?;
+    let call = Call::json(body.map_err(Stop::Pass)?);
     let mut reply = match run.reply.take().filter(|_| run.begun) {
         Some(reply) => reply,
         None => translator.reply(run.ask, &attempt::target(run, offer, dialect, created)),
     };
     let resumed = run.begun;
     let timeouts = offer.offer.provider.timeouts;
-    let opened = attempt::open(run, offer, dialect, &body, timeouts.first_byte).await;
+    let opened = attempt::open(run, offer, Speech::Dialects(translator), &call, timeouts.first_byte).await;
     let taken = !resumed || reply.rescue(&attempt::target(run, offer, dialect, created), how);
     run.reply = Some(reply);
     let mut answering = opened?;
@@ -219,7 +221,7 @@ async fn close(
     };
     offer.learn(run.now(), Outcome::Good, Some(sample));
     let took = times.asked.elapsed();
-    let objects = settle::served(run, offer, usage, reply.measured(), took, Some(sample));
+    let objects = settle::served(run, offer, Done::Tokens(usage), reply.measured(), took, Some(sample));
     let mut out = Out::default();
     reply.close(&usage, &objects, &mut out);
     answering.way.release_soon();
@@ -230,7 +232,8 @@ async fn close(
 fn unasked(run: &Run<'_, '_>) -> Option<Box<dyn Reply>> {
     let first = run.chosen.entries.first()?;
     let offer = run.x.live.offers.get(first.offer)?;
-    let (translator, dialect) = attempt::translator(run, offer).ok()?;
+    let translator = attempt::translator(run, offer).ok()?;
+    let dialect = translator.provider();
     let target = attempt::target(run, offer, dialect, run.x.house.clock.unix());
     Some(translator.reply(run.ask, &target))
 }

@@ -122,6 +122,9 @@ fn wrong_kind(model: &ModelLive) -> Refusal {
 /// Tokens that an answer of this model will probably have: the same number for
 /// every offer, so that prices are compared and not the luck of their last answers.
 fn expected_output(live: &Live, model: &ModelLive, ask: &Ask, now: Duration) -> u64 {
+    if ask.kind != Kind::Chat {
+        return 0;
+    }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
     let typical = offers.filter_map(|offer| offer.figures.lock().typical_output(now)).max();
     let typical = typical.unwrap_or(OUTPUT);

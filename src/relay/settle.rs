@@ -6,7 +6,7 @@ use crate::reply::Head;
 use crate::upstream::bill::Terms;
 use crate::upstream::offer::OfferLive;
 use http::{HeaderName, HeaderValue};
-use penstock_contract::{Ask, Measured, Reply, Usage, UsageSource};
+use penstock_contract::{Ask, Done, Measured, Reply, Usage, UsageSource};
 use penstock_footprint::Attempt;
 use penstock_routing::Sample;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Spent {
 pub fn served(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
-    usage: Usage,
+    done: Done,
     measured: Option<Measured>,
     took: Duration,
     sample: Option<Sample>,
@@ -50,11 +50,11 @@ pub fn served(
         provenance: settings.impact.provenance,
         batch: run.chosen.batch,
     };
-    let settled = offer.bill.tokens(usage, measured, took, run.spent.0.as_ref(), terms);
+    let settled = offer.bill.of(done, measured, took, run.spent.0.as_ref(), terms);
     let record = &mut run.x.record;
     record.provider = Some(offer.offer.provider.id.clone());
     record.model = Some(offer.offer.model.card.id.as_str().into());
-    record.usage = Some(usage);
+    record.done = Some(done);
     record.footprint = Some(settled.footprint);
     record.charge = Some(settled.charge);
     settled.members
@@ -73,7 +73,7 @@ pub fn left(run: &mut Run<'_, '_>) {
         Some(said) => Usage { output: count.output, source: UsageSource::Gateway, ..said },
         None => count,
     };
-    served(run, &offer, usage, reply.measured(), Duration::ZERO, None);
+    served(run, &offer, Done::Tokens(usage), reply.measured(), Duration::ZERO, None);
 }
 
 /// The head of an inference answer: who answered, under which flavor, at which attempt.

@@ -3,7 +3,7 @@
 
 use crate::config::settings::Offer;
 use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
-use penstock_contract::{Measured, Usage, UsageSource};
+use penstock_contract::{Done, Measured, Usage, UsageSource};
 use penstock_footprint::{Attempt, Footprint, METHODOLOGY, Prepared, Work, boundary_name};
 use penstock_pricing::{Billing, Charge, PaidWith, Sold, Tariff, charge};
 use rust_decimal::Decimal;
@@ -68,26 +68,26 @@ impl Bill {
         self.prepared.attempt(&Work::tokens(usage, took), None)
     }
 
-    /// The bill of an answer in tokens; `spent` is what failed attempts before it drew.
+    /// The bill of an answer; `spent` is what failed attempts before it drew.
     #[must_use]
-    pub fn tokens(
+    pub fn of(
         &self,
-        usage: Usage,
+        done: Done,
         measured: Option<Measured>,
         took: Duration,
         spent: Option<&Attempt>,
         terms: Terms,
     ) -> Settled {
-        let work = Work::tokens(usage, took);
+        let work = Work::new(done, took);
         let mut drawn = self.prepared.attempt(&work, measured);
         if let Some(spent) = spent {
             drawn.add(spent);
         }
         let footprint = drawn.footprint();
         let billable = self.prepared.billable_kwh(&work, measured);
-        let sold = Sold::Tokens(usage);
+        let sold = sold(&done);
         let charge = charge(&self.tariff, &sold, self.wallet, terms.batch, billable, terms.eur_per_credit);
-        let counted = usage.source == UsageSource::Gateway;
+        let counted = done.usage().is_some_and(|usage| usage.source == UsageSource::Gateway);
         let members = self.members(&footprint, &charge, counted, terms.provenance);
         Settled { footprint, charge, members }
     }
@@ -114,5 +114,15 @@ impl Bill {
             paid_with: charge.paid_with.name(),
         };
         penstock_annotate::members(&impact, &cost, provenance)
+    }
+}
+
+/// What is paid for: what was done, where it can be counted.
+fn sold(done: &Done) -> Sold {
+    match done {
+        Done::Tokens(usage) => Sold::Tokens(*usage),
+        Done::Images { count, .. } => Sold::Images(*count),
+        Done::Audio { seconds } => Sold::Audio(*seconds),
+        Done::Unknown => Sold::Tokens(Usage::default()),
     }
 }

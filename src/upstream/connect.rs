@@ -3,7 +3,7 @@
 
 use crate::config::settings::{HttpVersion, Provider};
 use bytes::Bytes;
-use penstock_contract::{Fault, FaultKind};
+use penstock_contract::{Call, Fault, FaultKind};
 use pingora_core::connectors::http::Connector;
 use pingora_core::connectors::{ConnectorOptions, TransportConnector};
 use pingora_core::protocols::Stream;
@@ -128,8 +128,8 @@ impl Link {
 impl Line {
     /// Writes a request: head, body, and nothing in between. Also tells whether
     /// all of it went out; a provider may answer early and stop reading.
-    pub async fn ask(mut self, head: &[u8], body: &[Bytes]) -> (Way, bool) {
-        let written = write(&mut self.stream, head, body).await.is_ok();
+    pub async fn ask(mut self, head: &[u8], call: &Call) -> (Way, bool) {
+        let written = write(&mut self.stream, head, call).await.is_ok();
         (self.session(), written)
     }
 
@@ -141,14 +141,17 @@ impl Line {
 
 /// The head with the length of the body, as much of the body as makes one good
 /// write, then the rest as it is.
-async fn write(stream: &mut Stream, head: &[u8], body: &[Bytes]) -> std::io::Result<()> {
-    let length: usize = body.iter().map(Bytes::len).sum();
-    let mut first = Vec::with_capacity(head.len() + 40 + length.min(FIRST));
+async fn write(stream: &mut Stream, head: &[u8], call: &Call) -> std::io::Result<()> {
+    let length: usize = call.body.iter().map(Bytes::len).sum();
+    let kind = call.content_type.as_bytes();
+    let mut first = Vec::with_capacity(head.len() + kind.len() + 60 + length.min(FIRST));
     first.extend_from_slice(head);
-    first.extend_from_slice(b"content-length: ");
+    first.extend_from_slice(b"content-type: ");
+    first.extend_from_slice(kind);
+    first.extend_from_slice(b"\r\ncontent-length: ");
     first.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     first.extend_from_slice(b"\r\n\r\n");
-    let mut pieces = body.iter();
+    let mut pieces = call.body.iter();
     let mut rest: &[u8] = &[];
     let room = first.len() + FIRST;
     for piece in pieces.by_ref() {

@@ -7,4 +7,5 @@ pub mod connect;
 pub mod decode;
 pub mod live;
 pub mod offer;
+pub mod speech;
 pub mod tokenize;

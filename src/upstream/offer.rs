@@ -35,9 +35,10 @@ pub struct OfferLive {
     price: (f64, f64),
     climate: (f64, f64),
     heads: Vec<(Dialect, RequestHead)>,
+    shaped: Option<RequestHead>,
 }
 
-/// What every request to an offer carries, but for the length of its body.
+/// What every request to an offer carries, but for type and length of its body.
 pub struct RequestHead {
     /// For HTTP/2.
     pub parsed: RequestHeader,
@@ -53,12 +54,15 @@ impl OfferLive {
     pub fn new(offer: Arc<Offer>, provider: Arc<ProviderLive>, breaker: Breaker) -> Result<Self, String> {
         let place = &offer.provider.place;
         let number = |decimal: rust_decimal::Decimal| decimal.to_f64().unwrap_or(f64::NAN);
+        let wrong = |_| format!("A header of provider {} cannot be sent.", offer.provider.id);
         let heads = offer
             .dialects
             .iter()
-            .map(|dialect| Ok((*dialect, request_head(&offer, *dialect)?)))
+            .map(|dialect| Ok((*dialect, request_head(&offer, *dialect, below(*dialect))?)))
             .collect::<pingora_error::Result<Vec<_>>>()
-            .map_err(|_| format!("A header of provider {} cannot be sent.", offer.provider.id))?;
+            .map_err(wrong)?;
+        let shaped = offer.shape.map(|shape| request_head(&offer, Dialect::Chat, shape.path()));
+        let shaped = shaped.transpose().map_err(wrong)?;
         Ok(Self {
             price: (
                 number(offer.tariff.input.unwrap_or_default()),
@@ -71,6 +75,7 @@ impl OfferLive {
             attempts: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             heads,
+            shaped,
             offer,
             provider,
         })
@@ -108,6 +113,11 @@ impl OfferLive {
     /// The request head for a dialect.
     pub fn head(&self, dialect: Dialect) -> Option<&RequestHead> {
         self.heads.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, head)| head)
+    }
+
+    /// The request head of its provider's shape.
+    pub fn shaped(&self) -> Option<&RequestHead> {
+        self.shaped.as_ref()
     }
 
     /// What of an ask this offer cannot do.
@@ -188,17 +198,20 @@ fn lacking(offer: &Offer, needs: &Needs, client: Dialect) -> Option<Refusal> {
     None
 }
 
-/// What every request to this offer carries.
-fn request_head(offer: &Offer, dialect: Dialect) -> pingora_error::Result<RequestHead> {
-    let provider = &offer.provider;
-    let below = match dialect {
+/// The path of a dialect below a provider's base URL.
+const fn below(dialect: Dialect) -> &'static str {
+    match dialect {
         Dialect::Chat => "/chat/completions",
         Dialect::Messages => "/messages",
-    };
+    }
+}
+
+/// What every request to this offer carries.
+fn request_head(offer: &Offer, dialect: Dialect, below: &str) -> pingora_error::Result<RequestHead> {
+    let provider = &offer.provider;
     let path = format!("{}{below}", provider.base.path_prefix);
     let mut head = RequestHeader::build("POST", path.as_bytes(), Some(12))?;
     head.insert_header(header::HOST, &*provider.base.authority)?;
-    head.insert_header(header::CONTENT_TYPE, "application/json")?;
     head.insert_header(header::ACCEPT_ENCODING, "identity")?;
     head.insert_header(header::USER_AGENT, concat!("penstock/", env!("CARGO_PKG_VERSION")))?;
     if let Some(key) = &provider.api_key {

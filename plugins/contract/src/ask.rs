@@ -1,6 +1,7 @@
 //! An ask: a request proven sane, still in its own bytes.
 
 use crate::kind::{Dialect, Kind};
+use crate::task::Task;
 use crate::usage::{Usage, UsageSource};
 use bytes::Bytes;
 use std::ops::Range;
@@ -87,6 +88,8 @@ pub struct Ask {
     pub body: Bytes,
     /// Its top-level members.
     pub fields: Fields,
+    /// What is asked for, beyond what the members below say.
+    pub task: Task,
     /// What a chat-completions provider needs changed inside the members that
     /// are passed on (null members dropped, `developer` turned `system` …).
     pub edits: Vec<Edit>,
@@ -122,6 +125,32 @@ pub struct Ask {
 const BYTES_PER_TOKEN: usize = 4;
 
 impl Ask {
+    /// An ask of a kind that is always answered whole, with nothing in it yet
+    /// but its task. It speaks the chat dialect, as all their paths do.
+    #[must_use]
+    pub fn plain(kind: Kind, body: Bytes, fields: Fields, model: Box<str>, task: Task) -> Self {
+        Self {
+            dialect: Dialect::Chat,
+            kind,
+            body,
+            fields,
+            task,
+            edits: Vec::new(),
+            model,
+            stream: false,
+            include_usage: false,
+            max_tokens: None,
+            n: 1,
+            parallel_tools: true,
+            stop: Vec::new(),
+            preset: None,
+            needs: Needs::default(),
+            thinking: Thinking::Off,
+            prompt_bytes: 0,
+            images: 0,
+        }
+    }
+
     /// A count for an answer with so many bytes of text whose provider did not
     /// say; marked as the gateway's own.
     #[must_use]

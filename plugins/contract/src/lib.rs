@@ -7,17 +7,21 @@
 mod ask;
 mod fault;
 mod kind;
+mod plain;
 mod quantity;
 mod refusal;
 mod seam;
 mod table;
+mod task;
 mod usage;
 
 pub use ask::{Ask, Edit, Field, Fields, Needs, Thinking};
 pub use fault::{Fault, FaultKind};
 pub use kind::{Dialect, Kind};
+pub use plain::{Answer, Call, Shape};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use refusal::Refusal;
 pub use seam::{Abilities, Continuation, Out, Prefill, Progress, Reply, Rescue, Target, Translator, Whole};
 pub use table::{Code, Row};
-pub use usage::{Boundary, Finish, Measured, Usage, UsageSource};
+pub use task::{Embed, Inputs, Rerank, Task};
+pub use usage::{Boundary, Done, Finish, Measured, Usage, UsageSource};

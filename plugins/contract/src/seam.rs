@@ -4,7 +4,7 @@ use crate::ask::Ask;
 use crate::fault::Fault;
 use crate::kind::Dialect;
 use crate::refusal::Refusal;
-use crate::usage::{Finish, Measured, Usage};
+use crate::usage::{Done, Finish, Measured, Usage};
 use bytes::Bytes;
 
 /// How a provider continues a broken answer, if it can at all.
@@ -135,14 +135,22 @@ pub enum Rescue {
 pub struct Whole {
     /// A JSON object in the client's dialect; its last byte is `}`.
     pub body: Vec<Bytes>,
-    /// What the provider says it used.
-    pub usage: Option<Usage>,
+    /// What the provider says it did.
+    pub done: Option<Done>,
     /// Energy it measured.
     pub measured: Option<Measured>,
     /// Why it ended (the first candidate's).
     pub finish: Finish,
     /// Bytes of generated text, for a count where usage is missing.
     pub output_bytes: usize,
+}
+
+impl Whole {
+    /// The tokens that the provider says it used.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.done.as_ref().and_then(Done::usage).copied()
+    }
 }
 
 /// One streamed answer on its way from a provider's dialect to the client's.

@@ -1,4 +1,4 @@
-//! What an answer used: tokens, and the energy a provider says it measured.
+//! What an answer used: tokens or other units, and the energy a provider says it measured.
 
 use rust_decimal::Decimal;
 
@@ -28,6 +28,40 @@ pub struct Usage {
     pub reasoning: u64,
     /// Who counted.
     pub source: UsageSource,
+}
+
+/// What was done, in the units that energy and money are counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Tokens in and out (chat), or in alone (embedding, rerank).
+    Tokens(Usage),
+    /// Images drawn.
+    Images {
+        /// How many.
+        count: u32,
+        /// Steps of each, where known.
+        steps: Option<u32>,
+        /// Pixels of each, where known; else those of the reference.
+        pixels: Option<u64>,
+    },
+    /// Speech written down.
+    Audio {
+        /// Its length in seconds.
+        seconds: Decimal,
+    },
+    /// Something, and nobody says how much: only its time is known.
+    Unknown,
+}
+
+impl Done {
+    /// The tokens, where it is counted in tokens.
+    #[must_use]
+    pub const fn usage(&self) -> Option<&Usage> {
+        match self {
+            Self::Tokens(usage) => Some(usage),
+            Self::Images { .. } | Self::Audio { .. } | Self::Unknown => None,
+        }
+    }
 }
 
 /// Where a provider's energy meter sits; what it leaves out is added by formula.

@@ -16,6 +16,7 @@ fn ask() -> Ask {
     Ask {
         dialect: Dialect::Chat,
         kind: Kind::Chat,
+        task: Task::Talk,
         body: Bytes::from_static(br#"{"model":"m","messages":[],"stream":true}"#),
         fields: Fields::default(),
         edits: Vec::new(),

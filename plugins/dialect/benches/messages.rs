@@ -24,6 +24,7 @@ fn ask(dialect: Dialect, body: String) -> Ask {
     Ask {
         dialect,
         kind: Kind::Chat,
+        task: Task::Talk,
         fields: Fields(members.collect()),
         prompt_bytes: body.len(),
         body: Bytes::from(body),

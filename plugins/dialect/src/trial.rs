@@ -27,6 +27,7 @@ pub(crate) fn ask(dialect: Dialect, body: &[u8]) -> Ask {
     Ask {
         dialect,
         kind: Kind::Chat,
+        task: Task::Talk,
         body: Bytes::copy_from_slice(body),
         fields,
         edits: Vec::new(),

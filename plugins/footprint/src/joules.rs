@@ -2,7 +2,7 @@
 
 use crate::card::Coefficients;
 use crate::law::{CACHED_SHARE, CONTEXT_TOKENS, IMAGE_PIXELS, JOULES_PER_KWH, MOST, THROUGHPUT_TIER};
-use crate::work::Done;
+use penstock_contract::Done;
 use penstock_contract::Usage;
 use rust_decimal::Decimal;
 use std::time::Duration;

@@ -1,31 +1,7 @@
 //! What one attempt did, in the units that energy is counted in.
 
-use penstock_contract::Usage;
-use rust_decimal::Decimal;
+use penstock_contract::{Done, Usage};
 use std::time::Duration;
-
-/// What was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// Tokens in and out (chat), or in alone (embedding, rerank).
-    Tokens(Usage),
-    /// Images drawn.
-    Images {
-        /// How many.
-        count: u32,
-        /// Steps of each, where known.
-        steps: Option<u32>,
-        /// Pixels of each, where known; else those of the reference.
-        pixels: Option<u64>,
-    },
-    /// Speech written down.
-    Audio {
-        /// Its length in seconds.
-        seconds: Decimal,
-    },
-    /// Something, and nobody says how much: only its time is known.
-    Unknown,
-}
 
 /// One attempt's work. A failed attempt has the tokens it read and those it
 /// wrote before it broke; one that never reached the provider has none.

@@ -222,6 +222,10 @@ pub struct Offer {
     pub max_output: Option<u64>,
     /// What a request may set here; the model's when left out.
     pub supported_parameters: Option<Vec<String>>,
+    /// How the provider is asked where the model is not for chat, such as `tei` for rerank; by the model's kind
+    /// when left out.
+    #[schemars(length(min = 1), example = &"tei")]
+    pub shape: Option<String>,
     /// How it carries on an answer that broke off elsewhere, if it can.
     pub continuation: Option<Continuation>,
     /// How it takes a last message by the assistant, if it can.

@@ -7,6 +7,7 @@ mod house;
 mod offer;
 mod provider;
 mod reference;
+mod shape;
 mod spot;
 mod tokenizer;
 mod url;

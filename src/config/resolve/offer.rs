@@ -118,6 +118,7 @@ impl Proof<'_> {
                 "Write `energy` in the model's block, or bill it in credits.",
             );
         }
+        let shape = self.shape(raw, model, spot);
         let context_length = raw.context_length.unwrap_or(model.card.context_length);
         Some(Offer {
             index,
@@ -127,6 +128,7 @@ impl Proof<'_> {
             tariff,
             prepared,
             abilities: abilities(raw, model),
+            shape,
             dialects: raw
                 .dialects
                 .as_ref()

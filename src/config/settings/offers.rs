@@ -2,12 +2,12 @@
 
 use super::super::secret::Secret;
 use penstock_catalog::Model as Card;
-use penstock_contract::{Abilities, Dialect, Kind};
+use penstock_contract::{Abilities, Dialect, Kind, Shape};
 use penstock_footprint::grid::Row;
 use penstock_footprint::{EnergyCard, Prepared};
 use penstock_pricing::Tariff;
 use penstock_tokens::Counter;
-use penstock_tokens::engine::Shape;
+use penstock_tokens::engine;
 use rust_decimal::Decimal;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ pub struct Provider {
     /// Most requests at the same time; `None`: no limit of ours.
     pub seats: Option<u32>,
     /// How the engine behind it counts tokens, if it may be asked.
-    pub tokenize: Option<Shape>,
+    pub tokenize: Option<engine::Shape>,
     /// Headers sent with each request besides the dialect's own, lower-case names.
     pub headers: Vec<(Box<str>, Secret)>,
 }
@@ -219,6 +219,8 @@ pub struct Offer {
     pub prepared: Prepared,
     /// What it takes.
     pub abilities: Abilities,
+    /// How it is asked; `None` for chat, which is asked in dialects.
+    pub shape: Option<&'static dyn Shape>,
     /// Dialects it is asked in, the preferred first; never empty.
     pub dialects: Vec<Dialect>,
     /// Input and output tokens together, here.

@@ -14,7 +14,7 @@ use crate::path::Style;
 use crate::plain::{self, Integers, Numbers};
 use crate::read;
 use bytes::Bytes;
-use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal, Thinking};
+use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal, Task, Thinking};
 
 const NUMBERS: Numbers = &[
     ("temperature", 0.0, 2.0),
@@ -76,6 +76,7 @@ fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
     Ok(Ask {
         dialect: Dialect::Chat,
         kind: Kind::Chat,
+        task: Task::Talk,
         body: Bytes::new(),
         fields,
         edits: found.edits.finish(),

@@ -13,7 +13,7 @@ use crate::path::Style;
 use crate::plain::{self, Integers, Numbers};
 use crate::read;
 use bytes::Bytes;
-use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal};
+use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal, Task};
 
 const NUMBERS: Numbers = &[("temperature", 0.0, 1.0), ("top_p", 0.0, 1.0)];
 const INTEGERS: Integers = &[("top_k", 0, i64::MAX)];
@@ -75,6 +75,7 @@ fn admit(body: &[u8], limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal>
     Ok(Ask {
         dialect: Dialect::Messages,
         kind: Kind::Chat,
+        task: Task::Talk,
         body: Bytes::new(),
         fields: top.fields(),
         edits: Vec::new(),

@@ -87,7 +87,10 @@ fn whole_answers_come_out_clean() {
                 assert_eq!(body.last(), Some(&b'}'));
                 let figures = format!(
                     "\n{:?} {:?} {:?} bytes {}\n",
-                    whole.finish, whole.usage, whole.measured, whole.output_bytes
+                    whole.finish,
+                    whole.usage(),
+                    whole.measured,
+                    whole.output_bytes
                 );
                 [body, figures.into_bytes()].concat()
             }

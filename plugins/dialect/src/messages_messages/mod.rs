@@ -14,7 +14,7 @@ use crate::{pieces, scan};
 use bytes::Bytes;
 use passing::Passing;
 use penstock_contract::{
-    Ask, Dialect, Fault, FaultKind, Finish, Refusal, Reply, Target, Thinking, Translator, Whole,
+    Ask, Dialect, Done, Fault, FaultKind, Finish, Refusal, Reply, Target, Thinking, Translator, Whole,
 };
 use penstock_wire::json;
 
@@ -53,7 +53,13 @@ impl Translator for MessagesMessages {
         let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
         let body = with_model(&trimmed, target.answer_model).ok_or(Fault::new(FaultKind::Malformed))?;
         let output_bytes = answer.output_bytes();
-        Ok(Whole { body, usage: answer.usage, measured: answer.measured, finish, output_bytes })
+        Ok(Whole {
+            body,
+            done: answer.usage.map(Done::Tokens),
+            measured: answer.measured,
+            finish,
+            output_bytes,
+        })
     }
 
     fn reply(&self, ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {

@@ -100,7 +100,7 @@ fn whole_answers_are_what_the_case_says() {
                     assert_eq!(value["model"], "org/model", "{}", folder.display());
                     assert_eq!(body.last(), Some(&b'}'), "objects go before the last brace");
                     let figures =
-                        format!("\n{:?} {:?} bytes {}\n", whole.finish, whole.usage, whole.output_bytes);
+                        format!("\n{:?} {:?} bytes {}\n", whole.finish, whole.usage(), whole.output_bytes);
                     [body, figures.into_bytes()].concat()
                 }
                 Err(fault) => format!("{:?}\n", fault.kind).into_bytes(),

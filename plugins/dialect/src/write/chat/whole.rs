@@ -5,7 +5,7 @@ use crate::answer::{Answer, Candidate};
 use crate::event::Text;
 use crate::write::Face;
 use bytes::Bytes;
-use penstock_contract::{Finish, Whole};
+use penstock_contract::{Done, Finish, Whole};
 
 /// The completion's body, usage included where the provider stated it.
 #[must_use]
@@ -45,7 +45,7 @@ pub fn whole(answer: &Answer, face: &Face) -> Vec<Bytes> {
 pub fn plain(answer: &Answer, face: &Face) -> Whole {
     Whole {
         body: whole(answer, face),
-        usage: answer.usage,
+        done: answer.usage.map(Done::Tokens),
         measured: answer.measured,
         finish: answer.candidates.first().and_then(|first| first.finish).unwrap_or(Finish::Stop),
         output_bytes: answer.output_bytes(),

@@ -7,7 +7,7 @@ use crate::answer::{Answer, Candidate, ToolCall};
 use crate::event::Text;
 use crate::messages_chat::ids::{FNV_START, fnv1a_more};
 use bytes::Bytes;
-use penstock_contract::{Ask, Fault, FaultKind, Finish, Target, Thinking, Whole};
+use penstock_contract::{Ask, Done, Fault, FaultKind, Finish, Target, Thinking, Whole};
 use penstock_wire::json;
 
 /// Reads a provider's whole answer and says it in the messages dialect.
@@ -33,7 +33,7 @@ pub(crate) fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole
     let output_bytes = answer.output_bytes();
     Ok(Whole {
         body: vec![Bytes::from(out)],
-        usage: answer.usage,
+        done: answer.usage.map(Done::Tokens),
         measured: answer.measured,
         finish,
         output_bytes,

@@ -1,0 +1,43 @@
+//! Provider shapes: which of them an offer is asked in.
+
+use super::super::near;
+use super::super::raw;
+use super::super::settings::Model;
+use super::Proof;
+use super::spot::Spot;
+use penstock_contract::{Kind, Shape};
+
+/// Every shape, by room. A kind's first is its default.
+const ROOMS: &[&[&dyn Shape]] = &[penstock_vectors::SHAPES];
+
+/// The shapes of a kind of work.
+fn shapes(kind: Kind) -> impl Iterator<Item = &'static dyn Shape> {
+    ROOMS.iter().flat_map(|room| room.iter().copied()).filter(move |shape| shape.kind() == kind)
+}
+
+impl Proof<'_> {
+    /// The shape of an offer; chat has none.
+    pub fn shape(&mut self, raw: &raw::Offer, model: &Model, spot: &Spot<'_>) -> Option<&'static dyn Shape> {
+        let Some(name) = raw.shape.as_deref() else { return shapes(model.kind).next() };
+        let found = shapes(model.kind).find(|shape| shape.name() == name);
+        if found.is_none() {
+            let names: Vec<&str> = shapes(model.kind).map(|shape| shape.name()).collect();
+            let kind = model.kind.name();
+            let (why, fix) = match near::nearest(name, names.iter().copied()) {
+                _ if model.kind == Kind::Chat => (
+                    "Model is for chat, which is asked in dialects.".to_owned(),
+                    "Take `shape` out; `dialects` says how it is asked.".to_owned(),
+                ),
+                Some(meant) => {
+                    (format!("There is no such shape for {kind}."), format!("Did you mean \"{meant}\"?"))
+                }
+                None => (
+                    format!("There is no such shape for {kind}."),
+                    format!("Write one of: {}.", names.join(", ")),
+                ),
+            };
+            self.wrong(&spot.key("shape"), why, fix);
+        }
+        found
+    }
+}
