@@ -1,0 +1,140 @@
+//! The chain: entries as lines of text, each with a hash over itself and the one
+//! before it.
+//!
+//! ```text
+//! {"seq":7,"at":1795305600,…,"hash":"<64 hex digits>"}\n
+//! hash(n) = SHA-256( hash(n-1) as 32 bytes ‖ the line up to and without `,"hash":` )
+//! hash(0) = 32 bytes of zero
+//! ```
+
+use crate::entry::Entry;
+use crate::misfit::Misfit;
+use crate::wire;
+use sha2::{Digest, Sha256};
+
+/// A SHA-256.
+pub type Hash = [u8; 32];
+
+/// What the first entry is chained to.
+pub const GENESIS: Hash = [0; 32];
+
+/// Longest line, its newline included.
+pub const MAX_LINE: usize = 16 * 1024;
+
+const BEFORE: &[u8] = b",\"hash\":\"";
+const AFTER: &[u8] = b"\"}\n";
+const TAIL: usize = BEFORE.len() + 64 + AFTER.len();
+
+/// Where a chain stands: the number and the hash of its last entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Number of the last entry; 0 before the first.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: Hash,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self { seq: 0, hash: GENESIS }
+    }
+}
+
+impl Chain {
+    /// Appends the entry's line to `out` and moves on. The entry's number has to
+    /// be the next one.
+    ///
+    /// # Errors
+    /// Another number, or a line over [`MAX_LINE`]; then nothing is appended.
+    pub fn seal(&mut self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), Misfit> {
+        if entry.seq != self.seq + 1 {
+            return Err(Misfit::Order { expected: self.seq + 1 });
+        }
+        let from = out.len();
+        let written = wire::write(entry, out);
+        // The closing brace comes behind the hash.
+        let whole = out.pop() == Some(b'}') && out.len() - from + TAIL <= MAX_LINE;
+        if written.is_err() || !whole {
+            out.truncate(from);
+            return Err(Misfit::Unreadable);
+        }
+        let hash = self.follow(out.get(from..).unwrap_or_default());
+        out.extend_from_slice(BEFORE);
+        out.extend(hex(&hash));
+        out.extend_from_slice(AFTER);
+        *self = Self { seq: entry.seq, hash };
+        Ok(())
+    }
+
+    /// Reads the next line, newline included, and moves on.
+    ///
+    /// # Errors
+    /// Why it is not the next one; the chain stays where it was.
+    pub fn open(&mut self, line: &[u8]) -> Result<Entry, Misfit> {
+        let (text, tail) =
+            line.len().checked_sub(TAIL).map(|at| line.split_at(at)).ok_or(Misfit::Unreadable)?;
+        let hash = self.follow(text);
+        let digits = tail.strip_prefix(BEFORE).and_then(|rest| rest.strip_suffix(AFTER));
+        let digits = digits.ok_or(Misfit::Unreadable)?;
+        let entry = wire::read(line)?;
+        if entry.seq != self.seq + 1 {
+            return Err(Misfit::Order { expected: self.seq + 1 });
+        }
+        if digits != hex(&hash) {
+            return Err(Misfit::Chain);
+        }
+        *self = Self { seq: entry.seq, hash };
+        Ok(entry)
+    }
+
+    /// Reads a line without the ones before it: its entry, and where the chain
+    /// stands after it by its own word.
+    ///
+    /// # Errors
+    /// It is no line of a ledger.
+    pub fn glance(line: &[u8]) -> Result<(Entry, Self), Misfit> {
+        let tail = line.len().checked_sub(TAIL).and_then(|at| line.get(at..)).ok_or(Misfit::Unreadable)?;
+        let digits = tail.strip_prefix(BEFORE).and_then(|rest| rest.strip_suffix(AFTER));
+        let hash = digits.and_then(unhex).ok_or(Misfit::Unreadable)?;
+        let entry = wire::read(line)?;
+        let seq = entry.seq;
+        Ok((entry, Self { seq, hash }))
+    }
+
+    fn follow(&self, text: &[u8]) -> Hash {
+        Sha256::new().chain_update(self.hash).chain_update(text).finalize().into()
+    }
+}
+
+/// The lines of a text, each with its newline. A last line without one is given
+/// as it is, and is no line of a ledger.
+pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n')
+}
+
+fn hex(hash: &Hash) -> [u8; 64] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
+    let mut text = [0; 64];
+    for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
+        *pair = [digit(byte >> 4), digit(byte & 15)];
+    }
+    text
+}
+
+fn unhex(digits: &[u8]) -> Option<Hash> {
+    let mut hash = GENESIS;
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    if pairs.len() != hash.len() {
+        return None;
+    }
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(hash)
+}

@@ -1,0 +1,43 @@
+//! The ledger: every movement of credits and of billed energy, as entries that
+//! are only ever added, each chained to the one before it.
+//!
+//! | entry | from → to |
+//! |---|---|
+//! | grant | issued → customer |
+//! | reserve | customer → held |
+//! | settle | held → revenue, the rest → customer |
+//! | void | held → customer |
+//! | correct | revenue → customer (a charge), customer → issued (a grant) |
+//! | terms | nothing: the prices and the place that charges refer to |
+//!
+//! Amounts are integers: micro-credits in the credits wallet, nano-kWh in the
+//! energy wallet. No float anywhere.
+//!
+//! What holds, always, and is proven by the tests against a model:
+//! 1. The four books of a wallet add up to zero ([`Totals::sum`]).
+//! 2. A balance is the sum of its entries; what is available is the balance less
+//!    the open reserves.
+//! 3. A reserve ends once: with a settle or a void. Nothing is settled or voided
+//!    that is not reserved.
+//! 4. A correction is an entry of its own, at most one for a charge or a grant.
+//! 5. A changed, missing, added or moved entry breaks the chain from there on.
+//!
+//! A settle may be more than its reserve where the reserve was an estimate: the
+//! excess is taken from the customer in the same entry and may leave a debt.
+
+mod books;
+mod calendar;
+mod chain;
+mod entry;
+mod misfit;
+mod posting;
+mod statement;
+mod wire;
+
+pub use books::{Account, Balance, Books, Hold, Open};
+pub use calendar::{Day, Month};
+pub use chain::{Chain, GENESIS, Hash, MAX_LINE, lines};
+pub use entry::{Act, Drawn, Ending, Entry, Sale, Wallet};
+pub use misfit::Misfit;
+pub use posting::{Book, Posting, Totals, postings};
+pub use statement::{Row, Statement, Sums};

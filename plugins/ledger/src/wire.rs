@@ -1,0 +1,250 @@
+//! An entry as a JSON object, flat, its members in a fixed order, those that do
+//! not apply left out. Members are only ever added.
+
+use crate::entry::{Act, Drawn, Ending, Entry, Sale, Wallet};
+use crate::misfit::Misfit;
+use penstock_contract::{Usage, UsageSource};
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    seq: u64,
+    at: u64,
+    #[serde(borrow)]
+    act: Cow<'a, str>,
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    account: Cow<'a, str>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    request: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    key: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    wallet: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amount: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<u64>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    what: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    was: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eur: Option<Decimal>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    provider: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    terms: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    batch: bool,
+    #[serde(skip_serializing_if = "zero")]
+    input: u64,
+    #[serde(skip_serializing_if = "zero")]
+    cached: u64,
+    #[serde(skip_serializing_if = "zero")]
+    output: u64,
+    #[serde(skip_serializing_if = "zero")]
+    reasoning: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    counted: bool,
+    #[serde(skip_serializing_if = "none")]
+    images: u32,
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    seconds: Decimal,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    billable_kwh: Option<Decimal>,
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    kwh: Decimal,
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    g_co2: Decimal,
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    litres: Decimal,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    why: Option<Cow<'a, str>>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
+const fn zero(count: &u64) -> bool {
+    *count == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
+const fn none(count: &u32) -> bool {
+    *count == 0
+}
+
+impl<'a> Line<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        let mut line = Self {
+            seq: entry.seq,
+            at: entry.at,
+            act: entry.act.name().into(),
+            account: (&*entry.account).into(),
+            ..Self::default()
+        };
+        match &entry.act {
+            Act::Grant { id, wallet, amount, note } => {
+                line.id = Some((&**id).into());
+                line.wallet = wallet.name().into();
+                line.amount = Some(*amount);
+                line.why = Some((&**note).into());
+            }
+            Act::Reserve { request, key, wallet, amount } => {
+                line.party(request, key, *wallet);
+                line.amount = Some(*amount);
+            }
+            Act::Settle { request, key, wallet, amount, held, sale, drawn } => {
+                line.party(request, key, *wallet);
+                (line.amount, line.held) = (Some(*amount), Some(*held));
+                line.sale(sale);
+                line.drawn(drawn);
+            }
+            Act::Void { request, key, wallet, held, why, drawn } => {
+                line.party(request, key, *wallet);
+                line.held = Some(*held);
+                line.why = Some((&**why).into());
+                line.drawn(drawn);
+            }
+            Act::Correct { id, of, what, key, wallet, was, instead, eur, note } => {
+                line.id = Some((&**id).into());
+                line.key = key.as_deref().map(Cow::from);
+                line.wallet = wallet.name().into();
+                (line.of, line.was, line.amount) = (Some(*of), Some(*was), Some(*instead));
+                line.what = Some(ending(*what).into());
+                line.eur = Some(*eur);
+                line.why = Some((&**note).into());
+            }
+            Act::Terms { id, terms } => {
+                line.id = Some((&**id).into());
+                line.terms = Some((&**terms).into());
+            }
+        }
+        line
+    }
+
+    fn party(&mut self, request: &'a str, key: &'a str, wallet: Wallet) {
+        self.request = Some(request.into());
+        self.key = Some(key.into());
+        self.wallet = wallet.name().into();
+    }
+
+    fn sale(&mut self, sale: &'a Sale) {
+        self.model = Some((&*sale.model).into());
+        self.provider = Some((&*sale.provider).into());
+        self.terms = Some((&*sale.terms).into());
+        self.batch = sale.batch;
+        let usage = &sale.usage;
+        (self.input, self.cached) = (usage.input, usage.cached);
+        (self.output, self.reasoning) = (usage.output, usage.reasoning);
+        self.counted = usage.source == UsageSource::Gateway;
+        (self.images, self.seconds) = (sale.images, sale.seconds);
+        self.billable_kwh = sale.billable_kwh;
+        self.eur = Some(sale.eur);
+    }
+
+    fn drawn(&mut self, drawn: &Drawn) {
+        (self.kwh, self.g_co2, self.litres) = (drawn.kwh, drawn.carbon_g, drawn.water_l);
+    }
+
+    fn entry(&self) -> Option<Entry> {
+        let text = |text: &Option<Cow<'a, str>>| text.as_deref().map(Arc::<str>::from);
+        let wallet = || Wallet::named(&self.wallet);
+        let drawn = Drawn { kwh: self.kwh, carbon_g: self.g_co2, water_l: self.litres };
+        let act = match &*self.act {
+            "grant" => Act::Grant {
+                id: text(&self.id)?,
+                wallet: wallet()?,
+                amount: self.amount?,
+                note: text(&self.why)?,
+            },
+            "reserve" => Act::Reserve {
+                request: text(&self.request)?,
+                key: text(&self.key)?,
+                wallet: wallet()?,
+                amount: self.amount?,
+            },
+            "settle" => Act::Settle {
+                request: text(&self.request)?,
+                key: text(&self.key)?,
+                wallet: wallet()?,
+                amount: self.amount?,
+                held: self.held?,
+                sale: Box::new(self.sold()?),
+                drawn,
+            },
+            "void" => Act::Void {
+                request: text(&self.request)?,
+                key: text(&self.key)?,
+                wallet: wallet()?,
+                held: self.held?,
+                why: text(&self.why)?,
+                drawn,
+            },
+            "correct" => Act::Correct {
+                id: text(&self.id)?,
+                of: self.of?,
+                what: match self.what.as_deref()? {
+                    "settle" => Ending::Settle,
+                    "grant" => Ending::Grant,
+                    _ => return None,
+                },
+                key: text(&self.key),
+                wallet: wallet()?,
+                was: self.was?,
+                instead: self.amount?,
+                eur: self.eur?,
+                note: text(&self.why)?,
+            },
+            "terms" => Act::Terms { id: text(&self.id)?, terms: text(&self.terms)? },
+            _ => return None,
+        };
+        Some(Entry { seq: self.seq, at: self.at, account: (&*self.account).into(), act })
+    }
+
+    fn sold(&self) -> Option<Sale> {
+        Some(Sale {
+            model: self.model.as_deref()?.into(),
+            provider: self.provider.as_deref()?.into(),
+            terms: self.terms.as_deref()?.into(),
+            batch: self.batch,
+            usage: Usage {
+                input: self.input,
+                cached: self.cached,
+                output: self.output,
+                reasoning: self.reasoning,
+                source: if self.counted { UsageSource::Gateway } else { UsageSource::Provider },
+            },
+            images: self.images,
+            seconds: self.seconds,
+            billable_kwh: self.billable_kwh,
+            eur: self.eur?,
+        })
+    }
+}
+
+const fn ending(what: Ending) -> &'static str {
+    match what {
+        Ending::Settle => "settle",
+        Ending::Grant => "grant",
+    }
+}
+
+/// Appends the object to `out`.
+pub(crate) fn write(entry: &Entry, out: &mut Vec<u8>) -> Result<(), Misfit> {
+    serde_json::to_writer(out, &Line::of(entry)).map_err(|_| Misfit::Unreadable)
+}
+
+/// Reads an object.
+pub(crate) fn read(line: &[u8]) -> Result<Entry, Misfit> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Misfit::Unreadable)?;
+    line.entry().ok_or(Misfit::Unreadable)
+}

@@ -1,0 +1,303 @@
+//! The books against a simple model: whatever order grants, reserves, settles,
+//! voids, corrections and crashes come in, sums are conserved, nothing is charged
+//! twice, and an ended reserve stays ended.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+use penstock_contract::Usage;
+use penstock_ledger::{Act, Books, Chain, Drawn, Ending, Entry, Misfit, Open, Sale, Wallet, lines};
+use proptest::prelude::*;
+use rust_decimal::Decimal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const ACCOUNTS: u8 = 3;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Grant {
+        account: u8,
+        energy: bool,
+        amount: i64,
+    },
+    Reserve {
+        account: u8,
+        energy: bool,
+        amount: i64,
+    },
+    /// Settles the n-th request ever made, open or not.
+    Settle {
+        nth: usize,
+        amount: i64,
+    },
+    Void {
+        nth: usize,
+    },
+    Correct {
+        nth: usize,
+        instead: i64,
+    },
+    /// The process dies: all open reserves are voided by the next.
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let amount = 0..1_000_000_i64;
+    prop_oneof![
+        2 => (0..ACCOUNTS, any::<bool>(), 1..1_000_000_i64)
+            .prop_map(|(account, energy, amount)| Step::Grant { account, energy, amount }),
+        4 => (0..ACCOUNTS, any::<bool>(), amount.clone())
+            .prop_map(|(account, energy, amount)| Step::Reserve { account, energy, amount }),
+        4 => (0..40_usize, amount.clone()).prop_map(|(nth, amount)| Step::Settle { nth, amount }),
+        2 => (0..40_usize).prop_map(|nth| Step::Void { nth }),
+        1 => (0..40_usize, amount).prop_map(|(nth, instead)| Step::Correct { nth, instead }),
+        1 => Just(Step::Crash),
+    ]
+}
+
+/// What a request was: who, which wallet, how much, and whether it has ended.
+struct Request {
+    account: u8,
+    wallet: Wallet,
+    held: i64,
+    ended: bool,
+    /// Number and amount of its settle.
+    charge: Option<(u64, i64)>,
+}
+
+#[derive(Default)]
+struct Model {
+    requests: Vec<Request>,
+    balance: BTreeMap<(u8, Wallet), i128>,
+    granted: BTreeMap<Wallet, i128>,
+    charged: BTreeMap<Wallet, i128>,
+    corrected: BTreeSet<u64>,
+}
+
+fn name(account: u8) -> Arc<str> {
+    format!("account-{account}").into()
+}
+
+fn wallet(energy: bool) -> Wallet {
+    if energy { Wallet::Energy } else { Wallet::Credits }
+}
+
+fn sale() -> Box<Sale> {
+    Box::new(Sale {
+        model: "m".into(),
+        provider: "p".into(),
+        terms: "t".into(),
+        batch: false,
+        usage: Usage::default(),
+        images: 0,
+        seconds: Decimal::ZERO,
+        billable_kwh: None,
+        eur: Decimal::ZERO,
+    })
+}
+
+fn settle(request: &Request, nth: usize, amount: i64) -> (Arc<str>, Act) {
+    let act = Act::Settle {
+        request: format!("r{nth}").into(),
+        key: "k".into(),
+        wallet: request.wallet,
+        amount,
+        held: request.held,
+        sale: sale(),
+        drawn: Drawn::default(),
+    };
+    (name(request.account), act)
+}
+
+fn void(request: &Request, nth: usize) -> (Arc<str>, Act) {
+    let act = Act::Void {
+        request: format!("r{nth}").into(),
+        key: "k".into(),
+        wallet: request.wallet,
+        held: request.held,
+        why: "failed".into(),
+        drawn: Drawn::default(),
+    };
+    (name(request.account), act)
+}
+
+struct World {
+    books: Books,
+    chain: Chain,
+    text: Vec<u8>,
+    model: Model,
+}
+
+impl World {
+    /// The entry, if it fits, goes into books and text.
+    fn write(&mut self, account: Arc<str>, act: Act) -> Result<u64, Misfit> {
+        let entry = Entry { seq: self.books.seq() + 1, at: 1_000, account, act };
+        self.books.take(&entry)?;
+        self.chain.seal(&entry, &mut self.text)?;
+        Ok(entry.seq)
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Grant { account, energy, amount } => {
+                let wallet = wallet(energy);
+                let act = Act::Grant { id: "g".into(), wallet, amount, note: "".into() };
+                self.write(name(account), act).unwrap();
+                *self.model.balance.entry((account, wallet)).or_default() += i128::from(amount);
+                *self.model.granted.entry(wallet).or_default() += i128::from(amount);
+            }
+            Step::Reserve { account, energy, amount } => {
+                let (wallet, nth) = (wallet(energy), self.model.requests.len());
+                let act = Act::Reserve { request: format!("r{nth}").into(), key: "k".into(), wallet, amount };
+                self.write(name(account), act.clone()).unwrap();
+                assert_eq!(self.write(name(account), act), Err(Misfit::Reserved));
+                self.model.requests.push(Request {
+                    account,
+                    wallet,
+                    held: amount,
+                    ended: false,
+                    charge: None,
+                });
+            }
+            Step::Settle { nth, amount } => self.settle(nth, amount),
+            Step::Void { nth } => {
+                let Some(request) = self.model.requests.get(nth) else { return };
+                let (ended, (account, act)) = (request.ended, void(request, nth));
+                assert_eq!(self.write(account, act).is_ok(), !ended);
+                self.model.requests[nth].ended = true;
+            }
+            Step::Correct { nth, instead } => self.correct(nth, instead),
+            Step::Crash => {
+                // The next process knows the text alone.
+                let mut open = Open::default();
+                let mut chain = Chain::default();
+                lines(&self.text).for_each(|line| open.take(&chain.open(line).unwrap()));
+                let left: Vec<String> = open.iter().map(|(request, _)| request.to_string()).collect();
+                for request in left {
+                    self.step(Step::Void { nth: request[1..].parse().unwrap() });
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, nth: usize, amount: i64) {
+        let Some(request) = self.model.requests.get(nth) else { return };
+        let (wallet, owner, ended) = (request.wallet, request.account, request.ended);
+        let (account, act) = settle(request, nth, amount);
+        let written = self.write(account, act);
+        assert_eq!(written.is_ok(), !ended, "settled twice, or not at all");
+        let Ok(seq) = written else { return };
+        self.model.requests[nth].ended = true;
+        self.model.requests[nth].charge = Some((seq, amount));
+        *self.model.balance.entry((owner, wallet)).or_default() -= i128::from(amount);
+        *self.model.charged.entry(wallet).or_default() += i128::from(amount);
+    }
+
+    fn correct(&mut self, nth: usize, instead: i64) {
+        let Some(request) = self.model.requests.get(nth) else { return };
+        let Some((of, was)) = request.charge else { return };
+        let (wallet, owner) = (request.wallet, request.account);
+        let act = Act::Correct {
+            id: "c".into(),
+            of,
+            what: Ending::Settle,
+            key: Some("k".into()),
+            wallet,
+            was,
+            instead,
+            eur: Decimal::ZERO,
+            note: "".into(),
+        };
+        let written = self.write(name(owner), act);
+        assert_eq!(written.is_ok(), self.model.corrected.insert(of), "corrected twice, or not at all");
+        if written.is_ok() {
+            let back = i128::from(was - instead);
+            *self.model.balance.entry((owner, wallet)).or_default() += back;
+            *self.model.charged.entry(wallet).or_default() -= back;
+        }
+    }
+
+    fn check(&self) {
+        for wallet in Wallet::ALL {
+            let totals = self.books.totals(wallet);
+            let held: i128 = self.open(wallet).map(|request| i128::from(request.held)).sum();
+            assert_eq!(totals.sum(), 0, "the books do not add up: {totals:?}");
+            assert_eq!(-totals.issued, self.model.granted.get(&wallet).copied().unwrap_or(0));
+            assert_eq!(totals.revenue, self.model.charged.get(&wallet).copied().unwrap_or(0));
+            assert_eq!(totals.held, held);
+            for account in 0..ACCOUNTS {
+                let balance = *self.books.account(&name(account)).wallet(wallet);
+                let own: i128 = self
+                    .open(wallet)
+                    .filter(|request| request.account == account)
+                    .map(|request| i128::from(request.held))
+                    .sum();
+                let should = self.model.balance.get(&(account, wallet)).copied().unwrap_or(0);
+                assert_eq!(i128::from(balance.amount), should);
+                assert_eq!(i128::from(balance.held), own);
+                assert_eq!(balance.available(), balance.amount - balance.held);
+            }
+        }
+    }
+
+    fn open(&self, wallet: Wallet) -> impl Iterator<Item = &Request> {
+        self.model.requests.iter().filter(move |request| !request.ended && request.wallet == wallet)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_of_steps_equals_the_model(steps in prop::collection::vec(step(), 0..120)) {
+        let mut world =
+            World { books: Books::default(), chain: Chain::default(), text: Vec::new(), model: Model::default() };
+        for step in steps {
+            world.step(step);
+            world.check();
+        }
+        // From the text alone the same balances come out.
+        let (mut again, mut chain) = (Books::default(), Chain::default());
+        for line in lines(&world.text) {
+            again.take(&chain.open(line).unwrap()).unwrap();
+        }
+        prop_assert_eq!(again.accounts(), world.books.accounts());
+        prop_assert_eq!(chain, world.chain);
+    }
+}
+
+#[test]
+fn an_end_has_to_be_that_of_its_reserve() {
+    let mut books = Books::default();
+    let entry = |seq, account: &str, act| Entry { seq, at: 5, account: account.into(), act };
+    let reserve = Act::Reserve { request: "r".into(), key: "k".into(), wallet: Wallet::Credits, amount: 10 };
+    books.take(&entry(1, "a", reserve)).unwrap();
+    let end = |key: &str, wallet, held| Act::Void {
+        request: "r".into(),
+        key: key.into(),
+        wallet,
+        held,
+        why: "failed".into(),
+        drawn: Drawn::default(),
+    };
+    let refused = |books: &mut Books, account, act| books.take(&entry(2, account, act)).unwrap_err();
+    assert_eq!(refused(&mut books, "b", end("k", Wallet::Credits, 10)), Misfit::Differs);
+    assert_eq!(refused(&mut books, "a", end("j", Wallet::Credits, 10)), Misfit::Differs);
+    assert_eq!(refused(&mut books, "a", end("k", Wallet::Energy, 10)), Misfit::Differs);
+    assert_eq!(refused(&mut books, "a", end("k", Wallet::Credits, 9)), Misfit::Differs);
+    books.take(&entry(2, "a", end("k", Wallet::Credits, 10))).unwrap();
+    assert_eq!(books.take(&entry(3, "a", end("k", Wallet::Credits, 10))), Err(Misfit::NotReserved));
+}
+
+#[test]
+fn what_cannot_be_changes_nothing() {
+    let mut books = Books::default();
+    let grant = |amount| Act::Grant { id: "g".into(), wallet: Wallet::Credits, amount, note: "".into() };
+    let entry = |seq, at, act| Entry { seq, at, account: "a".into(), act };
+    assert_eq!(books.take(&entry(2, 0, grant(1))), Err(Misfit::Order { expected: 1 }));
+    assert_eq!(books.take(&entry(1, 0, grant(0))), Err(Misfit::Amount));
+    assert_eq!(books.take(&entry(1, 0, grant(-1))), Err(Misfit::Amount));
+    books.take(&entry(1, 9, grant(i64::MAX))).unwrap();
+    assert_eq!(books.take(&entry(2, 8, grant(1))), Err(Misfit::Time));
+    assert_eq!(books.take(&entry(2, 9, grant(1))), Err(Misfit::Overflow));
+    assert_eq!((books.seq(), books.account("a").credits.amount), (1, i64::MAX));
+}

@@ -1,0 +1,188 @@
+//! The chain: every kind of entry comes back as it was, and no change to a
+//! ledger's text goes unnoticed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+use penstock_contract::{Usage, UsageSource};
+use penstock_ledger::{Act, Chain, Drawn, Ending, Entry, MAX_LINE, Misfit, Sale, Statement, Wallet, lines};
+use rust_decimal::Decimal;
+use sha2::{Digest, Sha256};
+
+fn acts() -> Vec<Act> {
+    let usage = Usage { input: 12, cached: 4, output: 30, reasoning: 3, source: UsageSource::Gateway };
+    let sale = Sale {
+        model: "m\"1".into(),
+        provider: "p".into(),
+        terms: "0011223344556677".into(),
+        batch: true,
+        usage,
+        images: 2,
+        seconds: Decimal::new(15, 1),
+        billable_kwh: Some(Decimal::new(77, 9)),
+        eur: Decimal::new(123, 8),
+    };
+    let drawn = Drawn { kwh: Decimal::new(5, 6), carbon_g: Decimal::new(7, 4), water_l: Decimal::new(9, 5) };
+    vec![
+        Act::Terms { id: "0011223344556677".into(), terms: "{\"input\":\"0.05\"}".into() },
+        Act::Grant {
+            id: "g1".into(),
+            wallet: Wallet::Credits,
+            amount: 500,
+            note: "invoice 7, größer".into(),
+        },
+        Act::Reserve { request: "req_a".into(), key: "k".into(), wallet: Wallet::Credits, amount: 40 },
+        Act::Settle {
+            request: "req_a".into(),
+            key: "k".into(),
+            wallet: Wallet::Credits,
+            amount: 30,
+            held: 40,
+            sale: Box::new(sale),
+            drawn,
+        },
+        Act::Reserve { request: "req_b".into(), key: "k".into(), wallet: Wallet::Energy, amount: 1 },
+        Act::Void {
+            request: "req_b".into(),
+            key: "k".into(),
+            wallet: Wallet::Energy,
+            held: 1,
+            why: "left".into(),
+            drawn,
+        },
+        Act::Correct {
+            id: "c1".into(),
+            of: 4,
+            what: Ending::Settle,
+            key: Some("k".into()),
+            wallet: Wallet::Credits,
+            was: 30,
+            instead: 10,
+            eur: Decimal::new(82, 8),
+            note: "counted wrong".into(),
+        },
+        Act::Correct {
+            id: "c2".into(),
+            of: 2,
+            what: Ending::Grant,
+            key: None,
+            wallet: Wallet::Credits,
+            was: 500,
+            instead: 0,
+            eur: Decimal::ZERO,
+            note: "".into(),
+        },
+    ]
+}
+
+fn entries() -> Vec<Entry> {
+    let numbered = acts().into_iter().zip(1..);
+    numbered.map(|(act, seq)| Entry { seq, at: 1_795_305_600 + seq, account: "acme".into(), act }).collect()
+}
+
+fn text() -> Vec<u8> {
+    let (mut chain, mut text) = (Chain::default(), Vec::new());
+    entries().iter().for_each(|entry| chain.seal(entry, &mut text).unwrap());
+    text
+}
+
+fn read(text: &[u8]) -> Result<Vec<Entry>, (u64, Misfit)> {
+    let mut chain = Chain::default();
+    lines(text).map(|line| chain.open(line).map_err(|why| (chain.seq + 1, why))).collect()
+}
+
+#[test]
+fn every_kind_of_entry_comes_back() {
+    assert_eq!(read(&text()).unwrap(), entries());
+    for line in lines(&text()) {
+        let value: serde_json::Value = serde_json::from_slice(line).unwrap();
+        assert!(value["hash"].as_str().unwrap().len() == 64);
+    }
+}
+
+#[test]
+fn a_hash_is_what_the_documentation_says() {
+    let text = text();
+    let first = lines(&text).next().unwrap();
+    let words = std::str::from_utf8(first).unwrap();
+    let (before, rest) = words.split_once(",\"hash\":\"").unwrap();
+    let hash = Sha256::new().chain_update([0; 32]).chain_update(before).finalize();
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(rest, format!("{digits}\"}}\n"));
+    let (entry, chain) = Chain::glance(first).unwrap();
+    assert_eq!((entry, chain.seq, &chain.hash[..]), (entries()[0].clone(), 1, &hash[..]));
+}
+
+#[test]
+fn any_flipped_bit_is_found_at_its_entry() {
+    let whole = text();
+    let starts: Vec<usize> = lines(&whole)
+        .scan(0, |at, line| {
+            *at += line.len();
+            Some(*at)
+        })
+        .collect();
+    for at in 0..whole.len() {
+        for bit in 0..8 {
+            let mut text = whole.clone();
+            text[at] ^= 1 << bit;
+            let (found, _) = read(&text).expect_err("a changed ledger was read");
+            let in_entry = starts.iter().position(|end| at < *end).unwrap() as u64 + 1;
+            assert_eq!(found, in_entry, "byte {at}, bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn missing_moved_added_and_cut_lines_are_found() {
+    let whole = text();
+    let all: Vec<&[u8]> = lines(&whole).collect();
+    for at in 0..all.len() - 1 {
+        let mut without = all.clone();
+        without.remove(at);
+        assert_eq!(read(&without.concat()).unwrap_err().0, at as u64 + 1);
+        let mut swapped = all.clone();
+        swapped.swap(at, at + 1);
+        assert_eq!(read(&swapped.concat()).unwrap_err().0, at as u64 + 1);
+        let mut twice = all.clone();
+        twice.insert(at, all[at]);
+        assert_eq!(read(&twice.concat()).unwrap_err().0, at as u64 + 2);
+    }
+    for cut in 1..all[all.len() - 1].len() {
+        assert!(read(&whole[..whole.len() - cut]).is_err(), "{cut} bytes cut");
+    }
+}
+
+#[test]
+fn an_entry_out_of_order_or_too_long_is_not_sealed() {
+    let (mut chain, mut text) = (Chain::default(), Vec::new());
+    let entry = |seq, note: &str| Entry {
+        seq,
+        at: 0,
+        account: "a".into(),
+        act: Act::Grant { id: "g".into(), wallet: Wallet::Credits, amount: 1, note: note.into() },
+    };
+    assert_eq!(chain.seal(&entry(2, ""), &mut text), Err(Misfit::Order { expected: 1 }));
+    assert_eq!(chain.seal(&entry(1, &"x".repeat(MAX_LINE)), &mut text), Err(Misfit::Unreadable));
+    assert!(text.is_empty() && chain == Chain::default());
+}
+
+#[test]
+fn a_statement_adds_up_by_account_and_key() {
+    let mut statement = Statement::default();
+    entries().iter().for_each(|entry| statement.take(entry));
+    let rows: Vec<_> = statement.rows().collect();
+    assert_eq!(rows.len(), 2, "one for the key, one for grants");
+    let key = &rows[1];
+    assert_eq!((&*key.account, &*key.key), ("acme", "k"));
+    let sums = &key.sums;
+    assert_eq!((sums.requests, sums.uncharged, sums.counted), (1, 1, 1));
+    assert_eq!((sums.input, sums.cached, sums.output, sums.images), (12, 4, 30, 2));
+    assert_eq!((sums.credits, sums.energy), (10, 0));
+    assert_eq!(sums.eur, Decimal::new(41, 8));
+    assert_eq!(sums.kwh, Decimal::new(10, 6));
+    assert_eq!(rows[0].sums.granted_credits, 0, "a grant taken back");
+    let account = statement.account("acme");
+    assert_eq!((account.requests, account.credits), (1, 10));
+    assert_eq!(account.invoiced().to_string(), "0.00");
+    assert_eq!(statement.models("acme").count(), 1);
+    assert!(statement.terms().contains("0011223344556677"));
+}
