@@ -94,7 +94,8 @@ impl Month {
 
 /// Exactly so many digits.
 fn number(text: &str, digits: usize) -> Option<u64> {
-    (text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
+    let only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    if text.len() == digits && only_digits { text.parse().ok() } else { None }
 }
 
 impl fmt::Display for Day {

@@ -5,6 +5,7 @@
 //! - [`export`] and [`import`] carry rows between stores, [`compact`] gives room back, [`repair`] saves what a
 //!   damaged store still holds.
 //! - [`keys`] are the rows of API keys.
+//! - [`ledger`] keeps the ledger's sheets, and a second copy of them in monthly files.
 //! - Rows on disk are versioned and checksummed (`row.rs`).
 //!
 //! Every call blocks: callers on an async runtime put them on threads that may. Time is an argument.
@@ -13,6 +14,7 @@ mod batch;
 mod error;
 mod export;
 pub mod keys;
+pub mod ledger;
 mod memory;
 mod row;
 mod sled;

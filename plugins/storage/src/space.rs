@@ -13,9 +13,9 @@ pub enum Space {
     Keys = 2,
     /// Which keys an account has: `account \0 public id`, empty rows.
     AccountKeys = 3,
-    /// Accounts and their balances.
+    /// Accounts.
     Accounts = 4,
-    /// Ledger entries, append-only.
+    /// Sheets of ledger entries, append-only.
     Ledger = 5,
     /// Open reserves.
     Reserves = 6,
@@ -27,11 +27,13 @@ pub enum Space {
     Lines = 9,
     /// Answers kept for repeated requests.
     Idempotency = 10,
+    /// Balances by account: what the ledger's entries add up to.
+    Balances = 11,
 }
 
 impl Space {
     /// Every space, by rising tag.
-    pub const ALL: [Space; 10] = [
+    pub const ALL: [Space; 11] = [
         Space::Meta,
         Space::Keys,
         Space::AccountKeys,
@@ -42,6 +44,7 @@ impl Space {
         Space::Batches,
         Space::Lines,
         Space::Idempotency,
+        Space::Balances,
     ];
 
     /// The byte that stands for this space on disk.
@@ -70,6 +73,7 @@ impl Space {
             Space::Batches => "batches",
             Space::Lines => "lines",
             Space::Idempotency => "idempotency",
+            Space::Balances => "balances",
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod disk;
 mod faults;
+mod ledger;
 mod trace;
 mod workload;
 
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{Options, Store, open};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -218,15 +220,53 @@ fn assert_same_tree(made: &Path, real: &Path) {
 }
 
 #[test]
+#[ignore = "run by other tests as a child process"]
+fn child_that_keeps_a_ledger() {
+    let Some(root) = as_child() else { return };
+    let acks = Acks::open(&root);
+    for count in [50, 30, 20] {
+        let store = open(&root.join("store"), options()).unwrap();
+        let book = LedgerStore::open(store, Some(&root.join("ledger"))).unwrap();
+        ledger::work(&book, count, |n| acks.write(0, u32::try_from(n).unwrap())).unwrap();
+    }
+}
+
+/// Opens the ledger of an image and checks it, its second copy too, and that it works on.
+fn judge_ledger(folder: &Path, acknowledged: &Acknowledged) -> Result<(), String> {
+    let opened = || open(&folder.join("store"), options()).map_err(|error| format!("does not open: {error}"));
+    let (copies, last) = (folder.join("ledger"), acknowledged.get(&0).copied().unwrap_or(0));
+    let store = opened()?;
+    let (book, head) = ledger::check(&store, &copies, u64::from(last))?;
+    ledger::work(&book, 1, |_| {}).map_err(|error| format!("does not work on: {error}"))?;
+    drop((book, store));
+    ledger::check(&opened()?, &copies, head + 1)?;
+    Ok(())
+}
+
+#[test]
 fn no_power_cut_takes_an_acknowledged_batch_or_leaves_half_of_one() {
+    let whole = (0..WORKERS).map(|worker| (worker, 210)).collect();
+    try_cuts("child_that_creates_works_reopens_and_compacts", &whole, judge);
+}
+
+#[test]
+fn no_power_cut_takes_an_acknowledged_entry_of_the_ledger_or_its_second_copy() {
+    try_cuts("child_that_keeps_a_ledger", &Acknowledged::from([(0, 100)]), judge_ledger);
+}
+
+fn try_cuts(
+    entry: &str,
+    whole: &Acknowledged,
+    judge: impl Fn(&Path, &Acknowledged) -> Result<(), String> + Sync,
+) {
     let rounds = env::var("PENSTOCK_POWERCUT_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
-        let Recorded { dir, events } = record("child_that_creates_works_reopens_and_compacts");
+        let Recorded { dir, events } = record(entry);
         // The record is complete: played back to its end it is what the child left on the disk.
         let all = dir.path().join("all");
         image(&events, events.len(), Policy::KeepAll, &mut StdRng::seed_from_u64(0), &all);
         assert_same_tree(&all, &dir.path().join("root"));
-        assert_eq!(acknowledged(&events), (0..WORKERS).map(|worker| (worker, 210)).collect());
+        assert_eq!(acknowledged(&events), *whole);
 
         let cuts = cuts(&events, CUTS, &mut StdRng::seed_from_u64(round));
         let images = scratch();

@@ -1,0 +1,231 @@
+//! The second copy: a file a month, to which each commit's sheets are appended and synced.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::{Group, LedgerStore, Sheet};
+use crate::StoreError;
+
+/// Entries whose sheets are compared with the end of the file when it is opened: more than one commit's.
+const TAIL: u64 = 16_384;
+
+/// The files of a ledger.
+#[derive(Debug)]
+pub(super) struct Copies {
+    folder: PathBuf,
+    /// The month that is written, its open file and the file's length.
+    open: Option<(String, File, u64)>,
+    /// A commit could not be copied: what is missing is looked for before the next.
+    behind: bool,
+}
+
+impl Copies {
+    pub(super) fn open(folder: &Path) -> Result<Copies, StoreError> {
+        let failed = |error| StoreError::io("open the folder of the ledger's second copy", &error);
+        let fresh = !folder.exists();
+        fs::create_dir_all(folder).map_err(failed)?;
+        let folder = folder.canonicalize().map_err(failed)?;
+        if fresh && let Some(parent) = folder.parent() {
+            sync_dir(parent)?;
+        }
+        Ok(Copies { folder, open: None, behind: false })
+    }
+
+    fn path(&self, month: &str) -> PathBuf {
+        self.folder.join(format!("{month}.jsonl"))
+    }
+
+    /// Appends a commit's sheets; whether that worked.
+    pub(super) fn append(&mut self, ledger: &LedgerStore, group: &Group) -> bool {
+        let copied = match self.behind {
+            // The store has this commit too by now.
+            true => self.catch_up(ledger),
+            false => self.write(ledger, group),
+        };
+        self.behind = copied.is_err();
+        if self.behind {
+            self.open = None;
+        }
+        copied.is_ok()
+    }
+
+    fn write(&mut self, ledger: &LedgerStore, group: &Group) -> Result<(), StoreError> {
+        for run in group.sheets.chunk_by(|one, next| one.month == next.month) {
+            let Some(first) = run.first() else { continue };
+            let text: Vec<u8> = run.iter().flat_map(|sheet| &sheet.text).copied().collect();
+            let end = ledger.length(&first.month)?;
+            let (file, at) = self.file(&first.month)?;
+            // A commit asked for again may be there; a file that was touched from outside is not appended to.
+            match end.checked_sub(text.len() as u64) {
+                Some(start) if start == *at => {
+                    file.write_all_at(&text, start).and_then(|()| file.sync_data()).map_err(failed)?;
+                    *at = end;
+                }
+                _ => return self.catch_up(ledger),
+            }
+        }
+        Ok(())
+    }
+
+    /// The open file of a month, and its length.
+    fn file(&mut self, month: &str) -> Result<(&File, &mut u64), StoreError> {
+        if self.open.as_ref().is_none_or(|(open, ..)| open != month) {
+            let path = self.path(month);
+            let fresh = !path.exists();
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .read(true)
+                .write(true)
+                .open(&path)
+                .map_err(failed)?;
+            if fresh {
+                sync_dir(&self.folder)?;
+            }
+            let length = file.metadata().map_err(failed)?.len();
+            self.open = Some((month.to_owned(), file, length));
+        }
+        match &mut self.open {
+            Some((_, file, length)) => Ok((file, length)),
+            None => Err(StoreError::Io { what: "open a file of the ledger", kind: ErrorKind::NotFound }),
+        }
+    }
+
+    /// Brings every file up to the store.
+    pub(super) fn catch_up(&mut self, ledger: &LedgerStore) -> Result<(), StoreError> {
+        self.open = None;
+        let months = ledger.months()?;
+        self.nothing_else(&months)?;
+        for (place, month) in months.iter().enumerate() {
+            // A commit reaches over two months at most.
+            self.catch_up_month(ledger, month, place + 2 >= months.len())?;
+        }
+        Ok(())
+    }
+
+    /// A file of a month that the store has no entry of.
+    fn nothing_else(&self, months: &[String]) -> Result<(), StoreError> {
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let Some(month) = name.to_str().and_then(|name| name.strip_suffix(".jsonl")) else { continue };
+            let empty = entry.metadata().map_err(failed)?.len() == 0;
+            if !empty && !months.iter().any(|known| known == month) {
+                return Err(more(month));
+            }
+        }
+        Ok(())
+    }
+
+    fn catch_up_month(&mut self, ledger: &LedgerStore, month: &str, recent: bool) -> Result<(), StoreError> {
+        let should = ledger.length(month)?;
+        let (file, length) = self.file(month)?;
+        if *length > should {
+            return Err(more(month));
+        }
+        // Months that are over were synced long ago; in the others the end may be torn.
+        if *length == should && !recent {
+            return Ok(());
+        }
+        let sheets = ending(ledger, month, should, *length)?;
+        let mut at = should - sheets.iter().map(|sheet| sheet.text.len() as u64).sum::<u64>();
+        let mut torn = false;
+        for sheet in &sheets {
+            torn = torn || !holds(file, at, &sheet.text)?;
+            if torn {
+                file.write_all_at(&sheet.text, at).map_err(failed)?;
+            }
+            at += sheet.text.len() as u64;
+        }
+        if torn {
+            file.sync_all().map_err(failed)?;
+        }
+        *length = should;
+        Ok(())
+    }
+
+    /// See [`LedgerStore::compare`].
+    pub(super) fn compare(&mut self, ledger: &LedgerStore) -> Result<Vec<String>, StoreError> {
+        let mut findings = Vec::new();
+        for month in ledger.months()? {
+            let mut file = match File::open(self.path(&month)) {
+                Ok(file) => file,
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    findings.push(format!("the file of {month} is missing"));
+                    continue;
+                }
+                Err(error) => return Err(failed(error)),
+            };
+            let mut at = 0_u64;
+            let mut differs = None;
+            ledger.walk_month(&month, 0, |sheet| {
+                let mut there = vec![0; sheet.text.len()];
+                let same = file.read_exact(&mut there).is_ok() && there == sheet.text;
+                if !same && differs.is_none() {
+                    differs = Some(at);
+                }
+                at += sheet.text.len() as u64;
+                Ok::<_, StoreError>(())
+            })?;
+            let length = file.seek(SeekFrom::End(0)).map_err(failed)?;
+            if let Some(at) = differs.or_else(|| (length != at).then_some(at)) {
+                findings.push(format!("the file of {month} differs from the store behind byte {at}"));
+            }
+        }
+        Ok(findings)
+    }
+}
+
+/// The last sheets of a month: enough to reach back to where the file ends, and over the last commit.
+fn ending(ledger: &LedgerStore, month: &str, should: u64, length: u64) -> Result<Vec<Sheet>, StoreError> {
+    let last = ledger.tip()?.map_or(u64::MAX, |tip| tip.seq);
+    let mut back = TAIL;
+    loop {
+        let from = last.saturating_sub(back);
+        let mut sheets = Vec::new();
+        ledger.walk_month(month, from, |sheet| {
+            sheets.push(sheet.clone());
+            Ok::<_, StoreError>(())
+        })?;
+        let bytes: u64 = sheets.iter().map(|sheet| sheet.text.len() as u64).sum();
+        let start = should
+            .checked_sub(bytes)
+            .ok_or_else(|| StoreError::corrupt(format!("the sheets of {month} are more than was written")))?;
+        if start <= length || from == 0 {
+            return if start <= length { Ok(sheets) } else { Err(lacks(month)) };
+        }
+        back = back.saturating_mul(8);
+    }
+}
+
+/// Whether the file has these bytes there.
+fn holds(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
+    let mut there = vec![0; text.len()];
+    match file.read_exact_at(&mut there, at) {
+        Ok(()) => Ok(there == text),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn more(month: &str) -> StoreError {
+    StoreError::corrupt(format!(
+        "the second copy of the ledger has entries of {month} that the store lacks; `penstock credits rebuild` \
+         writes the store's ledger again from it"
+    ))
+}
+
+fn lacks(month: &str) -> StoreError {
+    StoreError::corrupt(format!("sheets of {month} are missing from the store and from the second copy"))
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: std::io::Error) -> StoreError {
+    StoreError::io("write the ledger's second copy", &error)
+}
+
+fn sync_dir(folder: &Path) -> Result<(), StoreError> {
+    File::open(folder).and_then(|file| file.sync_all()).map_err(failed)
+}

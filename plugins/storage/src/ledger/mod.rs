@@ -1,0 +1,334 @@
+//! The ledger in a store: sheets of entries, balances and the ledger's tip, written together; and a second
+//! copy of the sheets in one file a month.
+//!
+//! A sheet is what one commit adds, as lines of text. Nothing here reads the lines: their chain is the
+//! caller's. Each commit is one guarded batch (so no commit is ever made twice), and once the store has it
+//! its sheets are appended to the month's file and synced, before [`LedgerStore::append`] returns.
+//!
+//! ```text
+//! row of a sheet    `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text
+//! row of the tip    meta `ledger`                                              →  [`Tip`]
+//! row of a month    meta `ledger/2026-11`                                      →  bytes of its file
+//! file of a month   <folder>/2026-11.jsonl                                     =  its sheets in order
+//! ```
+//! The store is written first, so after a crash a file may lack its end, never have more than the store: that
+//! is made up for when the ledger is opened. A file that has more is proof that the store lost entries, and
+//! the ledger is not opened; see [`LedgerStore::clear`].
+
+mod copy;
+mod record;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use self::copy::Copies;
+pub use self::record::{BalanceRecord, Tip};
+use crate::{Batch, MAX_BATCH, MAX_STEPS, MAX_VALUE, Space, Store, StoreError};
+
+const TIP: &[u8] = b"ledger";
+/// Letters of a month in keys and names of files: `2026-11`.
+const MONTH: usize = 7;
+
+/// Most bytes of one sheet.
+pub const MAX_SHEET: usize = MAX_VALUE;
+/// Most bytes of the sheets of one commit.
+pub const MAX_GROUP: usize = MAX_BATCH / 2;
+/// Most sheets, balances and names of one commit together.
+pub const MAX_ROWS: usize = MAX_STEPS / 2;
+
+/// Entries that are added together, all of one month.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sheet {
+    /// `2026-11`.
+    pub month: String,
+    /// Number of the last entry in it.
+    pub last: u64,
+    /// Its lines.
+    pub text: Vec<u8>,
+}
+
+/// One commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Where the ledger has to stand for it; `None` before the first.
+    pub before: Option<Tip>,
+    /// Where it stands afterwards.
+    pub after: Tip,
+    /// In order.
+    pub sheets: Vec<Sheet>,
+    /// Balances that changed, by account.
+    pub balances: Vec<(String, BalanceRecord)>,
+    /// Names that are used up, see [`LedgerStore::number_of`], with the number of their entry.
+    pub names: Vec<(String, u64)>,
+}
+
+/// What became of a commit that is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Whether the second copy has it too. If not, the next commit or opening makes up for it.
+    pub copied: bool,
+}
+
+/// The ledger of a store.
+#[derive(Debug)]
+pub struct LedgerStore {
+    store: Arc<dyn Store>,
+    copies: Option<Mutex<Copies>>,
+}
+
+impl LedgerStore {
+    /// The ledger in `store`, its second copy in the folder `copies`, made if it is missing; `None` for a
+    /// store that keeps nothing. Brings the copy up to the store.
+    ///
+    /// # Errors
+    /// `Corrupt` if the copy has entries that the store lacks; as [`Store::scan`], and `Full` or `Io` if the
+    /// files cannot be brought up.
+    pub fn open(store: Arc<dyn Store>, copies: Option<&Path>) -> Result<LedgerStore, StoreError> {
+        let copies = copies.map(Copies::open).transpose()?;
+        let ledger = LedgerStore { store, copies: copies.map(Mutex::new) };
+        if let Some(copies) = &ledger.copies {
+            copies.lock().catch_up(&ledger)?;
+        }
+        Ok(ledger)
+    }
+
+    /// The ledger in `store`, to be looked at: its second copy is neither made nor brought up.
+    #[must_use]
+    pub fn look(store: Arc<dyn Store>) -> LedgerStore {
+        LedgerStore { store, copies: None }
+    }
+
+    /// Where the ledger stands; `None` before its first entry.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn tip(&self) -> Result<Option<Tip>, StoreError> {
+        self.store.get(Space::Meta, TIP)?.map(|row| Tip::from_row(&row)).transpose()
+    }
+
+    /// Adds a commit. When it returns `Ok` the commit survives a power cut. Asking again with the same group
+    /// after any error is safe: a commit that was kept after all is found to be so.
+    ///
+    /// # Errors
+    /// `Guard` if the ledger stands elsewhere, `TooLarge`, and what [`Store::apply`] fails with.
+    pub fn append(&self, group: &Group) -> Result<Appended, StoreError> {
+        let batch = self.batch(group)?;
+        match self.store.apply(batch) {
+            Err(StoreError::Guard { .. }) if self.tip()? == Some(group.after) => {}
+            applied => applied?,
+        }
+        let copied = self.copies.as_ref().is_none_or(|copies| copies.lock().append(self, group));
+        Ok(Appended { copied })
+    }
+
+    fn batch(&self, group: &Group) -> Result<Batch, StoreError> {
+        let mut batch = match &group.before {
+            None => Batch::new().absent(Space::Meta, TIP),
+            Some(tip) => Batch::new().is(Space::Meta, TIP, tip.to_row()?),
+        };
+        batch = batch.put(Space::Meta, TIP, group.after.to_row()?);
+        let mut months: Vec<(&str, u64)> = Vec::new();
+        for sheet in &group.sheets {
+            batch = batch.put(Space::Ledger, sheet_key(&sheet.month, sheet.last)?, sheet.text.as_slice());
+            let bytes = sheet.text.len() as u64;
+            match months.iter_mut().find(|(month, _)| *month == sheet.month) {
+                Some((_, length)) => *length += bytes,
+                None => months.push((&sheet.month, self.length(&sheet.month)? + bytes)),
+            }
+        }
+        for (month, length) in months {
+            batch = batch.put(Space::Meta, month_key(month), length.to_le_bytes());
+        }
+        for (account, balance) in &group.balances {
+            batch = batch.put(Space::Balances, account.as_bytes(), balance.to_row()?);
+        }
+        for (name, number) in &group.names {
+            batch = batch.put(Space::Idempotency, name_key(name), number.to_le_bytes());
+        }
+        Ok(batch)
+    }
+
+    /// Bytes of a month's sheets.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn length(&self, month: &str) -> Result<u64, StoreError> {
+        match self.store.get(Space::Meta, &month_key(month))? {
+            None => Ok(0),
+            Some(row) => number(&row),
+        }
+    }
+
+    /// The months that have sheets, in order.
+    ///
+    /// # Errors
+    /// As [`Store::scan`].
+    pub fn months(&self) -> Result<Vec<String>, StoreError> {
+        let mut months = Vec::new();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = self.store.scan(Space::Ledger, b"", after.as_deref(), 1)?;
+            let Some(row) = page.rows.first() else { return Ok(months) };
+            let (month, _) = split_key(&row.key)?;
+            after = Some(sheet_key(&month, u64::MAX)?);
+            months.push(month);
+        }
+    }
+
+    /// The sheets of a month that end behind the entry `after`, in order, a page of them; and whether there
+    /// are more.
+    ///
+    /// # Errors
+    /// As [`Store::scan`].
+    pub fn sheets(&self, month: &str, after: u64) -> Result<(Vec<Sheet>, bool), StoreError> {
+        let after = sheet_key(month, after)?;
+        let page = self.store.scan(Space::Ledger, month.as_bytes(), Some(&after), crate::MAX_PAGE)?;
+        let sheet = |row: crate::Row| {
+            let (month, last) = split_key(&row.key)?;
+            Ok(Sheet { month, last, text: row.value })
+        };
+        Ok((page.rows.into_iter().map(sheet).collect::<Result<_, StoreError>>()?, page.more))
+    }
+
+    /// Gives every sheet that ends behind the entry `after` to `each`, in order.
+    ///
+    /// # Errors
+    /// The first of `each`, or as [`Store::scan`].
+    pub fn walk<E: From<StoreError>>(
+        &self,
+        after: u64,
+        mut each: impl FnMut(&Sheet) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for month in self.months()? {
+            self.walk_month(&month, after, &mut each)?;
+        }
+        Ok(())
+    }
+
+    /// As [`LedgerStore::walk`], within one month.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn walk_month<E: From<StoreError>>(
+        &self,
+        month: &str,
+        mut after: u64,
+        mut each: impl FnMut(&Sheet) -> Result<(), E>,
+    ) -> Result<(), E> {
+        loop {
+            let (sheets, more) = self.sheets(month, after)?;
+            sheets.iter().try_for_each(&mut each)?;
+            match sheets.last() {
+                Some(sheet) if more => after = sheet.last,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// The balance of an account.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn balance(&self, account: &str) -> Result<Option<BalanceRecord>, StoreError> {
+        let row = self.store.get(Space::Balances, account.as_bytes())?;
+        row.map(|row| BalanceRecord::from_row(&row)).transpose()
+    }
+
+    /// Every balance, by account.
+    ///
+    /// # Errors
+    /// As [`Store::scan`].
+    pub fn balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
+        let mut all = Vec::new();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = self.store.scan(Space::Balances, b"", after.as_deref(), crate::MAX_PAGE)?;
+            for row in &page.rows {
+                let account = String::from_utf8(row.key.clone())
+                    .map_err(|_| StoreError::corrupt("the name of an account is no text"))?;
+                all.push((account, BalanceRecord::from_row(&row.value)?));
+            }
+            match page.rows.into_iter().next_back() {
+                Some(row) if page.more => after = Some(row.key),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// The number of the entry that used a name up; `None` if none did.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn number_of(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        self.store.get(Space::Idempotency, &name_key(name))?.map(|row| number(&row)).transpose()
+    }
+
+    /// Compares the second copy with the store, byte by byte; a sentence for each month that differs. Nothing
+    /// where there is no copy.
+    ///
+    /// # Errors
+    /// As [`Store::scan`], `Io` if a file cannot be read.
+    pub fn compare(&self) -> Result<Vec<String>, StoreError> {
+        self.copies.as_ref().map_or_else(|| Ok(Vec::new()), |copies| copies.lock().compare(self))
+    }
+
+    /// Removes the ledger from the store, so that it can be written again from its second copy, which is not
+    /// touched. A crash on the way leaves a ledger that is not opened; then this has to be done again.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn clear(store: &dyn Store) -> Result<(), StoreError> {
+        let mut batch = Batch::new().delete(Space::Meta, TIP);
+        for (space, prefix) in [
+            (Space::Ledger, &b""[..]),
+            (Space::Balances, b""),
+            (Space::Meta, b"ledger/"),
+            (Space::Idempotency, NAMES),
+        ] {
+            let mut after: Option<Vec<u8>> = None;
+            loop {
+                let page = store.scan(space, prefix, after.as_deref(), MAX_STEPS / 2)?;
+                for row in &page.rows {
+                    batch = batch.delete(space, row.key.as_slice());
+                }
+                store.apply(std::mem::take(&mut batch))?;
+                match page.rows.into_iter().next_back() {
+                    Some(row) if page.more => after = Some(row.key),
+                    _ => break,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const NAMES: &[u8] = b"ledger\0";
+
+fn name_key(name: &str) -> Vec<u8> {
+    [NAMES, name.as_bytes()].concat()
+}
+
+fn month_key(month: &str) -> Vec<u8> {
+    [b"ledger/", month.as_bytes()].concat()
+}
+
+fn sheet_key(month: &str, last: u64) -> Result<Vec<u8>, StoreError> {
+    if month.len() != MONTH {
+        return Err(StoreError::Format { what: "a month is written like 2026-11".to_owned() });
+    }
+    Ok([month.as_bytes(), &last.to_be_bytes()].concat())
+}
+
+fn split_key(key: &[u8]) -> Result<(String, u64), StoreError> {
+    let broken = || StoreError::corrupt("the key of a sheet is not what this version reads");
+    let (month, last) = key.split_at_checked(MONTH).ok_or_else(broken)?;
+    let month = String::from_utf8(month.to_vec()).map_err(|_| broken())?;
+    Ok((month, u64::from_be_bytes(last.try_into().map_err(|_| broken())?)))
+}
+
+fn number(row: &[u8]) -> Result<u64, StoreError> {
+    let bytes = row.try_into().map_err(|_| StoreError::corrupt("a number has a wrong length"))?;
+    Ok(u64::from_le_bytes(bytes))
+}

@@ -1,0 +1,89 @@
+//! The rows of the ledger's tip and of balances: versioned JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::StoreError;
+use crate::export::{hex, unhex};
+
+const VERSION: u32 = 1;
+
+/// Where a ledger stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tip {
+    /// Number of the last entry.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: [u8; 32],
+    /// When it was made, Unix seconds.
+    pub at: u64,
+    /// Every reserve made before this entry has ended: where to look for open ones after a crash.
+    pub low: u64,
+}
+
+/// What the entries of an account add up to; open reserves are not taken off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BalanceRecord {
+    /// Micro-credits.
+    pub credits: i64,
+    /// Nano-kWh.
+    pub energy: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenTip {
+    v: u32,
+    seq: u64,
+    hash: String,
+    at: u64,
+    low: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenBalance {
+    v: u32,
+    credits: i64,
+    energy: i64,
+}
+
+impl Tip {
+    pub(crate) fn to_row(self) -> Result<Vec<u8>, StoreError> {
+        let Tip { seq, hash, at, low } = self;
+        write(&WrittenTip { v: VERSION, seq, hash: hex(&hash), at, low })
+    }
+
+    pub(crate) fn from_row(row: &[u8]) -> Result<Tip, StoreError> {
+        let tip: WrittenTip = read(row, "the tip of the ledger")?;
+        check(tip.v)?;
+        let hash = unhex(&tip.hash).and_then(|hash| hash.try_into().ok());
+        let hash = hash.ok_or_else(|| StoreError::corrupt("the tip of the ledger has no hash"))?;
+        Ok(Tip { seq: tip.seq, hash, at: tip.at, low: tip.low })
+    }
+}
+
+impl BalanceRecord {
+    pub(crate) fn to_row(self) -> Result<Vec<u8>, StoreError> {
+        write(&WrittenBalance { v: VERSION, credits: self.credits, energy: self.energy })
+    }
+
+    pub(crate) fn from_row(row: &[u8]) -> Result<BalanceRecord, StoreError> {
+        let balance: WrittenBalance = read(row, "a balance")?;
+        check(balance.v)?;
+        Ok(BalanceRecord { credits: balance.credits, energy: balance.energy })
+    }
+}
+
+fn write(row: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(row).map_err(|_| StoreError::corrupt("a row cannot be written as JSON"))
+}
+
+fn read<'a, T: Deserialize<'a>>(row: &'a [u8], what: &str) -> Result<T, StoreError> {
+    serde_json::from_slice(row)
+        .map_err(|_| StoreError::corrupt(format!("the row of {what} is not what this version reads")))
+}
+
+fn check(version: u32) -> Result<(), StoreError> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(StoreError::Format { what: format!("ledger row version {version}") })
+}

@@ -1,0 +1,154 @@
+//! The ledger in a store, and its second copy: what is refused, what is made up for, what survives an export.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+#[path = "powercut/ledger.rs"]
+mod workload;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use penstock_storage::ledger::{LedgerStore, MAX_SHEET};
+use penstock_storage::{Options, Store, StoreError, export, import, memory, open};
+
+use self::workload::{check, group, work};
+
+fn options() -> Options {
+    Options { ballast_bytes: 0, ..Options::default() }
+}
+
+/// A ledger of 90 commits over three months, and where its copy is.
+fn made(dir: &Path) -> Arc<dyn Store> {
+    let store = open(&dir.join("store"), options()).unwrap();
+    let ledger = LedgerStore::open(store.clone(), Some(&dir.join("ledger"))).unwrap();
+    work(&ledger, 90, |_| {}).unwrap();
+    store
+}
+
+fn check_whole(store: &Arc<dyn Store>, dir: &Path) {
+    check(store, &dir.join("ledger"), 90).unwrap();
+}
+
+#[test]
+fn a_commit_is_made_once_however_often_it_is_asked_for() {
+    for store in [memory(), open(&tempfile::tempdir().unwrap().path().join("s"), options()).unwrap()] {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = LedgerStore::open(store.clone(), Some(dir.path())).unwrap();
+        for n in 1..=50 {
+            assert!(ledger.append(&group(n)).unwrap().copied);
+            // The answer was lost: asked again with the same group.
+            assert!(ledger.append(&group(n)).unwrap().copied);
+        }
+        assert!(matches!(ledger.append(&group(40)), Err(StoreError::Guard { .. })), "an older one");
+        assert!(matches!(ledger.append(&group(52)), Err(StoreError::Guard { .. })), "one that skips");
+        check(&store, dir.path(), 50).unwrap();
+    }
+}
+
+#[test]
+fn sheets_over_their_cap_are_refused_and_nothing_is_written() {
+    let ledger = LedgerStore::look(memory());
+    let mut large = group(1);
+    large.sheets[0].text = vec![b'x'; MAX_SHEET + 1];
+    assert!(matches!(ledger.append(&large), Err(StoreError::TooLarge { .. })));
+    let mut odd = group(1);
+    odd.sheets[0].month = "2026-1".to_owned();
+    assert!(matches!(ledger.append(&odd), Err(StoreError::Format { .. })));
+    assert_eq!((ledger.tip().unwrap(), ledger.months().unwrap()), (None, vec![]));
+}
+
+#[test]
+fn whatever_the_copy_lacks_is_made_up_for_when_the_ledger_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = made(dir.path());
+    let file = |month: &str| dir.path().join(format!("ledger/{month}.jsonl"));
+    let whole = fs::read(file("2026-03")).unwrap();
+    for cut in [0, 1, whole.len() / 2, whole.len() - 1] {
+        fs::write(file("2026-03"), &whole[..cut]).unwrap();
+        check_whole(&store, dir.path());
+    }
+    let mut torn = whole.clone();
+    torn[whole.len() - 30..].fill(0);
+    fs::write(file("2026-03"), torn).unwrap();
+    check_whole(&store, dir.path());
+    fs::remove_file(file("2026-01")).unwrap();
+    check_whole(&store, dir.path());
+    fs::remove_dir_all(dir.path().join("ledger")).unwrap();
+    check_whole(&store, dir.path());
+    assert_eq!(fs::read(file("2026-03")).unwrap(), whole);
+}
+
+#[test]
+fn a_copy_that_has_more_than_the_store_is_proof_and_is_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = made(dir.path());
+    let file = dir.path().join("ledger/2026-03.jsonl");
+    let more = [fs::read(&file).unwrap(), b"{}\n".to_vec()].concat();
+    fs::write(&file, &more).unwrap();
+    let refused = LedgerStore::open(store, Some(&dir.path().join("ledger"))).unwrap_err();
+    assert!(matches!(&refused, StoreError::Corrupt { what } if what.contains("2026-03")), "{refused}");
+    // The store is lost altogether.
+    let refused = LedgerStore::open(memory(), Some(&dir.path().join("ledger"))).unwrap_err();
+    assert!(matches!(refused, StoreError::Corrupt { .. }));
+    assert_eq!(fs::read(&file).unwrap(), more);
+}
+
+#[test]
+fn comparing_tells_the_month_and_the_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = made(dir.path());
+    let ledger = LedgerStore::open(store, Some(&dir.path().join("ledger"))).unwrap();
+    assert_eq!(ledger.compare().unwrap(), Vec::<String>::new());
+    let file = dir.path().join("ledger/2026-01.jsonl");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[700] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let findings = ledger.compare().unwrap();
+    assert!(findings.len() == 1 && findings[0].contains("2026-01"), "{findings:?}");
+    fs::remove_file(&file).unwrap();
+    assert_eq!(ledger.compare().unwrap(), ["the file of 2026-01 is missing"]);
+}
+
+#[test]
+fn a_copy_that_could_not_be_written_is_made_up_for_by_the_next_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = made(dir.path());
+    let ledger = LedgerStore::open(store.clone(), Some(&dir.path().join("ledger"))).unwrap();
+    let folder = dir.path().join("ledger");
+    work(&ledger, 29, |_| {}).unwrap();
+    // The folder is gone when a month begins: the store takes the commit all the same.
+    fs::rename(&folder, dir.path().join("elsewhere")).unwrap();
+    assert!(!ledger.append(&group(120)).unwrap().copied);
+    fs::rename(dir.path().join("elsewhere"), &folder).unwrap();
+    assert!(ledger.append(&group(121)).unwrap().copied);
+    drop(ledger);
+    check(&store, &folder, 121).unwrap();
+}
+
+#[test]
+fn an_export_carries_the_ledger_and_its_copy_is_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = made(dir.path());
+    let mut text = Vec::new();
+    export(&*store, &mut text).unwrap();
+    let other = memory();
+    import(&*other, &mut text.as_slice()).unwrap();
+    let elsewhere = dir.path().join("restored");
+    check(&other, &elsewhere.join("ledger"), 90).unwrap();
+    for month in ["2026-01", "2026-02", "2026-03"] {
+        let of = |root: &Path| fs::read(root.join(format!("ledger/{month}.jsonl"))).unwrap();
+        assert_eq!(of(dir.path()), of(&elsewhere));
+    }
+}
+
+#[test]
+fn a_cleared_ledger_is_empty_and_its_copy_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = made(dir.path());
+    LedgerStore::clear(&*store).unwrap();
+    let ledger = LedgerStore::look(store);
+    assert_eq!((ledger.tip().unwrap(), ledger.months().unwrap()), (None, vec![]));
+    assert_eq!((ledger.balances().unwrap(), ledger.number_of("name 3").unwrap()), (vec![], None));
+    assert_eq!(ledger.length("2026-01").unwrap(), 0);
+    assert!(dir.path().join("ledger/2026-01.jsonl").exists());
+}

@@ -1,0 +1,87 @@
+//! A workload on the ledger whose every state can be told right from wrong: commit `n` adds one sheet, moves the
+//! tip from `n - 1` to `n`, and puts the balance `n`. Every `PER_MONTH` commits a month begins, with a commit
+//! that has a sheet of both.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use penstock_storage::ledger::{BalanceRecord, Group, LedgerStore, Sheet, Tip};
+use penstock_storage::{Store, StoreError};
+
+const PER_MONTH: u64 = 40;
+
+fn tip(n: u64) -> Tip {
+    Tip { seq: n * 2, hash: [u8::try_from(n % 251).unwrap(); 32], at: n, low: 0 }
+}
+
+fn month(n: u64) -> String {
+    format!("2026-{:02}", 1 + n / PER_MONTH)
+}
+
+fn line(seq: u64) -> Vec<u8> {
+    let filling = "x".repeat(usize::try_from(seq.wrapping_mul(2_654_435_761) % 700).unwrap());
+    format!("{{\"seq\":{seq},\"filling\":\"{filling}\"}}\n").into_bytes()
+}
+
+pub fn group(n: u64) -> Group {
+    let sheet = |month, last, text| Sheet { month, last, text };
+    let (first, second) = (n * 2 - 1, n * 2);
+    let sheets = if month(n) == month(n - 1) || n == 1 {
+        vec![sheet(month(n), second, [line(first), line(second)].concat())]
+    } else {
+        vec![sheet(month(n - 1), first, line(first)), sheet(month(n), second, line(second))]
+    };
+    Group {
+        before: (n > 1).then(|| tip(n - 1)),
+        after: tip(n),
+        sheets,
+        balances: vec![("acme".to_owned(), BalanceRecord { credits: i64::try_from(n).unwrap(), energy: 1 })],
+        names: vec![(format!("name {n}"), n)],
+    }
+}
+
+/// The number of the last commit.
+pub fn head(ledger: &LedgerStore) -> Result<u64, StoreError> {
+    Ok(ledger.tip()?.map_or(0, |tip| tip.seq / 2))
+}
+
+/// Makes `count` commits after what is there, telling `acknowledge` of each.
+pub fn work(ledger: &LedgerStore, count: u64, mut acknowledge: impl FnMut(u64)) -> Result<(), StoreError> {
+    let first = head(ledger)? + 1;
+    for n in first..first.saturating_add(count) {
+        let appended = ledger.append(&group(n))?;
+        assert!(appended.copied, "commit {n} has no second copy");
+        acknowledge(n);
+    }
+    Ok(())
+}
+
+/// Opens the ledger and looks whether it is what it may be after commit `acknowledged`; its head.
+pub fn check(store: &Arc<dyn Store>, copies: &Path, acknowledged: u64) -> Result<(LedgerStore, u64), String> {
+    let ledger = LedgerStore::open(Arc::clone(store), Some(copies))
+        .map_err(|error| format!("the ledger does not open: {error}"))?;
+    let wrong = |error: StoreError| error.to_string();
+    let head = head(&ledger).map_err(wrong)?;
+    if head < acknowledged || head > acknowledged + 1 {
+        return Err(format!("{acknowledged} was acknowledged, the ledger is at {head}"));
+    }
+    let mut text = Vec::new();
+    ledger
+        .walk(0, |sheet| {
+            text.extend_from_slice(&sheet.text);
+            Ok::<_, StoreError>(())
+        })
+        .map_err(wrong)?;
+    if text != (1..=head * 2).flat_map(line).collect::<Vec<u8>>() {
+        return Err("the sheets are not what was written".to_owned());
+    }
+    let balance = ledger.balance("acme").map_err(wrong)?.unwrap_or_default();
+    if u64::try_from(balance.credits) != Ok(head) {
+        return Err(format!("the balance is {balance:?} at {head}"));
+    }
+    if ledger.number_of(&format!("name {head}")).map_err(wrong)?.unwrap_or(0) != head {
+        return Err(format!("the name of {head} is not there"));
+    }
+    let findings = ledger.compare().map_err(wrong)?;
+    if findings.is_empty() { Ok((ledger, head)) } else { Err(findings.join("; ")) }
+}
