@@ -68,7 +68,7 @@ impl Month {
         let (year, month) = text.split_once('-')?;
         let (year, month) = (number(year, 4)?, number(month, 2)?);
         let known = (1970..=9999).contains(&year) && (1..=12).contains(&month);
-        known.then(|| Self { year: year as u16, month: month as u8 })
+        known.then_some(Self { year: year as u16, month: month as u8 })
     }
 
     /// Its first day.
