@@ -1,0 +1,27 @@
+//! Limits: what a key or an account may use up in a minute, at once, in a day
+//! and in a month. Pure: no clock, no lock, no float.
+//!
+//! - [`Meter`]: one key's or one account's use; [`admit`] takes from both before the work;
+//! - [`Bucket`]: requests or tokens per minute, exact to the billionth of a second;
+//! - [`Spend`]: money in the running day and month;
+//! - [`Outputs`]: the ninetieth percentile of a key's own answers, for asks without a cap.
+//!
+//! **Reserve, then settle.** Before the work a meter takes what the ask may
+//! use at most; afterwards the difference to what it did use goes back, or is
+//! taken too. What is over the limit then is debt: the level is negative, and
+//! nothing passes until the minutes have paid for it. Nothing is forgiven.
+//!
+//! **Time.** Every `now` is a `Duration` since 1970, UTC. A `now` that goes back
+//! is read as no time having passed.
+
+mod admit;
+mod bucket;
+mod meter;
+mod outputs;
+mod spend;
+
+pub use admit::{Admitted, Metered, Whose, admit};
+pub use bucket::{Bucket, Gauge, Wait};
+pub use meter::{Cost, Denied, Held, Limit, Limits, Meter, Standing, Used, Work};
+pub use outputs::Outputs;
+pub use spend::{Period, Spend};

@@ -1,0 +1,279 @@
+//! Meters against a simple model: any order of asking, settling and giving up.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use penstock_contract::MicroCredits;
+use penstock_limits::{
+    Admitted, Cost, Denied, Limit, Limits, Meter, Metered, Outputs, Period, Spend, Used, Wait, Whose, Work,
+    admit,
+};
+use proptest::prelude::*;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
+
+/// Noon of 2025-11-22, UTC.
+const NOON: Duration = Duration::from_secs(1_763_812_800);
+
+fn some(n: u64) -> Option<NonZeroU64> {
+    NonZeroU64::new(n)
+}
+
+fn cost(input: u64, output: u64, money: i64) -> Cost {
+    Cost { input, output, money: MicroCredits(money) }
+}
+
+fn ask(key: &mut Meter, limits: &Limits, cost: &Cost, now: Duration) -> Result<Admitted, (Whose, Denied)> {
+    ask_as(key, limits, cost, Work::Request, now)
+}
+
+fn ask_as(
+    key: &mut Meter,
+    limits: &Limits,
+    cost: &Cost,
+    work: Work,
+    now: Duration,
+) -> Result<Admitted, (Whose, Denied)> {
+    let (mut account, free) = (Meter::default(), Limits::default());
+    let account = Metered { meter: &mut account, limits: &free };
+    admit(Metered { meter: key, limits }, account, cost, work, now)
+}
+
+/// Tokens and money as plain sums; requests and time are the bucket's own tests.
+#[derive(Default)]
+struct Sums {
+    open: Vec<(Admitted, Cost)>,
+    spent: u64,
+    /// Tokens taken and not given back.
+    tokens: i128,
+}
+
+proptest! {
+    /// In a moment without time: tokens, seats and money are conserved, and a limit holds exactly.
+    #[test]
+    fn sums_are_conserved(
+        steps in proptest::collection::vec((0..4_u8, 0..400_u64, 0..400_u64, 0..50_i64, any::<prop::sample::Index>()), 1..120),
+        tokens in 200..5_000_u64,
+        seats in 1..12_u32,
+        budget in 50..600_u64,
+    ) {
+        let limits = Limits {
+            tokens: some(tokens), concurrent: NonZeroU32::new(seats), day: some(budget), ..Limits::default()
+        };
+        let (mut meter, mut sums) = (Meter::default(), Sums::default());
+        for (what, input, output, money, which) in steps {
+            if what < 2 || sums.open.is_empty() {
+                let cost = cost(input, output, money);
+                let held: u64 = sums.open.iter().map(|(_, cost)| u64::try_from(cost.money.0).unwrap()).sum();
+                let needed = (input + output).clamp(1, tokens);
+                let seat = sums.open.len() < usize::try_from(seats).unwrap();
+                let room = i128::from(tokens) - sums.tokens >= i128::from(needed) && input <= tokens;
+                let money = sums.spent + held + u64::try_from(money).unwrap().max(1) <= budget;
+                let found = ask(&mut meter, &limits, &cost, NOON);
+                prop_assert_eq!(found.is_ok(), seat && room && money, "{:?}", found);
+                if let Ok(admitted) = found {
+                    sums.tokens += i128::from(needed);
+                    sums.open.push((admitted, cost));
+                }
+            } else {
+                let (admitted, cost) = sums.open.swap_remove(which.index(sums.open.len()));
+                sums.tokens -= i128::from((cost.input + cost.output).clamp(1, tokens));
+                if what == 2 {
+                    // Used is not what was asked for: less, or more.
+                    let used = Used { input: cost.input, output, money: MicroCredits(money) };
+                    meter.settle(admitted.key, &limits, &used, NOON);
+                    sums.tokens += i128::from(cost.input + output);
+                    sums.spent += u64::try_from(money).unwrap();
+                } else {
+                    meter.void(admitted.key, &limits, NOON);
+                }
+            }
+            prop_assert_eq!(meter.working(), u32::try_from(sums.open.len()).unwrap());
+            prop_assert_eq!(meter.spend().within(Period::Day, NOON), sums.spent);
+            let owed = u64::try_from((sums.tokens - i128::from(tokens)).max(0)).unwrap();
+            prop_assert_eq!(meter.debt(&limits, NOON), owed);
+        }
+    }
+
+    /// The wait that is told is true: then the ask passes, and not a nanosecond before.
+    #[test]
+    fn the_wait_is_true(
+        asks in proptest::collection::vec((1..300_u64, 0..300_u64, 0..700_u64, 0..40_i64, 0..20_u64), 1..60),
+        requests in 1..30_u64,
+        tokens in 100..900_u64,
+        shared in 1..30_u64,
+        budget in 40..400_u64,
+    ) {
+        let own = Limits { requests: some(requests), tokens: some(tokens), day: some(budget), ..Limits::default() };
+        let all = Limits { requests: some(shared), month: some(budget), ..Limits::default() };
+        let (mut key, mut account) = (Meter::default(), Meter::default());
+        let mut now = NOON;
+        for (input, output, used, money, pause) in asks {
+            now += Duration::from_secs(pause);
+            let cost = cost(input, output, money);
+            let passes = |key: &Meter, account: &Meter, at| {
+                let (mut key, mut account) = (key.clone(), account.clone());
+                admit(
+                    Metered { meter: &mut key, limits: &own },
+                    Metered { meter: &mut account, limits: &all },
+                    &cost, Work::Request, at,
+                )
+            };
+            match passes(&key, &account, now) {
+                Ok(_) => {
+                    let taken = admit(
+                        Metered { meter: &mut key, limits: &own },
+                        Metered { meter: &mut account, limits: &all },
+                        &cost, Work::Request, now,
+                    ).unwrap();
+                    let used = Used { input, output: used, money: cost.money };
+                    key.settle(taken.key, &own, &used, now);
+                    account.settle(taken.account, &all, &used, now);
+                }
+                Err((_, denied)) => match denied.wait {
+                    Wait::For(wait) => {
+                        prop_assert!(passes(&key, &account, now + wait).is_ok());
+                        prop_assert!(passes(&key, &account, now + wait - Duration::from_nanos(1)).is_err());
+                    }
+                    Wait::Never => {
+                        let years = now + Duration::from_secs(200_000_000);
+                        prop_assert!(passes(&key, &account, years).is_err());
+                    }
+                    Wait::Seat => prop_assert!(false, "there is no limit of seats here"),
+                },
+            }
+        }
+    }
+
+    /// The ninetieth percentile is what sorting says.
+    #[test]
+    fn the_percentile_is_that_of_the_last_answers(lengths in proptest::collection::vec(0..9_000_u64, 0..200)) {
+        let mut outputs = Outputs::default();
+        for length in &lengths {
+            outputs.observe(*length);
+        }
+        let mut last: Vec<u64> = lengths.iter().rev().take(64).copied().collect();
+        last.sort_unstable();
+        let expected = if last.len() < 8 { 1_024 } else { last[(last.len() * 9).div_ceil(10) - 1] };
+        prop_assert_eq!(outputs.p90(), expected);
+    }
+}
+
+#[test]
+fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
+    let own = Limits { requests: some(10), tokens: some(1_000), ..Limits::default() };
+    let all = Limits { requests: some(1), ..Limits::default() };
+    let (mut key, mut account) = (Meter::default(), Meter::default());
+    let mut ask = |key: &mut Meter| {
+        admit(
+            Metered { meter: key, limits: &own },
+            Metered { meter: &mut account, limits: &all },
+            &cost(10, 90, 5),
+            Work::Request,
+            NOON,
+        )
+    };
+    let first = ask(&mut key).unwrap();
+    let (whose, denied) = ask(&mut key).unwrap_err();
+    assert_eq!(
+        (whose, denied.limit, denied.wait),
+        (Whose::Account, Limit::Requests, Wait::For(Duration::from_secs(60)))
+    );
+    let standing = key.standing(&own, NOON);
+    assert_eq!((standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining), (9, 900));
+    assert_eq!((key.working(), key.passed(), account.passed()), (1, 1, 1));
+    key.void(first.key, &own, NOON);
+    // The request was made, though nothing came of it.
+    let standing = key.standing(&own, NOON);
+    assert_eq!((standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining), (9, 1_000));
+}
+
+#[test]
+fn a_long_ask_passes_when_the_bucket_is_full_and_leaves_debt() {
+    let limits = Limits { tokens: some(1_000), ..Limits::default() };
+    let mut key = Meter::default();
+    let taken = ask(&mut key, &limits, &cost(500, 32_000, 0), NOON).unwrap();
+    key.settle(taken.key, &limits, &Used { input: 500, output: 2_500, money: MicroCredits(0) }, NOON);
+    assert_eq!(key.debt(&limits, NOON), 2_000);
+    let (_, denied) = ask(&mut key, &limits, &cost(500, 32_000, 0), NOON).unwrap_err();
+    assert_eq!(denied.wait, Wait::For(Duration::from_secs(180)));
+    let (_, denied) = ask(&mut key, &limits, &cost(1_001, 0, 0), NOON).unwrap_err();
+    assert_eq!((denied.limit, denied.wait), (Limit::Tokens, Wait::Never));
+}
+
+#[test]
+fn a_batch_line_meets_the_budgets_alone() {
+    let limits = Limits {
+        requests: some(1),
+        tokens: some(1),
+        concurrent: NonZeroU32::new(1),
+        day: some(100),
+        ..Limits::default()
+    };
+    let mut key = Meter::default();
+    let lines: Vec<_> =
+        (0..4).map(|_| ask_as(&mut key, &limits, &cost(900, 900, 25), Work::BatchLine, NOON)).collect();
+    assert!(lines.iter().all(Result::is_ok));
+    assert_eq!(key.standing(&limits, NOON).requests.unwrap().remaining, 1);
+    let (_, denied) = ask_as(&mut key, &limits, &cost(1, 1, 1), Work::BatchLine, NOON).unwrap_err();
+    assert_eq!(denied.limit, Limit::Budget(Period::Day));
+    for line in lines {
+        key.settle(line.unwrap().key, &limits, &Used { input: 1, output: 1, money: MicroCredits(10) }, NOON);
+    }
+    assert_eq!(key.spend().within(Period::Day, NOON), 40);
+    assert_eq!((key.working(), key.standing(&limits, NOON).tokens.unwrap().remaining), (0, 1));
+}
+
+#[test]
+fn a_budget_begins_anew_when_its_window_ends() {
+    let limits = Limits { day: some(100), month: some(150), ..Limits::default() };
+    let mut key = Meter::default();
+    let spend = |key: &mut Meter, money, now| {
+        let taken = ask(key, &limits, &cost(1, 1, money), now)?;
+        key.settle(taken.key, &limits, &Used { input: 1, output: 1, money: MicroCredits(money) }, now);
+        Ok::<_, (Whose, Denied)>(())
+    };
+    spend(&mut key, 100, NOON).unwrap();
+    let (_, denied) = spend(&mut key, 1, NOON).unwrap_err();
+    assert_eq!(
+        (denied.limit, denied.wait),
+        (Limit::Budget(Period::Day), Wait::For(Duration::from_secs(43_200)))
+    );
+    let tomorrow = NOON + Duration::from_secs(43_200);
+    spend(&mut key, 50, tomorrow).unwrap();
+    // Eight days of November are left: the month is longer in the way than the day would be.
+    let (_, denied) = spend(&mut key, 1, tomorrow).unwrap_err();
+    assert_eq!(
+        (denied.limit, denied.wait),
+        (Limit::Budget(Period::Month), Wait::For(Duration::from_secs(8 * 86_400)))
+    );
+    spend(&mut key, 100, tomorrow + Duration::from_secs(8 * 86_400)).unwrap();
+    assert_eq!(
+        spend(&mut key, 101, NOON + Duration::from_secs(40 * 86_400)).unwrap_err().1.wait,
+        Wait::Never
+    );
+}
+
+#[test]
+fn what_was_spent_before_a_restart_counts_within_its_window_only() {
+    let spend = Spend::restored(70, 900, NOON);
+    assert_eq!((spend.within(Period::Day, NOON), spend.within(Period::Month, NOON)), (70, 900));
+    let tomorrow = NOON + Duration::from_secs(86_400);
+    assert_eq!((spend.within(Period::Day, tomorrow), spend.within(Period::Month, tomorrow)), (0, 900));
+    let december = NOON + Duration::from_secs(9 * 86_400);
+    assert_eq!(spend.within(Period::Month, december), 0);
+    let mut spend = spend;
+    spend.add(5, december);
+    // A clock that goes back finds no old window.
+    spend.add(5, NOON);
+    assert_eq!((spend.within(Period::Day, december), spend.within(Period::Month, december)), (10, 10));
+}
+
+#[test]
+fn windows_end_at_midnight_and_on_the_first() {
+    let end = |period: Period, at| period.end(Duration::from_secs(at)).as_secs();
+    assert_eq!(end(Period::Day, 1_763_812_800), 1_763_856_000);
+    // 2024-02-29T23:59:59 to the first of March; the last second of a year; 1970.
+    assert_eq!(end(Period::Month, 1_709_251_199), 1_709_251_200);
+    assert_eq!(end(Period::Month, 1_735_689_599), 1_735_689_600);
+    assert_eq!(end(Period::Month, 1_735_689_600), 1_738_368_000);
+    assert_eq!(end(Period::Month, 0), 31 * 86_400);
+}
