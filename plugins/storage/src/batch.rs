@@ -81,6 +81,13 @@ impl Batch {
         self.with(space, key.into(), Step::Delete)
     }
 
+    /// Adds all steps of another batch.
+    #[must_use]
+    pub fn and(mut self, other: Batch) -> Batch {
+        self.operations.extend(other.operations);
+        self
+    }
+
     fn with(mut self, space: Space, key: Vec<u8>, step: Step) -> Batch {
         self.operations.push(Operation { space, key, step });
         self

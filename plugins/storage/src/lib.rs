@@ -4,12 +4,15 @@
 //! - [`open`] gives the durable engine (`sled/`), [`memory`] one that keeps nothing past the process.
 //! - [`export`] and [`import`] carry rows between stores, [`compact`] gives room back, [`repair`] saves what a
 //!   damaged store still holds.
-//! - [`keys`] are the rows of API keys.
 //! - [`ledger`] keeps the ledger's sheets, and a second copy of them in monthly files.
+//! - [`keys`] and [`accounts`] are the rows of API keys and of accounts, [`audit`] tells who changed them,
+//!   [`spend`] bounds their budgets across restarts.
 //! - Rows on disk are versioned and checksummed (`row.rs`).
 //!
 //! Every call blocks: callers on an async runtime put them on threads that may. Time is an argument.
 
+pub mod accounts;
+pub mod audit;
 mod batch;
 mod error;
 mod export;
@@ -19,7 +22,9 @@ mod memory;
 mod row;
 mod sled;
 mod space;
+pub mod spend;
 mod store;
+mod versioned;
 
 pub use self::sled::{Compacted, Options, Repaired, compact, open, repair};
 pub use batch::{Batch, MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE, Operation, Step};

@@ -29,11 +29,15 @@ pub enum Space {
     Idempotency = 10,
     /// Balances by account: what the ledger's entries add up to.
     Balances = 11,
+    /// Who changed what and when, append-only.
+    Audit = 16,
+    /// What keys and accounts spent in the running day and month.
+    Spend = 17,
 }
 
 impl Space {
     /// Every space, by rising tag.
-    pub const ALL: [Space; 11] = [
+    pub const ALL: [Space; 13] = [
         Space::Meta,
         Space::Keys,
         Space::AccountKeys,
@@ -45,6 +49,8 @@ impl Space {
         Space::Lines,
         Space::Idempotency,
         Space::Balances,
+        Space::Audit,
+        Space::Spend,
     ];
 
     /// The byte that stands for this space on disk.
@@ -74,6 +80,8 @@ impl Space {
             Space::Lines => "lines",
             Space::Idempotency => "idempotency",
             Space::Balances => "balances",
+            Space::Audit => "audit",
+            Space::Spend => "spend",
         }
     }
 

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore, Revocation};
+use penstock_storage::audit::Said;
+use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore, Previous, Revocation};
 use penstock_storage::{Batch, Options, Space, Store, StoreError, memory, open};
 
 fn each_engine(case: impl Fn(KeyStore, Arc<dyn Store>)) {
@@ -25,9 +26,16 @@ fn key(number: u32, account: &str) -> KeyRecord {
         limits: KeyLimits { requests_per_minute: Some(60), ..KeyLimits::default() },
         expires: Some(2_000_000_000),
         created: 1_700_000_000,
+        previous: None,
+        rotated: None,
         last_used: None,
         revoked: None,
     }
+}
+
+fn said(at: u64) -> Said {
+    let text = |text: &str| text.to_owned();
+    Said { at, who: text("test"), what: text("key.test"), target: text("it"), change: serde_json::json!({}) }
 }
 
 #[test]
@@ -36,7 +44,7 @@ fn a_key_comes_back_as_it_was_inserted() {
         let full = key(1, "acme");
         let bare = KeyRecord { models: None, expires: None, limits: KeyLimits::default(), ..key(2, "acme") };
         for key in [&full, &bare] {
-            keys.insert(key).unwrap();
+            keys.insert(key, &said(1)).unwrap();
             assert_eq!(keys.get(&key.id).unwrap().as_ref(), Some(key));
         }
         assert_eq!(keys.get("nobody").unwrap(), None);
@@ -46,8 +54,8 @@ fn a_key_comes_back_as_it_was_inserted() {
 #[test]
 fn a_public_id_is_given_once() {
     each_engine(|keys, _| {
-        keys.insert(&key(1, "acme")).unwrap();
-        assert_eq!(keys.insert(&key(1, "other")), Err(StoreError::Guard { step: 0 }));
+        keys.insert(&key(1, "acme"), &said(1)).unwrap();
+        assert_eq!(keys.insert(&key(1, "other"), &said(1)), Err(StoreError::Guard { step: 0 }));
         assert_eq!(keys.get(&key(1, "").id).unwrap().unwrap().account, "acme");
         assert_eq!(keys.list(Some("other"), None, 10).unwrap().keys, []);
     });
@@ -58,10 +66,10 @@ fn keys_with_a_malformed_id_or_account_are_refused() {
     each_engine(|keys, _| {
         for id in ["", "short", "0123456789abcde/", "0123456789abcdef0"] {
             let malformed = KeyRecord { id: id.to_owned(), ..key(1, "acme") };
-            assert!(matches!(keys.insert(&malformed), Err(StoreError::Format { .. })));
+            assert!(matches!(keys.insert(&malformed, &said(1)), Err(StoreError::Format { .. })));
         }
         for account in ["", "a\0b"] {
-            assert!(matches!(keys.insert(&key(1, account)), Err(StoreError::Format { .. })));
+            assert!(matches!(keys.insert(&key(1, account), &said(1)), Err(StoreError::Format { .. })));
         }
     });
 }
@@ -70,7 +78,7 @@ fn keys_with_a_malformed_id_or_account_are_refused() {
 fn keys_are_listed_by_account_and_in_pages() {
     each_engine(|keys, _| {
         for number in 0..7 {
-            keys.insert(&key(number, if number % 2 == 0 { "a" } else { "ab" })).unwrap();
+            keys.insert(&key(number, if number % 2 == 0 { "a" } else { "ab" }), &said(1)).unwrap();
         }
         let pages = |account: Option<&str>, limit| {
             let (mut names, mut after) = (Vec::new(), None::<String>);
@@ -95,10 +103,10 @@ fn keys_are_listed_by_account_and_in_pages() {
 fn revoking_says_whether_it_changed_anything_and_keeps_the_first_time() {
     each_engine(|keys, _| {
         let id = key(1, "acme").id;
-        keys.insert(&key(1, "acme")).unwrap();
-        assert_eq!(keys.revoke(&id, 50).unwrap(), Revocation::Revoked);
-        assert_eq!(keys.revoke(&id, 60).unwrap(), Revocation::Already);
-        assert_eq!(keys.revoke("0000000000000009", 60).unwrap(), Revocation::Unknown);
+        keys.insert(&key(1, "acme"), &said(1)).unwrap();
+        assert_eq!(keys.revoke(&id, &said(50)).unwrap(), Revocation::Revoked);
+        assert_eq!(keys.revoke(&id, &said(60)).unwrap(), Revocation::Already);
+        assert_eq!(keys.revoke("0000000000000009", &said(60)).unwrap(), Revocation::Unknown);
         assert_eq!(keys.get(&id).unwrap().unwrap().revoked, Some(50));
     });
 }
@@ -107,14 +115,14 @@ fn revoking_says_whether_it_changed_anything_and_keeps_the_first_time() {
 fn of_many_revocations_at_once_exactly_one_changes_the_key() {
     each_engine(|keys, _| {
         let id = key(1, "acme").id;
-        keys.insert(&key(1, "acme")).unwrap();
+        keys.insert(&key(1, "acme"), &said(1)).unwrap();
         let outcomes: Vec<_> = std::thread::scope(|scope| {
             let spawned: Vec<_> = (0..8_u64)
                 .map(|now| {
                     let (keys, id) = (&keys, &id);
                     scope.spawn(move || {
                         keys.touch(id, now).unwrap();
-                        keys.revoke(id, now).unwrap()
+                        keys.revoke(id, &said(now)).unwrap()
                     })
                 })
                 .collect();
@@ -129,7 +137,7 @@ fn of_many_revocations_at_once_exactly_one_changes_the_key() {
 fn the_time_of_last_use_never_goes_back() {
     each_engine(|keys, _| {
         let id = key(1, "acme").id;
-        keys.insert(&key(1, "acme")).unwrap();
+        keys.insert(&key(1, "acme"), &said(1)).unwrap();
         assert!(keys.touch(&id, 100).unwrap());
         assert!(keys.touch(&id, 90).unwrap());
         assert_eq!(keys.get(&id).unwrap().unwrap().last_used, Some(100));
@@ -164,4 +172,25 @@ fn rows_written_by_version_one_stay_readable() {
     store.apply(Batch::new().put(Space::Keys, b"0000000000000001", row)).unwrap();
     let key = KeyStore::new(store).get("0000000000000001").unwrap().unwrap();
     assert_eq!((key.digest, key.created, key.models), (KeyDigest([0xab; 32]), 5, None));
+}
+
+#[test]
+fn a_change_is_told_and_a_rotation_comes_back() {
+    each_engine(|keys, store| {
+        keys.insert(&key(1, "acme"), &said(1)).unwrap();
+        let changed = keys.change(&key(1, "").id, |key| {
+            key.previous = Some(Previous { digest: key.digest, until: 99 });
+            key.digest = KeyDigest([1; 32]);
+            key.limits.concurrent = Some(4);
+            Some(said(2))
+        });
+        let changed = changed.unwrap().unwrap();
+        assert_eq!(keys.get(&changed.id).unwrap().as_ref(), Some(&changed));
+        assert_eq!(changed.previous, Some(Previous { digest: KeyDigest([0xab; 32]), until: 99 }));
+        keys.touch(&changed.id, 7).unwrap();
+        // A use is no change that anybody made.
+        let told = penstock_storage::audit::AuditLog::new(store).list(0, 9).unwrap().entries;
+        assert_eq!(told.iter().map(|entry| entry.said.at).collect::<Vec<_>>(), [1, 2]);
+        assert!(!serde_json::to_string(&told).unwrap().contains("abab"), "no digest is told");
+    });
 }

@@ -5,13 +5,14 @@ mod record;
 
 use std::sync::Arc;
 
-pub use self::record::{KeyDigest, KeyLimits, KeyRecord};
+pub use self::record::{KeyDigest, KeyLimits, KeyRecord, Previous};
+use crate::audit::{AuditLog, Said};
+use crate::versioned::{self, Changed};
 use crate::{Batch, Space, Store, StoreError};
 
 /// Length of a public id.
 pub const ID_LENGTH: usize = 16;
-/// How often a change is tried against others changing the same row.
-const TRIES: usize = 32;
+const WHAT: &str = "a key";
 
 /// What a revocation found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +47,12 @@ impl KeyStore {
         KeyStore { store }
     }
 
-    /// Adds a key.
+    /// Adds a key, and tells of it.
     ///
     /// # Errors
     /// `Guard` if there is a key of this id, `Format` if the id is not 16 letters and digits or the account's
     /// name is empty or has a NUL in it, and what [`Store::apply`] fails with.
-    pub fn insert(&self, key: &KeyRecord) -> Result<(), StoreError> {
+    pub fn insert(&self, key: &KeyRecord, said: &Said) -> Result<(), StoreError> {
         if key.id.len() != ID_LENGTH || !key.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(StoreError::Format { what: "a key's id is 16 letters and digits".to_owned() });
         }
@@ -60,9 +61,9 @@ impl KeyStore {
         }
         let batch = Batch::new()
             .absent(Space::Keys, key.id.as_bytes())
-            .put(Space::Keys, key.id.as_bytes(), key.to_row()?)
+            .put(Space::Keys, key.id.as_bytes(), versioned::write(WHAT, key)?)
             .put(Space::AccountKeys, listing(&key.account, &key.id), []);
-        self.store.apply(batch)
+        AuditLog::new(self.store.clone()).apply(&batch, said)
     }
 
     /// The key of a public id.
@@ -70,7 +71,7 @@ impl KeyStore {
     /// # Errors
     /// As [`Store::get`].
     pub fn get(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
-        self.store.get(Space::Keys, id.as_bytes())?.map(|row| KeyRecord::from_row(&row)).transpose()
+        self.store.get(Space::Keys, id.as_bytes())?.map(|row| versioned::read(WHAT, &row)).transpose()
     }
 
     /// The keys of one account, or of all: at most `limit` of them after the id `after`.
@@ -93,7 +94,7 @@ impl KeyStore {
 
     fn of_all(&self, after: Option<&str>, limit: usize) -> Result<(Vec<KeyRecord>, bool), StoreError> {
         let page = self.store.scan(Space::Keys, b"", after.map(str::as_bytes), limit)?;
-        let keys = page.rows.iter().map(|row| KeyRecord::from_row(&row.value)).collect::<Result<_, _>>()?;
+        let keys = page.rows.iter().map(|row| versioned::read(WHAT, &row.value)).collect::<Result<_, _>>()?;
         Ok((keys, page.more))
     }
 
@@ -111,67 +112,67 @@ impl KeyStore {
             let id = row.key.get(prefix.len()..).unwrap_or_default();
             let key = self.store.get(Space::Keys, id)?;
             let key = key.ok_or_else(|| StoreError::corrupt("an account lists a key that is not there"))?;
-            keys.push(KeyRecord::from_row(&key)?);
+            keys.push(versioned::read(WHAT, &key)?);
         }
         Ok((keys, page.more))
     }
 
-    /// Revokes a key at `now` (Unix seconds). Doing so again changes nothing.
+    /// Changes a key; `change` says what it did, or `None` if nothing. Returns the key as it is now, `None` if
+    /// there is none.
     ///
     /// # Errors
     /// As [`Store::apply`]; `Guard` only if others kept changing the key meanwhile.
-    pub fn revoke(&self, id: &str, now: u64) -> Result<Revocation, StoreError> {
-        self.change(id, |key| match key.revoked {
-            Some(_) => (Revocation::Already, false),
-            None => {
-                key.revoked = Some(now);
-                (Revocation::Revoked, true)
+    pub fn change(
+        &self,
+        id: &str,
+        change: impl Fn(&mut KeyRecord) -> Option<Said>,
+    ) -> Result<Option<KeyRecord>, StoreError> {
+        let log = AuditLog::new(self.store.clone());
+        let changed = versioned::change(&*self.store, WHAT, (Space::Keys, id.as_bytes()), |key| {
+            Ok(match change(key) {
+                None => Changed::No,
+                Some(said) => Changed::Yes(log.entry(&said)?),
+            })
+        })?;
+        Ok(changed.map(|(key, _)| key))
+    }
+
+    /// Revokes a key at the time of `said`, and tells of it. Doing so again changes nothing.
+    ///
+    /// # Errors
+    /// As [`KeyStore::change`].
+    pub fn revoke(&self, id: &str, said: &Said) -> Result<Revocation, StoreError> {
+        let already = std::cell::Cell::new(false);
+        let found = self.change(id, |key| {
+            already.set(key.revoked.is_some());
+            if already.get() {
+                return None;
             }
+            key.revoked = Some(said.at);
+            Some(said.clone())
+        })?;
+        Ok(match found {
+            None => Revocation::Unknown,
+            Some(_) if already.get() => Revocation::Already,
+            Some(_) => Revocation::Revoked,
         })
-        .map(|found| found.unwrap_or(Revocation::Unknown))
     }
 
     /// Notes that a key was used at `now` (Unix seconds), and returns whether there is such a key. The time
     /// never goes back. Costs a commit: call it now and then, not per request.
     ///
     /// # Errors
-    /// As [`KeyStore::revoke`].
+    /// As [`KeyStore::change`].
     pub fn touch(&self, id: &str, now: u64) -> Result<bool, StoreError> {
-        self.change(id, |key| {
-            let later = key.last_used.is_none_or(|used| used < now);
-            if later {
+        let touched =
+            versioned::change(&*self.store, WHAT, (Space::Keys, id.as_bytes()), |key: &mut KeyRecord| {
+                if key.last_used.is_some_and(|used| used >= now) {
+                    return Ok(Changed::No);
+                }
                 key.last_used = Some(now);
-            }
-            ((), later)
-        })
-        .map(|found| found.is_some())
-    }
-
-    /// Changes a key as long as nobody else does at the same time; `change` returns whether it did.
-    fn change<T>(
-        &self,
-        id: &str,
-        change: impl Fn(&mut KeyRecord) -> (T, bool),
-    ) -> Result<Option<T>, StoreError> {
-        let mut left = TRIES;
-        loop {
-            let Some(row) = self.store.get(Space::Keys, id.as_bytes())? else { return Ok(None) };
-            let mut key = KeyRecord::from_row(&row)?;
-            let (outcome, changed) = change(&mut key);
-            if !changed {
-                return Ok(Some(outcome));
-            }
-            let batch = Batch::new().is(Space::Keys, id.as_bytes(), row).put(
-                Space::Keys,
-                id.as_bytes(),
-                key.to_row()?,
-            );
-            left -= 1;
-            match self.store.apply(batch) {
-                Err(StoreError::Guard { .. }) if left > 0 => {}
-                applied => return applied.map(|()| Some(outcome)),
-            }
-        }
+                Ok(Changed::Yes(Batch::new()))
+            })?;
+        Ok(touched.is_some())
     }
 }
 

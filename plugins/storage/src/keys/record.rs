@@ -1,12 +1,8 @@
-//! The row of an API key: versioned JSON. Fields are only ever added, each with a default; a change of
-//! meaning is a new version.
+//! The row of an API key.
 
 use serde::{Deserialize, Serialize};
 
-use crate::StoreError;
 use crate::export::{hex, unhex};
-
-const VERSION: u32 = 1;
 
 /// The HMAC-SHA-256 of a key's secret. Printed as `***`; to be compared in constant time by whoever checks keys.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +30,7 @@ impl TryFrom<String> for KeyDigest {
     }
 }
 
-/// What a key may use up. Absent means that the account's limits alone count.
+/// What a key, or an account's keys together, may use up. Absent is without limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyLimits {
     /// Requests per minute.
@@ -43,12 +39,24 @@ pub struct KeyLimits {
     /// Tokens per minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
+    /// Requests at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrent: Option<u32>,
     /// Micro-credits per day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_per_day: Option<u64>,
     /// Micro-credits per month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_per_month: Option<u64>,
+}
+
+/// The secret that a key had before its last rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Previous {
+    /// HMAC-SHA-256 of it.
+    pub digest: KeyDigest,
+    /// Until when it is good, Unix seconds.
+    pub until: u64,
 }
 
 /// An API key as it is kept. Times are Unix seconds.
@@ -75,38 +83,16 @@ pub struct KeyRecord {
     pub expires: Option<u64>,
     /// When it was made.
     pub created: u64,
+    /// The secret before, while it is still good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Previous>,
+    /// When its secret was last made anew, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotated: Option<u64>,
     /// When it was last used, if it was.
     #[serde(default)]
     pub last_used: Option<u64>,
     /// When it was revoked, if it was.
     #[serde(default)]
     pub revoked: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Written<'a> {
-    v: u32,
-    #[serde(flatten)]
-    record: &'a KeyRecord,
-}
-
-#[derive(Deserialize)]
-struct Version {
-    v: u32,
-}
-
-impl KeyRecord {
-    pub(crate) fn to_row(&self) -> Result<Vec<u8>, StoreError> {
-        serde_json::to_vec(&Written { v: VERSION, record: self })
-            .map_err(|_| StoreError::corrupt("a key cannot be written as JSON"))
-    }
-
-    pub(crate) fn from_row(row: &[u8]) -> Result<KeyRecord, StoreError> {
-        // Not the parser's own words: they can quote the row.
-        let broken = |_| StoreError::corrupt("the row of a key is not what this version reads");
-        match serde_json::from_slice(row).map_err(broken)? {
-            Version { v: VERSION } => serde_json::from_slice(row).map_err(broken),
-            Version { v } => Err(StoreError::Format { what: format!("key row version {v}") }),
-        }
-    }
 }

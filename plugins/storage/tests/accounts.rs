@@ -1,0 +1,165 @@
+//! Accounts, their spends, and the audit log in every engine.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use penstock_storage::accounts::{AccountRecord, AccountState, AccountStore};
+use penstock_storage::audit::{AuditLog, Said};
+use penstock_storage::keys::KeyLimits;
+use penstock_storage::spend::{SpendRecord, SpendStore, Spender};
+use penstock_storage::{Batch, Options, Space, Store, StoreError, memory, open};
+use serde_json::json;
+
+fn each_engine(case: impl Fn(Arc<dyn Store>)) {
+    case(memory());
+    let dir = tempfile::tempdir().unwrap();
+    case(open(dir.path(), Options { ballast_bytes: 0, ..Options::default() }).unwrap());
+}
+
+fn account(id: &str) -> AccountRecord {
+    let limits = KeyLimits { tokens_per_minute: Some(1_000), concurrent: Some(3), ..KeyLimits::default() };
+    AccountRecord {
+        id: id.to_owned(),
+        name: "A name".to_owned(),
+        created: 7,
+        state: AccountState::Active,
+        limits,
+    }
+}
+
+fn said(what: &str, target: &str) -> Said {
+    let change = json!({ "name": "A name" });
+    Said { at: 5, who: "test".to_owned(), what: what.to_owned(), target: target.to_owned(), change }
+}
+
+#[test]
+fn an_account_comes_back_as_it_was_and_is_made_once() {
+    each_engine(|store| {
+        let accounts = AccountStore::new(store);
+        accounts.insert(&account("acme"), &said("account.create", "acme")).unwrap();
+        assert_eq!(accounts.get("acme").unwrap(), Some(account("acme")));
+        assert_eq!(accounts.get("acm").unwrap(), None);
+        let again = accounts.insert(&account("acme"), &said("account.create", "acme"));
+        assert_eq!(again, Err(StoreError::Guard { step: 0 }));
+        for id in ["", "a\0b", &"x".repeat(201)] {
+            let made = accounts.insert(&account(id), &said("account.create", id));
+            assert!(matches!(made, Err(StoreError::Format { .. })));
+        }
+    });
+}
+
+#[test]
+fn accounts_are_listed_in_pages_and_rows_of_others_are_not_among_them() {
+    each_engine(|store| {
+        store.apply(Batch::new().put(Space::Accounts, *b"balance/acme", *b"not ours")).unwrap();
+        let accounts = AccountStore::new(store);
+        for id in ["c", "a", "b"] {
+            accounts.insert(&account(id), &said("account.create", id)).unwrap();
+        }
+        let first = accounts.list(None, 2).unwrap();
+        assert_eq!((first.accounts.len(), first.next.as_deref()), (2, Some("b")));
+        let second = accounts.list(Some("b"), 2).unwrap();
+        assert_eq!((second.accounts[0].id.as_str(), second.next), ("c", None));
+    });
+}
+
+#[test]
+fn a_row_with_fields_of_later_versions_and_without_ours_is_read() {
+    each_engine(|store| {
+        let row = br#"{"v":1,"id":"old","created":3,"colour":"blue"}"#;
+        store.apply(Batch::new().put(Space::Accounts, *b"a/old", *row)).unwrap();
+        let found = AccountStore::new(store.clone()).get("old").unwrap().unwrap();
+        assert_eq!(
+            (found.created, found.state, found.limits),
+            (3, AccountState::Active, KeyLimits::default())
+        );
+        store.apply(Batch::new().put(Space::Accounts, *b"a/new", *br#"{"v":2}"#)).unwrap();
+        assert!(matches!(AccountStore::new(store).get("new"), Err(StoreError::Format { .. })));
+    });
+}
+
+#[test]
+fn every_change_is_in_the_log_and_none_that_did_not_happen() {
+    each_engine(|store| {
+        let (accounts, log) = (AccountStore::new(store.clone()), AuditLog::new(store));
+        accounts.insert(&account("acme"), &said("account.create", "acme")).unwrap();
+        accounts.insert(&account("acme"), &said("account.create", "acme")).unwrap_err();
+        let rename = |name: &'static str| {
+            accounts.change("acme", move |account| {
+                let other = account.name != name;
+                account.name = name.to_owned();
+                other.then(|| said("account.change", "acme"))
+            })
+        };
+        assert_eq!(rename("Acme").unwrap().unwrap().name, "Acme");
+        assert_eq!(rename("Acme").unwrap().unwrap().name, "Acme");
+        assert_eq!(accounts.change("nobody", |_| Some(said("account.change", "nobody"))).unwrap(), None);
+        let page = log.list(0, 10).unwrap();
+        let told: Vec<_> =
+            page.entries.iter().map(|entry| (entry.number, entry.said.what.as_str())).collect();
+        assert_eq!(told, [(1, "account.create"), (2, "account.change")]);
+        assert_eq!(log.list(1, 1).unwrap().entries[0].number, 2);
+        assert_eq!((log.last().unwrap(), log.verify().unwrap()), (2, None));
+    });
+}
+
+#[test]
+fn writers_at_once_are_all_told_in_one_chain() {
+    each_engine(|store| {
+        let (accounts, log) = (AccountStore::new(store.clone()), AuditLog::new(store));
+        std::thread::scope(|scope| {
+            for writer in 0..6 {
+                let accounts = &accounts;
+                scope.spawn(move || {
+                    for n in 0..4 {
+                        let id = format!("{writer}-{n}");
+                        accounts.insert(&account(&id), &said("account.create", &id)).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!((log.last().unwrap(), log.verify().unwrap()), (24, None));
+        let mut targets: Vec<_> =
+            log.list(0, 100).unwrap().entries.into_iter().map(|entry| entry.said.target).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        assert_eq!(targets.len(), 24);
+    });
+}
+
+#[test]
+fn a_changed_a_missing_and_a_last_entry_are_found_out() {
+    each_engine(|store| {
+        let (accounts, log) = (AccountStore::new(store.clone()), AuditLog::new(store.clone()));
+        for id in ["a", "b", "c"] {
+            accounts.insert(&account(id), &said("account.create", id)).unwrap();
+        }
+        let row = |number: u64| [b"e".as_slice(), &number.to_be_bytes()].concat();
+        let kept = |number: u64| store.get(Space::Audit, &row(number)).unwrap().unwrap();
+        let (second, third) = (kept(2), kept(3));
+        let forged = String::from_utf8(second.clone()).unwrap().replace("\"test\"", "\"nobody\"");
+        store.apply(Batch::new().put(Space::Audit, row(2), forged)).unwrap();
+        assert_eq!(log.verify().unwrap(), Some(3), "the one after it names another");
+        store.apply(Batch::new().delete(Space::Audit, row(2))).unwrap();
+        assert_eq!(log.verify().unwrap(), Some(2));
+        store.apply(Batch::new().put(Space::Audit, row(2), second).delete(Space::Audit, row(3))).unwrap();
+        assert_eq!(log.verify().unwrap(), Some(3));
+        store.apply(Batch::new().put(Space::Audit, row(3), third)).unwrap();
+        assert_eq!(log.verify().unwrap(), None);
+    });
+}
+
+#[test]
+fn spends_are_written_over_and_come_back() {
+    each_engine(|store| {
+        let spends = SpendStore::new(store);
+        let of = |n: u64| SpendRecord { day: n, month: 2 * n, at: 9 };
+        let many: Vec<_> = (0..2_500).map(|n| (Spender::Key(format!("{n:016}")), of(n))).collect();
+        spends.put(&many).unwrap();
+        spends.put(&[(Spender::Account("acme".to_owned()), of(1)), (many[3].0.clone(), of(77))]).unwrap();
+        let mut found = std::collections::BTreeMap::new();
+        spends.each(|spender, spend| assert_eq!(found.insert(spender, spend), None)).unwrap();
+        assert_eq!((found.len(), found[&many[3].0], found[&many[4].0]), (2_501, of(77), of(4)));
+        assert_eq!(found[&Spender::Account("acme".to_owned())], of(1));
+    });
+}
