@@ -3,6 +3,7 @@
 //! is written once.
 
 use crate::endpoint::{self, Endpoint};
+use crate::gate::{self, Pass};
 use crate::house::{House, Live};
 use crate::keyring::Grant;
 use crate::observe::Record;
@@ -11,6 +12,7 @@ use crate::request_id::RequestId;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use penstock_contract::{Code, Dialect, Refusal};
+use penstock_limits::{Cost, Used, Work};
 use pingora_core::protocols::http::ServerSession;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +34,10 @@ pub struct Exchange<'a> {
     pub dialect: Dialect,
     /// Who asks; set before any endpoint runs.
     pub grant: Arc<Grant>,
+    /// Which limits it meets; a line of a batch meets the budgets alone.
+    pub work: Work,
+    /// What was taken from its limits; `None` before an endpoint asked, and for those that never do.
+    pass: Option<Pass>,
     /// What is told of it afterwards.
     pub record: Record,
     /// Seconds to keep the connection for another request; `None` closes it.
@@ -61,6 +67,8 @@ pub async fn run(house: &Arc<House>, session: &mut ServerSession, keep: Option<u
         started: Instant::now(),
         dialect,
         grant: Grant::nobody(),
+        work: Work::Request,
+        pass: None,
         record: Record::new(id, dialect),
         keep,
         browser: session.get_header(header::ORIGIN).is_some(),
@@ -159,12 +167,43 @@ impl Exchange<'_> {
             .ok_or_else(|| Refusal::because(Code::InvalidRequest, "content-length is not a number."))
     }
 
-    /// A response head of this exchange.
+    /// Takes what the ask may use from the limits of its key and account, before anything is sent.
+    /// What was taken goes back with the end of the exchange, but for what [`Exchange::used`] says.
+    ///
+    /// # Errors
+    /// 429 for a limit, 402 for a budget.
+    pub fn pass(&mut self, cost: &Cost) -> Result<(), Refusal> {
+        match gate::pass(&self.grant, cost, self.work, self.house.clock) {
+            Ok(pass) => {
+                self.pass = Some(pass);
+                Ok(())
+            }
+            Err((hit, refusal)) => {
+                self.house.metrics.limited(hit.limit.name(), hit.whose.name());
+                Err(refusal)
+            }
+        }
+    }
+
+    /// What the answer used counts from now on, instead of what it might have.
+    pub fn used(&mut self, used: &Used) {
+        let Some(pass) = &mut self.pass else { return };
+        pass.settle(used);
+        if used.money.0 > 0 {
+            self.house.keyring.charged(&self.grant);
+        }
+    }
+
+    /// A response head of this exchange, with how the limits stand if it met any.
     ///
     /// # Errors
     /// Never for a real status.
     pub fn head(&self, status: u16) -> pingora_error::Result<Head> {
-        let head = Head::new(status, &self.id)?;
+        let mut head = Head::new(status, &self.id)?;
+        if self.pass.is_some() && self.work == Work::Request {
+            let now = self.house.clock.now();
+            head = head.standing(self.dialect, &gate::standing(&self.grant, now), now)?;
+        }
         if self.browser { head.for_browser(false) } else { Ok(head) }
     }
 
@@ -186,8 +225,15 @@ impl Exchange<'_> {
             self.session.set_keepalive(None);
             self.keep = None;
         }
+        let limits =
+            if matches!(refusal.code, Code::RateLimited | Code::BudgetExceeded) || self.pass.is_some() {
+                let now = self.house.clock.now();
+                Some((gate::standing(&self.grant, now), now))
+            } else {
+                None
+            };
         let (dialect, id, browser) = (self.dialect, self.id, self.browser);
-        let written = reply::refuse(self.session, dialect, &id, refusal, browser).await;
+        let written = reply::refuse(self.session, dialect, &id, refusal, limits, browser).await;
         ended(written)
     }
 

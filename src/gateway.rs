@@ -69,7 +69,11 @@ impl Gateway {
             task.await.ok();
         }
         let house = self.house;
-        tokio::task::spawn_blocking(move || house.keyring.note_uses(&house.vault.keys)).await.ok();
+        let noted = move || {
+            house.keyring.note_uses(&house.vault.keys);
+            house.keyring.note_spends(&house.vault.spends);
+        };
+        tokio::task::spawn_blocking(noted).await.ok();
         cut
     }
 }

@@ -28,6 +28,8 @@ pub struct House {
     pub vault: Vault,
     /// Who may ask.
     pub keyring: Keyring,
+    /// Held while accounts and keys are changed, in the store and then in memory.
+    pub desk: Mutex<()>,
     /// What time it is.
     pub clock: Clock,
     /// Connections to providers.
@@ -152,6 +154,7 @@ impl House {
             live: ArcSwap::from_pointee(live),
             vault,
             keyring,
+            desk: Mutex::new(()),
             clock,
             pools,
             budget: Mutex::new(RetryBudget::new()),

@@ -2,8 +2,8 @@
 //!
 //! # One way through
 //! ```text
-//! bytes → key → model:flavor → Ask → Plan → Attempt → events → bytes
-//!                                              └→ Usage → footprint + price → record → log, metrics
+//! bytes → key → model:flavor → Ask → limits → Plan → Attempt → events → bytes
+//!                                                       └→ Usage → footprint + price → record → log, metrics
 //! ```
 //! No arrow goes back. A room (a crate under `plugins/`) never calls another
 //! room: this crate carries values between them, and is the only one that names
@@ -19,10 +19,12 @@
 //! | [`exchange`] | the life of one request, top to bottom |
 //! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
 //! | [`relay`] | the attempt loop: select, attempt, plain, pump, settle |
+//! | [`gate`] | limits and budgets of a key and its account: taken before, settled after |
 //! | [`count`] | token counts, where a window might be exceeded |
 //! | [`upstream`] | providers: routes, seats, breakers, checks, bills |
+//! | [`civil`] | times as people and headers write them |
 //! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
-//! | [`keyring`], [`vault`] | keys in memory; the store behind them |
+//! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
 //! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
 //! | [`simulate`], [`simulators`] | simulated providers |
 //!
@@ -32,7 +34,8 @@
 //! 3. No float in money; none in energy that is billed.
 //! 4. `Usage.input` includes cached tokens.
 //! 5. Same dialect: bytes pass, nothing is serialised again.
-//! 6. A request is settled once: with its answer, or when its client left.
+//! 6. A request is settled once: with its answer, or when its client left; what
+//!    was taken from limits ends with the exchange, however that ends.
 //! 7. Every buffer has a cap from the configuration, in bytes.
 //! 8. Every refusal is spoken in the caller's dialect and leaks no cause.
 //! 9. Secrets have no Display and print as `***`.
@@ -42,6 +45,7 @@
 //! 12. No request content is logged or stored.
 
 pub mod admin;
+pub mod civil;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -49,6 +53,7 @@ pub mod count;
 pub mod endpoint;
 pub mod exchange;
 pub mod front;
+pub mod gate;
 pub mod gateway;
 pub mod house;
 pub mod keyring;

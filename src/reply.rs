@@ -2,23 +2,60 @@
 //! length, refusals in the caller's dialect. Nothing of a provider's own head
 //! ever passes.
 
+use crate::civil::{moment, span};
 use crate::request_id::RequestId;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, header};
-use penstock_contract::{Dialect, Refusal};
+use penstock_contract::{Code, Dialect, Refusal};
+use penstock_limits::Standing;
 use pingora_core::protocols::http::ServerSession;
-use pingora_error::Result;
+use pingora_error::{Error, Result};
 use pingora_http::ResponseHeader;
+use std::time::Duration;
 
 /// Names of response headers that browsers may read.
 const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-reset, x-penstock-provider, \
-     x-penstock-flavor, x-penstock-attempts, x-token-count-method, x-environment-impact, x-billing-cost";
+     x-penstock-flavor, x-penstock-attempts, x-token-count-method, x-environment-impact, x-billing-cost, \
+     x-should-retry, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
+     x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
+     anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, \
+     anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
+     anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
 /// Request headers that browsers may send: what the client libraries add by themselves.
 const ALLOWED: &str = "authorization, content-type, x-api-key, anthropic-version, anthropic-beta, \
      anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
      idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
      x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
      x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper";
+
+/// Limit, remaining and reset of requests, by dialect.
+static REQUESTS: [[HeaderName; 3]; 2] = [
+    [
+        HeaderName::from_static("x-ratelimit-limit-requests"),
+        HeaderName::from_static("x-ratelimit-remaining-requests"),
+        HeaderName::from_static("x-ratelimit-reset-requests"),
+    ],
+    [
+        HeaderName::from_static("anthropic-ratelimit-requests-limit"),
+        HeaderName::from_static("anthropic-ratelimit-requests-remaining"),
+        HeaderName::from_static("anthropic-ratelimit-requests-reset"),
+    ],
+];
+/// The same of tokens.
+static TOKENS: [[HeaderName; 3]; 2] = [
+    [
+        HeaderName::from_static("x-ratelimit-limit-tokens"),
+        HeaderName::from_static("x-ratelimit-remaining-tokens"),
+        HeaderName::from_static("x-ratelimit-reset-tokens"),
+    ],
+    [
+        HeaderName::from_static("anthropic-ratelimit-tokens-limit"),
+        HeaderName::from_static("anthropic-ratelimit-tokens-remaining"),
+        HeaderName::from_static("anthropic-ratelimit-tokens-reset"),
+    ],
+];
+/// The longest `Retry-After` that client libraries obey, in seconds.
+const LONGEST_WAIT: u32 = 60;
 
 /// Slices in which a long body is written, so that a slow reader is noticed between them.
 const SLICE: usize = 64 * 1024;
@@ -34,7 +71,7 @@ impl Head {
     /// # Errors
     /// A status that is none.
     pub fn new(status: u16, id: &RequestId) -> Result<Self> {
-        let mut head = ResponseHeader::build(status, Some(12))?;
+        let mut head = ResponseHeader::build(status, Some(20))?;
         let value = id.header();
         head.insert_header(HeaderName::from_static("x-request-id"), value.clone())?;
         head.insert_header(HeaderName::from_static("request-id"), value)?;
@@ -47,6 +84,43 @@ impl Head {
     /// A value that is none.
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Result<Self> {
         self.head.insert_header(name, value)?;
+        Ok(self)
+    }
+
+    /// When a refused request may come again. Client libraries wait at most a minute by themselves; where that
+    /// would be too soon, or no wait helps, they are told not to try.
+    fn limited(self, after: Option<u32>, now: Duration) -> Result<Self> {
+        let head = match after {
+            Some(seconds) => {
+                let at = now.as_secs() + u64::from(now.subsec_nanos() > 0) + u64::from(seconds);
+                self.with(HeaderName::from_static("x-ratelimit-reset"), HeaderValue::from(at))?
+            }
+            None => self,
+        };
+        if after.is_some_and(|seconds| seconds <= LONGEST_WAIT) {
+            return Ok(head);
+        }
+        head.with(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"))
+    }
+
+    /// How the limits stand, in the headers of the caller's dialect.
+    ///
+    /// # Errors
+    /// Never for these values.
+    pub fn standing(mut self, dialect: Dialect, standing: &Standing, now: Duration) -> Result<Self> {
+        for (gauge, names) in [(standing.requests, &REQUESTS), (standing.tokens, &TOKENS)] {
+            let (Some(gauge), Some(names)) = (gauge, names.get(dialect as usize)) else { continue };
+            let reset = match dialect {
+                Dialect::Chat => span(gauge.reset),
+                Dialect::Messages => moment(now + gauge.reset),
+            };
+            let reset = HeaderValue::from_str(&reset).map_err(|_| Error::new_str("header"))?;
+            let [limit, remaining, until] = names;
+            self = self
+                .with(limit.clone(), HeaderValue::from(gauge.limit))?
+                .with(remaining.clone(), HeaderValue::from(gauge.remaining))?
+                .with(until.clone(), reset)?;
+        }
         Ok(self)
     }
 
@@ -142,7 +216,7 @@ async fn write_all(session: &mut ServerSession, body: Vec<Bytes>) -> Result<()> 
     Ok(())
 }
 
-/// A refusal on the wire: status, envelope of the path's dialect, `Retry-After`.
+/// A refusal on the wire: status, envelope of the path's dialect, `Retry-After`, how the limits stand.
 ///
 /// # Errors
 /// The client is gone.
@@ -151,11 +225,18 @@ pub async fn refuse(
     dialect: Dialect,
     id: &RequestId,
     refusal: &Refusal,
+    limits: Option<(Standing, Duration)>,
     browser: bool,
 ) -> Result<()> {
     let mut head = Head::new(refusal.row().status, id)?;
     if let Some(seconds) = refusal.retry_after {
         head = head.with(header::RETRY_AFTER, HeaderValue::from(seconds))?;
+    }
+    if let Some((standing, now)) = limits {
+        head = head.standing(dialect, &standing, now)?;
+        if refusal.code == Code::RateLimited {
+            head = head.limited(refusal.retry_after, now)?;
+        }
     }
     if let Some(allow) = refusal.details.get("allow").and_then(|value| value.as_str())
         && let Ok(value) = HeaderValue::from_str(allow)

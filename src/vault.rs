@@ -2,7 +2,10 @@
 //! call here blocks; async callers go through [`off_thread`].
 
 use crate::config::settings::Storage;
+use penstock_storage::accounts::AccountStore;
+use penstock_storage::audit::AuditLog;
 use penstock_storage::keys::KeyStore;
+use penstock_storage::spend::SpendStore;
 use penstock_storage::{Options, Store};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -17,6 +20,12 @@ pub struct Vault {
     pub store: Arc<dyn Store>,
     /// API keys in it.
     pub keys: KeyStore,
+    /// Accounts in it.
+    pub accounts: AccountStore,
+    /// What they and their keys spent.
+    pub spends: SpendStore,
+    /// Who changed what.
+    pub audit: AuditLog,
     /// HMAC key of the digests.
     pub pepper: Pepper,
     /// Bearer token of the admin listener.
@@ -58,6 +67,9 @@ impl Vault {
         let admin_token = made(&folder.join(ADMIN_TOKEN), hex_secret)?;
         Ok(Self {
             keys: KeyStore::new(store.clone()),
+            accounts: AccountStore::new(store.clone()),
+            spends: SpendStore::new(store.clone()),
+            audit: AuditLog::new(store.clone()),
             store,
             pepper: Pepper(unhex(&pepper).ok_or("The pepper is not 64 hexadecimal digits.")?),
             admin_token: admin_token.into(),

@@ -1,5 +1,5 @@
 //! What goes on beside the requests: names looked up again, providers checked,
-//! the last use of keys written down.
+//! the last use of keys and what they spent written down.
 
 use crate::house::House;
 use crate::observe::log;
@@ -14,6 +14,8 @@ use tokio::task::JoinHandle;
 const RESOLVE: Duration = Duration::from_secs(30);
 /// How often the last use of keys is written down.
 const NOTE: Duration = Duration::from_secs(30);
+/// How often spends are written down: what a crash may forget of a budget.
+const SPENDS: Duration = Duration::from_secs(1);
 /// How often it is looked whether a check is due.
 const CHECK: Duration = Duration::from_millis(250);
 
@@ -23,6 +25,9 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         every(RESOLVE, stop, house, |house| async move { resolve(&house).await }),
         every(NOTE, stop, house, |house| async move {
             tokio::task::spawn_blocking(move || house.keyring.note_uses(&house.vault.keys)).await.ok();
+        }),
+        every(SPENDS, stop, house, |house| async move {
+            tokio::task::spawn_blocking(move || house.keyring.note_spends(&house.vault.spends)).await.ok();
         }),
         every(CHECK, stop, house, |house| async move { check::due(&house).await }),
         every(CHECK, stop, house, |house| async move { watch_store(&house) }),

@@ -1,186 +1,209 @@
-//! Keys at run time: made, listed, revoked. A key is shown once, when it is made.
+//! Keys at run time: made, listed, changed, rotated, revoked. A secret is shown
+//! once, when it is made.
 
+use super::accounts;
+use super::desk::{Asked, Done, Effect, difference, failed, perform};
+use super::fields::{self, Fields, Given};
+use super::routes::Operation;
 use crate::house::House;
-use crate::vault::off_thread;
+use crate::vault::Vault;
 use penstock_auth::{Key, Scopes};
 use penstock_contract::{Code, Refusal};
-use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore, Revocation};
+use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, Previous, Revocation};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// What a new key may do unless told otherwise.
-const DEFAULT_SCOPES: &str = "inference.*";
-/// The account of keys that name none.
-const DEFAULT_ACCOUNT: &str = "default";
-/// Keys listed at once.
-const LISTED: usize = 1_000;
-/// Longest name of a key or an account.
-const NAME: usize = 200;
+pub const DEFAULT_SCOPES: &str = "inference.*";
+/// Members of a new key.
+pub const CREATE: [&str; 6] = ["name", "account", "scopes", "models", "limits", "expires"];
+/// Members that can be changed.
+pub const CHANGE: [&str; 5] = ["name", "scopes", "models", "limits", "expires"];
+/// Members of a rotation.
+pub const ROTATE: [&str; 1] = ["overlap_seconds"];
+/// Parameters of the list.
+pub const LIST: [&str; 3] = ["account", "after", "limit"];
+/// How long a rotated secret stays good unless told otherwise, and at most, in seconds.
+pub const OVERLAP: (u64, u64) = (86_400, 7 * 86_400);
 
-/// A new key as it is asked for.
-pub struct Wanted {
-    /// What its owner calls it.
-    pub name: String,
-    /// Account it draws on.
-    pub account: String,
-    /// What it may do.
-    pub scopes: Vec<String>,
-    /// Models it may use; `None` for all.
-    pub models: Option<Vec<String>>,
-    /// Unix seconds.
-    pub expires: Option<u64>,
+/// What a key may be changed to, or made with.
+struct Wanted<'b> {
+    fields: Fields<'b>,
+    name: Given<String>,
+    scopes: Given<Vec<String>>,
+    models: Given<Vec<String>>,
+    expires: Given<u64>,
 }
 
-impl Wanted {
-    /// A key with this name and what a new key has by default.
-    #[must_use]
-    pub fn named(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            account: DEFAULT_ACCOUNT.to_owned(),
-            scopes: vec![DEFAULT_SCOPES.to_owned()],
-            models: None,
-            expires: None,
-        }
-    }
-
-    /// From the body of a request.
-    ///
-    /// # Errors
-    /// The field that is not what it has to be.
-    pub fn read(body: &Value, now: u64) -> Result<Self, Refusal> {
-        if let Some(unknown) = body.as_object().and_then(|members| {
-            let known = ["name", "account", "scopes", "models", "expires"];
-            members.keys().find(|key| !known.contains(&key.as_str()))
-        }) {
-            return Err(Refusal::invalid(unknown.clone(), "This field is not known."));
-        }
-        let name = text(body, "name")?.unwrap_or_default();
-        let mut wanted = Self::named(&name);
-        if let Some(account) = text(body, "account")? {
-            wanted.account = account;
-        }
-        if let Some(scopes) = texts(body, "scopes")? {
-            wanted.scopes = scopes;
-        }
-        wanted.models = texts(body, "models")?;
-        wanted.expires = match body.get("expires").filter(|value| !value.is_null()) {
-            None => None,
-            Some(value) => Some(value.as_u64().filter(|at| *at > now).ok_or_else(|| {
-                Refusal::invalid("expires", "expires has to be a Unix time in seconds that is not over.")
-            })?),
+impl<'b> Wanted<'b> {
+    fn read(asked: &'b Asked, known: &[&str]) -> Result<Self, Refusal> {
+        let fields = Fields::of(&asked.body, known)?;
+        let wanted = Self {
+            name: fields.text("name")?,
+            scopes: fields.texts("scopes")?,
+            models: fields.texts("models")?,
+            expires: fields.future("expires", asked.now)?,
+            fields,
         };
-        wanted.check()?;
+        if let Given::Some(scopes) = &wanted.scopes {
+            let unknown =
+                |unknown: penstock_auth::UnknownScopes| Refusal::invalid("scopes", format!("{unknown}."));
+            Scopes::parse(scopes).map_err(unknown)?;
+        }
+        wanted.fields.limits(&mut KeyLimits::default())?;
         Ok(wanted)
     }
 
-    fn check(&self) -> Result<(), Refusal> {
-        if self.account.is_empty() || self.account.contains('\0') {
-            return Err(Refusal::invalid("account", "account has to be a name."));
+    /// Puts what is wanted onto a key.
+    fn onto(&self, key: &mut KeyRecord) {
+        match &self.name {
+            Given::Absent => {}
+            Given::Null => key.name = String::new(),
+            Given::Some(name) => key.name.clone_from(name),
         }
-        let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
-        Scopes::parse(scopes).map(|_| ()).map_err(|unknown| Refusal::invalid("scopes", unknown.to_string()))
+        match &self.scopes {
+            Given::Absent => {}
+            Given::Null => key.scopes = vec![DEFAULT_SCOPES.to_owned()],
+            Given::Some(scopes) => key.scopes.clone_from(scopes),
+        }
+        self.models.clone().onto(&mut key.models);
+        self.expires.clone().onto(&mut key.expires);
+        // Proven when it was read.
+        self.fields.limits(&mut key.limits).ok();
     }
 }
 
-/// Makes a key and writes it down; returns the record and the key's only showing.
-///
-/// # Errors
-/// What the store says.
-pub fn make(
-    keys: &KeyStore,
-    pepper: &[u8; 32],
-    wanted: Wanted,
-    now: u64,
-) -> Result<(KeyRecord, String), String> {
-    let key = Key::generate(&mut |bytes: &mut [u8]| rand::fill(bytes));
-    let record = KeyRecord {
+pub(super) fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let limit = asked.limit(&LIST)?;
+    let (account, after) = (asked.query("account", &LIST)?, asked.query("after", &LIST)?);
+    let page = vault.keys.list(account, after, limit).map_err(failed)?;
+    let data: Vec<Value> = page.keys.iter().map(told).collect();
+    Ok(Done::told(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
+}
+
+pub(super) fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let wanted = Wanted::read(asked, &CREATE)?;
+    let account = wanted.fields.text("account")?.some().unwrap_or_else(|| accounts::DEFAULT.to_owned());
+    let (account, made) = accounts::named(vault, asked, &account)?;
+    let key = Key::generate(&mut random);
+    let mut record = KeyRecord {
         id: key.public_id().to_owned(),
-        digest: KeyDigest(penstock_auth::digest(pepper, &key)),
-        name: wanted.name,
-        account: wanted.account,
-        scopes: wanted.scopes,
-        models: wanted.models,
+        digest: KeyDigest(penstock_auth::digest(&vault.pepper.0, &key)),
+        name: String::new(),
+        account: account.id.clone(),
+        scopes: vec![DEFAULT_SCOPES.to_owned()],
+        models: None,
         limits: KeyLimits::default(),
-        expires: wanted.expires,
-        created: now,
+        expires: None,
+        created: asked.now,
+        previous: None,
+        rotated: None,
         last_used: None,
         revoked: None,
     };
-    keys.insert(&record).map_err(|error| error.to_string())?;
-    Ok((record, key.reveal().to_owned()))
+    wanted.onto(&mut record);
+    let said = asked.said("key.create", &record.id, told(&record));
+    vault.keys.insert(&record, &said).map_err(failed)?;
+    let account = made.then(|| Box::new(account));
+    Ok(Done { status: 201, answer: shown(&record, &key), effect: Effect::Key(Box::new(record), account) })
 }
 
-/// `POST /admin/keys`.
-///
-/// # Errors
-/// What is wrong with the request, or with the store.
-pub async fn create(house: &Arc<House>, body: &Value) -> Result<Value, Refusal> {
-    let now = house.clock.unix();
-    let wanted = Wanted::read(body, now)?;
-    let (keys, pepper) = (house.vault.keys.clone(), house.vault.pepper);
-    let (record, key) = off_thread(move || make(&keys, &pepper.0, wanted, now)).await.map_err(store)?;
-    house.keyring.add(&record);
-    let mut shown = told(&record);
-    if let Some(members) = shown.as_object_mut() {
-        members.insert("key".to_owned(), key.into());
+pub(super) fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let key = vault.keys.get(&asked.id).map_err(failed)?.ok_or_else(nobody)?;
+    Ok(Done::told(told(&key)))
+}
+
+pub(super) fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let wanted = Wanted::read(asked, &CHANGE)?;
+    let changed = vault.keys.change(&asked.id, |key| {
+        let before = told(key);
+        wanted.onto(key);
+        let after = told(key);
+        (before != after).then(|| asked.said("key.change", &key.id, difference(&before, &after)))
+    });
+    let key = changed.map_err(failed)?.ok_or_else(nobody)?;
+    Ok(Done { status: 200, answer: told(&key), effect: Effect::Key(Box::new(key), None) })
+}
+
+pub(super) fn revoke(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    Fields::of(&asked.body, &[])?;
+    let said = asked.said("key.revoke", &asked.id, json!({}));
+    let already = match vault.keys.revoke(&asked.id, &said).map_err(failed)? {
+        Revocation::Unknown => return Err(nobody()),
+        found => found == Revocation::Already,
+    };
+    let key = vault.keys.get(&asked.id).map_err(failed)?.ok_or_else(nobody)?;
+    let answer = json!({ "id": key.id, "revoked": true, "already": already });
+    Ok(Done { status: 200, answer, effect: Effect::Key(Box::new(key), None) })
+}
+
+pub(super) fn rotate(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let fields = Fields::of(&asked.body, &ROTATE)?;
+    let overlap = fields.number("overlap_seconds", 0, OVERLAP.1)?.some().unwrap_or(OVERLAP.0);
+    let key = Key::renew(&asked.id, &mut random).ok_or_else(nobody)?;
+    let digest = KeyDigest(penstock_auth::digest(&vault.pepper.0, &key));
+    let over =
+        |record: &KeyRecord| record.revoked.is_some() || record.expires.is_some_and(|end| end <= asked.now);
+    let changed = vault.keys.change(&asked.id, |record| {
+        if over(record) {
+            return None;
+        }
+        let until = asked.now.saturating_add(overlap);
+        record.previous = (overlap > 0).then_some(Previous { digest: record.digest, until });
+        record.digest = digest;
+        record.rotated = Some(asked.now);
+        Some(asked.said("key.rotate", &record.id, json!({ "overlap_seconds": overlap })))
+    });
+    let record = changed.map_err(failed)?.ok_or_else(nobody)?;
+    if over(&record) {
+        let message = "This key is revoked or over; make a new one instead.";
+        return Err(Refusal::because(Code::Conflict, message));
     }
-    Ok(shown)
+    Ok(Done { status: 200, answer: shown(&record, &key), effect: Effect::Key(Box::new(record), None) })
 }
 
-/// A key for the demo's greeting.
+/// A key for the demo's greeting, made as an administrator would.
 ///
 /// # Errors
 /// What the store says.
 pub async fn create_demo(house: &Arc<House>) -> Result<String, String> {
-    let (keys, pepper, now) = (house.vault.keys.clone(), house.vault.pepper, house.clock.unix());
-    let (record, key) = off_thread(move || make(&keys, &pepper.0, Wanted::named("demo"), now)).await?;
-    house.keyring.add(&record);
-    Ok(key)
+    let made =
+        create_in(house, &json!({ "name": "demo" })).await.map_err(|refusal| refusal.message.into_owned())?;
+    made.get("key").and_then(Value::as_str).map(str::to_owned).ok_or_else(|| "No key was made.".to_owned())
 }
 
-/// `GET /admin/keys`.
+/// A key of a running gateway, as an administrator would make it.
 ///
 /// # Errors
-/// What the store says.
-pub async fn list(house: &Arc<House>) -> Result<Value, Refusal> {
-    let keys = house.vault.keys.clone();
-    let all = off_thread(move || every(&keys)).await.map_err(store)?;
-    Ok(json!({ "data": all.iter().map(told).collect::<Vec<_>>() }))
+/// What is wrong with what is wanted, or with the store.
+pub async fn create_in(house: &Arc<House>, wanted: &Value) -> Result<Value, Refusal> {
+    let asked = Asked {
+        body: wanted.clone(),
+        who: "gateway".to_owned(),
+        now: house.clock.unix(),
+        ..Asked::default()
+    };
+    super::done_in(house, Operation::CreateKey, asked).await.map(|done| done.answer)
 }
 
 /// Every key of the store.
 ///
 /// # Errors
 /// What the store says.
-pub fn every(keys: &KeyStore) -> Result<Vec<KeyRecord>, String> {
+pub fn every(vault: &Vault) -> Result<Vec<Value>, Refusal> {
     let mut all = Vec::new();
-    let mut after: Option<String> = None;
+    let mut asked = Asked::default();
     loop {
-        let page = keys.list(None, after.as_deref(), LISTED).map_err(|error| error.to_string())?;
-        all.extend(page.keys);
-        after = page.next;
-        if after.is_none() {
-            return Ok(all);
+        let page = perform(vault, Operation::ListKeys, &asked)?.answer;
+        all.extend(page.get("data").and_then(Value::as_array).into_iter().flatten().cloned());
+        match page.get("next").and_then(Value::as_str) {
+            Some(next) => asked.query = vec![("after".to_owned(), next.to_owned())],
+            None => return Ok(all),
         }
     }
 }
 
-/// `POST /admin/keys/{id}/revoke`.
-///
-/// # Errors
-/// No such key, or what the store says.
-pub async fn revoke(house: &Arc<House>, id: &str) -> Result<Value, Refusal> {
-    let (keys, now, owned) = (house.vault.keys.clone(), house.clock.unix(), id.to_owned());
-    let found = off_thread(move || keys.revoke(&owned, now)).await.map_err(store)?;
-    if found == Revocation::Unknown {
-        return Err(Refusal::because(Code::NotFound, "There is no key with this id."));
-    }
-    house.keyring.revoke(id);
-    Ok(json!({ "id": id, "revoked": true, "already": found == Revocation::Already }))
-}
-
-/// A key as it may be told: all but its digest.
+/// A key as it may be told: all but its digests.
 #[must_use]
 pub fn told(record: &KeyRecord) -> Value {
     json!({
@@ -189,33 +212,29 @@ pub fn told(record: &KeyRecord) -> Value {
         "account": record.account,
         "scopes": record.scopes,
         "models": record.models,
+        "limits": fields::told(&record.limits),
         "created": record.created,
         "last_used": record.last_used,
         "expires": record.expires,
+        "rotated": record.rotated,
+        "previous_good_until": record.previous.map(|previous| previous.until),
         "revoked": record.revoked,
     })
 }
 
-fn store(why: String) -> Refusal {
-    Refusal::because(Code::Internal, why)
+/// A key with its secret, this once.
+fn shown(record: &KeyRecord, key: &Key) -> Value {
+    let mut shown = told(record);
+    if let Some(members) = shown.as_object_mut() {
+        members.insert("key".to_owned(), key.reveal().into());
+    }
+    shown
 }
 
-fn text(body: &Value, field: &str) -> Result<Option<String>, Refusal> {
-    match body.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) if text.len() <= NAME => Ok(Some(text.clone())),
-        Some(_) => Err(Refusal::invalid(field, format!("{field} has to be a text of at most {NAME} bytes."))),
-    }
+fn nobody() -> Refusal {
+    Refusal::because(Code::NotFound, "There is no key of this id.")
 }
 
-fn texts(body: &Value, field: &str) -> Result<Option<Vec<String>>, Refusal> {
-    let wrong = || Refusal::invalid(field, format!("{field} has to be a list of texts."));
-    match body.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Array(items)) => {
-            let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
-            texts.collect::<Option<Vec<_>>>().map(Some).ok_or_else(wrong)
-        }
-        Some(_) => Err(wrong()),
-    }
+fn random(bytes: &mut [u8]) {
+    rand::fill(bytes);
 }

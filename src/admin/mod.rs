@@ -1,8 +1,17 @@
 //! The second listener: metrics, health, status for anyone who can reach it;
-//! keys and reloads for whoever has the admin token. Loopback by default.
+//! accounts, keys and reloads for whoever has the admin token. Loopback by default.
 
+pub mod accounts;
+mod audit;
+pub mod desk;
+mod enrich;
+pub mod fields;
 pub mod keys;
+pub mod openapi;
+pub mod routes;
 mod status;
+mod unmatched;
+mod wrong;
 
 use crate::gateway::Source;
 use crate::house::House;
@@ -12,11 +21,13 @@ use crate::request_id::RequestId;
 use crate::server::Bound;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use desk::{Asked, Done, Effect};
 use http::{Method, header};
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{Code, Dialect, Refusal};
 use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
+use routes::Operation;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +48,12 @@ pub fn serve(
     source: Source,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    crate::server::serve(bound, "admin", Admin { house: house.clone(), source }, stop)
+    crate::server::serve(
+        bound,
+        "admin",
+        Admin { house: house.clone(), source, wrong: wrong::Tokens::default() },
+        stop,
+    )
 }
 
 /// Swaps in the configuration as it is written now, or keeps the old one.
@@ -67,7 +83,13 @@ pub async fn reload(house: &Arc<House>, source: &Source) -> Result<String, Strin
 struct Admin {
     house: Arc<House>,
     source: Source,
+    wrong: wrong::Tokens,
 }
+
+/// The header in which a client says on whose behalf it asks, for the audit log.
+pub const ACTOR: &str = "x-penstock-actor";
+/// Longest such name.
+const ACTOR_BYTES: usize = 64;
 
 /// An answer: status, content type, body.
 struct Answer(u16, &'static str, Vec<u8>);
@@ -89,8 +111,9 @@ impl HttpServerApp for Admin {
         let Answer(status, kind, body) = match self.answer(&mut session).await {
             Ok(answer) => answer,
             Err(refusal) => {
-                let body = penstock_wire::error::chat_envelope(&refusal, id.as_str());
-                Answer(refusal.row().status, JSON, body)
+                crate::reply::refuse(&mut session, Dialect::Chat, &id, &refusal, None, false).await.ok();
+                session.finish().await.ok();
+                return None;
             }
         };
         let head = Head::new(status, &id).ok()?;
@@ -108,6 +131,7 @@ impl Admin {
             (&Method::GET, "/metrics") => Ok(Answer(200, METRICS, self.house.metrics.text(&self.house))),
             (&Method::GET, "/healthz") => Ok(Answer(200, TEXT, b"ok\n".to_vec())),
             (&Method::GET, "/readyz") => Ok(self.ready()),
+            (&Method::GET, "/admin/openapi.json") => Ok(written(200, &openapi::document())),
             (&Method::GET, "/status") => Ok(written(200, &status::status(&self.house))),
             _ => {
                 self.authorise(session)?;
@@ -125,16 +149,15 @@ impl Admin {
         }
     }
 
-    /// The admin token, compared in constant time.
+    /// The admin token, compared in constant time. Wrong ones have a rate limit of their own; the right one
+    /// is never kept waiting by them.
     fn authorise(&self, session: &ServerSession) -> Result<(), Refusal> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
         let given = given.strip_prefix(b"Bearer ").unwrap_or_default();
         if bool::from(given.ct_eq(self.house.vault.admin_token.as_bytes())) {
             return Ok(());
         }
-        let message =
-            "The admin token is missing or wrong; it stands in the file admin.token of the storage folder.";
-        Err(Refusal::because(Code::InvalidKey, message))
+        Err(self.wrong.refusal(self.house.clock.now()))
     }
 
     async fn administer(
@@ -143,23 +166,84 @@ impl Admin {
         method: &Method,
         path: &str,
     ) -> Result<Answer, Refusal> {
-        let revoked = path.strip_prefix("/admin/keys/").and_then(|rest| rest.strip_suffix("/revoke"));
-        match (method, path, revoked) {
-            (&Method::GET, "/admin/keys", _) => Ok(written(200, &keys::list(&self.house).await?)),
-            (&Method::POST, "/admin/keys", _) => {
-                let asked = body(session).await?;
-                Ok(written(201, &keys::create(&self.house, &asked).await?))
-            }
-            (&Method::POST, _, Some(id)) => Ok(written(200, &keys::revoke(&self.house, id).await?)),
-            (&Method::POST, "/admin/reload", _) => match reload(&self.house, &self.source).await {
+        let (operation, id) = routes::find(method, path)?;
+        let house = &self.house;
+        match operation {
+            Operation::Reload => match reload(house, &self.source).await {
                 Ok(version) => Ok(written(200, &json!({ "config": version }))),
                 Err(mistakes) => Err(Refusal::because(Code::InvalidRequest, mistakes)),
             },
-            (&Method::GET, "/admin/models", _) => Ok(written(200, &status::models(&self.house))),
-            (&Method::GET, "/admin/providers", _) => Ok(written(200, &status::providers(&self.house))),
-            _ => Err(Refusal::new(Code::NotFound)),
+            Operation::ListModels => Ok(written(200, &status::models(house))),
+            Operation::ListProviders => Ok(written(200, &status::providers(house))),
+            Operation::ListUnmatched => {
+                let house = house.clone();
+                let found = tokio::task::spawn_blocking(move || unmatched::list(&house, &house.vault));
+                Ok(written(200, &found.await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))?))
+            }
+            _ => {
+                let (who, query) = (who(session), query(session));
+                let body = body(session).await?;
+                let asked = Asked { id, query, body, who, now: house.clock.unix() };
+                let done = done_in(house, operation, asked).await?;
+                Ok(written(done.status, &done.answer))
+            }
         }
     }
+}
+
+/// Does what is asked of accounts and keys, and lets the keyring know, one
+/// request after another: what is in memory is always what was written last.
+///
+/// # Errors
+/// What is wrong with the request, or with the store.
+pub async fn done_in(house: &Arc<House>, operation: Operation, asked: Asked) -> Result<Done, Refusal> {
+    let house = house.clone();
+    let work = move || {
+        let mut done = {
+            let _turn = house.desk.lock();
+            let done = desk::perform(&house.vault, operation, &asked)?;
+            match &done.effect {
+                Effect::None => {}
+                Effect::Key(key, account) => {
+                    if let Some(account) = account {
+                        house.keyring.set_account(account);
+                    }
+                    house.keyring.set_key(key);
+                }
+                Effect::Account(account) => house.keyring.set_account(account),
+            }
+            done
+        };
+        enrich::enrich(&house, &mut done.answer);
+        let warnings = unmatched::after_change(&house, &house.vault, &done.effect);
+        if let Some(members) = done.answer.as_object_mut().filter(|_| !warnings.is_empty()) {
+            members.insert("warnings".to_owned(), warnings.into());
+        }
+        Ok(done)
+    };
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
+}
+
+/// Who asks, as far as the listener can tell: a name that they give themselves, and their address.
+fn who(session: &ServerSession) -> String {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\<>".contains(byte);
+    let given = session.get_header_bytes(ACTOR);
+    let name = std::str::from_utf8(given)
+        .ok()
+        .filter(|name| !name.is_empty() && name.len() <= ACTOR_BYTES && name.as_bytes().iter().all(plain));
+    let address = session.client_addr().map(ToString::to_string).unwrap_or_default();
+    format!("{} from {address}", name.unwrap_or("admin"))
+}
+
+/// The query's names and values, decoded.
+fn query(session: &ServerSession) -> Vec<(String, String)> {
+    let query = session.req_header().uri.query().unwrap_or_default();
+    let decoded = |text: &str| crate::endpoint::decoded(&text.replace('+', " "));
+    let pair = |pair: &str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(name), decoded(value))
+    };
+    query.split('&').filter(|part| !part.is_empty()).map(pair).collect()
 }
 
 fn written(status: u16, value: &Value) -> Answer {

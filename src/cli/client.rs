@@ -1,6 +1,7 @@
 //! A small HTTP/1.1 client for the admin listener: one request, one answer, then it closes.
 
 use super::configuration::refusal;
+use crate::admin::ACTOR;
 use crate::config::{Reach, Source};
 use crate::vault::ADMIN_TOKEN;
 use serde_json::Value;
@@ -72,10 +73,11 @@ impl Client {
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{ACTOR}: {}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\nconnection: close\r\n\r\n{body}",
             self.address,
             self.token,
+            super::way::actor(),
             body.len()
         );
         let mut stream = connect(self.address)?;

@@ -1,17 +1,18 @@
 //! `penstock keys`: through the running gateway, or directly in its store when none runs.
 
-use super::client::{Client, Failure, reach};
-use super::live::{cell, data, print};
+use super::Reached;
+use super::client::reach;
+use super::limits::{Limits, shown, warnings};
+use super::live::{cell, print};
 use super::speak::{err, out};
 use super::table::table;
-use super::{Reached, configuration};
-use crate::admin::keys::{Wanted, every, make, told};
-use crate::config::{Reach, Report, duration};
-use crate::vault::Vault;
+use super::way::{Way, now};
+use crate::civil::{day, rfc3339};
+use crate::config::duration;
 use clap::{Args, Subcommand};
-use penstock_storage::keys::Revocation;
-use serde_json::{Value, json};
-use std::time::{SystemTime, UNIX_EPOCH};
+use http::Method;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// The command's arguments.
 #[derive(Debug, Args)]
@@ -30,9 +31,29 @@ enum Command {
     Create(Create),
     /// Lists keys; the secret part is nowhere to be shown
     List {
+        /// Only the keys of this account
+        #[arg(long)]
+        account: Option<String>,
         /// Print JSON instead of a table
         #[arg(long)]
         json: bool,
+    },
+    /// Shows a key as JSON: its rights and limits, and while the gateway runs what was spent and is left
+    Show {
+        /// The key's id: the 16 characters after `sk-svc-`
+        id: String,
+    },
+    /// Changes a key's name, rights, limits or expiry
+    Change(Change),
+    /// Gives a key a new secret and prints it, this once; the old one stays good for a while
+    ///
+    /// Standard output is the key alone.
+    Rotate {
+        /// The key's id: the 16 characters after `sk-svc-`
+        id: String,
+        /// How long the old secret stays good, at most 7d; 0s ends it at once
+        #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = span)]
+        overlap: Duration,
     },
     /// Revokes a key at once, and cuts the streams it has open
     Revoke {
@@ -57,111 +78,150 @@ struct Create {
     models: Vec<String>,
     /// After this long it is good no more, such as 12h or 30d
     #[arg(long, value_name = "DURATION", value_parser = after)]
-    expires: Option<std::time::Duration>,
+    expires: Option<Duration>,
+    #[command(flatten)]
+    limits: Limits,
 }
 
-fn after(text: &str) -> Result<std::time::Duration, String> {
+#[derive(Debug, Args)]
+struct Change {
+    /// The key's id: the 16 characters after `sk-svc-`
+    id: String,
+    /// What its owner calls it
+    #[arg(long)]
+    name: Option<String>,
+    /// What it may do, instead of what it may now; may be given several times
+    #[arg(long = "scope", value_name = "SCOPE")]
+    scopes: Vec<String>,
+    /// A model it may use, instead of those it may now; may be given several times
+    #[arg(long = "model", value_name = "MODEL", conflicts_with = "all_models")]
+    models: Vec<String>,
+    /// It may use every model
+    #[arg(long)]
+    all_models: bool,
+    /// After this long it is good no more, such as 12h or 30d, counted from now; or never
+    #[arg(long, value_name = "DURATION", value_parser = after_or_never)]
+    expires: Option<Expiry>,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+/// When a key ends.
+#[derive(Clone, Copy, Debug)]
+enum Expiry {
+    After(Duration),
+    Never,
+}
+
+fn after(text: &str) -> Result<Duration, String> {
     let sentence = "It is not a duration of more than nothing: write something like 12h or 30d.";
     duration(text).filter(|duration| !duration.is_zero()).ok_or_else(|| sentence.to_owned())
+}
+
+fn after_or_never(text: &str) -> Result<Expiry, String> {
+    if text == "never" { Ok(Expiry::Never) } else { after(text).map(Expiry::After) }
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    duration(text).ok_or_else(|| "It is not a duration: write something like 12h, 7d or 0s.".to_owned())
 }
 
 /// Runs the command.
 pub fn run(keys: Keys) -> Result<(), String> {
     let reach = reach(&keys.reached.source())?;
-    let way = match Client::new(&reach) {
-        Ok(client) => Way::Gateway(client),
-        Err(Failure::NotRunning(_)) => Way::Store(Box::new(store(&reach)?)),
-        Err(Failure::Other(why)) => return Err(why),
-    };
+    let way = Way::to(&reach)?;
     match keys.command {
-        Command::Create(create) => way.create(&create),
-        Command::List { json } => way.list(json),
-        Command::Revoke { id } => way.revoke(&id),
-    }
-}
-
-/// How keys are got at.
-enum Way {
-    /// Through the admin listener.
-    Gateway(Client),
-    /// Directly.
-    Store(Box<Vault>),
-}
-
-fn store(reach: &Reach) -> Result<Vault, String> {
-    match &reach.storage {
-        Ok(storage) => Vault::open(storage),
-        Err(mistakes) => {
-            let report = Report { mistakes: mistakes.clone(), warnings: Vec::new() };
-            Err(configuration::refusal(&report, "the store cannot be opened"))
+        Command::Create(create) => make(&way, &create),
+        Command::List { account, json } => list(&way, account.as_deref(), json),
+        Command::Show { id } => print(&way.ask(&Method::GET, &path(&id, "")?, &[], None)?),
+        Command::Change(change) => alter(&way, change),
+        Command::Rotate { id, overlap } => {
+            let body = json!({ "overlap_seconds": overlap.as_secs() });
+            let key = way.ask(&Method::POST, &path(&id, "/rotate")?, &[], Some(&body))?;
+            let until = key.get("previous_good_until").and_then(Value::as_u64).map(rfc3339);
+            let old = until.map_or_else(|| "no more".to_owned(), |until| format!("until {until}"));
+            err(&format!(
+                "Key {} has a new secret; the old one is good {old}. It is shown this once:\n",
+                cell(&key, "id")
+            ));
+            out(&format!("{}\n", cell(&key, "key")))
+        }
+        Command::Revoke { id } => {
+            let answer = way.ask(&Method::POST, &path(&id, "/revoke")?, &[], None)?;
+            out(&if answer.get("already") == Some(&Value::Bool(true)) {
+                format!("Key {id} was revoked before.\n")
+            } else {
+                format!("Key {id} is revoked.\n")
+            })
         }
     }
 }
 
-impl Way {
-    fn create(&self, create: &Create) -> Result<(), String> {
-        let now = now();
-        let body = json!({
-            "name": create.name,
-            "account": create.account,
-            "scopes": create.scopes,
-            "models": if create.models.is_empty() { Value::Null } else { json!(create.models) },
-            "expires": create.expires.map(|after| now.saturating_add(after.as_secs())),
-        });
-        let (record, key) = match self {
-            Self::Gateway(client) => {
-                let answer = client.ask("POST", "/admin/keys", Some(&body))?;
-                let key = cell(&answer, "key");
-                (answer, key)
-            }
-            Self::Store(vault) => {
-                let wanted = Wanted::read(&body, now).map_err(|refusal| refusal.message.into_owned())?;
-                let (record, key) = make(&vault.keys, &vault.pepper.0, wanted, now)?;
-                (told(&record), key)
-            }
-        };
-        err(&format!(
-            "Key {} of account {} may use {}. It is shown this once:\n",
-            cell(&record, "id"),
-            cell(&record, "account"),
-            cell(&record, "scopes"),
-        ));
-        out(&format!("{key}\n"))
+fn path(id: &str, what: &str) -> Result<String, String> {
+    if id.len() != 16 || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        // What was given may be a whole key: it is not repeated.
+        return Err("An id is 16 letters and digits, as `penstock keys list` shows it.".to_owned());
     }
+    Ok(format!("/admin/keys/{id}{what}"))
+}
 
-    fn list(&self, json: bool) -> Result<(), String> {
-        let answer = match self {
-            Self::Gateway(client) => client.ask("GET", "/admin/keys", None)?,
-            Self::Store(vault) => json!({ "data": every(&vault.keys)?.iter().map(told).collect::<Vec<_>>() }),
-        };
-        if json {
-            return print(&answer);
-        }
-        let rows: Vec<Vec<String>> = data(&answer).iter().map(|key| row(key, now())).collect();
-        out(&table(&["ID", "NAME", "ACCOUNT", "SCOPES", "MODELS", "CREATED", "LAST USED", "STATE"], &rows))
-    }
+fn make(way: &Way, create: &Create) -> Result<(), String> {
+    let body = json!({
+        "name": create.name,
+        "account": create.account,
+        "scopes": create.scopes,
+        "models": if create.models.is_empty() { Value::Null } else { json!(create.models) },
+        "expires": create.expires.map(|after| now().saturating_add(after.as_secs())),
+        "limits": create.limits.written().unwrap_or_else(|| json!({})),
+    });
+    let key = way.ask(&Method::POST, "/admin/keys", &[], Some(&body))?;
+    err(&warnings(&key));
+    err(&format!(
+        "Key {} of account {} may use {}. It is shown this once:\n",
+        cell(&key, "id"),
+        cell(&key, "account"),
+        cell(&key, "scopes"),
+    ));
+    out(&format!("{}\n", cell(&key, "key")))
+}
 
-    fn revoke(&self, id: &str) -> Result<(), String> {
-        if id.len() != 16 || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            // What was given may be a whole key: it is not repeated.
-            return Err("An id is 16 letters and digits, as `penstock keys list` shows it.".to_owned());
-        }
-        let already = match self {
-            Self::Gateway(client) => {
-                let answer = client.ask("POST", &format!("/admin/keys/{id}/revoke"), None)?;
-                answer.get("already") == Some(&Value::Bool(true))
-            }
-            Self::Store(vault) => match vault.keys.revoke(id, now()).map_err(|error| error.to_string())? {
-                Revocation::Unknown => return Err("There is no key with this id.".to_owned()),
-                found => found == Revocation::Already,
-            },
-        };
-        out(&if already {
-            format!("Key {id} was revoked before.\n")
-        } else {
-            format!("Key {id} is revoked.\n")
-        })
+fn alter(way: &Way, change: Change) -> Result<(), String> {
+    let path = path(&change.id, "")?;
+    let mut body = Map::new();
+    let mut put = |name: &str, value: Option<Value>| {
+        body.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    put("name", change.name.map(Value::from));
+    put("scopes", (!change.scopes.is_empty()).then(|| json!(change.scopes)));
+    put("models", (!change.models.is_empty()).then(|| json!(change.models)));
+    put("models", change.all_models.then_some(Value::Null));
+    put(
+        "expires",
+        change.expires.map(|expiry| match expiry {
+            Expiry::Never => Value::Null,
+            Expiry::After(after) => now().saturating_add(after.as_secs()).into(),
+        }),
+    );
+    put("limits", change.limits.written());
+    if body.is_empty() {
+        return Err("Nothing to change was given; `penstock keys change --help` says what can be.".to_owned());
     }
+    let key = way.ask(&Method::PATCH, &path, &[], Some(&Value::Object(body)))?;
+    err(&warnings(&key));
+    let limits = shown(&key);
+    let limits = if limits.is_empty() { "without limits".to_owned() } else { limits };
+    out(&format!("Key {} is changed: it may use {}, {limits}.\n", cell(&key, "id"), cell(&key, "scopes")))
+}
+
+fn list(way: &Way, account: Option<&str>, json: bool) -> Result<(), String> {
+    let account = account.map(|account| ("account", account));
+    let all = way.every("/admin/keys", &account.into_iter().collect::<Vec<_>>())?;
+    if json {
+        return print(&json!({ "data": all }));
+    }
+    let rows: Vec<Vec<String>> = all.iter().map(|key| row(key, now())).collect();
+    let heading = ["ID", "NAME", "ACCOUNT", "SCOPES", "MODELS", "LIMITS", "CREATED", "LAST USED", "STATE"];
+    out(&table(&heading, &rows))
 }
 
 fn row(key: &Value, now: u64) -> Vec<String> {
@@ -181,27 +241,9 @@ fn row(key: &Value, now: u64) -> Vec<String> {
         cell("account"),
         cell("scopes"),
         models,
+        shown(key),
         at("created").map(day).unwrap_or_default(),
         at("last_used").map_or_else(|| "never".to_owned(), day),
         state,
     ]
-}
-
-/// A Unix time as a day, UTC.
-pub fn day(seconds: u64) -> String {
-    // Days to a civil date, after H. Hinnant's chrono-compatible algorithms.
-    let days = i64::try_from(seconds / 86_400).unwrap_or(0) + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,14 +1,18 @@
 //! The command line. Every command ends with 0, or with 1 and one clear sentence on standard error.
 
+mod accounts;
+mod audit;
 mod client;
 mod configuration;
 mod keys;
+mod limits;
 mod live;
 mod simulated;
 mod speak;
 mod table;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use crate::config::Source;
 use clap::{Args, Parser, Subcommand};
@@ -56,10 +60,20 @@ enum Command {
     ///
     /// For editors that complete and check while one writes.
     Schema,
-    /// Makes, lists and revokes API keys
+    /// Makes, lists, changes and suspends accounts, and their limits
+    ///
+    /// Through the running gateway, or directly in its store when none runs.
+    Accounts(accounts::Accounts),
+    /// Makes, lists, changes, rotates and revokes API keys
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Keys(keys::Keys),
+    /// Lists who changed which account or key, and when
+    ///
+    /// Through the running gateway, or directly in its store when none runs.
+    Audit(audit::Audit),
+    /// Prints the OpenAPI document of the admin listener
+    Openapi,
     /// Lists the models of the running gateway, and who offers them
     Models(Live),
     /// Lists the providers of the running gateway, and how they are
@@ -126,7 +140,10 @@ fn run(cli: Cli) -> Result<(), String> {
         Some(Command::Run(written)) => configuration::run(Source::File(written.config)),
         Some(Command::Check(written)) => configuration::check(&Source::File(written.config)),
         Some(Command::Schema) => speak::out(&crate::config::schema_text()),
+        Some(Command::Accounts(accounts)) => accounts::run(accounts),
         Some(Command::Keys(keys)) => keys::run(keys),
+        Some(Command::Audit(audit)) => audit::run(&audit),
+        Some(Command::Openapi) => speak::out(&crate::admin::openapi::text()),
         Some(Command::Models(asked)) => live::models(&asked.reached.source(), asked.json),
         Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.json),
         Some(Command::Reload(reached)) => live::reload(&reached.source()),

@@ -5,6 +5,8 @@ mod count_tokens;
 mod messages;
 mod models;
 
+pub use models::decoded;
+
 use crate::exchange::{Ended, Exchange};
 use async_trait::async_trait;
 use http::Method;

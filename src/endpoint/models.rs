@@ -81,7 +81,7 @@ impl Endpoint for One {
 }
 
 /// Undoes percent-encoding once; what is no UTF-8 afterwards names no model.
-fn decoded(tail: &str) -> String {
+pub fn decoded(tail: &str) -> String {
     let mut bytes = Vec::with_capacity(tail.len());
     let mut rest = tail.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -224,22 +224,11 @@ impl Line {
     }
 }
 
-/// RFC 3339 in UTC with milliseconds. Days to civil date after Howard Hinnant's
-/// `civil_from_days` (public domain): years begin in March so that the leap day is last.
+/// Now, in RFC 3339 with milliseconds.
 fn timestamp(text: &mut String) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (seconds, millis) = (since.as_secs(), since.subsec_millis());
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_index = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
-    write!(text, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z").ok();
+    let whole = crate::civil::rfc3339(since.as_secs());
+    write!(text, "{}.{:03}Z", whole.trim_end_matches('Z'), since.subsec_millis()).ok();
 }
 
 /// Waits until the lines so far are written; for the end of the process.

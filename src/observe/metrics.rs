@@ -34,6 +34,7 @@ pub struct Metrics {
     open: IntGauge,
     retries_left: IntGauge,
     reloads: IntCounterVec,
+    limited: IntCounterVec,
     keeper: Keeper,
 }
 
@@ -106,6 +107,12 @@ impl Metrics {
                 "Reloads of the configuration by result.",
                 &["result"],
             )?,
+            limited: counter(
+                &r,
+                "penstock_limited_total",
+                "Requests refused by a limit or a budget, by its name and whose it is.",
+                &["limit", "of"],
+            )?,
             keeper: Keeper::new(&r)?,
             registry: r,
         })
@@ -133,6 +140,11 @@ impl Metrics {
     /// Counts a reload.
     pub fn reloaded(&self, good: bool) {
         self.reloads.with_label_values(&[if good { "ok" } else { "refused" }]).inc();
+    }
+
+    /// Counts a request that a limit or a budget refused.
+    pub fn limited(&self, limit: &str, of: &str) {
+        self.limited.with_label_values(&[limit, of]).inc();
     }
 
     /// Everything, in Prometheus' text format.

@@ -1,14 +1,15 @@
 //! The relay: one loop that asks one provider after another until one answers.
 //!
 //! ```text
-//! select ─▶ course ─▶ attempt ─▶ (plain | pump) ─▶ settle
-//!              ▲          │ fault       │ broke after the first token
-//!              └──────────┴─────────────┘ rescue: the same reply, another provider
+//! select ─▶ limits ─▶ course ─▶ attempt ─▶ (plain | pump) ─▶ settle
+//!                         ▲          │ fault       │ broke after the first token
+//!                         └──────────┴─────────────┘ rescue: the same reply, another provider
 //! ```
 //! Until the first content token nothing has reached the client, and a failure
 //! is invisible. After it the answer is rescued, or ends with an error event.
 
 mod attempt;
+mod cost;
 mod plain;
 mod pump;
 mod select;
@@ -57,6 +58,8 @@ struct Run<'r, 'a> {
 pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
     x.record.stream = ask.stream;
     let chosen = select::select(x, ask).await?;
+    let cost = cost::most(x, &chosen, ask);
+    x.pass(&cost)?;
     x.house.budget.lock().on_request(x.house.clock.now());
     let total = x.live.settings.routing.total;
     let mut run = Run {

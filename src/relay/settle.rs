@@ -3,11 +3,12 @@
 
 use super::Run;
 use crate::reply::Head;
-use crate::upstream::bill::Terms;
+use crate::upstream::bill::{Terms, worth};
 use crate::upstream::offer::OfferLive;
 use http::{HeaderName, HeaderValue};
 use penstock_contract::{Ask, Done, Measured, Reply, Usage, UsageSource};
 use penstock_footprint::Attempt;
+use penstock_limits::Used;
 use penstock_routing::Sample;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,9 @@ pub fn served(
         batch: run.chosen.batch,
     };
     let settled = offer.bill.of(done, measured, took, run.spent.0.as_ref(), terms);
+    let money = worth(&settled.charge, terms.eur_per_credit);
+    let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
+    run.x.used(&Used { input, output, money });
     let record = &mut run.x.record;
     record.provider = Some(offer.offer.provider.id.clone());
     record.model = Some(offer.offer.model.card.id.as_str().into());

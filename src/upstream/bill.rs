@@ -3,7 +3,7 @@
 
 use crate::config::settings::Offer;
 use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
-use penstock_contract::{Done, Measured, Usage, UsageSource};
+use penstock_contract::{Done, Measured, MicroCredits, Usage, UsageSource};
 use penstock_footprint::{Attempt, Footprint, METHODOLOGY, Prepared, Work, boundary_name};
 use penstock_pricing::{Billing, Charge, PaidWith, Sold, Tariff, charge};
 use rust_decimal::Decimal;
@@ -92,6 +92,15 @@ impl Bill {
         Settled { footprint, charge, members }
     }
 
+    /// What so much would cost, in credits, whatever pays for it.
+    #[must_use]
+    pub fn worth(&self, done: &Done, terms: Terms) -> MicroCredits {
+        let billable = self.prepared.billable_kwh(&Work::new(*done, Duration::ZERO), None);
+        let sold = sold(done);
+        let charge = charge(&self.tariff, &sold, self.wallet, terms.batch, billable, terms.eur_per_credit);
+        worth(&charge, terms.eur_per_credit)
+    }
+
     fn members(&self, footprint: &Footprint, charge: &Charge, counted: bool, provenance: bool) -> Vec<u8> {
         let impact = Impact {
             energy_kwh: footprint.energy_kwh,
@@ -124,5 +133,17 @@ fn sold(done: &Done) -> Sold {
         Done::Images { count, .. } => Sold::Images(*count),
         Done::Audio { seconds } => Sold::Audio(*seconds),
         Done::Unknown => Sold::Tokens(Usage::default()),
+    }
+}
+
+/// A charge in credits, whatever pays for it: what it takes from a budget.
+#[must_use]
+pub fn worth(charge: &Charge, eur_per_credit: Decimal) -> MicroCredits {
+    match charge.paid_with {
+        PaidWith::Credits => charge.credits,
+        PaidWith::Energy => {
+            let credits = charge.eur.checked_div(eur_per_credit);
+            credits.and_then(MicroCredits::from_credits).unwrap_or(MicroCredits(i64::MAX))
+        }
     }
 }

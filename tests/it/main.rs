@@ -13,6 +13,7 @@
 
 mod harness;
 
+mod accounts;
 mod admin;
 mod agent;
 mod bodies;
@@ -20,6 +21,7 @@ mod cancel;
 mod chat;
 mod failover;
 mod footprint;
+mod limits;
 mod messages;
 mod models;
 mod privacy;

@@ -66,6 +66,18 @@ impl Key {
         Self::of(body)
     }
 
+    /// A new secret for the same public id; `None` if that is not 16 letters and digits.
+    pub fn renew(public_id: &str, random: &mut impl FnMut(&mut [u8])) -> Option<Self> {
+        let id: [u8; PUBLIC] = public_id.as_bytes().try_into().ok()?;
+        if !id.iter().all(u8::is_ascii_alphanumeric) {
+            return None;
+        }
+        let fresh = Self::generate(random);
+        let mut body = [0_u8; BODY];
+        body.iter_mut().zip(id.iter().chain(fresh.secret())).for_each(|(place, byte)| *place = *byte);
+        Some(Self::of(body))
+    }
+
     /// Recognises a key.
     ///
     /// # Errors

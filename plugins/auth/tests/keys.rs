@@ -154,3 +154,16 @@ fn bearer_comes_before_x_api_key_and_both_are_offered() {
     assert!(list(None, None).is_empty());
     assert_eq!(presented(Some(b"Bearer \xff"), None).count(), 0);
 }
+
+#[test]
+fn a_renewed_key_keeps_its_public_id_and_has_another_secret() {
+    let old = key(1);
+    let new = Key::renew(old.public_id(), &mut source(2)).unwrap();
+    assert_eq!(new.public_id(), old.public_id());
+    assert_ne!(new.reveal(), old.reveal());
+    assert_eq!(Key::parse(new.reveal()).unwrap().reveal(), new.reveal());
+    assert!(!verify(&digest(&[7; 32], &old), &digest(&[7; 32], &new)));
+    for id in ["", "short", "0123456789abcde-", "0123456789abcdef0"] {
+        assert!(Key::renew(id, &mut source(3)).is_none());
+    }
+}

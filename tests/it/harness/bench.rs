@@ -151,7 +151,7 @@ impl Running {
 
     /// Another key, as the admin listener would make it.
     pub async fn key(&self, wanted: &Value) -> Client {
-        let made = keys::create(&self.gateway.house, wanted).await.unwrap();
+        let made = keys::create_in(&self.gateway.house, wanted).await.unwrap();
         Client { address: self.client.address, key: made["key"].as_str().unwrap().to_owned() }
     }
 

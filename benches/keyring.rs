@@ -1,0 +1,127 @@
+//! What many keys cost, and what limits cost a request: `cargo bench --bench keyring`.
+//!
+//! 100,000 keys with limits and model lists are made in a store and loaded as at
+//! a start: in under a second, for less than 100 MiB. Then one request's way
+//! through its limits is measured: pass, settle, and the headers of an answer.
+#![allow(missing_docs, reason = "the macros of the harness make items without docs")]
+#![allow(clippy::unwrap_used, reason = "what is made up here is well-formed")]
+#![allow(clippy::print_stdout, reason = "figures are for whoever runs this")]
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use penstock::clock::Clock;
+use penstock::config::settings::Storage;
+use penstock::gate;
+use penstock::keyring::Keyring;
+use penstock::reply::Head;
+use penstock::request_id::RequestId;
+use penstock::vault::Vault;
+use penstock_contract::{Dialect, MicroCredits};
+use penstock_limits::{Cost, Used, Work};
+use penstock_storage::audit::Said;
+use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
+use penstock_storage::{Batch, Space};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const KEYS: u32 = 100_000;
+/// Most seconds and bytes that they may cost.
+const WITHIN: Duration = Duration::from_secs(1);
+const BYTES: u64 = 100 << 20;
+
+fn key(number: u32) -> KeyRecord {
+    KeyRecord {
+        id: format!("{number:016}"),
+        digest: KeyDigest([7; 32]),
+        name: format!("the key of project {number}"),
+        account: format!("account-{}", number % 500),
+        scopes: vec!["inference.chat".to_owned(), "inference.models".to_owned()],
+        models: Some(vec!["llama-3.1-8b-instruct".to_owned(), "mistral-small-3.2".to_owned()]),
+        limits: KeyLimits {
+            requests_per_minute: Some(600),
+            tokens_per_minute: Some(1_000_000),
+            concurrent: Some(32),
+            budget_per_day: Some(1 << 40),
+            budget_per_month: Some(1 << 44),
+        },
+        expires: Some(4_000_000_000),
+        created: 1_763_800_000,
+        previous: None,
+        rotated: None,
+        last_used: Some(1_763_812_800),
+        revoked: None,
+    }
+}
+
+/// Makes the keys: one the usual way, the rest as copies of its row, many to a commit.
+fn fill(vault: &Vault) {
+    let said = Said {
+        at: 1,
+        who: "bench".to_owned(),
+        what: "key.create".to_owned(),
+        target: String::new(),
+        change: serde_json::Value::Null,
+    };
+    vault.keys.insert(&key(0), &said).unwrap();
+    let row = vault.store.get(Space::Keys, key(0).id.as_bytes()).unwrap().unwrap();
+    let row = String::from_utf8(row).unwrap();
+    let numbers: Vec<u32> = (1..KEYS).collect();
+    for some in numbers.chunks(900) {
+        let mut batch = Batch::new();
+        for number in some {
+            let row = row
+                .replace(&key(0).id, &key(*number).id)
+                .replace("account-0", &key(*number).account)
+                .replace("project 0", &format!("project {number}"));
+            batch = batch.put(Space::Keys, key(*number).id, row);
+        }
+        vault.store.apply(batch).unwrap();
+    }
+}
+
+/// Bytes of memory that this process holds.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+fn measure(c: &mut Criterion) {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+    let vault = Vault::open(&storage).unwrap();
+    fill(&vault);
+    // Once before, so that the store's own cache is not counted as the keyring's.
+    drop(Keyring::load(&vault, Clock::start()).unwrap());
+    let (before, began) = (resident(), Instant::now());
+    let ring = Keyring::load(&vault, Clock::start()).unwrap();
+    let (took, bytes) = (began.elapsed(), resident().saturating_sub(before));
+    assert_eq!(ring.keys(), usize::try_from(KEYS).unwrap());
+    println!("{KEYS} keys load in {} ms and hold {} KiB", took.as_millis(), bytes / 1024);
+    assert!(took < WITHIN && bytes < BYTES, "{took:?}, {bytes} bytes");
+
+    let (clock, grant) = (Clock::start(), ring.grant(&key(4).id).unwrap());
+    let cost = Cost { input: 90, output: 51, money: MicroCredits(42_000) };
+    let used = Used { input: 88, output: 31, money: MicroCredits(31_000) };
+    c.bench_function("limits of a request: habits, pass, settle", |b| {
+        b.iter(|| {
+            black_box(gate::habits(&grant));
+            if let Ok(mut pass) = gate::pass(&grant, black_box(&cost), Work::Request, clock) {
+                pass.settle(black_box(&used));
+            }
+        });
+    });
+    let id = RequestId::random();
+    let now = clock.now();
+    c.bench_function("a head without limits", |b| b.iter(|| Head::new(200, &id).unwrap()));
+    for dialect in [Dialect::Chat, Dialect::Messages] {
+        c.bench_function(&format!("a head with limits, {}", dialect.name()), |b| {
+            b.iter(|| {
+                let standing = gate::standing(&grant, now);
+                Head::new(200, &id).unwrap().standing(dialect, &standing, now).unwrap()
+            });
+        });
+    }
+}
+
+criterion_group!(benches, measure);
+criterion_main!(benches);

@@ -1,0 +1,132 @@
+//! Accounts at run time: made, listed, changed, suspended.
+
+use super::desk::{Asked, Done, Effect, difference, failed};
+use super::fields::{self, Fields, Given};
+use crate::vault::Vault;
+use penstock_contract::{Code, Refusal};
+use penstock_storage::StoreError;
+use penstock_storage::accounts::{AccountRecord, AccountState};
+use penstock_storage::keys::KeyLimits;
+use serde_json::{Value, json};
+
+/// The account of keys that name none; made when it is first needed.
+pub const DEFAULT: &str = "default";
+/// Members of a new account.
+pub const CREATE: [&str; 3] = ["id", "name", "limits"];
+/// Members that can be changed.
+pub const CHANGE: [&str; 3] = ["name", "state", "limits"];
+/// Parameters of the list.
+pub const LIST: [&str; 2] = ["after", "limit"];
+/// Longest id of a new account.
+const ID: usize = 64;
+/// Words for the state.
+pub const STATES: [(&str, AccountState); 2] =
+    [("active", AccountState::Active), ("suspended", AccountState::Suspended)];
+
+pub(super) fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let limit = asked.limit(&LIST)?;
+    let page = vault.accounts.list(asked.query("after", &LIST)?, limit).map_err(failed)?;
+    let data: Vec<Value> = page.accounts.iter().map(told).collect();
+    Ok(Done::told(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
+}
+
+pub(super) fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let fields = Fields::of(&asked.body, &CREATE)?;
+    let id = fields.text("id")?.some().filter(|id| good_id(id)).ok_or_else(|| {
+        let wanted = format!("1 to {ID} letters, digits, `.`, `_` or `-`, the first a letter or a digit");
+        Refusal::invalid("id", format!("id has to be {wanted}."))
+    })?;
+    let mut limits = KeyLimits::default();
+    fields.limits(&mut limits)?;
+    let name = fields.text("name")?.some().unwrap_or_else(|| id.clone());
+    let account = AccountRecord { id, name, created: asked.now, state: AccountState::Active, limits };
+    insert(vault, asked, &account)?;
+    Ok(Done { status: 201, answer: told(&account), effect: Effect::Account(Box::new(account)) })
+}
+
+fn insert(vault: &Vault, asked: &Asked, account: &AccountRecord) -> Result<(), Refusal> {
+    let said = asked.said("account.create", &account.id, told(account));
+    vault.accounts.insert(account, &said).map_err(|error| match error {
+        StoreError::Guard { .. } => {
+            Refusal::because(Code::Conflict, "There is an account of this id already.").at("id")
+        }
+        error => failed(error),
+    })
+}
+
+/// The account that a new key names, and whether it was made for it.
+pub(super) fn named(vault: &Vault, asked: &Asked, id: &str) -> Result<(AccountRecord, bool), Refusal> {
+    if let Some(account) = vault.accounts.get(id).map_err(failed)? {
+        return Ok((account, false));
+    }
+    // Keys of earlier versions may name an account that was never made.
+    let known = id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(failed)?.keys.is_empty();
+    if !known {
+        let message = "There is no account of this id; make it first (penstock accounts create).";
+        return Err(Refusal::invalid("account", message));
+    }
+    let account = AccountRecord {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        created: asked.now,
+        state: AccountState::Active,
+        limits: KeyLimits::default(),
+    };
+    insert(vault, asked, &account)?;
+    Ok((account, true))
+}
+
+pub(super) fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let account = vault.accounts.get(&asked.id).map_err(failed)?.ok_or_else(nobody)?;
+    Ok(Done::told(told(&account)))
+}
+
+pub(super) fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let fields = Fields::of(&asked.body, &CHANGE)?;
+    let (name, state) = (fields.text("name")?, fields.word("state", &STATES)?);
+    if state == Given::Null {
+        return Err(Refusal::invalid("state", "state has to be active or suspended."));
+    }
+    fields.limits(&mut KeyLimits::default())?;
+    let changed = vault.accounts.change(&asked.id, |account| {
+        let before = told(account);
+        match &name {
+            Given::Absent => {}
+            Given::Null => account.name = account.id.clone(),
+            Given::Some(name) => account.name.clone_from(name),
+        }
+        if let Given::Some(state) = state {
+            account.state = state;
+        }
+        // Proven above.
+        fields.limits(&mut account.limits).ok();
+        let after = told(account);
+        (before != after).then(|| asked.said("account.change", &account.id, difference(&before, &after)))
+    });
+    let account = changed.map_err(failed)?.ok_or_else(nobody)?;
+    Ok(Done { status: 200, answer: told(&account), effect: Effect::Account(Box::new(account)) })
+}
+
+/// An account as it is told.
+#[must_use]
+pub fn told(account: &AccountRecord) -> Value {
+    let state = STATES.iter().find(|(_, state)| *state == account.state).map(|(word, _)| *word);
+    json!({
+        "id": account.id,
+        "name": account.name,
+        "created": account.created,
+        "state": state,
+        "limits": fields::told(&account.limits),
+    })
+}
+
+fn good_id(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    id.len() <= ID
+        && id.bytes().all(plain)
+        && id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+}
+
+fn nobody() -> Refusal {
+    Refusal::because(Code::NotFound, "There is no account of this id.")
+}

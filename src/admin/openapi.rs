@@ -1,0 +1,352 @@
+//! The OpenAPI document of the admin listener, made from its routes and from
+//! the very lists of members that requests are read by: it cannot say less or
+//! more than the listener does.
+
+use super::routes::{Operation, ROUTES, Route};
+use super::{accounts, audit, fields, keys};
+use serde_json::{Map, Value, json};
+
+/// The document, OpenAPI 3.1.
+#[must_use]
+pub fn document() -> Value {
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let item = paths.entry(route.path).or_insert_with(|| json!({}));
+        if let Some(item) = item.as_object_mut() {
+            item.insert(route.method.as_str().to_ascii_lowercase(), operation(route));
+        }
+    }
+    paths.insert("/admin/openapi.json".to_owned(), open("This document", "application/json"));
+    paths.insert("/status".to_owned(), open("What runs, and how every provider is", "application/json"));
+    paths.insert("/metrics".to_owned(), open("Metrics for Prometheus", "text/plain"));
+    paths.insert("/healthz".to_owned(), open("200 while the process lives", "text/plain"));
+    paths.insert(
+        "/readyz".to_owned(),
+        open("200 while a request would be served, else 503 and why", "text/plain"),
+    );
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock administration",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+            "description": "Accounts, keys, limits and configuration of a running gateway, at `listen.admin`. \
+                The bearer token stands in the file `admin.token` of the storage folder. Amounts are credits, as \
+                exact text; times are Unix seconds. A request is done whole or not at all, and every change is in \
+                the audit log, under the name that the header `x-penstock-actor` gives.",
+        },
+        "servers": [{ "url": "http://127.0.0.1:9090" }],
+        "security": [{ "token": [] }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "schemas": schemas(),
+        },
+    })
+}
+
+/// The document as it is kept in `docs/admin.openapi.json`.
+#[must_use]
+pub fn text() -> String {
+    let text = serde_json::to_string_pretty(&document()).unwrap_or_default();
+    format!("{text}\n")
+}
+
+/// A path that needs no token.
+fn open(summary: &str, kind: &str) -> Value {
+    let content = Map::from_iter([(kind.to_owned(), json!({}))]);
+    json!({ "get": { "summary": summary, "security": [], "responses": { "200": {
+        "description": summary, "content": content } } } })
+}
+
+fn operation(route: &Route) -> Value {
+    let (status, answer) = answer(route.operation);
+    let mut parameters = Vec::new();
+    if route.path.contains("{id}") {
+        parameters
+            .push(json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } }));
+    }
+    for name in parameters_of(route.operation) {
+        parameters.push(json!({ "name": name, "in": "query", "schema": parameter(name) }));
+    }
+    let mut operation = json!({
+        "operationId": operation_id(route.operation),
+        "summary": route.summary,
+        "responses": {
+            (status): { "description": "Done", "content": { "application/json": { "schema": answer } } },
+            "default": { "description": "Refused: nothing was done", "content": { "application/json": {
+                "schema": reference("Error") } } },
+        },
+    });
+    if let Some(members) = operation.as_object_mut() {
+        if !parameters.is_empty() {
+            members.insert("parameters".to_owned(), parameters.into());
+        }
+        if let Some((body, required)) = body(route.operation) {
+            let body = json!({ "required": required, "content": { "application/json": { "schema": body } } });
+            members.insert("requestBody".to_owned(), body);
+        }
+    }
+    operation
+}
+
+/// The operation's name, as generated clients call it.
+fn operation_id(operation: Operation) -> String {
+    let name = format!("{operation:?}");
+    let mut letters = name.chars();
+    letters.next().map(|first| first.to_ascii_lowercase().to_string() + letters.as_str()).unwrap_or_default()
+}
+
+fn parameters_of(operation: Operation) -> &'static [&'static str] {
+    match operation {
+        Operation::ListAccounts => &accounts::LIST,
+        Operation::ListKeys => &keys::LIST,
+        Operation::ListAudit => &audit::LIST,
+        _ => &[],
+    }
+}
+
+fn parameter(name: &str) -> Value {
+    match name {
+        "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::desk::PAGE,
+            "default": super::desk::PAGE, "description": "Most rows of the page." }),
+        "after" => json!({ "type": "string", "description": "`next` of the page before." }),
+        "account" => json!({ "type": "string", "description": "Only the keys of this account." }),
+        "target" => json!({ "type": "string", "description": "Only changes of this account or key." }),
+        _ => json!({}),
+    }
+}
+
+/// What a request holds, and whether it has to.
+fn body(operation: Operation) -> Option<(Value, bool)> {
+    Some(match operation {
+        Operation::CreateAccount => (object(&accounts::CREATE, &["id"]), true),
+        Operation::ChangeAccount => (object(&accounts::CHANGE, &[]), true),
+        Operation::CreateKey => (object(&keys::CREATE, &[]), false),
+        Operation::ChangeKey => (object(&keys::CHANGE, &[]), true),
+        Operation::RotateKey => (object(&keys::ROTATE, &[]), false),
+        _ => return None,
+    })
+}
+
+fn answer(operation: Operation) -> (&'static str, Value) {
+    match operation {
+        Operation::ListAccounts => ("200", page(reference("Account"))),
+        Operation::CreateAccount => ("201", reference("Account")),
+        Operation::GetAccount | Operation::ChangeAccount => ("200", reference("Account")),
+        Operation::ListKeys => ("200", page(reference("Key"))),
+        Operation::CreateKey => ("201", reference("NewKey")),
+        Operation::GetKey | Operation::ChangeKey => ("200", reference("Key")),
+        Operation::RotateKey => ("200", reference("NewKey")),
+        Operation::RevokeKey => ("200", answered(&["id", "revoked", "already"])),
+        Operation::ListAudit => ("200", page(answered(&["number", "at", "who", "what", "target", "change"]))),
+        Operation::VerifyAudit => ("200", answered(&["good", "entries", "first_bad"])),
+        Operation::ListUnmatched => ("200", list(answered(&["key", "account", "name", "warnings"]))),
+        Operation::Reload => ("200", answered(&["config"])),
+        Operation::ListModels | Operation::ListProviders => ("200", list(json!({ "type": "object" }))),
+    }
+}
+
+fn list(item: Value) -> Value {
+    json!({ "type": "object", "properties": { "data": { "type": "array", "items": item } } })
+}
+
+fn page(item: Value) -> Value {
+    json!({ "type": "object", "properties": {
+        "data": { "type": "array", "items": item },
+        "has_more": { "type": "boolean" },
+        "next": { "type": ["string", "integer", "null"], "description": "To pass as `after`." },
+    } })
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// What a request may hold: nothing but these.
+fn object(members: &[&str], required: &[&str]) -> Value {
+    let properties: Map<String, Value> =
+        members.iter().map(|name| ((*name).to_owned(), member(name))).collect();
+    let mut object = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if let Some(members) = object.as_object_mut().filter(|_| !required.is_empty()) {
+        members.insert("required".to_owned(), required.into());
+    }
+    object
+}
+
+/// What an answer holds.
+fn answered(members: &[&str]) -> Value {
+    let properties: Map<String, Value> =
+        members.iter().map(|name| ((*name).to_owned(), member(name))).collect();
+    json!({ "type": "object", "properties": properties })
+}
+
+/// The members of an account as it is told, of a key, and of what the gateway adds.
+pub(super) const ACCOUNT: [&str; 7] = ["id", "name", "created", "state", "limits", "now", "warnings"];
+pub(super) const KEY: [&str; 14] = [
+    "id",
+    "name",
+    "account",
+    "scopes",
+    "models",
+    "limits",
+    "created",
+    "last_used",
+    "expires",
+    "rotated",
+    "previous_good_until",
+    "revoked",
+    "now",
+    "warnings",
+];
+/// Members of `now`.
+pub(super) const NOW: [&str; 6] =
+    ["requests_at_work", "requests_left", "tokens_left", "tokens_owed", "spent_today", "spent_this_month"];
+
+fn schemas() -> Value {
+    let with_key: Vec<&str> = KEY.iter().copied().chain(["key"]).collect();
+    let mut limits = object(&fields::LIMITS, &[]);
+    if let Some(members) = limits.as_object_mut() {
+        members.insert("description".to_owned(), "`null`, or absent in a new one, is without limit.".into());
+    }
+    json!({
+        "Account": answered(&ACCOUNT),
+        "Key": answered(&KEY),
+        "NewKey": answered(&with_key),
+        "Limits": limits,
+        "Now": answered(&NOW),
+        "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {
+            "message": { "type": "string" },
+            "type": { "type": "string" },
+            "param": { "type": ["string", "null"], "description": "The field that is to blame." },
+            "code": { "type": "string", "description": "Stable." },
+            "details": { "type": "object" },
+        } } } },
+    })
+}
+
+/// One member, the same wherever it stands.
+#[rustfmt::skip]
+pub(super) fn member(name: &str) -> Value {
+    let about = |kind: &str, text: &str| json!({ "type": kind, "description": text });
+    let maybe = |kind: &str, text: &str| json!({ "type": [kind, "null"], "description": text });
+    let time = |text: &str| json!({ "type": ["integer", "null"], "description": format!("{text}, Unix seconds.") });
+    let credits = |text: &str| json!({ "type": ["string", "number", "null"], "description": format!("{text}, credits with at most six decimals.") });
+    match name {
+        "id" => about("string", "What it is called for good: of a key the 16 characters after `sk-svc-`, of an account 1 to 64 letters, digits, `.`, `_` or `-`."),
+        "name" => maybe("string", "What people call it."),
+        "account" => about("string", "The account that it draws on; `default` unless given."),
+        "state" => json!({ "enum": accounts::STATES.map(|(word, _)| word), "description": "No key of a suspended account is good." }),
+        "scopes" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "What it may do; `inference.*` unless given." }),
+        "models" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "The catalogue's ids of the models that it may use; `null` for all." }),
+        "limits" => reference("Limits"),
+        "now" => reference("Now"),
+        "warnings" => json!({ "type": "array", "items": { "type": "string" }, "description": "What was written and matches nothing." }),
+        "created" => time("When it was made"),
+        "expires" => time("When it is good no more"),
+        "last_used" => time("When it was last used"),
+        "rotated" => time("When its secret was last made anew"),
+        "previous_good_until" => time("Until when the secret before is good"),
+        "overlap_seconds" => json!({ "type": "integer", "minimum": 0, "maximum": keys::OVERLAP.1, "default": keys::OVERLAP.0, "description": "How long the old secret stays good." }),
+        "key" => about("string", "The key itself, shown this once; in a list of warnings its id."),
+        "requests_per_minute" | "tokens_per_minute" | "concurrent" => json!({ "type": ["integer", "null"], "minimum": 1, "description": match name {
+            "requests_per_minute" => "Requests per minute; a rested key may send a minute's worth at once.",
+            "tokens_per_minute" => "Tokens per minute, input and output; over-use is debt.",
+            _ => "Requests at the same time.",
+        } }),
+        "budget_per_day" => credits("What may be spent from midnight to midnight, UTC"),
+        "budget_per_month" => credits("What may be spent in a calendar month, UTC"),
+        "requests_at_work" => about("integer", "Requests that are being answered."),
+        "requests_left" => maybe("integer", "Requests that would pass now."),
+        "tokens_left" => maybe("integer", "Tokens that would pass now."),
+        "tokens_owed" => about("integer", "Tokens over the limit, to be waited off."),
+        "spent_today" => about("string", "Credits spent since midnight, UTC."),
+        "spent_this_month" => about("string", "Credits spent in this calendar month, UTC."),
+        "revoked" => json!({ "type": ["integer", "boolean", "null"], "description": "When it was revoked, Unix seconds; `true` in the answer of a revocation." }),
+        "already" => about("boolean", "It was revoked before."),
+        "number" => about("integer", "The entry's number, from 1."),
+        "at" => about("integer", "When, Unix seconds."),
+        "who" => about("string", "Who, as far as known."),
+        "what" => about("string", "What was done, such as `key.revoke`."),
+        "target" => about("string", "The account or key that was changed."),
+        "change" => about("object", "The new one, or for each field what it was and what it is."),
+        "good" => about("boolean", "Every entry follows from the one before."),
+        "entries" => about("integer", "Entries of the log."),
+        "first_bad" => maybe("integer", "The first entry that does not fit."),
+        "config" => about("string", "The version that runs now."),
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+    use penstock_storage::accounts::{AccountRecord, AccountState};
+    use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
+
+    #[test]
+    fn the_kept_document_is_this_one() {
+        let kept = include_str!("../../docs/admin.openapi.json");
+        assert!(kept == text(), "run `penstock openapi > docs/admin.openapi.json`");
+    }
+
+    #[test]
+    fn every_member_is_explained() {
+        fn walk(value: &Value, path: &str) {
+            if let Some(properties) = value.get("properties").and_then(Value::as_object) {
+                for (name, schema) in properties {
+                    assert!(!schema.is_null(), "{path}.{name}");
+                }
+            }
+            for (name, inner) in value.as_object().into_iter().flatten() {
+                walk(inner, &format!("{path}.{name}"));
+            }
+        }
+        walk(&document(), "");
+    }
+
+    #[test]
+    fn what_is_told_is_what_the_document_says() {
+        let account = AccountRecord {
+            id: "a".to_owned(),
+            name: String::new(),
+            created: 1,
+            state: AccountState::Active,
+            limits: KeyLimits::default(),
+        };
+        let key = KeyRecord {
+            id: "0123456789abcdef".to_owned(),
+            digest: KeyDigest([0; 32]),
+            name: String::new(),
+            account: "a".to_owned(),
+            scopes: Vec::new(),
+            models: None,
+            limits: KeyLimits::default(),
+            expires: None,
+            created: 1,
+            previous: None,
+            rotated: None,
+            last_used: None,
+            revoked: None,
+        };
+        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let told: Vec<String> = names(&accounts::told(&account));
+        assert_eq!(told, ACCOUNT[..5]);
+        assert_eq!(names(&keys::told(&key)), KEY[..12]);
+        assert_eq!(names(&fields::told(&key.limits)), fields::LIMITS);
+    }
+
+    #[test]
+    fn every_route_is_there_with_its_parameters() {
+        let document = document();
+        for route in ROUTES {
+            let method = route.method.as_str().to_ascii_lowercase();
+            let operation = &document["paths"][route.path][method];
+            assert_eq!(operation["summary"], route.summary);
+            let named = operation["parameters"].as_array().map_or(0, Vec::len);
+            let expected = parameters_of(route.operation).len() + usize::from(route.path.contains("{id}"));
+            assert_eq!(named, expected, "{}", route.path);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Wrong admin tokens: a few a minute are told so, the rest are told to wait.
+
+use parking_lot::Mutex;
+use penstock_contract::{Code, Refusal};
+use penstock_limits::{Bucket, Wait};
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+/// Wrong tokens a minute.
+const A_MINUTE: NonZeroU64 = NonZeroU64::new(10).unwrap();
+
+/// The rate of wrong tokens.
+#[derive(Debug, Default)]
+pub struct Tokens(Mutex<Bucket>);
+
+impl Tokens {
+    /// What a wrong token, or none, is told.
+    pub fn refusal(&self, now: Duration) -> Refusal {
+        let mut bucket = self.0.lock();
+        if let Some(Wait::For(wait)) = bucket.wait(A_MINUTE, 1, now) {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            let seconds = u32::try_from(seconds.max(1)).unwrap_or(u32::MAX);
+            let message = format!("There were too many wrong admin tokens; try again in {seconds} s.");
+            return Refusal::because(Code::RateLimited, message).retry_after(seconds);
+        }
+        bucket.take(A_MINUTE, 1, now);
+        let message =
+            "The admin token is missing or wrong; it stands in the file admin.token of the storage folder.";
+        Refusal::because(Code::InvalidKey, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_a_minute_are_told_so_and_the_rest_to_wait() {
+        let (tokens, now) = (Tokens::default(), Duration::from_secs(1_763_800_000));
+        for _ in 0..10 {
+            assert_eq!(tokens.refusal(now).code, Code::InvalidKey);
+        }
+        let refusal = tokens.refusal(now);
+        assert_eq!((refusal.code, refusal.retry_after), (Code::RateLimited, Some(6)));
+        assert_eq!(tokens.refusal(now + Duration::from_secs(6)).code, Code::InvalidKey);
+        assert_eq!(tokens.refusal(now + Duration::from_secs(6)).code, Code::RateLimited);
+    }
+}

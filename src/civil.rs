@@ -1,0 +1,83 @@
+//! Times as people and headers write them.
+
+use std::time::Duration;
+
+/// Year, month and day of a day since 1970. Years begin in March here, so that
+/// the leap day is last (after H. Hinnant's `civil_from_days`, public domain).
+#[must_use]
+pub const fn date(days: u64) -> (u64, u64, u64) {
+    let shifted = days.saturating_add(719_468);
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let index = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * index + 2) / 5 + 1;
+    let month = if index < 10 { index + 3 } else { index - 9 };
+    let late = if month <= 2 { 1 } else { 0 };
+    (year_of_era + era * 400 + late, month, day)
+}
+
+/// A Unix time as a day, UTC: `2025-11-22`.
+#[must_use]
+pub fn day(seconds: u64) -> String {
+    let (year, month, day) = date(seconds / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// A Unix time in RFC 3339, UTC: `2025-11-22T12:00:00Z`.
+#[must_use]
+pub fn rfc3339(seconds: u64) -> String {
+    let (year, month, day) = date(seconds / 86_400);
+    let rest = seconds % 86_400;
+    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// A time since 1970 in RFC 3339, to the next whole second.
+#[must_use]
+pub fn moment(at: Duration) -> String {
+    rfc3339(at.as_secs() + u64::from(at.subsec_nanos() > 0))
+}
+
+/// A span as Go writes it, rounded up: `0s`, `12ms`, `1s`, `6m0s`, `1h0m0s`.
+#[must_use]
+pub fn span(span: Duration) -> String {
+    if span.is_zero() {
+        return "0s".to_owned();
+    }
+    let millis = span.as_nanos().div_ceil(1_000_000);
+    if millis < 1_000 {
+        return format!("{millis}ms");
+    }
+    let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_moments_are_those_of_the_calendar() {
+        assert_eq!(day(0), "1970-01-01");
+        assert_eq!(day(1_709_164_800), "2024-02-29");
+        assert_eq!(rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");
+        assert_eq!(moment(Duration::from_millis(1_735_689_599_001)), "2025-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn spans_are_as_go_writes_them_and_never_too_short() {
+        let of = |nanos| span(Duration::from_nanos(nanos));
+        assert_eq!(of(0), "0s");
+        assert_eq!(of(1), "1ms");
+        assert_eq!(of(11_000_001), "12ms");
+        assert_eq!(of(999_000_001), "1s");
+        assert_eq!(of(1_000_000_001), "2s");
+        assert_eq!(of(360_000_000_000), "6m0s");
+        assert_eq!(of(3_661_000_000_000), "1h1m1s");
+    }
+}

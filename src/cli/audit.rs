@@ -1,0 +1,54 @@
+//! `penstock audit`: who changed what and when.
+
+use super::Reached;
+use super::client::reach;
+use super::live::{cell, print};
+use super::speak::out;
+use super::table::table;
+use super::way::Way;
+use crate::civil::rfc3339;
+use clap::Args;
+use http::Method;
+use serde_json::{Value, json};
+
+/// The command's arguments.
+#[derive(Debug, Args)]
+pub struct Audit {
+    #[command(flatten)]
+    reached: Reached,
+    /// Only changes of this account or key
+    #[arg(long, value_name = "ID")]
+    target: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Follow the chain of the log instead, and end with 1 if an entry does not fit
+    #[arg(long, conflicts_with_all = ["target", "json"])]
+    verify: bool,
+}
+
+/// Runs the command.
+pub fn run(audit: &Audit) -> Result<(), String> {
+    let way = Way::to(&reach(&audit.reached.source())?)?;
+    if audit.verify {
+        let found = way.ask(&Method::GET, "/admin/audit/verify", &[], None)?;
+        if found.get("good") == Some(&Value::Bool(true)) {
+            return out(&format!("All {} entries follow from one another.\n", cell(&found, "entries")));
+        }
+        return Err(format!("Entry {} of the audit log does not fit.", cell(&found, "first_bad")));
+    }
+    let target = audit.target.as_deref().map(|target| ("target", target));
+    let all = way.every("/admin/audit", &target.into_iter().collect::<Vec<_>>())?;
+    if audit.json {
+        return print(&json!({ "data": all }));
+    }
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .map(|entry| {
+            let at = entry.get("at").and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
+            let cell = |name: &str| cell(entry, name);
+            vec![cell("number"), at, cell("who"), cell("what"), cell("target"), cell("change")]
+        })
+        .collect();
+    out(&table(&["NO", "WHEN", "WHO", "WHAT", "TARGET", "CHANGE"], &rows))
+}

@@ -1,0 +1,71 @@
+//! Limits as they are typed and as they are shown.
+
+use super::live::cell;
+use crate::admin::fields::LIMITS;
+use clap::Args;
+use serde_json::{Map, Value};
+
+/// What may be used up; `none` takes a limit away.
+#[derive(Debug, Default, Args)]
+pub struct Limits {
+    /// Requests per minute; `none` for no limit
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    requests_per_minute: Option<String>,
+    /// Tokens per minute, input and output; over-use is waited off
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    tokens_per_minute: Option<String>,
+    /// Requests at the same time
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    concurrent: Option<String>,
+    /// Credits per day, from midnight to midnight, UTC
+    #[arg(long, value_name = "CREDITS", help_heading = "Limits", allow_negative_numbers = true)]
+    budget_per_day: Option<String>,
+    /// Credits per calendar month, UTC
+    #[arg(long, value_name = "CREDITS", help_heading = "Limits", allow_negative_numbers = true)]
+    budget_per_month: Option<String>,
+}
+
+impl Limits {
+    /// The member `limits` of a request; nothing if none was typed.
+    #[must_use]
+    pub fn written(&self) -> Option<Value> {
+        let all = [
+            &self.requests_per_minute,
+            &self.tokens_per_minute,
+            &self.concurrent,
+            &self.budget_per_day,
+            &self.budget_per_month,
+        ];
+        let given = LIMITS.into_iter().zip(all).filter_map(|(name, typed)| {
+            let typed = typed.as_deref()?;
+            let value = match typed {
+                "none" => Value::Null,
+                // Amounts stay the text that was typed, digit by digit.
+                typed if name.starts_with("budget") => Value::from(typed),
+                typed => typed.parse::<u64>().map_or_else(|_| Value::from(typed), Value::from),
+            };
+            Some((name.to_owned(), value))
+        });
+        let given: Map<String, Value> = given.collect();
+        (!given.is_empty()).then_some(Value::Object(given))
+    }
+}
+
+/// Limits as a cell: `60 req/min, 5 credits/day`; nothing where nothing is limited.
+#[must_use]
+pub fn shown(item: &Value) -> String {
+    let units = ["req/min", "tok/min", "at once", "credits/day", "credits/month"];
+    let limits = item.get("limits").unwrap_or(&Value::Null);
+    let each = LIMITS.into_iter().zip(units).filter_map(|(name, unit)| {
+        let most = cell(limits, name);
+        (!most.is_empty()).then(|| format!("{most} {unit}"))
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// The warnings of an answer, for standard error.
+#[must_use]
+pub fn warnings(answer: &Value) -> String {
+    let list = answer.get("warnings").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    list.iter().filter_map(Value::as_str).map(|warning| format!("warning: {warning}\n")).collect()
+}

@@ -1,0 +1,301 @@
+//! Limits and budgets over real sockets: refused before anything is sent, told
+//! in the caller's dialect, settled with what was used.
+
+use crate::harness::bench::Running;
+use crate::harness::script::{Act, completion, json_answer, status};
+use crate::harness::{Answer, Bench, Client, Provider, until};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::Notify;
+
+const CHAT: &str = "/v1/chat/completions";
+const MESSAGES: &str = "/v1/messages";
+
+async fn bench() -> (Provider, Running) {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    (provider, running)
+}
+
+/// A key with these limits.
+async fn limited(running: &Running, limits: Value) -> Client {
+    running.key(&json!({ "name": "limited", "limits": limits })).await
+}
+
+fn public_id(client: &Client) -> &str {
+    &client.key[7..23]
+}
+
+/// Not so shortly before midnight, UTC, that a budget's window could end within the test.
+async fn far_from_midnight(running: &Running) {
+    let clock = running.gateway.house.clock;
+    until("the day to be young", || 86_400 - clock.unix() % 86_400 > 30).await;
+}
+
+fn number(answer: &Answer, name: &str) -> u64 {
+    let value = answer.header(name).unwrap_or_else(|| panic!("no {name}: {:?}", answer.headers));
+    value.parse().unwrap()
+}
+
+fn answer_using(input: u64, output: u64) -> Vec<Act> {
+    let mut answer = completion("Hello");
+    answer["usage"] =
+        json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
+    json_answer(200, &answer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_without_limits_is_told_of_none() {
+    let (_provider, running) = bench().await;
+    let answer = running.chat().await;
+    assert_eq!(answer.status, 200);
+    assert!(!answer.headers.iter().any(|(name, _)| name.contains("ratelimit")), "{:?}", answer.headers);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_headers_of_the_chat_dialect_stand_on_answers_and_refusals() {
+    let (provider, running) = bench().await;
+    let client = limited(&running, json!({"requests_per_minute": 2, "tokens_per_minute": 100_000})).await;
+    let first = client.post(CHAT, &running.ask()).await;
+    assert_eq!(first.status, 200);
+    assert_eq!(number(&first, "x-ratelimit-limit-requests"), 2);
+    assert_eq!(number(&first, "x-ratelimit-remaining-requests"), 1);
+    assert!(first.header("x-ratelimit-reset-requests").unwrap().ends_with('s'));
+    assert_eq!(number(&first, "x-ratelimit-limit-tokens"), 100_000);
+    // Settled before the head went out: what the provider said was used, and not what might have been.
+    assert!(number(&first, "x-ratelimit-remaining-tokens") >= 100_000 - 18);
+    let stream = client.post(CHAT, &running.ask_stream()).await;
+    assert_eq!((stream.status, number(&stream, "x-ratelimit-remaining-requests")), (200, 0));
+    let refused = client.post(CHAT, &running.ask()).await;
+    let error = &refused.json()["error"];
+    assert_eq!((refused.status, &error["code"]), (429, &json!("RATE_2001")));
+    assert_eq!(error["type"], "rate_limit_exceeded");
+    assert_eq!(error["details"]["limit"], "requests_per_minute");
+    let wait = number(&refused, "retry-after");
+    assert!((1..=30).contains(&wait), "{wait}");
+    let now = running.gateway.house.clock.unix();
+    let reset = number(&refused, "x-ratelimit-reset");
+    assert!((now..=now + 31).contains(&reset), "{reset} {now}");
+    assert_eq!(number(&refused, "x-ratelimit-remaining-requests"), 0);
+    assert_eq!(refused.header("x-should-retry"), None);
+    assert_eq!(provider.calls(), 2, "a refused request is never sent");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_headers_of_the_messages_dialect_stand_on_answers_and_refusals() {
+    let (provider, running) = bench().await;
+    let client = limited(&running, json!({"requests_per_minute": 1, "tokens_per_minute": 5_000})).await;
+    let ask = json!({"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]});
+    let first = client.post(MESSAGES, &ask).await;
+    assert_eq!(first.status, 200);
+    assert_eq!(number(&first, "anthropic-ratelimit-requests-limit"), 1);
+    assert_eq!(number(&first, "anthropic-ratelimit-requests-remaining"), 0);
+    assert_eq!(number(&first, "anthropic-ratelimit-tokens-limit"), 5_000);
+    let reset = first.header("anthropic-ratelimit-tokens-reset").unwrap();
+    assert!(reset.len() == 20 && reset.starts_with("20") && reset.ends_with('Z'), "{reset}");
+    assert_eq!(first.header("x-ratelimit-limit-requests"), None);
+    let refused = client.post(MESSAGES, &ask).await;
+    let body = refused.json();
+    assert_eq!((refused.status, &body["type"]), (429, &json!("error")));
+    assert_eq!(body["error"]["type"], "rate_limit_error");
+    assert!((1..=60).contains(&number(&refused, "retry-after")));
+    assert_eq!(number(&refused, "anthropic-ratelimit-requests-remaining"), 0);
+    assert_eq!(provider.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_64_clients_as_many_pass_as_the_limit_says() {
+    let (provider, running) = bench().await;
+    let client = limited(&running, json!({"requests_per_minute": 20})).await;
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..64)
+        .map(|_| {
+            let (client, ask) = (client.clone(), running.ask());
+            tokio::spawn(async move { client.post(CHAT, &ask).await.status })
+        })
+        .collect();
+    let mut passed = 0;
+    for task in tasks {
+        match task.await.unwrap() {
+            200 => passed += 1,
+            other => assert_eq!(other, 429),
+        }
+    }
+    // What the minute gives back while they ask may pass too, and nothing else.
+    let gained = began.elapsed().as_millis() * 20 / 60_000;
+    assert!((20..=20 + gained).contains(&passed), "{passed} passed, {gained} came in meanwhile");
+    assert_eq!(provider.calls() as u128, passed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_are_reserved_by_max_tokens_and_over_use_is_debt() {
+    let (provider, running) = bench().await;
+    let client = limited(&running, json!({"tokens_per_minute": 1_000})).await;
+    provider.then(answer_using(400, 4_600));
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(100);
+    let first = client.post(CHAT, &ask).await;
+    assert_eq!((first.status, number(&first, "x-ratelimit-remaining-tokens")), (200, 0));
+    let refused = client.post(CHAT, &ask).await;
+    assert_eq!(refused.status, 429);
+    // 4,000 tokens owed and about a hundred wanted, at 1,000 a minute; client libraries wait at most one.
+    let wait = number(&refused, "retry-after");
+    assert!((180..=247).contains(&wait), "{wait}");
+    assert_eq!(refused.header("x-should-retry"), Some("false"));
+    let shown = running.admin().get(&format!("/admin/keys/{}", public_id(&client))).await.json();
+    let owed = shown["now"]["tokens_owed"].as_u64().unwrap();
+    assert!((3_000..=4_000).contains(&owed), "{shown}");
+    assert_eq!(provider.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_over_the_limit_is_told_that_no_wait_helps() {
+    let (provider, running) = bench().await;
+    let client = limited(&running, json!({"tokens_per_minute": 100})).await;
+    let long = json!({"model": "m", "messages": [{"role": "user", "content": "word ".repeat(400)}]});
+    let refused = client.post(CHAT, &long).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, None));
+    assert_eq!(refused.header("x-should-retry"), Some("false"));
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("shorten it"));
+    // A short one passes though its longest answer would not fit: the bucket is full.
+    assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
+    assert_eq!(provider.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_to_nothing_gives_its_tokens_back() {
+    let (provider, running) = bench().await;
+    let client = limited(&running, json!({"tokens_per_minute": 600})).await;
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(500);
+    for _ in 0..3 {
+        provider.then(status(503));
+        let failed = client.post(CHAT, &ask).await;
+        assert_eq!(failed.status, 503, "{}", failed.text());
+    }
+    assert_eq!(client.post(CHAT, &ask).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_has_as_many_requests_at_once_as_it_may_and_gets_its_places_back() {
+    let (provider, running) = bench().await;
+    let client = limited(&running, json!({"concurrent": 2})).await;
+    let go = Arc::new(Notify::new());
+    let mut waiting = vec![Act::Wait(go.clone())];
+    waiting.extend(json_answer(200, &completion("Hello")));
+    provider.always(waiting);
+    let ask = running.ask();
+    let body = ask.to_string();
+    let leaves = client.open("POST", CHAT, &[], body.as_bytes()).await;
+    let (held, first) = (client.clone(), ask.clone());
+    let stays = tokio::spawn(async move { held.post(CHAT, &first).await.status });
+    provider.until_calls(2).await;
+    let refused = client.post(CHAT, &ask).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+    assert_eq!(refused.json()["error"]["details"]["limit"], "concurrent");
+    // Another key of the account is not in its way.
+    assert_eq!(provider.calls(), 2);
+    drop(leaves);
+    provider.until_left(1).await;
+    until("the exchange to end", || running.gateway.house.exchanges() == 1).await;
+    let (held, second) = (client.clone(), ask.clone());
+    let next = tokio::spawn(async move { held.post(CHAT, &second).await.status });
+    provider.until_calls(3).await;
+    go.notify_waiters();
+    assert_eq!((stays.await.unwrap(), next.await.unwrap()), (200, 200));
+    assert_eq!(provider.most(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limits_of_an_account_are_shared_by_its_keys() {
+    let (provider, running) = bench().await;
+    let admin = running.admin();
+    let made =
+        admin.post("/admin/accounts", &json!({"id": "acme", "limits": {"requests_per_minute": 2}})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let one = running.key(&json!({"account": "acme"})).await;
+    let other = running.key(&json!({"account": "acme", "limits": {"requests_per_minute": 50}})).await;
+    assert_eq!(one.post(CHAT, &running.ask()).await.status, 200);
+    let second = other.post(CHAT, &running.ask()).await;
+    assert_eq!(number(&second, "x-ratelimit-limit-requests"), 2, "the tighter one is told");
+    let refused = one.post(CHAT, &running.ask()).await;
+    assert_eq!((refused.status, &refused.json()["error"]["details"]["of"]), (429, &json!("account")));
+    // A key of another account goes on, and a changed limit counts at once.
+    assert_eq!(running.chat().await.status, 200);
+    let change = json!({"limits": {"requests_per_minute": 600_000}}).to_string();
+    let changed = admin.send("PATCH", "/admin/accounts/acme", &[], change.as_bytes()).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    until("the minute to give one back", || {
+        let account = running.gateway.house.keyring.account("acme").unwrap();
+        let (_, _, standing) = account.tally.now(running.gateway.house.clock.now());
+        standing.requests.unwrap().remaining > 0
+    })
+    .await;
+    assert_eq!(one.post(CHAT, &running.ask()).await.status, 200);
+    assert_eq!(provider.calls(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_refuses_before_it_is_overdrawn_and_counts_what_was_charged() {
+    let (provider, running) = bench().await;
+    far_from_midnight(&running).await;
+    // 11 tokens in and 7 out at 1 and 2 EUR a million are 0.0025 credits.
+    let client = limited(&running, json!({"budget_per_day": "0.006"})).await;
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(10);
+    for _ in 0..2 {
+        assert_eq!(client.post(CHAT, &ask).await.status, 200);
+    }
+    let refused = client.post(CHAT, &ask).await;
+    let error = &refused.json()["error"];
+    assert_eq!((refused.status, &error["code"]), (402, &json!("BILLING_4002")));
+    assert_eq!(
+        (&error["details"]["limit"], &error["details"]["credits"]),
+        (&json!("budget_per_day"), &json!("0.006"))
+    );
+    assert!((1..=86_400).contains(&number(&refused, "retry-after")));
+    let messages = json!({"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]});
+    let refused = client.post(MESSAGES, &messages).await;
+    assert_eq!((refused.status, &refused.json()["error"]["type"]), (402, &json!("billing_error")));
+    assert_eq!(provider.calls(), 2);
+    let shown = running.admin().get(&format!("/admin/keys/{}", public_id(&client))).await.json();
+    assert_eq!(shown["now"]["spent_today"], "0.005");
+    // An answer as long as this may be could cost more than the budget: no wait helps.
+    ask["max_tokens"] = json!(100_000);
+    let refused = client.post(CHAT, &ask).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (402, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_spent_outlives_a_restart() {
+    let (_provider, running) = bench().await;
+    far_from_midnight(&running).await;
+    let client = limited(&running, json!({"budget_per_month": "100"})).await;
+    assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
+    let house = running.gateway.house.clone();
+    let again = tokio::task::spawn_blocking(move || {
+        house.keyring.note_spends(&house.vault.spends);
+        penstock::keyring::Keyring::load(&house.vault, house.clock).unwrap()
+    })
+    .await
+    .unwrap();
+    let now = running.gateway.house.clock.now();
+    let spent = again.grant(public_id(&client)).unwrap().tally().spent(now);
+    assert_eq!((spent.day, spent.month), (2_500, 2_500));
+    assert_eq!(again.account("default").unwrap().tally.spent(now).month, 2_500);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_are_counted_by_limit() {
+    let (_provider, running) = bench().await;
+    let client = limited(&running, json!({"requests_per_minute": 1})).await;
+    for expected in [200, 429] {
+        assert_eq!(client.post(CHAT, &running.ask()).await.status, expected);
+    }
+    let metrics = running.admin().get("/metrics").await.text();
+    assert!(
+        metrics.contains("penstock_limited_total{limit=\"requests_per_minute\",of=\"key\"} 1"),
+        "{metrics}"
+    );
+}
