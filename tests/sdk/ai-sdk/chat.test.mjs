@@ -6,7 +6,9 @@ import { APICallError, Output, RetryError, generateText, stepCountIs, streamText
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { z } from 'zod';
-import { KEY, PIXEL, URL, all, counting, fails } from './house.mjs';
+import {
+  KEY, LIMITED, PIXEL, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits,
+} from './house.mjs';
 
 const made = (apiKey = KEY, fetch = globalThis.fetch) => ({
   chat: createOpenAICompatible({ name: 'penstock', baseURL: `${URL}/v1`, apiKey, fetch, includeUsage: true, supportsStructuredOutputs: true }),
@@ -100,6 +102,23 @@ for (const dialect of ['chat', 'messages']) {
     const stranger = await fails(APICallError, generateText({ model: model('small-chat', made('nothing')), prompt: 'x' }));
     assert.equal(stranger.statusCode, 401);
     assert.notEqual(stranger.message, 'Unauthorized');
+  });
+
+  test(`${dialect}: what no retry helps is asked once`, async () => {
+    for (const [key, status] of [[REVOKED, 401], [POOR, 402], [READER, 403]]) {
+      const fetch = counting();
+      const one = model('small-chat', made(key, fetch));
+      const error = await fails(APICallError, generateText({ model: one, prompt: 'Hello' }));
+      assert.deepEqual([error.statusCode, error.isRetryable, fetch.number], [status, false, 1]);
+    }
+  });
+
+  test(`${dialect}: a rate limit is waited off`, async () => {
+    const fetch = counting();
+    const one = model('small-chat', made(LIMITED, fetch));
+    const ask = (more) => generateText({ model: one, prompt: 'Hello', maxOutputTokens: 5, ...more });
+    const { refusal, answer } = await refusedAndWaits(() => ask({ maxRetries: 0 }), () => ask({}), fetch);
+    assert.ok(refusal instanceof APICallError && refusal.isRetryable && answer.text);
   });
 
   test(`${dialect}: when all providers fail it tries three times`, async () => {

@@ -3,7 +3,9 @@
 import Anthropic from '@anthropic-ai/sdk';
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { HELLO, KEY, PIXEL, READER, REVOKED, URL, all, counting, fails, sent, told } from './house.mjs';
+import {
+  HELLO, KEY, LIMITED, PIXEL, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, sent, told,
+} from './house.mjs';
 
 const made = (apiKey = KEY, more = {}) => {
   const calls = counting();
@@ -110,9 +112,20 @@ test('tokens are counted', async () => {
   assert.ok(few > 0 && more > few);
 });
 
+test('a rate limit is 429 and waited off', async () => {
+  const { calls, client: patient } = made(LIMITED);
+  const { client: hasty } = made(LIMITED, { maxRetries: 0 });
+  const ask = (client) => client.messages.create({ model: 'small-chat', messages: HELLO, max_tokens: 5 });
+  const { refusal, answer } = await refusedAndWaits(() => ask(hasty), () => ask(patient), calls);
+  assert.ok(refusal instanceof Anthropic.RateLimitError && answer.content.length === 1);
+  assert.equal(refusal.error.error.code, 'RATE_2001');
+  assert.equal(calls.head.get('anthropic-ratelimit-requests-limit'), '20');
+});
+
 test('errors have their class, type and code, and are not tried again', async () => {
   const cases = [
     [Anthropic.AuthenticationError, {}, REVOKED, 401, 'authentication_error', 'AUTH_1001'],
+    [Anthropic.APIError, {}, POOR, 402, 'billing_error', 'BILLING_4002'],
     [Anthropic.PermissionDeniedError, {}, READER, 403, 'permission_error', 'AUTH_1003'],
     [Anthropic.NotFoundError, { model: 'nothing' }, KEY, 404, 'not_found_error', 'INFERENCE_3101'],
     [Anthropic.BadRequestError, { max_tokens: -1 }, KEY, 400, 'invalid_request_error', 'INFERENCE_3201'],

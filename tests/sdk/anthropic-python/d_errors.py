@@ -3,7 +3,7 @@
 import time
 
 import anthropic
-from house import KEY, READER, REVOKED, URL, Calls, raises
+from house import KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 
 HELLO = [{"role": "user", "content": "Hello"}]
 NEW = hasattr(anthropic, "PaymentRequiredError")
@@ -37,6 +37,27 @@ def test_wrong_and_revoked_keys_are_401_once():
 def test_a_missing_scope_is_403_and_named():
     error = refused(anthropic.PermissionDeniedError, READER)
     assert error["type"] == "permission_error" and error["details"]["required_scope"] == "inference.chat"
+
+
+def test_a_budget_that_is_used_up_is_402_once():
+    error = refused(anthropic.PaymentRequiredError if NEW else anthropic.APIStatusError, POOR)
+    assert (error["type"], error["code"]) == ("billing_error", "BILLING_4002")
+
+
+def test_a_rate_limit_is_429_and_waited_off():
+    made, hasty = client(LIMITED), client(LIMITED, max_retries=0)
+    calls = Calls(made)
+    ask = {"model": "small-chat", "messages": HELLO, "max_tokens": 5}
+    refusal, answer = refused_and_waits(
+        anthropic.RateLimitError,
+        lambda: hasty.messages.create(**ask),
+        lambda: made.messages.create(**ask),
+        calls,
+    )
+    error = refusal.body["error"]
+    assert (error["type"], error["code"]) == ("rate_limit_error", "RATE_2001") and answer.content
+    assert calls.head["anthropic-ratelimit-requests-limit"] == "20"
+    assert calls.head["anthropic-ratelimit-requests-reset"].endswith("Z")
 
 
 def test_an_unknown_model_is_404():

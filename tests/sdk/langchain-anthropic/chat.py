@@ -1,7 +1,7 @@
 """LangChain over the messages dialect."""
 
 import anthropic
-from house import KEY, PIXEL, URL, raises
+from house import KEY, LIMITED, PIXEL, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -29,8 +29,8 @@ def get_time(zone: str) -> str:
     return f"noon in {zone}"
 
 
-def chat(model="small-chat", **more):
-    return ChatAnthropic(model=model, api_key=KEY, base_url=URL, max_tokens=2000, **more)
+def chat(model="small-chat", key=KEY, **more):
+    return ChatAnthropic(model=model, api_key=key, base_url=URL, max_tokens=2000, **more)
 
 
 def streamed(model, words):
@@ -108,6 +108,25 @@ def test_tokens_are_counted():
 def test_an_overflow_is_known_as_one():
     error = raises(anthropic.BadRequestError, chat("narrow").invoke, "word " * 20_000)
     assert type(error).__name__ == "AnthropicContextOverflowError", type(error)
+
+
+def test_what_no_retry_helps_is_asked_once():
+    for key, status, kind in [
+        (REVOKED, 401, anthropic.AuthenticationError),
+        (POOR, 402, anthropic.APIStatusError),
+        (READER, 403, anthropic.PermissionDeniedError),
+    ]:
+        model = chat(key=key)
+        calls = Calls(model._client)
+        assert raises(kind, model.invoke, "Hello").status_code == status and calls.number == 1
+
+
+def test_a_rate_limit_is_waited_off():
+    model, hasty = chat(key=LIMITED), chat(key=LIMITED, max_retries=0)
+    calls = Calls(model._client)
+    ask = lambda model: lambda: model.invoke("Hello")
+    _, answer = refused_and_waits(anthropic.RateLimitError, ask(hasty), ask(model), calls)
+    assert answer.content
 
 
 def test_a_stream_that_breaks_raises():

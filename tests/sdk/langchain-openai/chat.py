@@ -1,7 +1,7 @@
 """LangChain over the chat completions dialect."""
 
 import openai
-from house import KEY, URL, raises
+from house import KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -27,8 +27,8 @@ def get_time(zone: str) -> str:
     return f"noon in {zone}"
 
 
-def chat(model="small-chat", **more):
-    return ChatOpenAI(model=model, api_key=KEY, base_url=f"{URL}/v1", **more)
+def chat(model="small-chat", key=KEY, **more):
+    return ChatOpenAI(model=model, api_key=key, base_url=f"{URL}/v1", **more)
 
 
 def test_an_answer_has_text_and_usage():
@@ -75,6 +75,25 @@ def test_structured_output_by_schema_and_by_tool():
 def test_an_overflow_is_known_as_one():
     error = raises(openai.BadRequestError, chat("narrow").invoke, "word " * 20_000)
     assert type(error).__name__ == "OpenAIContextOverflowError", type(error)
+
+
+def test_what_no_retry_helps_is_asked_once():
+    for key, status, kind in [
+        (REVOKED, 401, openai.AuthenticationError),
+        (POOR, 402, openai.APIStatusError),
+        (READER, 403, openai.PermissionDeniedError),
+    ]:
+        model = chat(key=key)
+        calls = Calls(model.root_client)
+        assert raises(kind, model.invoke, "Hello").status_code == status and calls.number == 1
+
+
+def test_a_rate_limit_is_waited_off():
+    model, hasty = chat(key=LIMITED, max_tokens=5), chat(key=LIMITED, max_tokens=5, max_retries=0)
+    calls = Calls(model.root_client)
+    ask = lambda model: lambda: model.invoke("Hello")
+    _, answer = refused_and_waits(openai.RateLimitError, ask(hasty), ask(model), calls)
+    assert answer.content
 
 
 def test_a_stream_that_breaks_raises():

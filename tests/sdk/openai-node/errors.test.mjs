@@ -3,7 +3,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import OpenAI from 'openai';
-import { HELLO, KEY, READER, REVOKED, URL, all, counting, fails, told } from './house.mjs';
+import {
+  HELLO, KEY, LIMITED, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, told,
+} from './house.mjs';
 
 const made = (apiKey = KEY, more = {}) => {
   const calls = counting();
@@ -30,6 +32,21 @@ test('a missing scope is 403 and named', async () => {
   const error = await refused(OpenAI.PermissionDeniedError, {}, READER);
   assert.equal(error.type, 'insufficient_scope');
   assert.equal(error.error.details.required_scope, 'inference.chat');
+});
+
+test('a budget that is used up is 402 once', async () => {
+  const error = await refused(OpenAI.APIError, {}, POOR);
+  assert.deepEqual([error.status, error.code, error.type], [402, 'BILLING_4002', 'budget_exceeded']);
+});
+
+test('a rate limit is 429 and waited off', async () => {
+  const { calls, client } = made(LIMITED);
+  const { client: hasty } = made(LIMITED, { maxRetries: 0 });
+  const ask = (client) => client.chat.completions.create({ model: 'small-chat', messages: HELLO, max_tokens: 5 });
+  const { refusal, answer } = await refusedAndWaits(() => ask(hasty), () => ask(client), calls);
+  assert.ok(refusal instanceof OpenAI.RateLimitError && answer.choices.length === 1);
+  assert.deepEqual([refusal.code, refusal.type], ['RATE_2001', 'rate_limit_exceeded']);
+  assert.equal(calls.head.get('x-ratelimit-limit-requests'), '20');
 });
 
 test('an unknown model is 404', async () => {

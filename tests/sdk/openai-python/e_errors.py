@@ -3,7 +3,7 @@
 import time
 
 import openai
-from house import KEY, LYON, READER, REVOKED, URL, Calls, raises
+from house import KEY, LIMITED, LYON, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -33,6 +33,26 @@ def test_a_missing_scope_is_403_and_named():
     error = refused(openai.PermissionDeniedError, READER)
     assert error.type == "insufficient_scope"
     assert error.body["details"]["required_scope"] == "inference.chat"
+
+
+def test_a_budget_that_is_used_up_is_402_once():
+    error = refused(openai.APIStatusError, POOR)
+    assert (error.status_code, error.code, error.type) == (402, "BILLING_4002", "budget_exceeded")
+
+
+def test_a_rate_limit_is_429_and_waited_off():
+    made, hasty = client(LIMITED), client(LIMITED, max_retries=0)
+    calls = Calls(made)
+    ask = {"model": "small-chat", "messages": HELLO, "max_tokens": 5}
+    refusal, answer = refused_and_waits(
+        openai.RateLimitError,
+        lambda: hasty.chat.completions.create(**ask),
+        lambda: made.chat.completions.create(**ask),
+        calls,
+    )
+    assert (refusal.code, refusal.type) == ("RATE_2001", "rate_limit_exceeded") and answer.choices
+    assert calls.head["x-ratelimit-limit-requests"] == "20"
+    assert calls.head["x-ratelimit-remaining-requests"].isdigit() and calls.head["x-ratelimit-reset-requests"]
 
 
 def test_an_unknown_model_and_an_unknown_flavor_are_404():

@@ -8,6 +8,9 @@ export const URL = env.PENSTOCK_URL;
 export const KEY = env.PENSTOCK_KEY;
 export const READER = env.PENSTOCK_READER_KEY;
 export const REVOKED = env.PENSTOCK_REVOKED_KEY;
+// May ask 20 times a minute; has a budget that no request fits in.
+export const LIMITED = env.PENSTOCK_LIMITED_KEY;
+export const POOR = env.PENSTOCK_POOR_KEY;
 
 // One red pixel.
 export const PIXEL =
@@ -34,12 +37,30 @@ export async function sent() {
   return JSON.parse((await answer.json()).last[0].body);
 }
 
-// A `fetch` that counts, and keeps the last answer's head.
+// After a 429 the client waits as long as it is told, tries again, and is answered. `once` asks with a client
+// that does not retry, until it is refused; `patient` with one that does, through the `calls`.
+export async function refusedAndWaits(once, patient, calls) {
+  let refusal;
+  for (let asked = 0; asked < 40 && !refusal; asked += 1) {
+    await once().catch((error) => (refusal = error));
+  }
+  assert.equal(refusal?.status ?? refusal?.statusCode, 429, String(refusal));
+  const [began, before] = [performance.now(), calls.number];
+  const answer = await patient();
+  const waited = performance.now() - began;
+  assert.equal(calls.number - before, 2);
+  const after = Number(calls.refused.get('retry-after'));
+  assert.ok(after >= 1 && after <= 3 && waited >= after * 950, `${waited} ms, ${after} s`);
+  return { refusal, answer };
+}
+
+// A `fetch` that counts, and keeps the last answer's head, and that of the last 429.
 export function counting() {
   const calls = async (...request) => {
     calls.number += 1;
     const answer = await fetch(...request);
     calls.head = answer.headers;
+    if (answer.status === 429) calls.refused = answer.headers;
     return answer;
   };
   calls.number = 0;

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 import urllib.request
 
 URL = os.environ["PENSTOCK_URL"]
@@ -9,6 +10,9 @@ URL = os.environ["PENSTOCK_URL"]
 KEY = os.environ["PENSTOCK_KEY"]
 READER = os.environ["PENSTOCK_READER_KEY"]
 REVOKED = os.environ["PENSTOCK_REVOKED_KEY"]
+# May ask 20 times a minute; has a budget that no request fits in.
+LIMITED = os.environ["PENSTOCK_LIMITED_KEY"]
+POOR = os.environ["PENSTOCK_POOR_KEY"]
 # The control endpoint of the one provider of `org/solo`.
 LYON = os.environ["PENSTOCK_LYON"]
 # The slow provider of the streams that break.
@@ -64,6 +68,8 @@ class Calls:
     def __init__(self, client):
         self.number = 0
         self.head = None
+        # The head of the last 429.
+        self.refused = None
         client._client.event_hooks = {"request": [self._request], "response": [self._response]}
 
     def _request(self, _):
@@ -71,6 +77,30 @@ class Calls:
 
     def _response(self, response):
         self.head = response.headers
+        if response.status_code == 429:
+            self.refused = response.headers
+
+
+def refused_and_waits(limited, once, patient, calls):
+    """After a 429 the client waits as long as it is told, tries again, and is answered.
+
+    `once` asks with a client that does not retry, until it is refused; `patient` with one that does.
+    """
+    for _ in range(40):
+        try:
+            once()
+        except limited as error:
+            refusal = error
+            break
+    else:
+        raise AssertionError("the limit of 20 a minute was not reached")
+    assert refusal.status_code == 429 and 1 <= int(refusal.response.headers["retry-after"]) <= 3
+    began, before = time.monotonic(), calls.number
+    answer = patient()
+    waited = time.monotonic() - began
+    after = int(calls.refused["retry-after"])
+    assert calls.number - before == 2 and waited >= after * 0.95, (calls.number - before, waited, after)
+    return refusal, answer
 
 
 def raises(kind, call, *args, **kwargs):
