@@ -19,6 +19,7 @@ mod agent;
 mod bodies;
 mod cancel;
 mod chat;
+mod commands;
 mod failover;
 mod footprint;
 mod limits;

@@ -1,0 +1,129 @@
+//! `penstock accounts`, `keys` and `audit` as they are typed: on the store when
+//! no gateway runs, through the gateway when one does, with the same words.
+
+use crate::harness::process::{Home, complaint};
+use crate::harness::{Client, Provider};
+use serde_json::{Value, json};
+use std::process::Output;
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", complaint(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn refused(output: &Output) -> String {
+    assert!(!output.status.success() && output.stdout.is_empty(), "it has to refuse");
+    complaint(output)
+}
+
+fn home(provider: &Provider) -> Home {
+    let home = Home::new();
+    home.write(&crate::harness::process::catalogue(provider, ""));
+    home
+}
+
+fn ask() -> Value {
+    json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
+}
+
+/// Makes an account and a key, changes both, and rotates the key: what is printed, and both secrets.
+fn all_the_words(home: &Home, account: &str) -> (String, String) {
+    let limits = ["--requests-per-minute", "50", "--budget-per-month", "12.50"];
+    let made =
+        said(&home.command(&[&["accounts", "create", account, "--name", "A B"], &limits[..]].concat()));
+    assert_eq!(made, format!("Account {account} is made: 50 req/min, 12.5 credits/month.\n"));
+    let made = home.command(&["keys", "create", "--account", account, "--concurrent", "5", "--name", "ci"]);
+    let old = said(&made).trim().to_owned();
+    let id = old[7..23].to_owned();
+    let changed =
+        said(&home.command(&["keys", "change", &id, "--concurrent", "none", "--tokens-per-minute", "90000"]));
+    assert_eq!(changed, format!("Key {id} is changed: it may use inference.*, 90000 tok/min.\n"));
+    let rotated = home.command(&["keys", "rotate", &id, "--overlap", "1h"]);
+    let new = said(&rotated).trim().to_owned();
+    assert!(new != old && new[7..23] == id, "the id stays");
+    assert!(complaint(&rotated).contains("the old one is good until 20"), "{}", complaint(&rotated));
+    let listed = said(&home.command(&["keys", "list", "--account", account]));
+    assert!(
+        listed.contains(&id) && listed.contains("90000 tok/min") && listed.lines().count() == 2,
+        "{listed}"
+    );
+    let shown: Value = serde_json::from_str(&said(&home.command(&["keys", "show", &id]))).unwrap();
+    assert_eq!((&shown["name"], &shown["account"]), (&json!("ci"), &json!(account)));
+    let audit = said(&home.command(&["audit", "--target", &id]));
+    for what in ["key.create", "key.change", "key.rotate", "cli:"] {
+        assert!(audit.contains(what), "{audit}");
+    }
+    for secret in [&old[23..], &new[23..]] {
+        assert!(!listed.contains(secret) && !audit.contains(secret) && !shown.to_string().contains(secret));
+    }
+    assert!(said(&home.command(&["audit", "--verify"])).contains("entries follow from one another"));
+    (old, new)
+}
+
+/// What is wrong is named, in the same words with and without a gateway.
+fn all_the_mistakes(home: &Home) {
+    for (line, named) in [
+        (&["keys", "create", "--requests-per-minute", "0"][..], "limits.requests_per_minute has to be"),
+        (&["keys", "create", "--requests-per-minute", "many"], "limits.requests_per_minute has to be"),
+        (&["keys", "create", "--budget-per-day", "-3"], "limits.budget_per_day has to be more than 0"),
+        (
+            &["keys", "create", "--budget-per-day", "0.0000001"],
+            "limits.budget_per_day has to be an amount with at most six",
+        ),
+        (&["keys", "create", "--account", "nobody"], "There is no account of this id"),
+        (&["keys", "create", "--scope", "inference.chess"], "inference.chess"),
+        (&["accounts", "create", "a b"], "id has to be"),
+        (&["accounts", "create", "default"], "There is an account of this id already"),
+        (&["accounts", "suspend", "nobody"], "There is no account of this id"),
+        (&["accounts", "change", "default"], "Nothing to change was given"),
+        (&["keys", "change", "0123456789abcdef", "--name", "x"], "There is no key of this id"),
+        (&["keys", "rotate", "0123456789abcdef", "--overlap", "8d"], "overlap_seconds has to be"),
+    ] {
+        let why = refused(&home.command(line));
+        assert!(why.contains(named), "{line:?}: {why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_do_the_same_on_the_store_and_through_the_gateway() {
+    let provider = Provider::start().await;
+    let home = home(&provider);
+    let (old, new) = all_the_words(&home, "offline");
+    said(&home.command(&["keys", "create"]));
+    all_the_mistakes(&home);
+    assert_eq!(
+        said(&home.command(&["accounts", "suspend", "offline"])),
+        "Account offline is suspended: 50 req/min, 12.5 credits/month.\n"
+    );
+    assert!(refused(&home.command(&["accounts", "check"])).contains("Only a running gateway"));
+    let client = |key: &str| Client { address: home.http, key: key.to_owned() };
+
+    let _running = home.run().await;
+    assert_eq!(client(&new).post(CHAT, &ask()).await.status, 401);
+    said(&home.command(&["accounts", "resume", "offline"]));
+    for key in [&old, &new] {
+        assert_eq!(client(key).post(CHAT, &ask()).await.status, 200);
+    }
+    let (old, new) = all_the_words(&home, "online");
+    for key in [&old, &new] {
+        assert_eq!(client(key).post(CHAT, &ask()).await.status, 200);
+    }
+    all_the_mistakes(&home);
+    let listed = said(&home.command(&["accounts", "list"]));
+    assert!(["default", "offline", "online"].iter().all(|account| listed.contains(account)), "{listed}");
+    // Everything has met a request by now, but for a limit that is made for nobody.
+    assert!(said(&home.command(&["accounts", "check"])).contains("matches something"));
+    said(&home.command(&["accounts", "create", "nobody", "--concurrent", "1"]));
+    let check = home.command(&["accounts", "check"]);
+    let text = String::from_utf8(check.stdout.clone()).unwrap();
+    assert!(!check.status.success() && text.contains("account nobody: limits match nothing"), "{text}");
+}
+
+#[test]
+fn the_openapi_document_is_printed() {
+    let printed = crate::harness::process::ended(&["openapi"]);
+    let document: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+}
