@@ -173,16 +173,22 @@ impl Exchange<'_> {
     /// # Errors
     /// 429 for a limit, 402 for a budget.
     pub fn pass(&mut self, cost: &Cost) -> Result<(), Refusal> {
-        match gate::pass(&self.grant, cost, self.work, self.house.clock) {
-            Ok(pass) => {
-                self.pass = Some(pass);
-                Ok(())
-            }
-            Err((hit, refusal)) => {
-                self.house.metrics.limited(hit.limit.name(), hit.whose.name());
-                Err(refusal)
-            }
-        }
+        let pass = gate::pass(&self.grant, cost, self.work, self.house.clock);
+        self.pass = Some(pass.map_err(|hit| self.limited(hit))?);
+        Ok(())
+    }
+
+    /// Refuses what no ask could pass, before any work is put into it.
+    ///
+    /// # Errors
+    /// As [`Exchange::pass`].
+    pub fn early(&self) -> Result<(), Refusal> {
+        gate::early(&self.grant, self.work, self.house.clock).map_err(|hit| self.limited(hit))
+    }
+
+    fn limited(&self, (hit, refusal): (gate::Hit, Refusal)) -> Refusal {
+        self.house.metrics.limited(hit.limit.name(), hit.whose.name());
+        refusal
     }
 
     /// What the answer used counts from now on, instead of what it might have.

@@ -114,8 +114,26 @@ pub fn pass(grant: &Arc<Grant>, cost: &Cost, work: Work, clock: Clock) -> Result
     drop((account, key));
     match taken {
         Ok(held) => Ok(Pass { grant: grant.clone(), held: Some(held), clock }),
-        Err((whose, denied)) => Err((Hit { limit: denied.limit, whose }, refusal(whose, &denied))),
+        Err(denied) => Err(refused(denied)),
     }
+}
+
+fn refused((whose, denied): (Whose, Denied)) -> (Hit, Refusal) {
+    (Hit { limit: denied.limit, whose }, refusal(whose, &denied))
+}
+
+/// Refuses early what no ask could pass, so that a key that is over its limits costs little.
+///
+/// # Errors
+/// As [`pass`].
+pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<(), (Hit, Refusal)> {
+    let now = clock.now();
+    let (account, key) = locked(grant);
+    let nothing = Cost::default();
+    let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (Whose::Key, denied));
+    let shared = account.meter.check(&account.limits, &nothing, work, now);
+    drop((account, key));
+    own.and(shared.map_err(|denied| (Whose::Account, denied))).map_err(refused)
 }
 
 /// What is known of a key before it asks.

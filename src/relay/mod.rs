@@ -57,6 +57,7 @@ struct Run<'r, 'a> {
 /// The refusal, as long as nothing has been sent.
 pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
     x.record.stream = ask.stream;
+    x.early()?;
     let chosen = select::select(x, ask).await?;
     let cost = cost::most(x, &chosen, ask);
     x.pass(&cost)?;

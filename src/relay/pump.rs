@@ -241,6 +241,7 @@ fn unasked(run: &Run<'_, '_>) -> Option<Box<dyn Reply>> {
 /// The bad end of a stream that has begun: an error event and no success.
 pub async fn fail(run: &mut Run<'_, '_>, refusal: &Refusal) -> Ended {
     run.x.record.broke(refusal);
+    settle::broken(run);
     let Some(mut reply) = run.reply.take().or_else(|| unasked(run)) else { return Ended::Left };
     let mut out = Out::default();
     reply.fail(refusal, run.x.id.as_str(), &mut out);

@@ -6,7 +6,7 @@ use crate::reply::Head;
 use crate::upstream::bill::{Terms, worth};
 use crate::upstream::offer::OfferLive;
 use http::{HeaderName, HeaderValue};
-use penstock_contract::{Ask, Done, Measured, Reply, Usage, UsageSource};
+use penstock_contract::{Ask, Done, Measured, MicroCredits, Reply, Usage, UsageSource};
 use penstock_footprint::Attempt;
 use penstock_limits::Used;
 use penstock_routing::Sample;
@@ -78,6 +78,14 @@ pub fn left(run: &mut Run<'_, '_>) {
         None => count,
     };
     served(run, &offer, Done::Tokens(usage), reply.measured(), Duration::ZERO, None);
+}
+
+/// Counts what a client received of a stream that was then broken: it is not charged, and yet it was used.
+pub fn broken(run: &mut Run<'_, '_>) {
+    if let (true, Some(reply)) = (run.begun, &run.reply) {
+        let count = run.ask.counted(reply.output_bytes());
+        run.x.used(&Used { input: count.input, output: count.output, money: MicroCredits(0) });
+    }
 }
 
 /// The head of an inference answer: who answered, under which flavor, at which attempt.

@@ -2,7 +2,7 @@
 //! in the caller's dialect, settled with what was used.
 
 use crate::harness::bench::Running;
-use crate::harness::script::{Act, completion, json_answer, status};
+use crate::harness::script::{Act, completion, json_answer, role, sse, status, text};
 use crate::harness::{Answer, Bench, Client, Provider, until};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -175,6 +175,29 @@ async fn what_came_to_nothing_gives_its_tokens_back() {
         assert_eq!(failed.status, 503, "{}", failed.text());
     }
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_received_of_a_broken_stream_was_used_though_it_is_not_charged() {
+    let (provider, running) = bench().await;
+    let client = limited(&running, json!({"tokens_per_minute": 600})).await;
+    provider.always(vec![sse(), role(), text(&"word ".repeat(400)), Act::Cut]);
+    let broken = client.post(CHAT, &running.ask_stream()).await;
+    assert!(broken.text().contains("INFERENCE_3103"), "{}", broken.text());
+    until("the exchange to end", || running.gateway.house.exchanges() == 0).await;
+    let shown = running.admin().get(&format!("/admin/keys/{}", public_id(&client))).await.json();
+    assert!(shown["now"]["tokens_left"].as_u64().unwrap() < 500, "{shown}");
+    assert_eq!(shown["now"]["spent_today"], "0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_over_its_limits_is_refused_before_any_work_is_put_into_it() {
+    let (_provider, running) = bench().await;
+    let client = limited(&running, json!({"requests_per_minute": 1})).await;
+    assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
+    let mut ask = running.ask();
+    ask["model"] = json!("nothing");
+    assert_eq!(client.post(CHAT, &ask).await.status, 429);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
