@@ -1,8 +1,10 @@
 //! Bytes on the wire: server-sent events, JSON handled in place, error envelopes.
 //!
 //! Everything here works on bytes as they come and copies as little as it can.
-//! It knows the shapes of the two dialects' errors and nothing else of them.
+//! It knows the shapes of the two dialects' errors, the places where providers
+//! state tokens and joules, and nothing else of them.
 
 pub mod error;
+pub mod figures;
 pub mod json;
 pub mod sse;

@@ -56,6 +56,10 @@ const FIELDS: &[&str] = &[
     "seed",
     "stop",
     "messages",
+    "encoding_format",
+    "dimensions",
+    "documents",
+    "top_n",
 ];
 
 /// An error body in lower case.

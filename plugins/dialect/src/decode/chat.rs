@@ -2,7 +2,6 @@
 //! nearly every detail, and what can be understood is understood.
 
 mod chunk;
-mod figures;
 mod pattern;
 #[cfg(test)]
 mod tests;
@@ -16,7 +15,7 @@ use bytes::Bytes;
 use chunk::Chunks;
 use pattern::Pattern;
 use penstock_contract::{Fault, FaultKind};
-use penstock_wire::{json, sse};
+use penstock_wire::{figures, json, sse};
 
 /// Reads one streamed completion.
 pub struct Decoder {

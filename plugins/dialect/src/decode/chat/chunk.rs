@@ -1,6 +1,5 @@
 //! Chunks and whole bodies: the same reader, because engines mix the two.
 
-use super::figures;
 use super::tools::{Calls, Fragment, Place};
 use super::voice::{Half, Voice};
 use super::words;
@@ -8,7 +7,7 @@ use crate::classify;
 use crate::event::{Event, Text};
 use bytes::Bytes;
 use penstock_contract::{Fault, FaultKind, Finish};
-use penstock_wire::json;
+use penstock_wire::{figures, json};
 use std::ops::Range;
 
 /// More candidates than anyone may ask for.

@@ -1,12 +1,13 @@
 //! Tokens and joules, wherever and however a provider states them.
 
+use crate::json;
 use penstock_contract::{Boundary, Measured, Usage, UsageSource};
-use penstock_wire::json;
 use rust_decimal::Decimal;
 
 /// Reads a `usage` object: the dialect's own names, and the places where
 /// engines put cached and reasoning tokens instead.
-pub(super) fn usage(object: &[u8]) -> Option<Usage> {
+#[must_use]
+pub fn usage(object: &[u8]) -> Option<Usage> {
     let (mut input, mut output, mut total) = (None, None, None);
     let (mut cached, mut reasoning) = (None, None);
     let mut members = json::members(object);
@@ -45,14 +46,16 @@ pub(super) fn usage(object: &[u8]) -> Option<Usage> {
 }
 
 /// A whole number, also one that came as a string or as `12.0`.
-fn whole_number(value: &[u8]) -> Option<u64> {
+#[must_use]
+pub fn whole_number(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.trim_matches('"');
     text.strip_suffix(".0").unwrap_or(text).parse().ok()
 }
 
 /// Reads an `energy` object: `{"energy_joules":…}` or `{"energy_kwh":…}`,
 /// perhaps with a `boundary`.
-pub(super) fn energy(object: &[u8]) -> Option<Measured> {
+#[must_use]
+pub fn energy(object: &[u8]) -> Option<Measured> {
     let boundary = match member(object, b"boundary") {
         Some(b"\"gpu\"") => Some(Boundary::Gpu),
         Some(b"\"it\"") => Some(Boundary::It),
@@ -69,7 +72,8 @@ pub(super) fn energy(object: &[u8]) -> Option<Measured> {
 
 /// Reads an `impact` object: `{"energy":{"total":…,"unit":"Wms"}}`.
 /// 1 Wms is a watt for a millisecond, a thousandth of a joule.
-pub(super) fn impact(object: &[u8]) -> Option<Measured> {
+#[must_use]
+pub fn impact(object: &[u8]) -> Option<Measured> {
     let energy = member(object, b"energy")?;
     let total = decimal(member(energy, b"total")?)?;
     let joules = match member(energy, b"unit")? {
@@ -83,13 +87,15 @@ pub(super) fn impact(object: &[u8]) -> Option<Measured> {
 }
 
 /// Reads an SSE comment: `energy {…}`.
-pub(super) fn comment(comment: &[u8]) -> Option<Measured> {
+#[must_use]
+pub fn comment(comment: &[u8]) -> Option<Measured> {
     let mut lines = comment.split(|byte| *byte == b'\n');
     lines.find_map(|line| energy(json::trim(json::trim(line).strip_prefix(b"energy")?)))
 }
 
 /// The value of a member, with its quotes if it has any.
-fn member<'a>(object: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+#[must_use]
+pub fn member<'a>(object: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut members = json::members(object);
     loop {
         let (key, value) = members.next_pair()?;
