@@ -5,6 +5,8 @@
 //! else, and [`estimate`] gives a number that is not too low where neither can say. [`upper_bound`]
 //! tells from the bytes alone that a prompt cannot reach the window, so that it need not be counted.
 //!
+//! [`Encoding`] turns token ids that a client sent back into text.
+//!
 //! Contents of files and answers of engines are arguments: nothing here reads or sends.
 
 mod conversation;
@@ -12,9 +14,11 @@ mod counter;
 pub mod engine;
 mod estimate;
 mod harmony;
+mod ids;
 mod image;
 mod merge;
 mod o200k;
+mod pairs;
 mod split;
 mod strftime;
 mod template;
@@ -24,5 +28,6 @@ mod vocabulary;
 pub use conversation::{Call, Conversation, Effort, Part, ReadError, Role, Tool, Turn};
 pub use counter::{Count, CountError, Counter, Method, render_prompt};
 pub use estimate::{estimate, estimate_text, upper_bound};
+pub use ids::Encoding;
 pub use image::{Image, ImageRule, Images};
 pub use tokenizer::TokenizerError;

@@ -4,6 +4,7 @@
 //! text), from a vocabulary that costs 0.9 MB of the binary. Unpacked once, on first use.
 
 use crate::merge::{Joins, Symbol, merge};
+use crate::pairs;
 use crate::split::Pattern;
 use crate::vocabulary::Vocabulary;
 use std::sync::OnceLock;
@@ -13,8 +14,6 @@ static PAIRS: &[u8] = include_bytes!("../assets/o200k.pairs");
 
 /// How many tokens ordinary text can give.
 const TOKENS: u32 = 199_998;
-/// The bits of one half of a pair.
-const HALF: u32 = 18;
 
 /// The published pattern that cuts text into pieces.
 const PATTERN: &str = concat!(
@@ -38,30 +37,19 @@ impl O200k {
         SHARED.get_or_init(Self::unpack)
     }
 
-    /// Short of the packed file's end nothing can fail, and a test compares every token.
     fn unpack() -> Self {
-        let mut vocabulary = Vocabulary::with_capacity(TOKENS as usize);
+        let vocabulary = pairs::unpack(PAIRS, TOKENS as usize);
         let mut singles = [0; 256];
-        let (bytes, pairs) = PAIRS.split_at_checked(256).unwrap_or_default();
-        for byte in bytes {
-            let token = vocabulary.add(&[*byte]);
-            if let Some(single) = singles.get_mut(*byte as usize) {
-                *single = token;
-            }
-        }
-        let mut halves = halves(pairs);
-        let mut joined = Vec::with_capacity(128);
-        while let (Some(left), Some(right)) = (halves.next(), halves.next()) {
-            if vocabulary.len() == TOKENS as usize {
-                break;
-            }
-            joined.clear();
-            joined.extend_from_slice(vocabulary.bytes(left));
-            joined.extend_from_slice(vocabulary.bytes(right));
-            vocabulary.add(&joined);
+        for (byte, single) in (0..=u8::MAX).zip(&mut singles) {
+            *single = vocabulary.find(&[byte]).unwrap_or_default();
         }
         let pattern = Pattern::new(PATTERN).unwrap_or_default();
         Self { vocabulary, pattern, singles }
+    }
+
+    /// Its tokens.
+    pub(crate) fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
     }
 
     /// How many tokens a text has.
@@ -101,22 +89,6 @@ impl Joins for O200k {
         let token = self.vocabulary.find(piece.get(at as usize..end as usize)?)?;
         Some((token, token))
     }
-}
-
-/// The ranks of a run of 18-bit numbers.
-fn halves(packed: &[u8]) -> impl Iterator<Item = u32> {
-    let mut packed = packed.iter();
-    let (mut pending, mut width) = (0u64, 0u32);
-    std::iter::from_fn(move || {
-        while width < HALF {
-            pending |= u64::from(*packed.next()?) << width;
-            width += 8;
-        }
-        let rank = pending & ((1 << HALF) - 1);
-        pending >>= HALF;
-        width -= HALF;
-        Some(rank as u32)
-    })
 }
 
 #[cfg(test)]

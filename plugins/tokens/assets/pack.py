@@ -1,13 +1,17 @@
-"""Packs o200k_base.tiktoken into o200k.pairs (see README.md here).
+"""Packs a published vocabulary into pairs (see README.md here).
 
-Usage: python3 pack_o200k.py o200k_base.tiktoken o200k.pairs
+Usage: python3 pack.py o200k_base.tiktoken o200k.pairs
+       python3 pack.py cl100k_base.tiktoken cl100k.pairs
 """
 
 import base64
 import hashlib
 import sys
 
-EXPECTED = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+EXPECTED = {
+    "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d": "o200k_base",
+    "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7": "cl100k_base",
+}
 
 
 def halves(token: bytes, rank: int, ranks: dict) -> tuple:
@@ -26,7 +30,7 @@ def halves(token: bytes, rank: int, ranks: dict) -> tuple:
 
 def main(source: str, target: str) -> None:
     raw = open(source, "rb").read()
-    assert hashlib.sha256(raw).hexdigest() == EXPECTED, "not the published o200k_base.tiktoken"
+    assert hashlib.sha256(raw).hexdigest() in EXPECTED, "not a published vocabulary"
     ranks = {}
     for line in raw.splitlines():
         token, rank = line.split()
