@@ -21,7 +21,9 @@ mod messages;
 mod path;
 mod plain;
 mod read;
+mod vectors;
 
 pub use chat::chat;
 pub use limits::Limits;
 pub use messages::{Purpose, messages};
+pub use vectors::{embeddings, rerank};

@@ -19,6 +19,10 @@ pub struct Limits {
     pub max_stop_bytes: usize,
     /// Tools.
     pub max_tools: usize,
+    /// Inputs of one request for embeddings.
+    pub max_inputs: usize,
+    /// Documents of one request for rerank.
+    pub max_documents: usize,
 }
 
 impl Default for Limits {
@@ -31,6 +35,8 @@ impl Default for Limits {
             max_stop: 16,
             max_stop_bytes: 1 << 10,
             max_tools: 1024,
+            max_inputs: 2048,
+            max_documents: 10_000,
         }
     }
 }

@@ -21,7 +21,9 @@ pub use kind::{Dialect, Kind};
 pub use plain::{Answer, Call, Shape};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use refusal::Refusal;
-pub use seam::{Abilities, Continuation, Out, Prefill, Progress, Reply, Rescue, Target, Translator, Whole};
+pub use seam::{
+    Abilities, Continuation, Out, Prefill, Progress, Reply, Rescue, Score, Target, Translator, Whole,
+};
 pub use table::{Code, Row};
 pub use task::{Embed, Inputs, Rerank, Task};
 pub use usage::{Boundary, Done, Finish, Measured, Usage, UsageSource};

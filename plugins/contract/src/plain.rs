@@ -40,6 +40,14 @@ pub struct Answer {
     pub headers: Vec<Option<Box<str>>>,
 }
 
+impl Answer {
+    /// A header's value, by its place in [`Shape::heeds`], as a number.
+    #[must_use]
+    pub fn number(&self, header: usize) -> Option<u64> {
+        self.headers.get(header)?.as_deref()?.trim().parse().ok()
+    }
+}
+
 /// How one family of providers is asked for one kind of work.
 ///
 /// Same ask and target, same calls. Nothing is known of time, and nothing is

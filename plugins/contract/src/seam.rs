@@ -30,6 +30,17 @@ pub enum Prefill {
     Automatic,
 }
 
+/// What the scores of a reranking model are. It is configured, because no
+/// answer tells it: logits may happen to lie between 0 and 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Score {
+    /// From 0 to 1 already.
+    #[default]
+    AsIs,
+    /// Logits: `1 / (1 + exp(-x))` makes them scores.
+    Sigmoid,
+}
+
 /// What an offer takes on the wire beyond the dialect's core.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Abilities {
@@ -51,6 +62,10 @@ pub struct Abilities {
     pub system_anywhere: bool,
     /// The most stop sequences it takes; more are enforced by the gateway.
     pub max_stop: Option<usize>,
+    /// The most inputs or documents of one call; longer lists take several.
+    pub max_inputs: Option<usize>,
+    /// What its scores are.
+    pub score: Score,
 }
 
 impl Abilities {

@@ -20,6 +20,8 @@ pub enum Task {
 pub struct Embed {
     /// One for each vector, in order; never empty.
     pub inputs: Inputs,
+    /// The body's own `input` says the same, so it may be sent as it came.
+    pub verbatim: bool,
     /// The client wants base64 of little-endian `f32` instead of arrays of numbers.
     pub base64: bool,
     /// Length of the vectors, where the client wants another than the model's own.

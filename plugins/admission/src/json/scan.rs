@@ -194,7 +194,8 @@ impl Scan<'_> {
         let from = self.at;
         self.string()?;
         let name = self.bytes.get(from + 1..self.at - 1).unwrap_or_default();
-        self.veiled = is_opaque(name);
+        // At the top `input` is what an embedding is made of; deeper it is a tool's arguments.
+        self.veiled = is_opaque(name) && !(self.open.len() == 1 && name == b"input");
         if self.peek() != Some(b':') {
             return Err(self.broken("a key without a colon"));
         }

@@ -1,0 +1,117 @@
+//! Requests for embeddings and rerank.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+use bytes::Bytes;
+use penstock_admission::{Limits, embeddings, rerank};
+use penstock_contract::{Ask, Code, Embed, Inputs, Kind, Refusal, Rerank, Task};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn embed(body: &str) -> Result<(Ask, Embed), Refusal> {
+    let ask = embeddings(Bytes::copy_from_slice(body.as_bytes()), &Limits::default())?;
+    let Task::Embed(embed) = ask.task.clone() else { panic!("{:?}", ask.task) };
+    Ok((ask, embed))
+}
+
+fn rank(body: &Value) -> Result<(Ask, Rerank), Refusal> {
+    let ask = rerank(Bytes::from(body.to_string()), &Limits::default())?;
+    let Task::Rerank(rerank) = ask.task.clone() else { panic!("{:?}", ask.task) };
+    Ok((ask, rerank))
+}
+
+fn strings(values: &[Bytes]) -> Vec<String> {
+    values.iter().map(|value| serde_json::from_slice(value).unwrap()).collect()
+}
+
+#[test]
+fn inputs_are_slices_of_the_body() {
+    let body = r#"{"model":"e:eco","input":[ "a\n" ,"é"],"encoding_format":"base64","user":null,"x":{"input":[1,[2]]}}"#;
+    let (ask, task) = embed(body).unwrap();
+    assert_eq!((ask.kind, &*ask.model, ask.prompt_bytes), (Kind::Embedding, "e:eco", 5));
+    assert!(task.base64 && task.verbatim && task.dimensions.is_none());
+    let Inputs::Texts(texts) = &task.inputs else { panic!("{:?}", task.inputs) };
+    assert_eq!(texts, &[Bytes::from_static(br#""a\n""#), Bytes::from("\"é\"")]);
+    let inside = ask.body.as_ptr_range();
+    assert!(texts.iter().all(|text| inside.contains(&text.as_ptr())), "nothing is copied");
+}
+
+#[test]
+fn one_text_and_token_ids() {
+    assert_eq!(
+        embed(r#"{"model":"e","input":"x"}"#).unwrap().1.inputs,
+        Inputs::Texts(vec![Bytes::from_static(b"\"x\"")])
+    );
+    let (ask, task) = embed(r#"{"model":"e","input":[1, 2],"dimensions":8}"#).unwrap();
+    assert_eq!(task.inputs, Inputs::Ids(vec![Bytes::from_static(b"[1, 2]")]));
+    assert_eq!((task.dimensions, ask.prompt_bytes), (Some(8), 8));
+    let (_, task) = embed(r#"{"model":"e","input":[[1],[2,3]]}"#).unwrap();
+    assert_eq!(task.inputs.values(), [Bytes::from_static(b"[1]"), Bytes::from_static(b"[2,3]")]);
+}
+
+#[test]
+fn lists_have_bounds() {
+    let ask = |count: usize| json!({"model": "e", "input": vec!["x"; count]}).to_string();
+    assert_eq!(embed(&ask(2048)).unwrap().1.inputs.len(), 2048);
+    let refusal = embed(&ask(2049)).unwrap_err();
+    assert_eq!((refusal.code, refusal.param.as_deref()), (Code::InvalidRequest, Some("input")));
+    assert!(refusal.message.contains("at most 2048"), "{}", refusal.message);
+    let ask = |count: usize| json!({"model": "r", "query": "q", "documents": vec!["x"; count]});
+    assert_eq!(rank(&ask(10_000)).unwrap().1.documents.len(), 10_000);
+    assert_eq!(rank(&ask(10_001)).unwrap_err().param.as_deref(), Some("documents"));
+}
+
+#[test]
+fn sentences_name_the_field_and_never_the_content() {
+    let secret = "secret-of-the-client";
+    for (body, param) in [
+        (json!({"model": "e", "input": [secret, 5]}), "input[1]"),
+        (json!({"model": "e", "input": {secret: secret}}), "input"),
+        (json!({"model": "e", "input": secret, "encoding_format": secret}), "encoding_format"),
+    ] {
+        let refusal = embed(&body.to_string()).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some(param));
+        assert!(
+            refusal.message.starts_with(param) && !refusal.message.contains(secret),
+            "{}",
+            refusal.message
+        );
+    }
+    let refusal =
+        rank(&json!({"model": "r", "query": secret, "documents": [secret, {"text": secret}]})).unwrap_err();
+    assert_eq!(refusal.param.as_deref(), Some("documents[1]"));
+    assert!(
+        !refusal.message.contains(secret) && refusal.message.contains("an object"),
+        "{}",
+        refusal.message
+    );
+}
+
+#[test]
+fn a_rerank_is_read_out() {
+    let documents = json!([{"text": "a", "metadata": {"deep": [1]}}, {"text": "b\"c"}]);
+    let body = json!({"model": "r", "query": "q", "documents": documents, "top_n": 1, "return_documents": true,
+        "rank_fields": ["text"], "max_chunks_per_doc": 10});
+    let (ask, task) = rank(&body).unwrap();
+    assert_eq!((ask.kind, task.top_n, task.return_documents), (Kind::Rerank, Some(1), true));
+    assert_eq!(strings(&task.documents), ["a", "b\"c"]);
+    assert_eq!(task.query, Bytes::from_static(b"\"q\""));
+    let (_, bare) = rank(&json!({"model": "r", "query": "q", "documents": ["a"], "top_n": null})).unwrap();
+    assert_eq!((bare.top_n, bare.return_documents), (None, false));
+}
+
+proptest! {
+    #[test]
+    fn any_texts_come_back(texts in prop::collection::vec("\\PC{1,30}", 1..8)) {
+        let (_, task) = embed(&json!({"model": "e", "input": texts}).to_string()).unwrap();
+        prop_assert_eq!(&strings(task.inputs.values()), &texts);
+        let (_, task) = rank(&json!({"model": "r", "query": "q", "documents": texts})).unwrap();
+        prop_assert_eq!(strings(&task.documents), texts);
+    }
+
+    #[test]
+    fn nothing_is_too_strange(middle in "[\\[\\]{}\",:0-9.a-z\\\\ ]{0,40}") {
+        let _ = embed(&format!(r#"{{"model":"e","input":{middle}}}"#));
+        let body = format!(r#"{{"model":"r","query":"q","documents":{middle}}}"#);
+        let _ = rerank(Bytes::from(body), &Limits::default());
+    }
+}
