@@ -1,0 +1,97 @@
+//! One pass over an answer. Embeddings are the largest JSON that passes through
+//! the gateway: no byte of it is looked at twice.
+
+use penstock_wire::json;
+use std::ops::Range;
+
+/// A place in a JSON text. Every step is `None` where the text is not what it
+/// takes, and the cursor is of no use afterwards.
+pub(crate) struct Cursor<'j> {
+    json: &'j [u8],
+    at: usize,
+}
+
+impl<'j> Cursor<'j> {
+    /// Before the first value.
+    pub(crate) fn new(json: &'j [u8]) -> Self {
+        Self { json, at: json::skip_space(json, 0) }
+    }
+
+    /// The next byte that is no white space, not taken.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.json.get(self.at).copied()
+    }
+
+    /// Where it stands: at the first byte of the next value.
+    pub(crate) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The bytes from here on.
+    pub(crate) fn rest(&self) -> &'j [u8] {
+        self.json.get(self.at..).unwrap_or_default()
+    }
+
+    /// Takes so many bytes that were read by other means, and the space behind them.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.at = json::skip_space(self.json, self.at.saturating_add(bytes));
+    }
+
+    /// Nothing is left.
+    pub(crate) const fn is_done(&self) -> bool {
+        self.at >= self.json.len()
+    }
+
+    fn take(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.skip(1))
+    }
+
+    /// Takes a value of any type.
+    pub(crate) fn value(&mut self) -> Option<Range<usize>> {
+        let value = self.at..json::value_end(self.json, self.at)?;
+        self.skip(value.len());
+        Some(value)
+    }
+
+    /// Takes a value, as its bytes.
+    pub(crate) fn bytes(&mut self) -> Option<&'j [u8]> {
+        let value = self.value()?;
+        self.json.get(value)
+    }
+
+    /// Takes an object. `member` is called at each value with its key (between
+    /// the quotes, as written) and takes that value.
+    pub(crate) fn object(&mut self, mut member: impl FnMut(&'j [u8], &mut Self) -> Option<()>) -> Option<()> {
+        self.take(b'{')?;
+        if self.peek()? == b'}' {
+            return self.take(b'}');
+        }
+        loop {
+            let end = json::string_end(self.json, self.at)?;
+            let key = self.json.get(self.at + 1..end - 1)?;
+            self.skip(end - self.at);
+            self.take(b':')?;
+            member(key, self)?;
+            match self.peek()? {
+                b',' => self.skip(1),
+                _ => return self.take(b'}'),
+            }
+        }
+    }
+
+    /// Takes an array. `element` is called at each element and takes it.
+    pub(crate) fn array(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.take(b'[')?;
+        if self.peek()? == b']' {
+            return self.take(b']');
+        }
+        loop {
+            element(self)?;
+            match self.peek()? {
+                b',' => self.skip(1),
+                _ => return self.take(b']'),
+            }
+        }
+    }
+}

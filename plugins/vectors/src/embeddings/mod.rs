@@ -1,0 +1,65 @@
+//! Embeddings: the parts that every shape shares.
+//!
+//! The vectors of an answer that is already what the client wants are never
+//! copied: the answer is written around slices of the provider's bytes.
+
+pub(crate) mod openai;
+pub(crate) mod tei;
+mod vectors;
+
+use crate::said::Said;
+use crate::text::quoted;
+use bytes::Bytes;
+use penstock_contract::{Ask, Done, Embed, Fault, FaultKind, Finish, Target, Task, Whole};
+use vectors::{Vectors, Wanted};
+
+/// The task of an ask for embeddings. House and room agree on the kind before.
+fn task(ask: &Ask) -> Option<&Embed> {
+    match &ask.task {
+        Task::Embed(embed) => Some(embed),
+        Task::Talk | Task::Rerank(_) => None,
+    }
+}
+
+/// The inputs, as many at a time as the provider takes.
+fn parts<'a>(embed: &'a Embed, target: &Target<'_>) -> std::slice::Chunks<'a, Bytes> {
+    let all = embed.inputs.values();
+    all.chunks(target.abilities.max_inputs.unwrap_or(all.len()).max(1))
+}
+
+/// Joins the parts of an answer and writes it for the client.
+///
+/// # Errors
+/// Not one vector for each input, all of one length.
+fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<(Vectors, Said)>) -> Result<Whole, Fault> {
+    let malformed = || Fault::new(FaultKind::Malformed);
+    let embed = task(ask).ok_or_else(malformed)?;
+    let (vectors, said): (Vec<Vectors>, Vec<Said>) = parts.into_iter().unzip();
+    let count: usize = vectors.iter().map(Vectors::len).sum();
+    let lengths = vectors.iter().map(Vectors::dimensions);
+    let length = lengths.reduce(|one, other| one.filter(|length| Some(*length) == other)).flatten();
+    let asked = embed.dimensions.and_then(|length| usize::try_from(length).ok());
+    if count != embed.inputs.len() || length.is_none() || (asked.is_some() && asked != length) {
+        return Err(malformed());
+    }
+    let said = Said::sum(said);
+    let usage = said.usage(ask);
+    let mut body = vec![Bytes::from(
+        [br#"{"object":"list","model":"#, quoted(target.answer_model).as_slice(), br#","data":"#].concat(),
+    )];
+    vectors::write(vectors, &mut body);
+    let tokens = usage.input;
+    body.push(Bytes::from(format!(r#","usage":{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}}}"#)));
+    Ok(Whole {
+        body,
+        done: Some(Done::Tokens(usage)),
+        measured: said.measured,
+        finish: Finish::Stop,
+        output_bytes: 0,
+    })
+}
+
+/// The form that the client wants.
+fn wanted(embed: &Embed) -> Wanted {
+    if embed.base64 { Wanted::Base64 } else { Wanted::Floats }
+}

@@ -1,0 +1,135 @@
+//! Vectors in their two forms: a JSON array of numbers, and base64 of
+//! little-endian `f32`.
+//!
+//! A decimal becomes the `f32` nearest to it, and an `f32` the shortest decimal
+//! that reads back as itself, so a vector survives any number of conversions.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Reads an array of numbers at the start of `json`, appending each as four
+/// bytes. Returns the bytes of JSON that it took, the closing bracket included.
+///
+/// `None` for what is no such array, and for numbers that no `f32` holds.
+pub(crate) fn read(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    let taken = each(json, |rest| {
+        // The parser also takes words and signs that JSON has not.
+        let first = usize::from(rest.first() == Some(&b'-'));
+        rest.get(first).filter(|byte| byte.is_ascii_digit())?;
+        let (value, taken): (f32, usize) = fast_float2::parse_partial(rest).ok()?;
+        out.extend_from_slice(&value.to_le_bytes());
+        value.is_finite().then_some(taken)
+    });
+    taken.map(|(taken, _)| taken)
+}
+
+/// Measures an array of numbers at the start of `json`: the bytes it takes, and
+/// how many numbers there are.
+pub(crate) fn measure(json: &[u8]) -> Option<(usize, usize)> {
+    each(json, number_length)
+}
+
+/// Walks over an array of numbers; `number` tells the bytes of the one it is given.
+#[inline(always)]
+fn each(json: &[u8], mut number: impl FnMut(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
+    if json.first() != Some(&b'[') {
+        return None;
+    }
+    let mut rest = space(json.get(1..)?);
+    let mut count = 0;
+    if let Some((b']', after)) = rest.split_first() {
+        return Some((json.len() - after.len(), 0));
+    }
+    loop {
+        let length = number(rest)?;
+        count += 1;
+        let (mark, after) = space(rest.get(length..)?).split_first()?;
+        match mark {
+            b',' => rest = space(after),
+            b']' => return Some((json.len() - after.len(), count)),
+            _ => return None,
+        }
+    }
+}
+
+#[inline(always)]
+fn space(mut json: &[u8]) -> &[u8] {
+    while let Some((b' ' | b'\n' | b'\r' | b'\t', after)) = json.split_first() {
+        json = after;
+    }
+    json
+}
+
+/// The bytes of the JSON number that `json` starts with.
+#[inline(always)]
+fn number_length(json: &[u8]) -> Option<usize> {
+    let start = usize::from(json.first() == Some(&b'-'));
+    let mut at = match json.get(start)? {
+        b'0' => start + 1,
+        _ => digits(json, start)?,
+    };
+    if json.get(at) == Some(&b'.') {
+        at = digits(json, at + 1)?;
+    }
+    if let Some(b'e' | b'E') = json.get(at) {
+        let sign = usize::from(matches!(json.get(at + 1), Some(b'+' | b'-')));
+        at = digits(json, at + 1 + sign)?;
+    }
+    Some(at)
+}
+
+/// The place behind the digits that begin at `at`; there is at least one.
+#[inline(always)]
+fn digits(json: &[u8], at: usize) -> Option<usize> {
+    let mut end = at;
+    // Eight at a time: a digit is 0x30 to 0x39, and stays in the 0x30s with 6 added.
+    while let Some(eight) = json.get(end..).and_then(<[u8]>::first_chunk) {
+        let word = u64::from_le_bytes(*eight);
+        let high = |word: u64| word & 0xf0f0_f0f0_f0f0_f0f0;
+        const THIRTIES: u64 = 0x3030_3030_3030_3030;
+        if high(word) != THIRTIES || high(word.wrapping_add(0x0606_0606_0606_0606)) != THIRTIES {
+            break;
+        }
+        end += 8;
+    }
+    let more = json.get(end..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    (end + more > at).then_some(end + more)
+}
+
+/// Writes four-byte floats as a JSON array. `None` for what is no number.
+pub(crate) fn write(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut buffer = zmij::Buffer::new();
+    out.reserve(floats.len().saturating_mul(4));
+    out.push(b'[');
+    for (index, four) in floats.chunks_exact(4).enumerate() {
+        let value = f32::from_le_bytes(four.try_into().ok()?);
+        if !value.is_finite() {
+            return None;
+        }
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(buffer.format_finite(value).as_bytes());
+    }
+    out.push(b']');
+    Some(())
+}
+
+/// Reads base64 as four-byte floats; how many there are. `None` for anything else.
+pub(crate) fn decode(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    let before = out.len();
+    STANDARD.decode_vec(base64, out).ok()?;
+    let bytes = out.len() - before;
+    (bytes % 4 == 0).then_some(bytes / 4)
+}
+
+/// Writes bytes as base64 between quotes.
+pub(crate) fn encode(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let start = out.len() + 1;
+    let end = start + base64::encoded_len(floats.len(), true)?;
+    out.push(b'"');
+    out.resize(end, 0);
+    STANDARD.encode_slice(floats, out.get_mut(start..end)?).ok()?;
+    out.push(b'"');
+    Some(())
+}

@@ -1,0 +1,146 @@
+//! Rerank: the parts that every shape shares. Scores are brought to one scale,
+//! sorted and cut here, whatever the provider does; documents are repeated from
+//! the request, so none of them travels back.
+
+pub(crate) mod listed;
+pub(crate) mod tei;
+
+use crate::cursor::Cursor;
+use crate::said::Said;
+use crate::text::quoted;
+use bytes::Bytes;
+use penstock_contract::{Ask, Done, Fault, FaultKind, Finish, Rerank, Score, Target, Task, Whole};
+use penstock_wire::figures;
+
+/// How far a probability may be outside 0 to 1 by rounding alone.
+const SLACK: f64 = 1e-3;
+
+/// The task of an ask for rerank. House and room agree on the kind before.
+fn task(ask: &Ask) -> Option<&Rerank> {
+    match &ask.task {
+        Task::Rerank(rerank) => Some(rerank),
+        Task::Talk | Task::Embed(_) => None,
+    }
+}
+
+/// The documents, as many at a time as the provider takes.
+fn parts<'a>(rerank: &'a Rerank, target: &Target<'_>) -> std::slice::Chunks<'a, Bytes> {
+    let all = &rerank.documents;
+    all.chunks(target.abilities.max_inputs.unwrap_or(all.len()).max(1))
+}
+
+/// Scores by the place of their document, and what else one answer says.
+struct Scores {
+    raw: Vec<f64>,
+    said: Said,
+}
+
+/// Reads an answer: a list of results, bare or in an object, each with an index
+/// and a score.
+///
+/// # Errors
+/// `InBand` for an error object; `Malformed` without exactly one number for
+/// each of the `count` documents.
+fn read(body: &[u8], count: usize) -> Result<Scores, Fault> {
+    let mut raw: Vec<Option<f64>> = vec![None; count];
+    let mut said = Said::default();
+    let (mut found, mut error) = (false, false);
+    let mut cursor = Cursor::new(body);
+    let mut results = |cursor: &mut Cursor<'_>| {
+        found = true;
+        cursor.array(|cursor| {
+            let (index, score) = result(cursor)?;
+            let place = raw.get_mut(index)?;
+            place.replace(score).is_none().then_some(())
+        })
+    };
+    let read = if cursor.peek() == Some(b'[') {
+        results(&mut cursor)
+    } else {
+        cursor.object(|key, cursor| {
+            match key {
+                b"results" | b"data" if cursor.peek() == Some(b'[') => results(cursor)?,
+                b"error" => error |= cursor.bytes()? != b"null",
+                _ => said.read(key, cursor.bytes()?),
+            }
+            Some(())
+        })
+    };
+    if error && !found {
+        return Err(Fault::new(FaultKind::InBand));
+    }
+    let raw = read.filter(|()| cursor.is_done()).and_then(|()| raw.into_iter().collect::<Option<Vec<f64>>>());
+    raw.map(|raw| Scores { raw, said }).ok_or_else(|| Fault::new(FaultKind::Malformed))
+}
+
+/// `{"index":…,"relevance_score":…}`, or `score`.
+fn result(cursor: &mut Cursor<'_>) -> Option<(usize, f64)> {
+    let (mut index, mut score) = (None, None);
+    cursor.object(|key, cursor| {
+        let value = cursor.bytes()?;
+        match key {
+            b"index" => index = usize::try_from(figures::whole_number(value)?).ok(),
+            b"relevance_score" | b"score" => score = std::str::from_utf8(value).ok()?.parse::<f64>().ok(),
+            _ => {}
+        }
+        Some(())
+    })?;
+    index.zip(score.filter(|score| score.is_finite()))
+}
+
+/// A score from 0 to 1. `None`: it is none, so the setting does not fit this
+/// provider; nothing is guessed.
+fn scaled(raw: f64, score: Score) -> Option<f64> {
+    match score {
+        Score::AsIs => (-SLACK..=1.0 + SLACK).contains(&raw).then(|| raw.clamp(0.0, 1.0)),
+        Score::Sigmoid => Some(1.0 / (1.0 + (-raw).exp())),
+    }
+}
+
+/// Joins the parts of an answer and writes it for the client.
+///
+/// # Errors
+/// Scores that are none.
+fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<Scores>) -> Result<Whole, Fault> {
+    let malformed = || Fault::new(FaultKind::Malformed);
+    let rerank = task(ask).ok_or_else(malformed)?;
+    let (raw, said): (Vec<Vec<f64>>, Vec<Said>) = parts.into_iter().map(|part| (part.raw, part.said)).unzip();
+    // Sorted by what the provider said: two logits may give the same sigmoid.
+    let mut order: Vec<(usize, f64)> = raw.into_iter().flatten().enumerate().collect();
+    if order.len() != rerank.documents.len() {
+        return Err(malformed());
+    }
+    order.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let mut body = vec![Bytes::from(
+        [br#"{"object":"list","model":"#, quoted(target.answer_model).as_slice(), br#","results":["#]
+            .concat(),
+    )];
+    let mut scores = zmij::Buffer::new();
+    let shown = rerank.top_n.unwrap_or(order.len());
+    for (position, (index, raw)) in order.into_iter().enumerate() {
+        let score = scaled(raw, target.abilities.score).ok_or_else(malformed)?;
+        if position >= shown {
+            continue;
+        }
+        let comma = if position > 0 { "," } else { "" };
+        let score = scores.format_finite(score);
+        let result = format!(r#"{comma}{{"index":{index},"relevance_score":{score}"#);
+        body.push(Bytes::from(result));
+        if let Some(document) = rerank.documents.get(index).filter(|_| rerank.return_documents) {
+            body.push(Bytes::from_static(br#","document":{"text":"#));
+            body.push(document.clone());
+            body.push(Bytes::from_static(b"}"));
+        }
+        body.push(Bytes::from_static(b"}"));
+    }
+    let said = Said::sum(said);
+    let usage = said.usage(ask);
+    body.push(Bytes::from(format!(r#"],"usage":{{"total_tokens":{}}}}}"#, usage.input)));
+    Ok(Whole {
+        body,
+        done: Some(Done::Tokens(usage)),
+        measured: said.measured,
+        finish: Finish::Stop,
+        output_bytes: 0,
+    })
+}

@@ -1,0 +1,63 @@
+//! What an answer says besides vectors and scores: tokens and measured energy.
+
+use penstock_contract::{Ask, Measured, Usage};
+use penstock_wire::figures;
+use penstock_wire::json;
+
+/// Tokens and energy of one answer.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// All tokens: there is only input.
+    pub(crate) tokens: Option<u64>,
+    /// What the provider measured.
+    pub(crate) measured: Option<Measured>,
+}
+
+impl Said {
+    /// Reads a top-level member, if it is one that says something.
+    pub(crate) fn read(&mut self, key: &[u8], value: &[u8]) {
+        match key {
+            b"usage" => self.tokens = tokens(value).or(self.tokens),
+            b"meta" => self.tokens = self.tokens.or_else(|| tokens(figures::member(value, b"tokens")?)),
+            b"energy" => self.measured = figures::energy(value).or(self.measured),
+            b"impact" => self.measured = figures::impact(value).or(self.measured),
+            _ => {}
+        }
+    }
+
+    /// Both parts of a split answer together; what one of them does not say is not known.
+    fn add(self, other: Self) -> Self {
+        let sum = |one: Measured, other: Measured| Measured {
+            joules: one.joules.saturating_add(other.joules),
+            boundary: one.boundary.filter(|boundary| Some(*boundary) == other.boundary),
+        };
+        Self {
+            tokens: self.tokens.zip(other.tokens).map(|(one, other)| one.saturating_add(other)),
+            measured: self.measured.zip(other.measured).map(|(one, other)| sum(one, other)),
+        }
+    }
+
+    /// What all parts say together.
+    pub(crate) fn sum(parts: impl IntoIterator<Item = Self>) -> Self {
+        parts.into_iter().reduce(Self::add).unwrap_or_default()
+    }
+
+    /// The usage, by the gateway's own count where the provider is silent.
+    pub(crate) fn usage(&self, ask: &Ask) -> Usage {
+        self.tokens.map_or_else(|| ask.counted(0), |input| Usage { input, ..Usage::default() })
+    }
+}
+
+/// All tokens of a `usage` object, under any of the names in use.
+fn tokens(usage: &[u8]) -> Option<u64> {
+    let (mut total, mut input) = (None, None);
+    let mut members = json::members(usage);
+    while let Some((key, value)) = members.next_pair() {
+        match key {
+            b"total_tokens" => total = figures::whole_number(value),
+            b"prompt_tokens" | b"input_tokens" => input = input.or_else(|| figures::whole_number(value)),
+            _ => {}
+        }
+    }
+    total.or(input)
+}

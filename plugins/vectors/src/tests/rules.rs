@@ -1,0 +1,216 @@
+//! Tests only: rules over all answers.
+
+use super::*;
+use crate::floats;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn embed(count: usize, base64: bool) -> Ask {
+    let inputs: Vec<String> = (0..count).map(|index| format!("text {index}")).collect();
+    let format = if base64 { "base64" } else { "float" };
+    ask(Kind::Embedding, &json!({"model": "m", "input": inputs, "encoding_format": format}).to_string())
+}
+
+fn answer(body: String) -> Answer {
+    Answer { body: Bytes::from(body), headers: Vec::new() }
+}
+
+fn openai(ask: &Ask, body: String) -> Result<Whole, FaultKind> {
+    let abilities = Abilities::default();
+    shape(Kind::Embedding, "openai")
+        .whole(ask, &target(&abilities), vec![answer(body)])
+        .map_err(|fault| fault.kind)
+}
+
+fn base64(vector: &[f32]) -> String {
+    let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut out = Vec::new();
+    floats::encode(&bytes, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// The vectors of an answer, in whichever form.
+fn vectors(whole: &Whole) -> Vec<Vec<f32>> {
+    let value: Value = serde_json::from_slice(&whole.body.concat()).unwrap();
+    let items = value["data"].as_array().unwrap();
+    let read = |(position, item): (usize, &Value)| {
+        assert_eq!((&item["object"], item["index"].as_u64()), (&"embedding".into(), Some(position as u64)));
+        let json = item["embedding"].to_string();
+        let mut bytes = Vec::new();
+        match json.strip_prefix('"') {
+            Some(text) => drop(floats::decode(text.trim_end_matches('"').as_bytes(), &mut bytes).unwrap()),
+            None => drop(floats::read(json.as_bytes(), &mut bytes).unwrap()),
+        }
+        bytes.chunks(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+    };
+    items.iter().enumerate().map(read).collect()
+}
+
+fn finite() -> impl Strategy<Value = f32> {
+    any::<u32>().prop_map(f32::from_bits).prop_filter("finite", |value| value.is_finite())
+}
+
+proptest! {
+    #[test]
+    fn a_vector_survives_any_number_of_conversions(vector in prop::collection::vec(finite(), 1..40)) {
+        let mut bytes = Vec::new();
+        vector.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        let mut json = Vec::new();
+        floats::write(&bytes, &mut json).unwrap();
+        prop_assert!(serde_json::from_slice::<Vec<f64>>(&json).is_ok());
+        let mut again = Vec::new();
+        prop_assert_eq!(floats::read(&json, &mut again), Some(json.len()));
+        prop_assert_eq!(&again, &bytes);
+        let (taken, count) = floats::measure(&json).unwrap();
+        prop_assert_eq!((taken, count), (json.len(), vector.len()));
+        // Shortest: no decimal with fewer digits reads back as the same number.
+        for value in &vector {
+            let mut one = Vec::new();
+            floats::write(&value.to_le_bytes(), &mut one).unwrap();
+            let digits = |text: &str| text.split(['e', 'E']).next().unwrap().chars()
+                .filter(char::is_ascii_digit).collect::<String>().trim_matches('0').len();
+            let ours = digits(std::str::from_utf8(&one).unwrap());
+            prop_assert!(ours <= digits(&format!("{value:e}")), "{value:e} {}", String::from_utf8_lossy(&one));
+        }
+        let mut text = Vec::new();
+        floats::encode(&bytes, &mut text).unwrap();
+        let mut back = Vec::new();
+        prop_assert_eq!(floats::decode(&text[1..text.len() - 1], &mut back), Some(vector.len()));
+        prop_assert_eq!(back, bytes);
+    }
+
+    #[test]
+    fn any_form_and_any_order_give_the_same_vectors(
+        vectors_in in prop::collection::vec(prop::collection::vec(finite(), 3), 1..6),
+        strings in any::<u8>(),
+        turn in any::<usize>(),
+        spaces in any::<bool>(),
+    ) {
+        let mut items: Vec<String> = vectors_in.iter().enumerate().map(|(index, vector)| {
+            let value = if strings >> index & 1 == 1 { base64(vector) } else { serde_json::to_string(vector).unwrap() };
+            let value = if spaces { value.replace(',', " , ") } else { value };
+            format!(r#"{{"object":"embedding","index":{index},"embedding":{value}}}"#)
+        }).collect();
+        let count = items.len();
+        items.rotate_left(turn % count);
+        let body = format!(r#"{{"object":"list","data":[{}],"usage":{{"prompt_tokens":5,"total_tokens":5}}}}"#, items.join(","));
+        for wanted in [false, true] {
+            let whole = openai(&embed(count, wanted), body.clone()).unwrap();
+            prop_assert_eq!(&vectors(&whole), &vectors_in);
+            let value: Value = serde_json::from_slice(&whole.body.concat()).unwrap();
+            prop_assert!(value["data"].as_array().unwrap().iter().all(|item| item["embedding"].is_string() == wanted));
+            prop_assert_eq!(whole.usage().unwrap().input, 5);
+        }
+    }
+
+    #[test]
+    fn no_answer_is_too_strange(body in "[\\[\\]{}\",:0-9.eE+ \\-a-z]{0,60}", cut in any::<usize>()) {
+        let _ = openai(&embed(1, true), body.clone());
+        let good = r#"{"data":[{"index":0,"embedding":[0.5,-1e-3]}],"usage":{"total_tokens":3}}"#;
+        let cut = cut % good.len();
+        prop_assert!(openai(&embed(1, true), good[..cut].to_owned()).is_err());
+        let abilities = Abilities::default();
+        for shape in crate::SHAPES.iter().filter(|shape| shape.kind() == Kind::Rerank) {
+            let ask = ask(Kind::Rerank, r#"{"model":"m","query":"q","documents":["a"]}"#);
+            let _ = shape.whole(&ask, &target(&abilities), vec![answer(body.clone())]);
+        }
+    }
+
+    #[test]
+    fn scores_are_sorted_and_within_bounds(logits in prop::collection::vec(-40.0..40.0f64, 1..12), top in 1..20usize) {
+        let documents: Vec<String> = (0..logits.len()).map(|index| format!("document {index}")).collect();
+        let results: Vec<Value> = logits.iter().enumerate()
+            .map(|(index, logit)| json!({"index": index, "relevance_score": logit})).collect();
+        let request = json!({"model": "m", "query": "q", "documents": documents, "top_n": top});
+        let ask = ask(Kind::Rerank, &request.to_string());
+        let abilities = Abilities { score: Score::Sigmoid, ..Abilities::default() };
+        let body = json!({"results": results}).to_string();
+        let whole = shape(Kind::Rerank, "vllm").whole(&ask, &target(&abilities), vec![answer(body)]).unwrap();
+        let value: Value = serde_json::from_slice(&whole.body.concat()).unwrap();
+        let results = value["results"].as_array().unwrap();
+        prop_assert_eq!(results.len(), top.min(logits.len()));
+        let mut before = 1.0;
+        for result in results {
+            let (index, score) = (result["index"].as_u64().unwrap(), result["relevance_score"].as_f64().unwrap());
+            prop_assert!((0.0..=before).contains(&score));
+            let expected = 1.0 / (1.0 + (-logits[usize::try_from(index).unwrap()]).exp());
+            prop_assert!((score - expected).abs() < 1e-12);
+            before = score;
+        }
+    }
+}
+
+#[test]
+fn vectors_that_fit_are_the_providers_own_bytes() {
+    let body = Bytes::from_static(
+        br#"{"id":"x","data":[{"object":"embedding","index":0,"embedding":[ 0.10, 1E0 ]}, {"index":1,"object":"embedding","embedding":[2,3.50]}],"model":"e","usage":{"prompt_tokens":4,"total_tokens":4}}"#,
+    );
+    let abilities = Abilities::default();
+    let answers = vec![Answer { body: body.clone(), headers: Vec::new() }];
+    let whole =
+        shape(Kind::Embedding, "openai").whole(&embed(2, false), &target(&abilities), answers).unwrap();
+    let inside = body.as_ptr_range();
+    let own = whole.body.iter().filter(|piece| inside.contains(&piece.as_ptr())).map(|piece| piece.len());
+    let own: usize = own.sum();
+    let array = body.windows(8).position(|eight| eight == br#""model":"#).unwrap()
+        - 1
+        - body.iter().position(|byte| *byte == b'[').unwrap();
+    assert_eq!(own, array, "the whole list, not copied");
+}
+
+#[test]
+fn what_is_no_vector_is_the_providers_fault() {
+    let data = |data: &str| openai(&embed(2, true), format!(r#"{{"data":{data}}}"#)).map(drop);
+    let one = r#"{"index":0,"embedding":[1,2]}"#;
+    for bad in [
+        "null",
+        "[]",
+        "[1,2]",
+        one,
+        &format!("[{one}]"),
+        &format!("[{one},{one}]"),
+        &format!(r#"[{one},{{"index":2,"embedding":[1,2]}}]"#),
+        &format!(r#"[{one},{{"embedding":[1,2]}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":[1,2,3]}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":[]}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":null}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":[1,null]}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":[1,NaN]}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":[1,1e39]}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":[1,2,]}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":[1 2]}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":"AACAPw"}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":"AACAPwAAAEA"}}]"#),
+        &format!(r#"[{one},{{"index":1,"embedding":"AACA PwAAAEA="}}]"#),
+    ] {
+        assert_eq!(data(bad), Err(FaultKind::Malformed), "{bad}");
+    }
+    assert_eq!(data(&format!(r#"[{one},{{"index":1,"embedding":"AACAPwAAAEA="}}]"#)), Ok(()));
+    assert_eq!(openai(&embed(1, true), r#"{"error":{"message":"no"}}"#.to_owned()), Err(FaultKind::InBand));
+}
+
+#[test]
+fn vectors_of_another_length_than_asked_are_refused() {
+    let ask = ask(Kind::Embedding, r#"{"model":"m","input":"x","dimensions":3}"#);
+    let body =
+        |vector: &str| format!(r#"{{"data":[{{"object":"embedding","index":0,"embedding":{vector}}}]}}"#);
+    assert_eq!(openai(&ask, body("[1,2]")).map(drop), Err(FaultKind::Malformed));
+    assert!(openai(&ask, body("[1,2,3]")).is_ok());
+}
+
+#[test]
+fn a_logit_is_never_taken_for_a_probability_nor_the_other_way() {
+    let ask = ask(Kind::Rerank, r#"{"model":"m","query":"q","documents":["a","b"]}"#);
+    let whole = |score: Score, body: &str| {
+        let abilities = Abilities { score, ..Abilities::default() };
+        let whole =
+            shape(Kind::Rerank, "jina").whole(&ask, &target(&abilities), vec![answer(body.to_owned())]);
+        whole.map(|whole| String::from_utf8(whole.body.concat()).unwrap()).map_err(|fault| fault.kind)
+    };
+    let both = r#"{"results":[{"index":0,"relevance_score":0.2},{"index":1,"relevance_score":0.9}]}"#;
+    assert!(whole(Score::AsIs, both).unwrap().contains(r#"{"index":1,"relevance_score":0.9}"#));
+    assert!(whole(Score::Sigmoid, both).unwrap().contains(r#"{"index":1,"relevance_score":0.7109"#));
+    let raw = r#"{"results":[{"index":0,"relevance_score":-3.5},{"index":1,"relevance_score":0.9}]}"#;
+    assert_eq!(whole(Score::AsIs, raw), Err(FaultKind::Malformed));
+    assert!(whole(Score::Sigmoid, raw).is_ok());
+}
