@@ -21,7 +21,7 @@
 //! | [`relay`] | the attempt loop: select, attempt, plain, pump, settle |
 //! | [`gate`] | limits and budgets of a key and its account: taken before, settled after |
 //! | [`count`] | token counts, where a window might be exceeded |
-//! | [`upstream`] | providers: routes, seats, breakers, checks, bills |
+//! | [`upstream`] | providers: how they are asked, routes, seats, breakers, checks, bills |
 //! | [`civil`] | times as people and headers write them |
 //! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
 //! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |

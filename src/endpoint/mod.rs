@@ -2,8 +2,10 @@
 
 mod chat;
 mod count_tokens;
+mod embeddings;
 mod messages;
 mod models;
+mod rerank;
 
 pub use models::decoded;
 
@@ -33,8 +35,16 @@ pub trait Endpoint: Sync {
 }
 
 /// Every endpoint.
-const ENDPOINTS: &[&dyn Endpoint] =
-    &[&chat::Chat, &messages::Messages, &count_tokens::CountTokens, &models::List, &models::One];
+const ENDPOINTS: &[&dyn Endpoint] = &[
+    &chat::Chat,
+    &messages::Messages,
+    &count_tokens::CountTokens,
+    &embeddings::Embeddings,
+    &rerank::Rerank("/v1/rerank"),
+    &rerank::Rerank("/v2/rerank"),
+    &models::List,
+    &models::One,
+];
 
 /// The dialect of a path's errors: `/v1/messages*`, and the catalogue for clients
 /// that send `anthropic-version`, speak messages; all else speaks chat.
@@ -95,6 +105,8 @@ fn unknown(path: &str) -> &'static str {
         "/chat/completions" => {
             "Use /v1/chat/completions: the base address of this client needs /v1 at its end."
         }
+        "/embeddings" => "Use /v1/embeddings: the base address of this client needs /v1 at its end.",
+        "/rerank" => "Use /v1/rerank: the base address of this client needs /v1 at its end.",
         "/messages" => "Use /v1/messages: the base address of this client needs /v1 at its end.",
         _ => "There is nothing at this path.",
     }

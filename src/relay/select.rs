@@ -141,7 +141,8 @@ impl Selection {
         ask: &Ask,
         now: Duration,
     ) -> Result<(), Refusal> {
-        let prompt = u64::try_from(ask.prompt_bytes / BYTES_PER_TOKEN).unwrap_or(u64::MAX);
+        // Never nothing, or the shortest of asks would find all prices alike.
+        let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output(live, model, ask, now);
         let mut lacks = None;
         let mut candidates: Vec<Candidate> = Vec::with_capacity(model.offers.len());

@@ -1,5 +1,5 @@
 //! Simulated providers: servers that speak the providers' side of both dialects,
-//! for the demo, for load tests and for every test that needs a provider to fail.
+//! of embeddings and of rerank, for the demo, for load tests and for every test that needs a provider to fail.
 //!
 //! No model is behind them, and each text says so. The same seed and request give
 //! the same answer. HTTP/1.1 is written by hand and HTTP/2 by the `h2` crate, apart
@@ -32,6 +32,7 @@ mod shaping;
 mod tests;
 mod text;
 mod tools;
+mod vectors;
 
 pub use control::{Call, Control, Counts};
 pub use fault::{Energy, Fault, Shape};

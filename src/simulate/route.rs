@@ -9,6 +9,10 @@ pub(super) enum Route {
     Messages,
     /// `POST …/messages/count_tokens`
     CountTokens,
+    /// `POST …/embeddings`, `POST …/embed`
+    Embeddings,
+    /// `POST …/rerank`
+    Rerank,
     /// `POST …/tokenize`
     Tokenize,
     /// `GET …/models`
@@ -33,6 +37,9 @@ impl Route {
             ("/chat/completions", Self::Chat),
             ("/messages/count_tokens", Self::CountTokens),
             ("/messages", Self::Messages),
+            ("/embeddings", Self::Embeddings),
+            ("/embed", Self::Embeddings),
+            ("/rerank", Self::Rerank),
             ("/tokenize", Self::Tokenize),
         ];
         let get = [("/models", Self::Models), ("/health", Self::Health), ("/ping", Self::Health)];
@@ -46,9 +53,9 @@ impl Route {
         }
     }
 
-    /// Whether it generates tokens: rules without a path are for these.
+    /// Whether a model works for it: rules without a path are for these.
     pub(super) fn generates(self) -> bool {
-        matches!(self, Self::Chat | Self::Messages)
+        matches!(self, Self::Chat | Self::Messages | Self::Embeddings | Self::Rerank)
     }
 
     /// Whether errors are in the messages dialect's envelope.

@@ -13,7 +13,7 @@ use super::route::Route;
 use super::rule::Suffix;
 use super::script::{Before, Script};
 use super::shaping::{self, Voice};
-use super::{Options, chat, messages, refuse};
+use super::{Options, chat, messages, refuse, vectors};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -64,6 +64,9 @@ impl Provider {
     }
 
     fn script(&self, route: Route, request: &Request) -> Script {
+        if matches!(route, Route::Embeddings | Route::Rerank) {
+            return self.vectors(route, request);
+        }
         let asked = match route {
             Route::Chat => Some(Ask::chat(&request.body, &self.memory)),
             Route::Messages | Route::CountTokens => {
@@ -83,6 +86,33 @@ impl Provider {
         };
         let script = faults.iter().find_map(|fault| instead(fault, route)).unwrap_or(good);
         shaping::break_up(script, &faults)
+    }
+
+    /// Embeddings and rerank.
+    fn vectors(&self, route: Route, request: &Request) -> Script {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+        let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
+        let faults = self.control.faults(request.route(), route.generates(), model);
+        let usage = Voice::of(&faults).usage;
+        let made = match route {
+            Route::Rerank => vectors::rerank(&body, usage),
+            _ => vectors::embeddings(&body, usage),
+        };
+        let window = self.options.context_length;
+        let good = match made {
+            Ok(made) if made.longest > window => {
+                Script::json(400, &refuse::overflow(super::Shape::Vllm, made.longest, window))
+            }
+            Ok(made) => {
+                let mut script = shaping::plain(made.body.to_string(), 1, &faults, false);
+                if made.header {
+                    script.head.headers.push(("x-compute-tokens", made.tokens.to_string()));
+                }
+                script
+            }
+            Err(wrong) => refused(route, &wrong),
+        };
+        shaping::break_up(faults.iter().find_map(|fault| instead(fault, route)).unwrap_or(good), &faults)
     }
 
     fn take_suffix(&self, ask: &mut Ask, faults: &mut Vec<Fault>) -> Result<(), String> {

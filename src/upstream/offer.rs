@@ -6,7 +6,7 @@ use super::live::ProviderLive;
 use crate::config::settings::Offer;
 use http::{HeaderName, HeaderValue, header};
 use parking_lot::Mutex;
-use penstock_contract::{Ask, Dialect, Needs, Refusal};
+use penstock_contract::{Ask, Dialect, Needs, Refusal, Task};
 use penstock_routing::{Breaker, Candidate, Figures, Outcome, Sample, price_hint};
 use pingora_http::RequestHeader;
 use rust_decimal::prelude::ToPrimitive;
@@ -122,7 +122,15 @@ impl OfferLive {
 
     /// What of an ask this offer cannot do.
     pub fn lacks(&self, ask: &Ask) -> Option<Refusal> {
-        lacking(&self.offer, &ask.needs, ask.dialect)
+        match &ask.task {
+            Task::Embed(embed)
+                if embed.dimensions.is_some() && !self.offer.abilities.accepts("dimensions") =>
+            {
+                let sentence = "This model's vectors have one length; leave `dimensions` out.";
+                Some(Refusal::unsupported("dimensions", sentence))
+            }
+            _ => lacking(&self.offer, &ask.needs, ask.dialect),
+        }
     }
 
     /// Takes a seat at the provider if one is free.

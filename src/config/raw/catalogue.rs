@@ -54,6 +54,14 @@ pub struct Model {
     pub energy: Energy,
     /// How its tokens are counted. Without it counts are estimates.
     pub tokenizer: Option<Tokenizer>,
+    /// What the scores of a reranking model are: `as_is` from 0 to 1 already, or logits that a `sigmoid` is
+    /// taken of.
+    #[serde(default)]
+    pub score: Score,
+    /// What token ids in the `input` of an embedding request are: ids of `cl100k_base` or `o200k_base`, which
+    /// become text, the model's own (`native`), or nothing that is taken (`refuse`).
+    #[serde(default)]
+    pub token_ids: TokenIds,
     /// Sampling parameters that a request's `preset` fills in where the client left them out.
     #[serde(default)]
     pub presets: Presets,
@@ -80,6 +88,33 @@ pub enum Kind {
     Rerank,
     Image,
     Transcription,
+}
+
+/// What scores are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum Score {
+    #[default]
+    AsIs,
+    Sigmoid,
+}
+
+/// What token ids are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum TokenIds {
+    #[default]
+    #[serde(rename = "cl100k_base")]
+    Cl100kBase,
+    #[serde(rename = "o200k_base")]
+    O200kBase,
+    #[serde(rename = "native")]
+    Native,
+    #[serde(rename = "refuse")]
+    Refuse,
 }
 
 /// Where a model stands in its life.

@@ -6,7 +6,8 @@ mod leaf;
 mod providers;
 
 pub use catalogue::{
-    Billing as ModelBilling, Energy, Kind, Lifecycle, Method, Modality, Model, Presets, Price, Tokenizer,
+    Billing as ModelBilling, Energy, Kind, Lifecycle, Method, Modality, Model, Presets, Price, Score,
+    TokenIds, Tokenizer,
 };
 pub use leaf::{Exact, HeaderValue, OneOrMany, Pause, Reference, Size, Span};
 pub use providers::{

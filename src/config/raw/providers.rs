@@ -1,6 +1,6 @@
 //! Providers and their offers as users write them.
 
-use super::{Exact, HeaderValue, Price, Reference, Span};
+use super::{Exact, HeaderValue, Price, Reference, Score, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -249,6 +249,11 @@ pub struct Offer {
     /// Most stop sequences it takes; the gateway enforces the others.
     #[schemars(range(min = 0, max = 100))]
     pub max_stop: Option<u32>,
+    /// Most inputs or documents of one call; longer lists are split over several.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_inputs: Option<u32>,
+    /// What the scores are here; the model's setting when left out.
+    pub score: Option<Score>,
 }
 
 /// How a broken answer is carried on.

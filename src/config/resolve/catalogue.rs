@@ -2,13 +2,14 @@
 
 use super::super::near;
 use super::super::raw::{self, Modality, Raw};
-use super::super::settings::{Members, Model};
+use super::super::settings::{Members, Model, TokenIds};
 use super::Proof;
 use super::spot::Spot;
 use penstock_catalog::{Lifecycle, Model as Card, Price};
-use penstock_contract::Kind;
+use penstock_contract::{Kind, Score};
 use penstock_footprint::{EnergyCard, Method, Place, Prepared};
 use penstock_pricing::{Billing, Tariff};
+use penstock_tokens::Encoding;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -91,6 +92,8 @@ impl Proof<'_> {
             kind,
             fallbacks: raw.fallbacks.iter().map(|id| id.as_str().into()).collect(),
             rescue: raw.rescue,
+            score: score(raw.score),
+            token_ids: token_ids(raw.token_ids),
             presets: presets?,
             energy: energy?,
             tokenizer: tokenizer?,
@@ -242,6 +245,22 @@ pub const fn kind(raw: raw::Kind) -> Kind {
         raw::Kind::Rerank => Kind::Rerank,
         raw::Kind::Image => Kind::Image,
         raw::Kind::Transcription => Kind::Transcription,
+    }
+}
+
+pub const fn score(raw: raw::Score) -> Score {
+    match raw {
+        raw::Score::AsIs => Score::AsIs,
+        raw::Score::Sigmoid => Score::Sigmoid,
+    }
+}
+
+const fn token_ids(raw: raw::TokenIds) -> TokenIds {
+    match raw {
+        raw::TokenIds::Cl100kBase => TokenIds::Text(Encoding::Cl100k),
+        raw::TokenIds::O200kBase => TokenIds::Text(Encoding::O200k),
+        raw::TokenIds::Native => TokenIds::Native,
+        raw::TokenIds::Refuse => TokenIds::Refuse,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::super::secret::Secret;
 use penstock_catalog::Model as Card;
-use penstock_contract::{Abilities, Dialect, Kind, Shape};
+use penstock_contract::{Abilities, Dialect, Kind, Score, Shape};
 use penstock_footprint::grid::Row;
 use penstock_footprint::{EnergyCard, Prepared};
 use penstock_pricing::Tariff;
-use penstock_tokens::Counter;
 use penstock_tokens::engine;
+use penstock_tokens::{Counter, Encoding};
 use rust_decimal::Decimal;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,6 +28,10 @@ pub struct Model {
     pub fallbacks: Vec<Box<str>>,
     /// Whether a broken stream is rescued.
     pub rescue: bool,
+    /// What its scores are (rerank).
+    pub score: Score,
+    /// What token ids in a request are (embeddings).
+    pub token_ids: TokenIds,
     /// Preset name → JSON members (name, JSON text) that fill what the client left out.
     pub presets: BTreeMap<Box<str>, Members>,
     /// What it draws.
@@ -44,6 +48,17 @@ impl Model {
     pub fn card(&self) -> Card {
         self.card.clone()
     }
+}
+
+/// What token ids in the input of an embedding request are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenIds {
+    /// Ids of a published vocabulary, which become text.
+    Text(Encoding),
+    /// The model's own, which go to the provider as they came.
+    Native,
+    /// Nothing that is taken.
+    Refuse,
 }
 
 /// Counts the tokens of a model, exactly.

@@ -177,6 +177,30 @@ fn fallbacks_end_and_do_the_same_work() {
 }
 
 #[test]
+fn a_shape_is_one_of_its_kinds() {
+    tells(
+        &with("", "", "", "shape = \"openai\""),
+        "providers.p1.offers[0].shape",
+        "asked in dialects",
+        "Take `shape`",
+    );
+    let rerank = |shape: &str| with("", "", "", shape).replace("\"chat\"", "\"rerank\"");
+    tells(
+        &rerank("shape = \"cohere\""),
+        "providers.p1.offers[0].shape",
+        "no such shape for rerank",
+        "cohere_v1",
+    );
+    tells(
+        &rerank("shape = \"openai\""),
+        "providers.p1.offers[0].shape",
+        "no such shape for rerank",
+        "vllm, jina",
+    );
+    assert!(mistakes(&rerank("shape = \"tei\"")).is_empty());
+}
+
+#[test]
 fn listeners_have_addresses_and_ports_of_their_own() {
     let listen = |lines: &str| with(&format!("[listen]\n{lines}"), "", "", "");
     tells(&listen("http = \"localhost:8080\""), "listen.http", "not an IP address", "\"127.0.0.1:8080\"");

@@ -1,9 +1,10 @@
 //! What the house gets.
 
-use super::super::settings::BaseUrl;
+use super::super::settings::{BaseUrl, Offer, TokenIds};
 use super::super::{LogFormat, Source, Surroundings};
 use super::{load, with};
-use penstock_contract::Dialect;
+use penstock_contract::{Dialect, Score};
+use penstock_tokens::Encoding;
 use std::time::Duration;
 
 #[test]
@@ -67,6 +68,26 @@ fn what_runs_but_is_odd_is_told() {
     warned(&base.replace("price = { input = 0.1, output = 0.2 }", ""), "given away");
     warned(&with("", "", "timeouts = { idle = \"20m\" }", ""), "has no effect");
     assert_eq!(load(&base.replace("https://api.example.eu", "http://127.0.0.1:9")).unwrap().warnings, []);
+}
+
+#[test]
+fn offers_of_vectors_have_a_shape_and_scores_their_scale() {
+    let offer = |kind: &str, model: &str, offer: &str| {
+        let text = with("", model, "", offer).replace("\"chat\"", &format!("\"{kind}\""));
+        load(&text).unwrap().settings.offers.remove(0)
+    };
+    let shape = |offer: &Offer| offer.shape.map(|shape| (shape.name(), shape.path()));
+    assert_eq!(shape(&offer("chat", "", "")), None);
+    assert_eq!(shape(&offer("embedding", "", "")), Some(("openai", "/embeddings")));
+    assert_eq!(shape(&offer("embedding", "", "shape = \"tei\"")), Some(("tei", "/embed")));
+    assert_eq!(shape(&offer("rerank", "", "")), Some(("vllm", "/rerank")));
+    assert_eq!(shape(&offer("rerank", "", "shape = \"cohere_v2\"")), Some(("cohere_v2", "/rerank")));
+    assert_eq!(offer("rerank", "", "").abilities.score, Score::AsIs);
+    let logits = offer("rerank", "score = \"sigmoid\"", "max_inputs = 32");
+    assert_eq!((logits.abilities.score, logits.abilities.max_inputs), (Score::Sigmoid, Some(32)));
+    assert_eq!(offer("rerank", "score = \"sigmoid\"", "score = \"as_is\"").abilities.score, Score::AsIs);
+    assert_eq!(offer("embedding", "", "").model.token_ids, TokenIds::Text(Encoding::Cl100k));
+    assert_eq!(offer("embedding", "token_ids = \"native\"", "").model.token_ids, TokenIds::Native);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::time::Duration;
 pub struct Bench {
     top: String,
     listen: String,
+    kind: Option<&'static str>,
     model: String,
     rest: String,
     providers: Vec<(String, String, String, String)>,
@@ -44,6 +45,12 @@ impl Bench {
     /// Lines of `[listen]`.
     pub fn listen(mut self, toml: &str) -> Self {
         self.listen.push_str(toml);
+        self
+    }
+
+    /// What the model `m` does; chat unless told otherwise.
+    pub fn kind(mut self, kind: &'static str) -> Self {
+        self.kind = Some(kind);
         self
     }
 
@@ -86,10 +93,13 @@ impl Bench {
     pub fn toml(&self, storage: &std::path::Path) -> String {
         let mut text = format!(
             "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n{}\n\n[storage]\npath = {storage:?}\nballast = \"0B\"\n\n\
-             [log]\nlevel = \"error\"\n\n{}\n[[models]]\nid = \"m\"\nname = \"M\"\nkind = \"chat\"\ncreated = 1700000000\n\
+             [log]\nlevel = \"error\"\n\n{}\n[[models]]\nid = \"m\"\nname = \"M\"\nkind = \"{}\"\ncreated = 1700000000\n\
              price = {{ input = 1.0, cached_input = 0.1, output = 2.0 }}\n\
              energy = {{ active_params_b = 8.0, total_params_b = 8.0, joules_per_output_token = 0.119 }}\n{}\n",
-            self.listen, self.top, self.model,
+            self.listen,
+            self.top,
+            self.kind.unwrap_or("chat"),
+            self.model,
         );
         let says = |key: &str| self.model.lines().any(|line| line.trim_start().starts_with(key));
         if !says("context_length") {

@@ -90,6 +90,27 @@ pub fn completion(content: &str) -> Value {
         "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}})
 }
 
+/// The vectors of a provider of embeddings.
+pub fn vectors(vectors: &[&[f32]], tokens: u64) -> Script {
+    let item = |(index, vector): (usize, &&[f32])| json!({"object": "embedding", "index": index, "embedding": vector});
+    let items: Vec<Value> = vectors.iter().enumerate().map(item).collect();
+    json_answer(
+        200,
+        &json!({"object": "list", "model": "theirs", "data": items,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}),
+    )
+}
+
+/// The scores of a reranking provider.
+pub fn scores(scores: &[f64], tokens: u64) -> Script {
+    let result = |(index, score): (usize, &f64)| json!({"index": index, "relevance_score": score});
+    let results: Vec<Value> = scores.iter().enumerate().map(result).collect();
+    json_answer(
+        200,
+        &json!({"id": "r", "model": "theirs", "results": results, "usage": {"total_tokens": tokens}}),
+    )
+}
+
 /// A plain answer.
 pub fn plain(content: &str) -> Script {
     json_answer(200, &completion(content))

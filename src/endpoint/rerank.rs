@@ -1,0 +1,38 @@
+//! `POST /v1/rerank`: documents in the order of a query. Clients made for
+//! Cohere's second API find it at `/v2/rerank` too.
+
+use super::Endpoint;
+use crate::exchange::{Ended, Exchange};
+use crate::relay;
+use async_trait::async_trait;
+use http::Method;
+use penstock_auth::Scope;
+use penstock_contract::Refusal;
+
+/// The endpoint, at one of its paths.
+pub struct Rerank(pub &'static str);
+
+#[async_trait]
+impl Endpoint for Rerank {
+    fn name(&self) -> &'static str {
+        "rerank"
+    }
+
+    fn method(&self) -> Method {
+        Method::POST
+    }
+
+    fn path(&self) -> &'static str {
+        self.0
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Rerank
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+        let body = x.json_body().await?;
+        let ask = penstock_admission::rerank(body, &x.live.admission)?;
+        relay::run(x, &ask).await
+    }
+}

@@ -1,0 +1,152 @@
+//! Embeddings and rerank, in the shapes of vLLM (which most speak) and of
+//! text-embeddings-inference. A text's vector is the sum of its words' vectors,
+//! so texts that share words are near each other; no model is behind it. Every
+//! simulated provider gives the same, as every host of one model does.
+
+use super::ask::Wrong;
+use super::prompt::tokens;
+use super::text::{Draw, fold};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// Length of a vector, unless another is asked for.
+const LENGTH: usize = 1024;
+/// The longest that is made.
+const LONGEST: u64 = 8192;
+
+/// What is answered, and what it took.
+pub(super) struct Made {
+    /// The body.
+    pub body: Value,
+    /// Tokens read.
+    pub tokens: u64,
+    /// Tokens of the longest text that had to fit the window.
+    pub longest: u64,
+    /// The tokens are told in a header, not in the body.
+    pub header: bool,
+}
+
+/// `POST …/embeddings`, and `POST …/embed` with `inputs`.
+pub(super) fn embeddings(body: &Value, usage: bool) -> Result<Made, Wrong> {
+    let native = body.get("inputs").is_some();
+    let texts = texts(body, if native { "inputs" } else { "input" })?;
+    let length = body.get("dimensions").and_then(Value::as_u64).unwrap_or(LENGTH as u64).clamp(1, LONGEST);
+    let length = usize::try_from(length).unwrap_or(LENGTH);
+    let packed = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
+    let told = |vector: Vec<f32>| if packed { json!(pack(&vector)) } else { numbers(&vector) };
+    let vectors = texts.iter().map(|text| told(vector(text, length)));
+    let counts: Vec<u64> = texts.iter().map(|text| tokens(text)).collect();
+    let (all, longest) = (counts.iter().sum(), counts.iter().copied().max().unwrap_or(0));
+    if native {
+        return Ok(Made { body: vectors.collect(), tokens: all, longest, header: usage });
+    }
+    let items = vectors
+        .enumerate()
+        .map(|(index, vector)| json!({ "object": "embedding", "index": index, "embedding": vector }));
+    let mut answer = json!({
+        "id": "embd-simulated", "object": "list", "created": super::chat::CREATED,
+        "model": body.get("model").cloned().unwrap_or_default(), "data": items.collect::<Vec<_>>(),
+    });
+    if usage {
+        answer["usage"] = json!({ "prompt_tokens": all, "total_tokens": all, "completion_tokens": 0 });
+    }
+    Ok(Made { body: answer, tokens: all, longest, header: false })
+}
+
+/// `POST …/rerank`: documents, or `texts`.
+pub(super) fn rerank(body: &Value, usage: bool) -> Result<Made, Wrong> {
+    let native = body.get("texts").is_some();
+    let documents = texts(body, if native { "texts" } else { "documents" })?;
+    let query = body.get("query").and_then(Value::as_str).filter(|query| !query.is_empty());
+    let query = query.ok_or_else(|| wrong("query is missing", "query"))?;
+    let raw = body.get("raw_scores") == Some(&json!(true));
+    let score = |text: &String| {
+        let logit = logit(query, text);
+        if raw { logit } else { 1.0 / (1.0 + (-logit).exp()) }
+    };
+    let mut scores: Vec<(usize, f64)> = documents.iter().map(score).enumerate().collect();
+    scores.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let counts: Vec<u64> = documents.iter().map(|text| tokens(query) + tokens(text)).collect();
+    let (all, longest) = (counts.iter().sum(), counts.iter().copied().max().unwrap_or(0));
+    if native {
+        let results = scores.iter().map(|(index, score)| json!({ "index": index, "score": score }));
+        return Ok(Made { body: results.collect(), tokens: all, longest, header: usage });
+    }
+    let most = body.get("top_n").and_then(Value::as_u64).filter(|most| *most > 0).unwrap_or(u64::MAX);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let result = |(index, score): &(usize, f64)| {
+        let document = json!({ "text": documents.get(*index), "multi_modal": null });
+        json!({ "index": index, "document": document, "relevance_score": score })
+    };
+    let mut answer = json!({
+        "id": "rerank-simulated", "model": body.get("model").cloned().unwrap_or_default(),
+        "results": scores.iter().take(most).map(result).collect::<Vec<_>>(),
+    });
+    if usage {
+        answer["usage"] = json!({ "prompt_tokens": all, "total_tokens": all });
+    }
+    Ok(Made { body: answer, tokens: all, longest, header: false })
+}
+
+/// Texts of a member: one, or a list of strings, of token ids, or of objects with a text.
+fn texts(body: &Value, name: &'static str) -> Result<Vec<String>, Wrong> {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(_) => Some(value.to_string()),
+        other => other.get("text")?.as_str().map(str::to_owned),
+    };
+    let found = match body.get(name) {
+        Some(Value::String(text)) => Some(vec![text.clone()]),
+        Some(ids @ Value::Array(items)) if items.first().is_some_and(Value::is_number) => {
+            Some(vec![ids.to_string()])
+        }
+        Some(Value::Array(items)) => items.iter().map(text).collect(),
+        _ => None,
+    };
+    let found = found.filter(|texts| !texts.is_empty() && texts.iter().all(|text| !text.is_empty()));
+    found.ok_or_else(|| wrong("expected texts, none of them empty", name))
+}
+
+fn wrong(message: &str, field: &'static str) -> Wrong {
+    Wrong { message: format!("{field}: {message} (simulated)."), field: Some(field) }
+}
+
+/// Letters and digits in lower case, by word.
+fn words(text: &str) -> Vec<String> {
+    let lower = text.to_lowercase();
+    let words = lower.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let found: Vec<String> = words.map(str::to_owned).collect();
+    if found.is_empty() { vec![lower] } else { found }
+}
+
+/// A vector of length 1.
+fn vector(text: &str, length: usize) -> Vec<f32> {
+    let mut sum = vec![0.0_f64; length];
+    for word in words(text) {
+        let mut draw = Draw::new(fold(0, word.as_bytes()));
+        for place in &mut sum {
+            *place += draw.next() as f64 / u64::MAX as f64 - 0.5;
+        }
+    }
+    let norm = sum.iter().map(|value| value * value).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+    sum.iter().map(|value| (value / norm) as f32).collect()
+}
+
+/// As engines in Python write them: the `f64` of each `f32`.
+fn numbers(vector: &[f32]) -> Value {
+    vector.iter().map(|value| f64::from(*value)).collect()
+}
+
+fn pack(vector: &[f32]) -> String {
+    let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+    STANDARD.encode(bytes)
+}
+
+/// More for each word of the query that the document has; never twice the same.
+fn logit(query: &str, document: &str) -> f64 {
+    let (asked, there) = (words(query), words(document));
+    let met = asked.iter().filter(|word| there.contains(word)).count();
+    let jitter = Draw::new(fold(fold(0, query.as_bytes()), document.as_bytes())).below(1000);
+    8.0 * met as f64 / asked.len().max(1) as f64 - 4.0 + jitter as f64 / 10_000.0
+}
