@@ -48,9 +48,7 @@ pub(super) fn embeddings(body: &Value, usage: bool) -> Result<Made, Wrong> {
         "id": "embd-simulated", "object": "list", "created": super::chat::CREATED,
         "model": body.get("model").cloned().unwrap_or_default(), "data": items.collect::<Vec<_>>(),
     });
-    if usage {
-        answer["usage"] = json!({ "prompt_tokens": all, "total_tokens": all, "completion_tokens": 0 });
-    }
+    tell(&mut answer, all, usage);
     Ok(Made { body: answer, tokens: all, longest, header: false })
 }
 
@@ -83,10 +81,15 @@ pub(super) fn rerank(body: &Value, usage: bool) -> Result<Made, Wrong> {
         "id": "rerank-simulated", "model": body.get("model").cloned().unwrap_or_default(),
         "results": scores.iter().take(most).map(result).collect::<Vec<_>>(),
     });
-    if usage {
-        answer["usage"] = json!({ "prompt_tokens": all, "total_tokens": all });
-    }
+    tell(&mut answer, all, usage);
     Ok(Made { body: answer, tokens: all, longest, header: false })
+}
+
+/// Adds the usage.
+fn tell(answer: &mut Value, all: u64, usage: bool) {
+    if let Some(answer) = answer.as_object_mut().filter(|_| usage) {
+        answer.insert("usage".to_owned(), json!({ "prompt_tokens": all, "total_tokens": all }));
+    }
 }
 
 /// Texts of a member: one, or a list of strings, of token ids, or of objects with a text.

@@ -75,6 +75,7 @@ pub(crate) fn abilities(value: &Value) -> Abilities {
         tool_images: flag("tool_images"),
         system_anywhere: flag("system_anywhere"),
         max_stop: value["max_stop"].as_u64().map(|most| usize::try_from(most).unwrap()),
+        ..Abilities::default()
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn decode(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let before = out.len();
     STANDARD.decode_vec(base64, out).ok()?;
     let bytes = out.len() - before;
-    (bytes % 4 == 0).then_some(bytes / 4)
+    bytes.is_multiple_of(4).then_some(bytes / 4)
 }
 
 /// Writes bytes as base64 between quotes.

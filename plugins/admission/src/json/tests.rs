@@ -175,7 +175,10 @@ fn the_number_of_recorded_values_is_bounded_and_opaque_ones_count_once() {
     let bounds = Bounds { depth: 8, nodes: 5 };
     assert!(scan(b"[1,2,3,4]", bounds).is_ok());
     assert_eq!(scan(b"[1,2,3,4,5]", bounds).unwrap_err().0.what, "more values than allowed");
-    assert!(scan(b"{\"input\":[1,2,3,4,5,6,7,8,{\"a\":[1]}],\"b\":1}", bounds).is_ok());
+    assert!(scan(b"{\"schema\":[1,2,3,4,5,6,7,8,{\"a\":[1]}],\"b\":1}", bounds).is_ok());
+    // A tool's arguments are opaque, what becomes an embedding is not.
+    assert!(scan(b"[{\"input\":[1,2,3,4,5,6,7,8]}]", bounds).is_ok());
+    assert!(scan(b"{\"input\":[1,2,3,4,5,6,7,8]}", bounds).is_err());
 }
 
 fn documents() -> impl Strategy<Value = serde_json::Value> {

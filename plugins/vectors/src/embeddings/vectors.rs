@@ -86,7 +86,9 @@ impl Reader {
                 b"embedding" if place.is_none() => place = Some(self.place(cursor)?),
                 b"index" => index = Some(usize::try_from(figures::whole_number(cursor.bytes()?)?).ok()?),
                 b"object" => named = cursor.bytes()? == b"\"embedding\"",
-                _ => drop(cursor.value()?),
+                _ => {
+                    cursor.value()?;
+                }
             }
             Some(())
         })?;
