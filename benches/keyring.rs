@@ -102,9 +102,9 @@ fn measure(c: &mut Criterion) {
     let (clock, grant) = (Clock::start(), ring.grant(&key(4).id).unwrap());
     let cost = Cost { input: 90, output: 51, money: MicroCredits(42_000) };
     let used = Used { input: 88, output: 31, money: MicroCredits(31_000) };
-    c.bench_function("limits of a request: habits, pass, settle", |b| {
+    c.bench_function("limits of a request: early, pass, settle", |b| {
         b.iter(|| {
-            black_box(gate::habits(&grant));
+            black_box(gate::early(&grant, Work::Request, clock).is_ok());
             if let Ok(mut pass) = gate::pass(&grant, black_box(&cost), Work::Request, clock) {
                 pass.settle(black_box(&used));
             }

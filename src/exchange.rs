@@ -3,7 +3,7 @@
 //! is written once.
 
 use crate::endpoint::{self, Endpoint};
-use crate::gate::{self, Pass};
+use crate::gate::{self, Habits, Pass};
 use crate::house::{House, Live};
 use crate::keyring::Grant;
 use crate::observe::Record;
@@ -178,11 +178,11 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Refuses what no ask could pass, before any work is put into it.
+    /// Refuses what no ask could pass, before any work is put into it; else what is known of the key.
     ///
     /// # Errors
     /// As [`Exchange::pass`].
-    pub fn early(&self) -> Result<(), Refusal> {
+    pub fn early(&self) -> Result<Habits, Refusal> {
         gate::early(&self.grant, self.work, self.house.clock).map_err(|hit| self.limited(hit))
     }
 
@@ -231,13 +231,11 @@ impl Exchange<'_> {
             self.session.set_keepalive(None);
             self.keep = None;
         }
-        let limits =
-            if matches!(refusal.code, Code::RateLimited | Code::BudgetExceeded) || self.pass.is_some() {
-                let now = self.house.clock.now();
-                Some((gate::standing(&self.grant, now), now))
-            } else {
-                None
-            };
+        // Before the client hears of it: whoever asks again at once finds the place free.
+        let met = self.pass.take().is_some();
+        let limited = matches!(refusal.code, Code::RateLimited | Code::BudgetExceeded);
+        let now = self.house.clock.now();
+        let limits = (met || limited).then(|| (gate::standing(&self.grant, now), now));
         let (dialect, id, browser) = (self.dialect, self.id, self.browser);
         let written = reply::refuse(self.session, dialect, &id, refusal, limits, browser).await;
         ended(written)

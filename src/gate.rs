@@ -122,20 +122,6 @@ fn refused((whose, denied): (Whose, Denied)) -> (Hit, Refusal) {
     (Hit { limit: denied.limit, whose }, refusal(whose, &denied))
 }
 
-/// Refuses early what no ask could pass, so that a key that is over its limits costs little.
-///
-/// # Errors
-/// As [`pass`].
-pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<(), (Hit, Refusal)> {
-    let now = clock.now();
-    let (account, key) = locked(grant);
-    let nothing = Cost::default();
-    let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (Whose::Key, denied));
-    let shared = account.meter.check(&account.limits, &nothing, work, now);
-    drop((account, key));
-    own.and(shared.map_err(|denied| (Whose::Account, denied))).map_err(refused)
-}
-
 /// What is known of a key before it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
@@ -145,12 +131,25 @@ pub struct Habits {
     pub budgeted: bool,
 }
 
-/// What is known of a key before it asks.
-#[must_use]
-pub fn habits(grant: &Grant) -> Habits {
+/// Refuses early what no ask could pass, so that a key that is over its limits
+/// costs little; else what is known of it.
+///
+/// # Errors
+/// As [`pass`].
+pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<Habits, (Hit, Refusal)> {
+    let now = clock.now();
     let (account, key) = locked(grant);
+    let nothing = Cost::default();
+    let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (Whose::Key, denied));
+    let shared = account.meter.check(&account.limits, &nothing, work, now);
     let budgeted = |limits: &Limits| limits.day.is_some() || limits.month.is_some();
-    Habits { output: key.meter.usual_output(), budgeted: budgeted(&account.limits) || budgeted(&key.limits) }
+    let habits = Habits {
+        output: key.meter.usual_output(),
+        budgeted: budgeted(&account.limits) || budgeted(&key.limits),
+    };
+    drop((account, key));
+    own.and(shared.map_err(|denied| (Whose::Account, denied))).map_err(refused)?;
+    Ok(habits)
 }
 
 /// How a key and its account stand: of each limit the tighter one.

@@ -9,6 +9,7 @@ use penstock_contract::Refusal;
 use penstock_storage::accounts::AccountRecord;
 use penstock_storage::keys::{KeyLimits, KeyRecord};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// Warnings about a key. `model` says whether a name is the catalogue's id of a model, and which one it is an
 /// alias of, where the catalogue is known.
@@ -91,16 +92,22 @@ pub fn list(house: &House, vault: &Vault) -> Result<Value, Refusal> {
     let known = |name: &str| model(house, name);
     let now = house.clock.unix();
     let mut found = Vec::new();
-    let mut owners = std::collections::HashSet::new();
+    let mut owners: HashMap<String, Option<AccountRecord>> = HashMap::new();
     let mut after: Option<String> = None;
     loop {
         let page = vault.keys.list(None, after.as_deref(), desk::PAGE).map_err(desk::failed)?;
         for key in &page.keys {
-            owners.insert(key.account.clone());
+            let account = match owners.get(&key.account) {
+                Some(account) => account.clone(),
+                None => {
+                    let account = vault.accounts.get(&key.account).map_err(desk::failed)?;
+                    owners.insert(key.account.clone(), account.clone());
+                    account
+                }
+            };
             if key.revoked.is_some() || key.expires.is_some_and(|end| end <= now) {
                 continue;
             }
-            let account = vault.accounts.get(&key.account).map_err(desk::failed)?;
             let mut warnings = of_key(key, account.as_ref(), Some(&known));
             let passed = house.keyring.grant(&key.id).map_or(0, |grant| grant.tally().passed());
             warnings.extend(unmet(&key.limits, passed));
@@ -118,7 +125,7 @@ pub fn list(house: &House, vault: &Vault) -> Result<Value, Refusal> {
         let page = vault.accounts.list(after.as_deref(), desk::PAGE).map_err(desk::failed)?;
         for account in &page.accounts {
             let mut warnings = Vec::new();
-            if limited(&account.limits).next().is_some() && !owners.contains(&account.id) {
+            if limited(&account.limits).next().is_some() && !owners.contains_key(&account.id) {
                 warnings.push("limits match nothing: no key belongs to this account.".to_owned());
             }
             let passed = house.keyring.account(&account.id).map_or(0, |account| account.tally.passed());

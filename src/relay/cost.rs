@@ -2,7 +2,7 @@
 
 use super::select::Selection;
 use crate::exchange::Exchange;
-use crate::gate;
+use crate::gate::Habits;
 use crate::upstream::bill::Terms;
 use penstock_contract::{Ask, Done, Kind, MicroCredits, Usage};
 use penstock_limits::Cost;
@@ -13,8 +13,7 @@ const IMAGE: u64 = 1_024;
 /// The prompt as far as its bytes tell, the answer as long as the client
 /// allows or as this key's answers usually are, and the price of both at the
 /// dearest of the offers that may be asked.
-pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask) -> Cost {
-    let habits = gate::habits(&x.grant);
+pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits) -> Cost {
     let (input, output) = tokens(ask, habits.output);
     if !habits.budgeted {
         return Cost { input, output, money: MicroCredits(0) };

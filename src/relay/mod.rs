@@ -57,9 +57,9 @@ struct Run<'r, 'a> {
 /// The refusal, as long as nothing has been sent.
 pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
     x.record.stream = ask.stream;
-    x.early()?;
+    let habits = x.early()?;
     let chosen = select::select(x, ask).await?;
-    let cost = cost::most(x, &chosen, ask);
+    let cost = cost::most(x, &chosen, ask, habits);
     x.pass(&cost)?;
     x.house.budget.lock().on_request(x.house.clock.now());
     let total = x.live.settings.routing.total;

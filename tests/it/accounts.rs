@@ -4,7 +4,10 @@
 use crate::harness::bench::Running;
 use crate::harness::script::{Act, sse, text};
 use crate::harness::{Answer, Bench, Client, Provider, within};
+use penstock::keyring::Keyring;
 use penstock_storage::audit::AuditLog;
+use penstock_storage::keys::{KeyDigest, Previous};
+use penstock_storage::{Batch, Space};
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -353,4 +356,42 @@ async fn lists_come_in_pages_and_the_document_describes_every_route() {
             );
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_over_is_good_no_more() {
+    let (_provider, running) = bench().await;
+    let made = running.admin().post("/admin/keys", &json!({})).await.json();
+    let (key, _) = client(&running, &made);
+    assert_eq!(key.post(CHAT, &running.ask()).await.status, 200);
+    let house = &running.gateway.house;
+    let mut record = house.vault.keys.get(made["id"].as_str().unwrap()).unwrap().unwrap();
+    record.expires = Some(house.clock.unix());
+    house.keyring.set_key(&record);
+    assert_eq!(key.post(CHAT, &running.ask()).await.status, 401);
+    // The secret before a rotation ends by itself as well.
+    record.expires = None;
+    record.previous = Some(Previous { digest: record.digest, until: house.clock.unix() });
+    record.digest = KeyDigest([0; 32]);
+    house.keyring.set_key(&record);
+    assert_eq!(key.post(CHAT, &running.ask()).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_earlier_versions_work_and_their_accounts_are_made() {
+    let (_provider, running) = bench().await;
+    let house = running.gateway.house.clone();
+    let loaded = tokio::task::spawn_blocking(move || {
+        // A row as the first version wrote it, for an account that was never made.
+        let row = r#"{"v":1,"id":"0000000000000001","digest":"abababababababababababababababababababababababababababababababab","name":"n","account":"le gacy","scopes":["*"],"limits":{"requests_per_minute":5},"created":5}"#;
+        house.vault.store.apply(Batch::new().put(Space::Keys, *b"0000000000000001", row)).unwrap();
+        let ring = Keyring::load(&house.vault, house.clock).unwrap();
+        let account = house.vault.accounts.get("le gacy").unwrap().unwrap();
+        (ring.grant("0000000000000001").unwrap(), account)
+    });
+    let (grant, account) = loaded.await.unwrap();
+    let now = running.gateway.house.clock.now();
+    assert_eq!((&*grant.account.id, account.name.as_str()), ("le gacy", "le gacy"));
+    assert_eq!(grant.tally().now(now).2.requests.unwrap().limit, 5);
+    assert_eq!(running.admin().get("/admin/accounts/le%20gacy").await.status, 200);
 }

@@ -3,7 +3,7 @@
 
 use crate::harness::bench::Running;
 use crate::harness::script::{Act, completion, json_answer, role, sse, status, text};
-use crate::harness::{Answer, Bench, Client, Provider, until};
+use crate::harness::{Answer, Bench, Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
@@ -228,6 +228,23 @@ async fn a_key_has_as_many_requests_at_once_as_it_may_and_gets_its_places_back()
     go.notify_waiters();
     assert_eq!((stays.await.unwrap(), next.await.unwrap()), (200, 200));
     assert_eq!(provider.most(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_heard_the_last_word_may_ask_again_at_once() {
+    let (provider, running) = bench().await;
+    let client = limited(&running, json!({"concurrent": 1})).await;
+    for turn in 0..20 {
+        // The connection is left open: nothing but the answer says that it is over.
+        let open = client.stream_until(CHAT, &running.ask_stream(), "[DONE]").await;
+        drop(open);
+        provider.then(status(400));
+        let body = running.ask().to_string();
+        let mut open = client.open("POST", CHAT, &[], body.as_bytes()).await;
+        within("a refusal", open.until("request_id")).await;
+        let said = String::from_utf8_lossy(&open.bytes).into_owned();
+        assert!(!said.contains("RATE_2001"), "turn {turn}: {said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
