@@ -84,7 +84,7 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
 /// and so is a slash at the end.
 fn versioned(path: &str) -> &str {
     let path = match path.strip_prefix("/v1") {
-        Some(rest) if rest.starts_with("/v1/") => rest,
+        Some(rest) if rest.starts_with("/v1/") || rest.starts_with("/v2/") => rest,
         _ => path,
     };
     path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path)
@@ -134,6 +134,7 @@ mod tests {
     fn a_doubled_version_and_a_last_slash_are_forgiven() {
         assert_eq!(find(&Method::POST, "/v1/v1/messages").unwrap().0.name(), "messages");
         assert_eq!(find(&Method::GET, "/v1/models/").unwrap().0.name(), "models");
+        assert_eq!(find(&Method::POST, "/v1/v2/rerank").unwrap().0.name(), "rerank");
     }
 
     #[test]

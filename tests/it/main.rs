@@ -28,6 +28,7 @@ mod messages;
 mod models;
 mod privacy;
 mod process;
+mod published;
 mod raw_answers;
 mod refusals;
 mod rerank;

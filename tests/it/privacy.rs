@@ -78,6 +78,14 @@ async fn fail(client: &Client, provider: &Provider) -> Vec<Answer> {
     answers.push(client.send("POST", CHAT, &[], broken.as_bytes()).await);
     answers.push(client.post(CHAT, &json!({"model": "m", "messages": PROMPT})).await);
     answers.push(client.post("/v1/chat/completion", &ask(false)).await);
+    let embed = json!({"model": "m", "input": [PROMPT, 5], "encoding_format": PROMPT});
+    answers.push(client.post("/v1/embeddings", &embed).await);
+    answers.push(client.post("/v1/embeddings", &json!({"model": "m", "input": PROMPT})).await);
+    let rerank = json!({"model": "m", "query": PROMPT, "documents": [PROMPT, {"text": PROMPT}]});
+    answers.push(client.post("/v1/rerank", &rerank).await);
+    answers.push(
+        client.post("/v1/rerank", &json!({"model": "m", "query": PROMPT, "documents": [PROMPT]})).await,
+    );
     let stranger = Client { address: client.address, key: format!("{}x", client.key) };
     answers.push(stranger.post(CHAT, &ask(false)).await);
     answers
