@@ -72,6 +72,7 @@ impl Gateway {
         let noted = move || {
             house.keyring.note_uses(&house.vault.keys);
             house.keyring.note_spends(&house.vault.spends);
+            house.ledger.close();
         };
         tokio::task::spawn_blocking(noted).await.ok();
         cut

@@ -5,6 +5,7 @@
 use crate::clock::Clock;
 use crate::config::settings::{Model, Settings};
 use crate::keyring::Keyring;
+use crate::ledger::Ledger;
 use crate::observe::Record;
 use crate::observe::metrics::Metrics;
 use crate::upstream::connect::Pools;
@@ -30,6 +31,8 @@ pub struct House {
     pub keyring: Keyring,
     /// Held while accounts and keys are changed, in the store and then in memory.
     pub desk: Mutex<()>,
+    /// Credits and billed energy.
+    pub ledger: Arc<Ledger>,
     /// What time it is.
     pub clock: Clock,
     /// Connections to providers.
@@ -95,7 +98,7 @@ impl Live {
                 .get(offer.provider.index)
                 .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
             let breaker = Breaker::new(settings.routing.breaker.settings());
-            let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker)?;
+            let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
             if let Some(known) = old.and_then(|old| old.same_offer(&fresh)) {
                 *fresh.figures.lock() = known.figures.lock().clone();
                 *fresh.breaker.lock() = known.breaker.lock().clone();
@@ -147,6 +150,7 @@ impl House {
         let clock = Clock::start();
         let vault = Vault::open(&settings.storage)?;
         let keyring = Keyring::load(&vault, clock)?;
+        let ledger = Ledger::open(vault.ledger.clone(), &settings.ledger, clock)?;
         let pools = Pools::default();
         let freed = Arc::new(Notify::new());
         let live = Live::build(settings, None, &pools, &freed)?;
@@ -155,6 +159,7 @@ impl House {
             vault,
             keyring,
             desk: Mutex::new(()),
+            ledger,
             clock,
             pools,
             budget: Mutex::new(RetryBudget::new()),
@@ -178,6 +183,7 @@ impl House {
     pub fn reload(&self, settings: Settings) -> Result<(), String> {
         let old = self.live();
         let fresh = Live::build(settings, Some(&old), &self.pools, &self.freed)?;
+        self.ledger.configure(&fresh.settings.ledger);
         self.live.store(Arc::new(fresh));
         Ok(())
     }

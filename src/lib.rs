@@ -2,8 +2,8 @@
 //!
 //! # One way through
 //! ```text
-//! bytes → key → model:flavor → Ask → limits → Plan → Attempt → events → bytes
-//!                                                       └→ Usage → footprint + price → record → log, metrics
+//! bytes → key → model:flavor → Ask → limits, reserve → Plan → Attempt → events → bytes
+//!                                                                └→ Usage → footprint + price → settle → log, metrics
 //! ```
 //! No arrow goes back. A room (a crate under `plugins/`) never calls another
 //! room: this crate carries values between them, and is the only one that names
@@ -25,6 +25,7 @@
 //! | [`civil`] | times as people and headers write them |
 //! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
 //! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
+//! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
 //! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
 //! | [`simulate`], [`simulators`] | simulated providers |
 //!
@@ -34,8 +35,8 @@
 //! 3. No float in money; none in energy that is billed.
 //! 4. `Usage.input` includes cached tokens.
 //! 5. Same dialect: bytes pass, nothing is serialised again.
-//! 6. A request is settled once: with its answer, or when its client left; what
-//!    was taken from limits ends with the exchange, however that ends.
+//! 6. A reserve ends once: settled with its answer or when its client left, else
+//!    voided; what was taken from limits ends with the exchange, however that ends.
 //! 7. Every buffer has a cap from the configuration, in bytes.
 //! 8. Every refusal is spoken in the caller's dialect and leaks no cause.
 //! 9. Secrets have no Display and print as `***`.
@@ -57,6 +58,7 @@ pub mod gate;
 pub mod gateway;
 pub mod house;
 pub mod keyring;
+pub mod ledger;
 pub mod observe;
 pub mod relay;
 pub mod reply;

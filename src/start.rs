@@ -41,6 +41,7 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
         let mut signals = Signals::listen()?;
         let gateway = Gateway::start(settings, source.clone()).await?;
         let key = admin::keys::create_demo(&gateway.house).await?;
+        admin::credits::grant_demo(&gateway.house.ledger).await?;
         greet(&gateway, &key, &model)?;
         signals.until_stop(&gateway, &source).await;
         gateway.stop(drain).await;

@@ -5,6 +5,7 @@ use crate::config::settings::Storage;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::keys::KeyStore;
+use penstock_storage::ledger::LedgerStore;
 use penstock_storage::spend::SpendStore;
 use penstock_storage::{Options, Store};
 use std::fs;
@@ -26,6 +27,8 @@ pub struct Vault {
     pub spends: SpendStore,
     /// Who changed what.
     pub audit: AuditLog,
+    /// The ledger in it, and its second copy.
+    pub ledger: Arc<LedgerStore>,
     /// HMAC key of the digests.
     pub pepper: Pepper,
     /// Bearer token of the admin listener.
@@ -44,6 +47,8 @@ impl std::fmt::Debug for Pepper {
 
 /// File names in the storage folder.
 const STORE: &str = "store";
+/// The ledger's second copy.
+const LEDGER: &str = "ledger";
 const PEPPER: &str = "pepper";
 /// The admin token's file, which the command line reads too.
 pub const ADMIN_TOKEN: &str = "admin.token";
@@ -60,6 +65,8 @@ impl Vault {
         let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
         let store = penstock_storage::open(&folder.join(STORE), options)
             .map_err(|error| sentence(&error.to_string()))?;
+        let ledger = LedgerStore::open(store.clone(), Some(&folder.join(LEDGER)))
+            .map_err(|error| sentence(&error.to_string()))?;
         let pepper = match &storage.pepper {
             Some(secret) => given(secret.reveal())?,
             None => made(&folder.join(PEPPER), hex_secret)?,
@@ -70,11 +77,26 @@ impl Vault {
             accounts: AccountStore::new(store.clone()),
             spends: SpendStore::new(store.clone()),
             audit: AuditLog::new(store.clone()),
+            ledger: Arc::new(ledger),
             store,
             pepper: Pepper(unhex(&pepper).ok_or("The pepper is not 64 hexadecimal digits.")?),
             admin_token: admin_token.into(),
         })
     }
+}
+
+/// Writes the ledger of a store again from its second copy; returns its entries.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn rebuild(storage: &Storage) -> Result<u64, String> {
+    let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+    let said = |error: penstock_storage::StoreError| sentence(&error.to_string());
+    let store = penstock_storage::open(&storage.path.join(STORE), options).map_err(said)?;
+    let copies = storage.path.join(LEDGER);
+    let entries = crate::ledger::rebuild::rebuild(&store, &copies).map_err(|failed| failed.0)?;
+    LedgerStore::open(store, Some(&copies)).map_err(said)?;
+    Ok(entries)
 }
 
 /// Runs a blocking call of the store away from the async threads.

@@ -75,7 +75,17 @@ pub fn perform(vault: &Vault, operation: Operation, asked: &Asked) -> Result<Don
         Operation::RotateKey => keys::rotate(vault, asked),
         Operation::ListAudit => audit::list(vault, asked),
         Operation::VerifyAudit => audit::verify(vault),
-        Operation::ListUnmatched | Operation::Reload | Operation::ListModels | Operation::ListProviders => {
+        Operation::ListUnmatched
+        | Operation::Reload
+        | Operation::ListModels
+        | Operation::ListProviders
+        | Operation::ListBalances
+        | Operation::Grant
+        | Operation::Correct
+        | Operation::VerifyLedger
+        | Operation::RerateDay
+        | Operation::ReadLedger
+        | Operation::Statement => {
             Err(Refusal::because(Code::NotFound, "Only a running gateway can tell this."))
         }
     }

@@ -3,6 +3,7 @@
 
 pub mod accounts;
 mod audit;
+pub mod credits;
 pub mod desk;
 mod enrich;
 pub mod fields;
@@ -95,7 +96,10 @@ const ACTOR_BYTES: usize = 64;
 struct Answer(u16, &'static str, Vec<u8>);
 
 const JSON: &str = "application/json";
+const JSON_LINES: &str = "application/jsonl";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Still serving, out of memory alone.
+const DEGRADED: &[u8] = b"ready, but charges cannot be written down at the moment\n";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 #[async_trait]
@@ -144,6 +148,7 @@ impl Admin {
     /// works, and an offer that may be asked.
     fn ready(&self) -> Answer {
         match status::not_ready(&self.house) {
+            None if self.house.ledger.failing() => Answer(200, TEXT, DEGRADED.to_vec()),
             None => Answer(200, TEXT, b"ready\n".to_vec()),
             Some(why) => Answer(503, TEXT, format!("{why}\n").into_bytes()),
         }
@@ -179,6 +184,14 @@ impl Admin {
                 let house = house.clone();
                 let found = tokio::task::spawn_blocking(move || unmatched::list(&house, &house.vault));
                 Ok(written(200, &found.await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))?))
+            }
+            _ if credits::is_one(operation) => {
+                let (who, query) = (who(session), query(session));
+                let asked = Asked { id, query, body: body(session).await?, who, now: house.clock.unix() };
+                match credits::answer(&house.ledger, operation, &asked).await? {
+                    credits::Told::Json(status, value) => Ok(written(status, &value)),
+                    credits::Told::Lines(lines) => Ok(Answer(200, JSON_LINES, lines)),
+                }
             }
             _ => {
                 let (who, query) = (who(session), query(session));

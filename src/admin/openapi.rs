@@ -3,7 +3,7 @@
 //! more than the listener does.
 
 use super::routes::{Operation, ROUTES, Route};
-use super::{accounts, audit, fields, keys};
+use super::{accounts, audit, credits, fields, keys};
 use serde_json::{Map, Value, json};
 
 /// The document, OpenAPI 3.1.
@@ -102,6 +102,10 @@ fn parameters_of(operation: Operation) -> &'static [&'static str] {
         Operation::ListAccounts => &accounts::LIST,
         Operation::ListKeys => &keys::LIST,
         Operation::ListAudit => &audit::LIST,
+        Operation::ListBalances => &credits::BALANCES,
+        Operation::RerateDay => &credits::RERATE,
+        Operation::ReadLedger => &credits::READ,
+        Operation::Statement => &credits::STATEMENT,
         _ => &[],
     }
 }
@@ -111,7 +115,11 @@ fn parameter(name: &str) -> Value {
         "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::desk::PAGE,
             "default": super::desk::PAGE, "description": "Most rows of the page." }),
         "after" => json!({ "type": "string", "description": "`next` of the page before." }),
-        "account" => json!({ "type": "string", "description": "Only the keys of this account." }),
+        "account" => json!({ "type": "string", "description": "Only this account, or its keys." }),
+        "month" => {
+            json!({ "type": "string", "description": "Such as 2026-11, UTC; the running one unless given." })
+        }
+        "day" => json!({ "type": "string", "description": "Such as 2026-11-22, UTC; today unless given." }),
         "target" => json!({ "type": "string", "description": "Only changes of this account or key." }),
         _ => json!({}),
     }
@@ -125,6 +133,8 @@ fn body(operation: Operation) -> Option<(Value, bool)> {
         Operation::CreateKey => (object(&keys::CREATE, &[]), false),
         Operation::ChangeKey => (object(&keys::CHANGE, &[]), true),
         Operation::RotateKey => (object(&keys::ROTATE, &[]), false),
+        Operation::Grant => (object(&credits::GRANT, &["account"]), true),
+        Operation::Correct => (object(&credits::CORRECT, &["entry"]), true),
         _ => return None,
     })
 }
@@ -141,6 +151,14 @@ fn answer(operation: Operation) -> (&'static str, Value) {
         Operation::RevokeKey => ("200", answered(&["id", "revoked", "already"])),
         Operation::ListAudit => ("200", page(answered(&["number", "at", "who", "what", "target", "change"]))),
         Operation::VerifyAudit => ("200", answered(&["good", "entries", "first_bad"])),
+        Operation::ListBalances => ("200", list(reference("Balance"))),
+        Operation::Grant | Operation::Correct => ("201", reference("Granted")),
+        Operation::VerifyLedger => ("200", answered(&credits::PROOF)),
+        Operation::RerateDay => ("200", answered(&credits::RERATED)),
+        Operation::ReadLedger => {
+            ("200", json!({ "type": "string", "description": "JSON, a line for each entry." }))
+        }
+        Operation::Statement => ("200", answered(&credits::MONTHLY)),
         Operation::ListUnmatched => ("200", list(answered(&["key", "account", "name", "warnings"]))),
         Operation::Reload => ("200", answered(&["config"])),
         Operation::ListModels | Operation::ListProviders => ("200", list(json!({ "type": "object" }))),
@@ -213,6 +231,8 @@ fn schemas() -> Value {
         "Account": answered(&ACCOUNT),
         "Key": answered(&KEY),
         "NewKey": answered(&with_key),
+        "Balance": answered(&["account", "credits", "energy_kwh"]),
+        "Granted": answered(&["account", "credits", "energy_kwh", "id", "entry"]),
         "Limits": limits,
         "Now": answered(&NOW),
         "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {
@@ -270,9 +290,27 @@ pub(super) fn member(name: &str) -> Value {
         "what" => about("string", "What was done, such as `key.revoke`."),
         "target" => about("string", "The account or key that was changed."),
         "change" => about("object", "The new one, or for each field what it was and what it is."),
-        "good" => about("boolean", "Every entry follows from the one before."),
-        "entries" => about("integer", "Entries of the log."),
+        "good" => about("boolean", "Every entry follows from the one before, and whatever else is checked fits."),
+        "entries" => about("integer", "Entries of the log or of the ledger."),
         "first_bad" => maybe("integer", "The first entry that does not fit."),
+        "credits" => json!({ "description": "Credits: in a request the amount, with at most six decimals; in an answer `balance`, `reserved`, `available`." }),
+        "energy_kwh" => about("object", "The energy wallet in kWh: `balance`, `reserved`, `available`."),
+        "kwh" => json!({ "type": ["string", "number", "null"], "description": "Kilowatt-hours instead of credits, with at most nine decimals." }),
+        "note" => maybe("string", "Why; it stands in the ledger."),
+        "entry" => about("integer", "The number of the entry in the ledger."),
+        "accounts" => json!({ "description": "Accounts that have entries." }),
+        "open_reserves" => about("integer", "Reserves without an end."),
+        "first_misfit" => maybe("object", "The first entry that does not follow from the ones before it, and why."),
+        "balances" => json!({ "type": "array", "items": { "type": "string" }, "description": "Balances that are not the sum of their entries." }),
+        "second_copy" => json!({ "type": "array", "items": { "type": "string" }, "description": "Where the second copy differs." }),
+        "day" | "month" => about("string", "Which, UTC."),
+        "charges" => about("integer", "Charges of the day."),
+        "charged" | "computed_again" => about("object", "Sums in credits, kWh and EUR, as exact text."),
+        "same" => about("boolean", "Every charge comes out as it was."),
+        "first_different_entry" => maybe("integer", "The first that does not."),
+        "boundary" => about("string", "What is counted."),
+        "methodologies" | "grid_sources" | "places" => json!({ "type": "array", "items": { "type": "string" }, "description": "Of the charges of this month." }),
+        "terms" => json!({ "type": "array", "items": { "type": "object" }, "description": "Prices and place that charges refer to." }),
         "config" => about("string", "The version that runs now."),
         _ => Value::Null,
     }

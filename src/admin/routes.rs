@@ -34,6 +34,20 @@ pub enum Operation {
     VerifyAudit,
     /// Limits that match nothing.
     ListUnmatched,
+    /// What accounts have.
+    ListBalances,
+    /// Credits or energy for an account.
+    Grant,
+    /// Another amount in the place of a charge or a grant.
+    Correct,
+    /// The whole ledger, recomputed.
+    VerifyLedger,
+    /// The charges of a day, computed again.
+    RerateDay,
+    /// The ledger's lines, a page at a time.
+    ReadLedger,
+    /// A month, added up.
+    Statement,
     /// The configuration as it is written now.
     Reload,
     /// The catalogue.
@@ -80,6 +94,13 @@ pub const ROUTES: &[Route] = &[
     route(Operation::ListAudit, &Method::GET, "/admin/audit", "Lists who changed what and when"),
     route(Operation::VerifyAudit, &Method::GET, "/admin/audit/verify", "Follows the chain of the audit log"),
     route(Operation::ListUnmatched, &Method::GET, "/admin/unmatched", "Lists limits and permissions that match nothing"),
+    route(Operation::ListBalances, &Method::GET, "/admin/credits", "Lists what accounts have, and what is reserved of it"),
+    route(Operation::Grant, &Method::POST, "/admin/credits/grant", "Gives an account credits or energy"),
+    route(Operation::Correct, &Method::POST, "/admin/credits/correct", "Takes a charge or a grant back, and puts another amount in its place"),
+    route(Operation::VerifyLedger, &Method::GET, "/admin/credits/verify", "Recomputes the ledger, and names the first entry that does not fit"),
+    route(Operation::RerateDay, &Method::GET, "/admin/credits/rerate", "Computes every charge of a day again, from its usage and its terms"),
+    route(Operation::ReadLedger, &Method::GET, "/admin/ledger", "Lines of the ledger behind an entry; none at its end"),
+    route(Operation::Statement, &Method::GET, "/admin/statement", "Adds a month up: requests, tokens, energy, carbon, water, EUR, by account and key"),
     route(Operation::Reload, &Method::POST, "/admin/reload", "Swaps in the configuration as it is written now"),
     route(Operation::ListModels, &Method::GET, "/admin/models", "Lists the catalogue"),
     route(Operation::ListProviders, &Method::GET, "/admin/providers", "Lists providers and how they are"),

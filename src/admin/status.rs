@@ -1,9 +1,11 @@
 //! `/status`: what runs, which configuration, how every provider is.
 
 use crate::house::{House, Live};
+use crate::ledger::views::number;
 use penstock_contract::Dialect;
 use penstock_routing::{Health as OfferHealth, State};
 use penstock_storage::Health;
+use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -16,6 +18,9 @@ pub fn not_ready(house: &House) -> Option<&'static str> {
         Health::Ready | Health::Full => {}
         Health::Stuck { .. } => return Some("the store is stuck"),
         Health::Failed => return Some("the store failed"),
+    }
+    if house.ledger.state().exhausted {
+        return Some("charges cannot be written down, and no more may wait");
     }
     let now = house.clock.now();
     let live = house.live();
@@ -35,7 +40,25 @@ pub fn status(house: &House) -> Value {
         "ready": why.is_none(),
         "not_ready_because": why,
         "requests_open": house.exchanges(),
+        "ledger": ledger(house),
         "providers": each_provider(house, &live),
+    })
+}
+
+/// How charges get to the disk.
+fn ledger(house: &House) -> Value {
+    let state = house.ledger.state();
+    json!({
+        "state": match (state.exhausted, state.failing, state.copied) {
+            (true, ..) => "exhausted",
+            (_, true, _) => "failing",
+            (_, _, false) => "copy behind",
+            _ => "good",
+        },
+        "entries": state.entries,
+        "open_reserves": state.open,
+        "unwritten_eur": number(Decimal::new(state.exposed, 8).normalize()),
+        "unwritten_bytes": state.waiting,
     })
 }
 

@@ -71,6 +71,19 @@ impl Client {
     /// # Errors
     /// The gateway's own sentence, or why there is no answer.
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let body = self.exchange(method, path, body)?;
+        Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    /// One question; the bytes of a good answer.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn text(&self, path: &str) -> Result<Vec<u8>, Failure> {
+        self.exchange("GET", path, None)
+    }
+
+    fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, Failure> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{ACTOR}: {}\r\ncontent-type: application/json\r\n\
@@ -94,10 +107,10 @@ impl Client {
                 self.address
             ))
         })?;
-        let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         if (200..300).contains(&status) {
-            return Ok(value);
+            return Ok(body);
         }
+        let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         let message = value.pointer("/error/message").and_then(Value::as_str);
         Err(Failure::Other(message.map_or_else(
             || format!("What answers at {} answers with {status}. Is it the gateway?", self.address),

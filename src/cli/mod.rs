@@ -4,11 +4,13 @@ mod accounts;
 mod audit;
 mod client;
 mod configuration;
+mod credits;
 mod keys;
 mod limits;
 mod live;
 mod simulated;
 mod speak;
+mod statement;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,7 @@ First steps:
   penstock check --config penstock.toml       every mistake of a configuration at once
   penstock run   --config penstock.toml       the real thing
   penstock keys create --config penstock.toml --name alice
+  penstock credits grant --config penstock.toml default --credits 1000
 
 Every key of the configuration is explained in conf/penstock.toml.";
 
@@ -74,6 +77,14 @@ enum Command {
     Audit(audit::Audit),
     /// Prints the OpenAPI document of the admin listener
     Openapi,
+    /// Grants, shows, corrects and proves credits and energy; exports the ledger
+    ///
+    /// Through the running gateway, or directly in its store when none runs.
+    Credits(credits::Credits),
+    /// Adds a month up: requests, tokens, energy, carbon, water and EUR, by account and key
+    ///
+    /// Through the running gateway, or directly in its store when none runs.
+    Statement(statement::Monthly),
     /// Lists the models of the running gateway, and who offers them
     Models(Live),
     /// Lists the providers of the running gateway, and how they are
@@ -144,6 +155,8 @@ fn run(cli: Cli) -> Result<(), String> {
         Some(Command::Keys(keys)) => keys::run(keys),
         Some(Command::Audit(audit)) => audit::run(&audit),
         Some(Command::Openapi) => speak::out(&crate::admin::openapi::text()),
+        Some(Command::Credits(credits)) => credits::run(credits),
+        Some(Command::Statement(monthly)) => statement::run(&monthly),
         Some(Command::Models(asked)) => live::models(&asked.reached.source(), asked.json),
         Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.json),
         Some(Command::Reload(reached)) => live::reload(&reached.source()),

@@ -33,7 +33,18 @@ fn command(line: &[&str]) -> Result<(), String> {
 #[test]
 fn every_command_parses_and_explains_itself() {
     Cli::command().debug_assert();
-    for command in ["run", "check", "schema", "keys", "models", "providers", "reload", "simulate"] {
+    for command in [
+        "run",
+        "check",
+        "schema",
+        "keys",
+        "credits",
+        "statement",
+        "models",
+        "providers",
+        "reload",
+        "simulate",
+    ] {
         let help = Cli::try_parse_from(["penstock", command, "--help"]).unwrap_err().to_string();
         assert!(help.contains("Usage:"), "{help}");
         assert!(help.lines().next().unwrap().len() > 20, "{help}");
@@ -57,6 +68,10 @@ fn every_command_parses_and_explains_itself() {
         &["penstock", "keys", "create", "--config", "x"],
         &["penstock", "keys", "revoke", "0123456789abcdef"],
         &["penstock", "simulate", "--listen", "127.0.0.1:0", "--first-token", "0"],
+        &["penstock", "credits", "grant", "acme", "--credits", "100", "--id", "invoice-7", "--config", "x"],
+        &["penstock", "credits", "correct", "7", "--kwh", "0", "--note", "counted wrong"],
+        &["penstock", "credits", "export", "--format", "csv", "--after", "9", "--output", "x"],
+        &["penstock", "statement", "--month", "2026-11", "--account", "acme", "--format", "csv"],
     ] {
         assert!(Cli::try_parse_from(line).is_ok(), "{line:?}");
     }
@@ -64,6 +79,8 @@ fn every_command_parses_and_explains_itself() {
         &["penstock", "run"][..],
         &["penstock", "keys", "create", "--expires", "soon"],
         &["penstock", "simulate", "--certificate", "x"],
+        &["penstock", "credits", "grant", "acme"],
+        &["penstock", "credits", "grant", "acme", "--credits", "1", "--kwh", "1"],
     ] {
         assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
     }

@@ -6,11 +6,12 @@
 use super::Record;
 use super::series::{Keeper, Series};
 use crate::house::House;
-use penstock_routing::State;
+use crate::ledger::State;
+use penstock_routing::State as Breaking;
 use prometheus::core::Collector;
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    Result, TextEncoder,
+    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, Result, TextEncoder,
 };
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ pub struct Metrics {
     retries_left: IntGauge,
     reloads: IntCounterVec,
     limited: IntCounterVec,
+    ledger: LedgerGauges,
     keeper: Keeper,
 }
 
@@ -113,6 +115,7 @@ impl Metrics {
                 "Requests refused by a limit or a budget, by its name and whose it is.",
                 &["limit", "of"],
             )?,
+            ledger: LedgerGauges::new(&r)?,
             keeper: Keeper::new(&r)?,
             registry: r,
         })
@@ -166,7 +169,7 @@ impl Metrics {
         for offer in &live.offers {
             let labels = [&*offer.offer.provider.id, offer.offer.model.card.id.as_str()];
             let breaker = offer.breaker.lock();
-            let open = matches!(breaker.state(now), State::Open { .. });
+            let open = matches!(breaker.state(now), Breaking::Open { .. });
             self.health.with_label_values(&labels).set(i64::from(!open));
             self.failing.with_label_values(&labels).set(breaker.failing(now));
         }
@@ -177,6 +180,50 @@ impl Metrics {
         self.open.set(i64::try_from(house.exchanges()).unwrap_or(i64::MAX));
         let left = house.budget.lock().left(now);
         self.retries_left.set(i64::try_from(left).unwrap_or(i64::MAX));
+        self.ledger.look(&house.ledger.state());
+    }
+}
+
+/// How charges get to the disk.
+struct LedgerGauges {
+    failing: IntGauge,
+    copied: IntGauge,
+    open: IntGauge,
+    entries: IntGauge,
+    waiting: IntGauge,
+    exposed: Gauge,
+}
+
+impl LedgerGauges {
+    fn new(r: &Registry) -> Result<Self> {
+        let gauge = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        Ok(Self {
+            failing: gauge("penstock_ledger_failing", "1 while the store does not take charges.")?,
+            copied: gauge(
+                "penstock_ledger_copied",
+                "1 if the ledger's second copy is up to the store, 0 if it is behind.",
+            )?,
+            open: gauge("penstock_ledger_open_reserves", "Reserves that have not ended yet.")?,
+            entries: gauge("penstock_ledger_entries", "Entries of the ledger on the disk.")?,
+            waiting: gauge("penstock_ledger_unwritten_bytes", "Bytes of entries that wait to be written.")?,
+            exposed: registered(
+                r,
+                Gauge::new(
+                    "penstock_ledger_unwritten_eur",
+                    "Reserved or charged, and not yet on the disk, EUR.",
+                )?,
+            )?,
+        })
+    }
+
+    fn look(&self, state: &State) {
+        let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        self.failing.set(i64::from(state.failing));
+        self.copied.set(i64::from(state.copied));
+        self.open.set(count(state.open));
+        self.entries.set(count(state.entries));
+        self.waiting.set(count(state.waiting));
+        self.exposed.set(state.exposed as f64 / 1e8);
     }
 }
 

@@ -30,6 +30,7 @@ pub struct Keeper {
     carbon: CounterVec,
     water: CounterVec,
     credits: CounterVec,
+    charged_kwh: CounterVec,
     counted: IntCounterVec,
     hasher: ahash::RandomState,
     known: RwLock<HashMap<u64, Vec<Known>, ahash::RandomState>>,
@@ -49,6 +50,7 @@ pub struct Series {
     carbon: GenericCounter<AtomicF64>,
     water: GenericCounter<AtomicF64>,
     credits: GenericCounter<AtomicF64>,
+    charged_kwh: GenericCounter<AtomicF64>,
     counted: prometheus::IntCounter,
 }
 
@@ -97,6 +99,7 @@ impl Keeper {
             carbon: sum("penstock_carbon_grams_total", "Operational emissions of answers, grams of CO2e.")?,
             water: sum("penstock_water_liters_total", "Water of answers, litres.")?,
             credits: sum("penstock_credits_total", "Credits charged.")?,
+            charged_kwh: sum("penstock_energy_charged_kwh_total", "Energy charged to energy wallets, kWh.")?,
             counted: counter(
                 r,
                 "penstock_usage_counted_by_gateway_total",
@@ -135,6 +138,7 @@ impl Keeper {
             carbon: self.carbon.with_label_values(&sums),
             water: self.water.with_label_values(&sums),
             credits: self.credits.with_label_values(&sums),
+            charged_kwh: self.charged_kwh.with_label_values(&sums),
             counted: self.counted.with_label_values(&sums),
         });
         let known = (endpoint, model.into(), provider.into(), series.clone());
@@ -170,6 +174,7 @@ impl Series {
         }
         if let Some(charge) = &record.charge {
             add(&self.credits, charge.credits.credits());
+            add(&self.charged_kwh, charge.energy.kwh());
         }
     }
 }

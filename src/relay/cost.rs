@@ -6,6 +6,7 @@ use crate::gate::Habits;
 use crate::upstream::bill::Terms;
 use penstock_contract::{Ask, Done, Kind, MicroCredits, Usage};
 use penstock_limits::Cost;
+use penstock_pricing::PaidWith;
 
 /// Tokens that an image is taken for until the provider says.
 const IMAGE: u64 = 1_024;
@@ -13,7 +14,7 @@ const IMAGE: u64 = 1_024;
 /// The prompt as far as its bytes tell, the answer as long as the client
 /// allows or as this key's answers usually are, and the price of both at the
 /// dearest of the offers that may be asked.
-pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits) -> Cost {
+pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at: u64) -> Cost {
     let (input, output) = tokens(ask, habits.output);
     if !habits.budgeted {
         return Cost { input, output, money: MicroCredits(0) };
@@ -23,6 +24,8 @@ pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits) -> 
         eur_per_credit: settings.billing.eur_per_credit,
         provenance: settings.impact.provenance,
         batch: chosen.batch,
+        wallet: PaidWith::Credits,
+        at,
     };
     let offers = chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer));
     let prices = offers.map(|offer| {

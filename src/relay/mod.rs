@@ -1,9 +1,9 @@
 //! The relay: one loop that asks one provider after another until one answers.
 //!
 //! ```text
-//! select ─▶ limits ─▶ course ─▶ attempt ─▶ (plain | pump) ─▶ settle
-//!                         ▲          │ fault       │ broke after the first token
-//!                         └──────────┴─────────────┘ rescue: the same reply, another provider
+//! select ─▶ limits ─▶ reserve ─▶ course ─▶ attempt ─▶ (plain | pump) ─▶ settle
+//!                                   ▲          │ fault       │ broke after the first token
+//!                                   └──────────┴─────────────┘ rescue: the same reply, another provider
 //! ```
 //! Until the first content token nothing has reached the client, and a failure
 //! is invisible. After it the answer is rescued, or ends with an error event.
@@ -12,6 +12,7 @@ mod attempt;
 mod cost;
 mod plain;
 mod pump;
+mod reserve;
 mod select;
 mod settle;
 mod watch;
@@ -19,6 +20,7 @@ mod watch;
 pub use select::{model_named, no_model};
 
 use crate::exchange::{Ended, Exchange};
+use crate::ledger::Hold;
 use crate::observe::AttemptNote;
 use crate::upstream::offer::{OfferLive, Seat};
 use attempt::Stop;
@@ -47,6 +49,12 @@ struct Run<'r, 'a> {
     begun: bool,
     /// Energy of failed attempts.
     spent: settle::Spent,
+    /// What is set aside for it, until it is settled or voided.
+    hold: Option<Hold>,
+    /// When it came, Unix seconds: the prices of then count.
+    at: u64,
+    /// What to wait for if the charge has to be on the disk.
+    ticket: Option<u64>,
     /// What the client is told if nobody answers: the caller's own fault, once seen.
     refusal: Option<Refusal>,
 }
@@ -59,8 +67,10 @@ pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
     x.record.stream = ask.stream;
     let habits = x.early()?;
     let chosen = select::select(x, ask).await?;
-    let cost = cost::most(x, &chosen, ask, habits);
+    let at = x.house.clock.unix();
+    let cost = cost::most(x, &chosen, ask, habits, at);
     x.pass(&cost)?;
+    let hold = reserve::reserve(x, ask, &chosen, at)?;
     x.house.budget.lock().on_request(x.house.clock.now());
     let total = x.live.settings.routing.total;
     let mut run = Run {
@@ -74,6 +84,9 @@ pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
         headed: false,
         begun: false,
         spent: settle::Spent::default(),
+        hold: Some(hold),
+        at,
+        ticket: None,
         refusal: None,
     };
     run.drive().await
@@ -266,11 +279,14 @@ impl Run<'_, '_> {
     /// The client left, or may no longer listen. It pays for what it received.
     fn left(&mut self) -> Result<Ended, Refusal> {
         settle::left(self);
+        settle::void(self, "left");
         Ok(Ended::Left)
     }
 
     /// Nobody answered, or nobody could take a broken answer further.
     async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
+        // What of a broken answer was delivered is not charged either.
+        settle::void(self, "failed");
         let refusal = self.refusal.take().unwrap_or_else(|| {
             let providers = &self.x.live.providers;
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);

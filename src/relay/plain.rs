@@ -40,6 +40,7 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     let body = penstock_annotate::splice(whole.body, &objects);
     run.x.record.status = 200;
     let head = settle::head(run, offer, number).map_err(|_| Stop::Left)?;
+    settle::written(run).await;
     Ok(ended(head.json(run.x.session, body).await))
 }
 

@@ -225,6 +225,7 @@ async fn close(
     let mut out = Out::default();
     reply.close(&usage, &objects, &mut out);
     answering.way.release_soon();
+    settle::written(run).await;
     Ok(ended(run.x.session.write_response_body(joined(&mut out), true).await))
 }
 

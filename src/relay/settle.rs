@@ -2,13 +2,16 @@
 //! delivered is nothing charged; the client pays one answer, once.
 
 use super::Run;
+use crate::ledger::Hold;
 use crate::reply::Head;
-use crate::upstream::bill::{Terms, worth};
+use crate::upstream::bill::{Terms, drawn, worth};
 use crate::upstream::offer::OfferLive;
 use http::{HeaderName, HeaderValue};
 use penstock_contract::{Ask, Done, Measured, MicroCredits, Reply, Usage, UsageSource};
 use penstock_footprint::Attempt;
+use penstock_ledger::Wallet;
 use penstock_limits::Used;
+use penstock_pricing::PaidWith;
 use penstock_routing::Sample;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,11 +53,19 @@ pub fn served(
         eur_per_credit: settings.billing.eur_per_credit,
         provenance: settings.impact.provenance,
         batch: run.chosen.batch,
+        wallet: match run.hold.as_ref().map(Hold::wallet) {
+            Some(Wallet::Energy) => PaidWith::Energy,
+            Some(Wallet::Credits) | None => PaidWith::Credits,
+        },
+        at: run.at,
     };
     let settled = offer.bill.of(done, measured, took, run.spent.0.as_ref(), terms);
     let money = worth(&settled.charge, terms.eur_per_credit);
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
     run.x.used(&Used { input, output, money });
+    if let Some(hold) = run.hold.take() {
+        run.ticket = Some(hold.settle(offer.bill.settlement(&settled, &done, terms.batch)));
+    }
     let record = &mut run.x.record;
     record.provider = Some(offer.offer.provider.id.clone());
     record.model = Some(offer.offer.model.card.id.as_str().into());
@@ -85,6 +96,21 @@ pub fn broken(run: &mut Run<'_, '_>) {
     if let (true, Some(reply)) = (run.begun, &run.reply) {
         let count = run.ask.counted(reply.output_bytes());
         run.x.used(&Used { input: count.input, output: count.output, money: MicroCredits(0) });
+    }
+}
+
+/// The request ends without a charge, if it has not ended yet.
+pub fn void(run: &mut Run<'_, '_>, why: &'static str) {
+    if let Some(hold) = run.hold.take() {
+        let footprint = run.spent.0.as_ref().map(Attempt::footprint);
+        hold.void(why, footprint.as_ref().map(drawn).unwrap_or_default());
+    }
+}
+
+/// Waits for the charge, where an answer has to.
+pub async fn written(run: &mut Run<'_, '_>) {
+    if let Some(ticket) = run.ticket.filter(|_| run.x.live.settings.ledger.answers_wait) {
+        run.x.house.ledger.written(ticket).await;
     }
 }
 

@@ -1,20 +1,29 @@
 //! What an offer's answers draw and cost: prepared once with the configuration,
 //! so that a request only multiplies and rounds.
 
-use crate::config::settings::Offer;
+use crate::config::settings::{Billing as Money, Offer};
+use crate::ledger::{Need, Settlement, TermsText};
+use crate::upstream::rate::Rate;
 use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
 use penstock_contract::{Done, Measured, MicroCredits, Usage, UsageSource};
 use penstock_footprint::{Attempt, Footprint, METHODOLOGY, Prepared, Work, boundary_name};
-use penstock_pricing::{Billing, Charge, PaidWith, Sold, Tariff, charge};
+use penstock_ledger::{Drawn, Sale};
+use penstock_pricing::{Billing, Charge, PaidWith, Sold, charge};
 use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The prepared bill of one offer.
 pub struct Bill {
     prepared: Prepared,
-    tariff: Tariff,
-    wallet: PaidWith,
+    /// By the second from which each counts, rising; never empty.
+    rates: Vec<Rate>,
     served: Served,
+    model: Arc<str>,
+    provider: Arc<str>,
+    /// Measured energy may come to this many times the list.
+    measured: i64,
 }
 
 /// What one answer drew and costs.
@@ -23,6 +32,10 @@ pub struct Settled {
     pub footprint: Footprint,
     /// Its charge.
     pub charge: Charge,
+    /// Energy for the bill, kWh, where the model is billed in energy.
+    pub billable_kwh: Option<Decimal>,
+    /// What it was sold under.
+    pub terms: Arc<TermsText>,
     /// Both objects as JSON members, without braces.
     pub members: Vec<u8>,
 }
@@ -36,12 +49,16 @@ pub struct Terms {
     pub provenance: bool,
     /// Batch price.
     pub batch: bool,
+    /// What pays.
+    pub wallet: PaidWith,
+    /// When the request came, Unix seconds: the prices of then count.
+    pub at: u64,
 }
 
 impl Bill {
     /// Prepares the bill of an offer.
     #[must_use]
-    pub fn new(offer: &Offer) -> Self {
+    pub fn new(offer: &Offer, money: &Money) -> Self {
         let place = &offer.provider.place;
         let served = Served::new(&Site {
             renewable_percent: place.grid.renewable_percent,
@@ -55,11 +72,46 @@ impl Bill {
             },
             methodology: METHODOLOGY,
         });
-        let wallet = match offer.tariff.billing {
-            Billing::Energy => PaidWith::Energy,
-            Billing::Credits => PaidWith::Credits,
-        };
-        Self { prepared: offer.prepared.clone(), tariff: offer.tariff, wallet, served }
+        let tariffs = std::iter::once((0, offer.tariff)).chain(offer.later.iter().copied());
+        Self {
+            prepared: offer.prepared.clone(),
+            rates: tariffs
+                .map(|(from, tariff)| Rate::new(from, tariff, offer, money.eur_per_credit))
+                .collect(),
+            served,
+            model: offer.model.card.id.as_str().into(),
+            provider: Arc::from(&*offer.provider.id),
+            measured: if place.site.bills_measured { 2 } else { 1 },
+        }
+    }
+
+    /// The rate that counts at a time.
+    fn rate(&self, at: u64) -> Option<&Rate> {
+        self.rates.iter().rev().find(|rate| rate.from <= at)
+    }
+
+    /// Whether its requests are paid from the energy wallet, as long as that lasts.
+    #[must_use]
+    pub fn in_energy(&self, at: u64) -> bool {
+        self.rate(at).is_some_and(|rate| rate.tariff.billing == Billing::Energy)
+    }
+
+    /// The most that this work may come to.
+    #[must_use]
+    pub fn need(&self, done: &Done, batch: bool, at: u64, eur_per_credit: Decimal) -> Need {
+        let Some(rate) = self.rate(at) else { return Need::default() };
+        if let Some(need) = rate.quick(done, batch) {
+            return need;
+        }
+        let kwh = self.prepared.billable_kwh(&Work::new(*done, Duration::ZERO), None);
+        let kwh = kwh.saturating_mul(Decimal::from(self.measured));
+        let of = |wallet| charge(&rate.tariff, &sold(done), wallet, batch, kwh, eur_per_credit);
+        let (credits, energy) = (of(PaidWith::Credits), of(PaidWith::Energy));
+        Need {
+            credits: credits.credits.0,
+            energy: (rate.tariff.billing == Billing::Energy).then_some(energy.energy.0),
+            eur: eur8(credits.eur.max(energy.eur)),
+        }
     }
 
     /// What an attempt drew that answered nobody.
@@ -86,18 +138,56 @@ impl Bill {
         let footprint = drawn.footprint();
         let billable = self.prepared.billable_kwh(&work, measured);
         let sold = sold(&done);
-        let charge = charge(&self.tariff, &sold, self.wallet, terms.batch, billable, terms.eur_per_credit);
+        let rate = self.rate(terms.at).unwrap_or_else(|| Rate::none());
+        let charge = charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
         let counted = done.usage().is_some_and(|usage| usage.source == UsageSource::Gateway);
         let members = self.members(&footprint, &charge, counted, terms.provenance);
-        Settled { footprint, charge, members }
+        let in_energy = rate.tariff.billing == Billing::Energy;
+        let billable_kwh = in_energy.then_some(billable);
+        Settled { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
+    }
+
+    /// What the ledger is told of a bill.
+    #[must_use]
+    pub fn settlement(&self, settled: &Settled, done: &Done, batch: bool) -> Settlement {
+        let charge = &settled.charge;
+        let (images, seconds) = match done {
+            Done::Images { count, .. } => (*count, Decimal::ZERO),
+            Done::Audio { seconds } => (0, *seconds),
+            Done::Tokens(_) | Done::Unknown => (0, Decimal::ZERO),
+        };
+        Settlement {
+            amount: match charge.paid_with {
+                PaidWith::Credits => charge.credits.0,
+                PaidWith::Energy => charge.energy.0,
+            },
+            eur: eur8(charge.eur),
+            sale: Sale {
+                model: self.model.clone(),
+                provider: self.provider.clone(),
+                terms: settled.terms.id.clone(),
+                batch,
+                usage: done.usage().copied().unwrap_or_default(),
+                images,
+                seconds,
+                billable_kwh: settled.billable_kwh,
+                eur: charge.eur,
+            },
+            terms: settled.terms.clone(),
+            drawn: drawn(&settled.footprint),
+        }
     }
 
     /// What so much would cost, in credits, whatever pays for it.
     #[must_use]
     pub fn worth(&self, done: &Done, terms: Terms) -> MicroCredits {
+        let rate = self.rate(terms.at).unwrap_or_else(|| Rate::none());
+        let wallet = match rate.tariff.billing {
+            Billing::Energy => PaidWith::Energy,
+            Billing::Credits => PaidWith::Credits,
+        };
         let billable = self.prepared.billable_kwh(&Work::new(*done, Duration::ZERO), None);
-        let sold = sold(done);
-        let charge = charge(&self.tariff, &sold, self.wallet, terms.batch, billable, terms.eur_per_credit);
+        let charge = charge(&rate.tariff, &sold(done), wallet, terms.batch, billable, terms.eur_per_credit);
         worth(&charge, terms.eur_per_credit)
     }
 
@@ -126,8 +216,24 @@ impl Bill {
     }
 }
 
+/// A footprint as the ledger keeps it.
+#[must_use]
+pub const fn drawn(footprint: &Footprint) -> Drawn {
+    Drawn { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
+}
+
+/// EUR in 1e-8, as a debt is counted.
+#[must_use]
+pub fn eur8(eur: Decimal) -> i64 {
+    eur.saturating_mul(Decimal::ONE_HUNDRED)
+        .saturating_mul(Decimal::from(1_000_000))
+        .ceil()
+        .to_i64()
+        .unwrap_or(i64::MAX)
+}
+
 /// What is paid for: what was done, where it can be counted.
-fn sold(done: &Done) -> Sold {
+pub fn sold(done: &Done) -> Sold {
     match done {
         Done::Tokens(usage) => Sold::Tokens(*usage),
         Done::Images { count, .. } => Sold::Images(*count),

@@ -7,5 +7,6 @@ pub mod connect;
 pub mod decode;
 pub mod live;
 pub mod offer;
+pub mod rate;
 pub mod speech;
 pub mod tokenize;

@@ -3,7 +3,7 @@
 
 use super::bill::Bill;
 use super::live::ProviderLive;
-use crate::config::settings::Offer;
+use crate::config::settings::{Billing, Offer};
 use http::{HeaderName, HeaderValue, header};
 use parking_lot::Mutex;
 use penstock_contract::{Ask, Dialect, Needs, Refusal, Task};
@@ -51,7 +51,12 @@ impl OfferLive {
     ///
     /// # Errors
     /// A header of the configuration that cannot be sent.
-    pub fn new(offer: Arc<Offer>, provider: Arc<ProviderLive>, breaker: Breaker) -> Result<Self, String> {
+    pub fn new(
+        offer: Arc<Offer>,
+        provider: Arc<ProviderLive>,
+        breaker: Breaker,
+        money: &Billing,
+    ) -> Result<Self, String> {
         let place = &offer.provider.place;
         let number = |decimal: rust_decimal::Decimal| decimal.to_f64().unwrap_or(f64::NAN);
         let wrong = |_| format!("A header of provider {} cannot be sent.", offer.provider.id);
@@ -71,7 +76,7 @@ impl OfferLive {
             climate: (number(place.grid.g_per_kwh), number(place.eco_share())),
             figures: Mutex::new(Figures::new()),
             breaker: Mutex::new(breaker),
-            bill: Bill::new(&offer),
+            bill: Bill::new(&offer, money),
             attempts: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             heads,

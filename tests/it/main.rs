@@ -16,6 +16,7 @@ mod harness;
 mod accounts;
 mod admin;
 mod agent;
+mod billing;
 mod bodies;
 mod cancel;
 mod chat;

@@ -89,6 +89,8 @@ pub enum Act {
         amount: i64,
         /// Why, in the operator's words.
         note: Arc<str>,
+        /// Who asked for it.
+        by: Arc<str>,
     },
     /// An amount is set aside before a request is sent to a provider.
     Reserve {
@@ -153,6 +155,8 @@ pub enum Act {
         eur: Decimal,
         /// Why, in the operator's words.
         note: Arc<str>,
+        /// Who asked for it.
+        by: Arc<str>,
     },
     /// Terms that later entries refer to: prices and place, as a JSON object.
     Terms {

@@ -70,6 +70,8 @@ struct Line<'a> {
     litres: Decimal,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     why: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    by: Option<Cow<'a, str>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
@@ -92,7 +94,8 @@ impl<'a> Line<'a> {
             ..Self::default()
         };
         match &entry.act {
-            Act::Grant { id, wallet, amount, note } => {
+            Act::Grant { id, wallet, amount, note, by } => {
+                line.by = Some((&**by).into());
                 line.id = Some((&**id).into());
                 line.wallet = wallet.name().into();
                 line.amount = Some(*amount);
@@ -114,7 +117,8 @@ impl<'a> Line<'a> {
                 line.why = Some((&**why).into());
                 line.drawn(drawn);
             }
-            Act::Correct { id, of, what, key, wallet, was, instead, eur, note } => {
+            Act::Correct { id, of, what, key, wallet, was, instead, eur, note, by } => {
+                line.by = Some((&**by).into());
                 line.id = Some((&**id).into());
                 line.key = key.as_deref().map(Cow::from);
                 line.wallet = wallet.name().into();
@@ -165,6 +169,7 @@ impl<'a> Line<'a> {
                 wallet: wallet()?,
                 amount: self.amount?,
                 note: text(&self.why)?,
+                by: text(&self.by)?,
             },
             "reserve" => Act::Reserve {
                 request: text(&self.request)?,
@@ -203,6 +208,7 @@ impl<'a> Line<'a> {
                 instead: self.amount?,
                 eur: self.eur?,
                 note: text(&self.why)?,
+                by: text(&self.by)?,
             },
             "terms" => Act::Terms { id: text(&self.id)?, terms: text(&self.terms)? },
             _ => return None,

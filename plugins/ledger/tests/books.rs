@@ -140,7 +140,7 @@ impl World {
         match step {
             Step::Grant { account, energy, amount } => {
                 let wallet = wallet(energy);
-                let act = Act::Grant { id: "g".into(), wallet, amount, note: "".into() };
+                let act = Act::Grant { id: "g".into(), wallet, amount, note: "".into(), by: "me".into() };
                 self.write(name(account), act).unwrap();
                 *self.model.balance.entry((account, wallet)).or_default() += i128::from(amount);
                 *self.model.granted.entry(wallet).or_default() += i128::from(amount);
@@ -206,6 +206,7 @@ impl World {
             instead,
             eur: Decimal::ZERO,
             note: "".into(),
+            by: "me".into(),
         };
         let written = self.write(name(owner), act);
         assert_eq!(written.is_ok(), self.model.corrected.insert(of), "corrected twice, or not at all");
@@ -291,7 +292,13 @@ fn an_end_has_to_be_that_of_its_reserve() {
 #[test]
 fn what_cannot_be_changes_nothing() {
     let mut books = Books::default();
-    let grant = |amount| Act::Grant { id: "g".into(), wallet: Wallet::Credits, amount, note: "".into() };
+    let grant = |amount| Act::Grant {
+        id: "g".into(),
+        wallet: Wallet::Credits,
+        amount,
+        note: "".into(),
+        by: "me".into(),
+    };
     let entry = |seq, at, act| Entry { seq, at, account: "a".into(), act };
     assert_eq!(books.take(&entry(2, 0, grant(1))), Err(Misfit::Order { expected: 1 }));
     assert_eq!(books.take(&entry(1, 0, grant(0))), Err(Misfit::Amount));

@@ -28,6 +28,7 @@ fn acts() -> Vec<Act> {
             wallet: Wallet::Credits,
             amount: 500,
             note: "invoice 7, größer".into(),
+            by: "me".into(),
         },
         Act::Reserve { request: "req_a".into(), key: "k".into(), wallet: Wallet::Credits, amount: 40 },
         Act::Settle {
@@ -58,6 +59,7 @@ fn acts() -> Vec<Act> {
             instead: 10,
             eur: Decimal::new(82, 8),
             note: "counted wrong".into(),
+            by: "me".into(),
         },
         Act::Correct {
             id: "c2".into(),
@@ -69,6 +71,7 @@ fn acts() -> Vec<Act> {
             instead: 0,
             eur: Decimal::ZERO,
             note: "".into(),
+            by: "me".into(),
         },
     ]
 }
@@ -158,7 +161,13 @@ fn an_entry_out_of_order_or_too_long_is_not_sealed() {
         seq,
         at: 0,
         account: "a".into(),
-        act: Act::Grant { id: "g".into(), wallet: Wallet::Credits, amount: 1, note: note.into() },
+        act: Act::Grant {
+            id: "g".into(),
+            wallet: Wallet::Credits,
+            amount: 1,
+            note: note.into(),
+            by: "me".into(),
+        },
     };
     assert_eq!(chain.seal(&entry(2, ""), &mut text), Err(Misfit::Order { expected: 1 }));
     assert_eq!(chain.seal(&entry(1, &"x".repeat(MAX_LINE)), &mut text), Err(Misfit::Unreadable));

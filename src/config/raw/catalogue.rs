@@ -46,6 +46,9 @@ pub struct Model {
     /// Price at every provider that names none of its own.
     #[serde(default)]
     pub price: Price,
+    /// Prices that come later, each from a day on: what it does not name stays.
+    #[serde(default)]
+    pub price_changes: Vec<DatedPrice>,
     /// What its requests are paid with.
     #[serde(default)]
     pub billing: Billing,
@@ -174,6 +177,18 @@ pub struct Price {
     pub minute: Option<Exact>,
     /// Per kilowatt-hour, for models billed by energy.
     pub kwh: Option<Exact>,
+}
+
+/// Prices from a day on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct DatedPrice {
+    /// The first day, which begins at midnight UTC.
+    #[schemars(length(min = 10, max = 10), example = &"2027-01-01")]
+    pub from: String,
+    /// The prices.
+    pub price: Price,
 }
 
 /// What a request is paid with.

@@ -6,8 +6,8 @@ mod leaf;
 mod providers;
 
 pub use catalogue::{
-    Billing as ModelBilling, Energy, Kind, Lifecycle, Method, Modality, Model, Presets, Price, Score,
-    TokenIds, Tokenizer,
+    Billing as ModelBilling, DatedPrice, Energy, Kind, Lifecycle, Method, Modality, Model, Presets, Price,
+    Score, TokenIds, Tokenizer,
 };
 pub use leaf::{Exact, HeaderValue, OneOrMany, Pause, Reference, Size, Span};
 pub use providers::{
@@ -42,6 +42,8 @@ pub struct Raw {
     pub impact: Impact,
     /// Money.
     pub billing: Billing,
+    /// How charges are written down.
+    pub ledger: Ledger,
     /// The catalogue: a block for each model.
     pub models: Vec<Model>,
     /// A block for each provider, with its offers.
@@ -232,6 +234,50 @@ pub struct Billing {
     /// Price of a kilowatt-hour in EUR where model and offer name none: what models billed by energy cost, and
     /// what the energy in `billing_cost` is worth for all others.
     pub eur_per_kwh: Exact,
+    /// What accounts may spend: `prepaid` up to what they were granted, then 402; `unlimited` without a bound, to
+    /// be invoiced afterwards. Charges are written down either way.
+    pub credit: Credit,
+    /// Output tokens that are set aside for a request without `max_tokens`; what it used is settled exactly.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub reserve_output_tokens: u32,
+}
+
+/// What an account may spend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum Credit {
+    #[default]
+    Unlimited,
+    Prepaid,
+}
+
+/// How charges are written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Ledger {
+    /// How long a charge waits for others, so that one write to the disk serves them all.
+    pub window: Pause,
+    /// `behind`: an answer ends without waiting for its charge to be on the disk; a crash forgets at most the
+    /// charges of the last `window` and the write after it. `answer`: its last bytes wait for that.
+    pub sync: Sync,
+    /// While the store does not take charges, requests go on from memory until this many EUR are unwritten.
+    pub debt: Exact,
+    /// Memory for what is unwritten; beyond it requests are refused.
+    pub backlog: Size,
+}
+
+/// What an answer waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum Sync {
+    #[default]
+    Behind,
+    Answer,
 }
 
 const fn mib(number: u64) -> Size {
@@ -247,6 +293,17 @@ impl Default for Listen {
 impl Default for Storage {
     fn default() -> Self {
         Self { path: "data".into(), ballast: mib(64), pepper: None }
+    }
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            window: Pause(Duration::from_millis(5)),
+            sync: Sync::Behind,
+            debt: Exact(Decimal::ONE_HUNDRED),
+            backlog: mib(64),
+        }
     }
 }
 
@@ -312,6 +369,11 @@ impl Default for Impact {
 
 impl Default for Billing {
     fn default() -> Self {
-        Self { eur_per_credit: Exact(Decimal::new(1, 2)), eur_per_kwh: Exact(Decimal::new(2, 1)) }
+        Self {
+            eur_per_credit: Exact(Decimal::new(1, 2)),
+            eur_per_kwh: Exact(Decimal::new(2, 1)),
+            credit: Credit::Unlimited,
+            reserve_output_tokens: 4_096,
+        }
     }
 }

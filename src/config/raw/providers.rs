@@ -1,6 +1,6 @@
 //! Providers and their offers as users write them.
 
-use super::{Exact, HeaderValue, Price, Reference, Score, Span};
+use super::{DatedPrice, Exact, HeaderValue, Price, Reference, Score, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -211,6 +211,9 @@ pub struct Offer {
     /// Price here; what is left out is the model's.
     #[serde(default)]
     pub price: Price,
+    /// Prices here that come later, each from a day on.
+    #[serde(default)]
+    pub price_changes: Vec<DatedPrice>,
     /// Dialects for this model; the provider's when left out.
     #[schemars(length(min = 1))]
     pub dialects: Option<Vec<Dialect>>,

@@ -8,6 +8,7 @@ use super::spot::Spot;
 use penstock_catalog::{Lifecycle, Model as Card, Price};
 use penstock_contract::{Kind, Score};
 use penstock_footprint::{EnergyCard, Method, Place, Prepared};
+use penstock_ledger::Day;
 use penstock_pricing::{Billing, Tariff};
 use penstock_tokens::Encoding;
 use rust_decimal::Decimal;
@@ -87,6 +88,7 @@ impl Proof<'_> {
         }
         let usual = Tariff { eur_per_kwh, billing: billing(raw.billing), ..Tariff::default() };
         let tariff = tariff(&raw.price, &usual);
+        let later = self.later(&raw.price_changes, &spot.key("price_changes"), |_| tariff);
         Some(Model {
             card: card(raw, kind, &tariff),
             kind,
@@ -98,7 +100,36 @@ impl Proof<'_> {
             energy: energy?,
             tokenizer: tokenizer?,
             tariff,
+            later,
         })
+    }
+
+    /// Prices that come later, each over the one before; `base` is what they stand on at a time.
+    pub fn later(
+        &mut self,
+        changes: &[raw::DatedPrice],
+        spot: &Spot<'_>,
+        base: impl Fn(u64) -> Tariff,
+    ) -> Vec<(u64, Tariff)> {
+        let mut later: Vec<(u64, Tariff)> = Vec::with_capacity(changes.len());
+        for (index, change) in changes.iter().enumerate() {
+            let at = spot.at(index).key("from");
+            let Some(day) = Day::parse(&change.from) else {
+                self.wrong(&at, "It is not a day.", "Write a day like 2027-01-01.");
+                continue;
+            };
+            if later.last().is_some_and(|(before, _)| *before >= day.start()) {
+                self.wrong(
+                    &at,
+                    "It is not after the change before it.",
+                    "Write the days in order, each once.",
+                );
+                continue;
+            }
+            let stands_on = later.last().map_or_else(|| base(day.start()), |(_, tariff)| *tariff);
+            later.push((day.start(), tariff(&change.price, &stands_on)));
+        }
+        later
     }
 
     fn energy(&mut self, raw: &raw::Model, kind: Kind, spot: &Spot<'_>) -> Option<EnergyCard> {
@@ -326,4 +357,9 @@ fn card(raw: &raw::Model, kind: Kind, tariff: &Tariff) -> Card {
         input_modalities: names(&raw.input_modalities, goes_in),
         output_modalities: names(&raw.output_modalities, comes_out),
     }
+}
+
+/// The tariff that counts at a time, of the first one and those after it.
+pub fn tariff_at(first: &Tariff, later: &[(u64, Tariff)], at: u64) -> Tariff {
+    later.iter().rev().find(|(from, _)| *from <= at).map_or(*first, |(_, tariff)| *tariff)
 }

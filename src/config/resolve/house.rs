@@ -2,10 +2,11 @@
 
 use super::super::raw::{self, OneOrMany, Raw};
 use super::super::settings::{
-    Breaker, Https, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated, Storage,
+    Breaker, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated, Storage,
 };
 use super::Proof;
 use super::spot::Spot;
+use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::net::SocketAddr;
 
@@ -26,6 +27,17 @@ pub fn limits(raw: &Raw) -> Limits {
         client_write: limits.client_write.0,
         heartbeat: limits.heartbeat.0,
         response_buffer: bytes(limits.response_buffer),
+    }
+}
+
+pub fn ledger(raw: &Raw) -> Ledger {
+    let ledger = &raw.ledger;
+    let debt = ledger.debt.0.saturating_mul(Decimal::ONE_HUNDRED).saturating_mul(Decimal::from(1_000_000));
+    Ledger {
+        window: ledger.window.0,
+        answers_wait: ledger.sync == raw::Sync::Answer,
+        debt: debt.trunc().to_i64().unwrap_or(i64::MAX),
+        backlog: bytes(ledger.backlog),
     }
 }
 

@@ -79,7 +79,10 @@ pub fn resolve(
         billing: super::settings::Billing {
             eur_per_credit: raw.billing.eur_per_credit.0,
             eur_per_kwh: raw.billing.eur_per_kwh.0,
+            prepaid: raw.billing.credit == super::raw::Credit::Prepaid,
+            reserve_output_tokens: raw.billing.reserve_output_tokens.into(),
         },
+        ledger: house::ledger(&raw),
         drain: raw.process.drain.0,
         threads: house::threads(raw.process.threads),
         log: house::log(&raw),

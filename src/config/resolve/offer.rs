@@ -6,7 +6,7 @@ use super::spot::Spot;
 use super::{Proof, catalogue, provider};
 use penstock_contract::{Abilities, Continuation, Prefill};
 use penstock_footprint::Prepared;
-use penstock_pricing::Billing;
+use penstock_pricing::{Billing, Tariff};
 use std::sync::Arc;
 
 impl Proof<'_> {
@@ -81,6 +81,22 @@ impl Proof<'_> {
         }
     }
 
+    /// The tariffs after the first: one for each day on which the model's price or the offer's own changes.
+    fn offer_later(&mut self, raw: &raw::Offer, model: &Model, spot: &Spot<'_>) -> Vec<(u64, Tariff)> {
+        // Checks the offer's own days; what they stand on is worked out below.
+        let own = self.later(&raw.price_changes, &spot.key("price_changes"), |_| model.tariff);
+        let mut days: Vec<u64> = own.iter().chain(&model.later).map(|(day, _)| *day).collect();
+        days.sort_unstable();
+        days.dedup();
+        let at = |day: u64| {
+            let usual = catalogue::tariff_at(&model.tariff, &model.later, day);
+            let first = catalogue::tariff(&raw.price, &usual);
+            let begun = raw.price_changes.iter().zip(&own).take_while(|(_, (from, _))| *from <= day);
+            begun.fold(first, |tariff, (change, _)| catalogue::tariff(&change.price, &tariff))
+        };
+        days.into_iter().map(|day| (day, at(day))).collect()
+    }
+
     fn offer(
         &mut self,
         raw: &raw::Offer,
@@ -90,6 +106,7 @@ impl Proof<'_> {
         spot: &Spot<'_>,
     ) -> Option<Offer> {
         let tariff = catalogue::tariff(&raw.price, &model.tariff);
+        let later = self.offer_later(raw, model, spot);
         if let Some(price) = tariff.lacks(model.kind) {
             let fix =
                 format!("Write `{price}` in the model's `price` or in the offer's; 0 if it is to be free.");
@@ -126,6 +143,7 @@ impl Proof<'_> {
             model: Arc::clone(model),
             name: raw.name.as_deref().unwrap_or(&model.card.id).into(),
             tariff,
+            later,
             prepared,
             abilities: abilities(raw, model),
             shape,

@@ -29,6 +29,8 @@ pub struct Settings {
     pub impact: Impact,
     /// What a credit is.
     pub billing: Billing,
+    /// How charges are written down.
+    pub ledger: Ledger,
     /// How long open requests may go on after a termination signal.
     pub drain: Duration,
     /// Worker threads, at least one.
@@ -169,6 +171,23 @@ pub struct Billing {
     pub eur_per_credit: Decimal,
     /// Price of one kilowatt-hour, in EUR, where model and offer name none.
     pub eur_per_kwh: Decimal,
+    /// Accounts may spend no more than they were granted.
+    pub prepaid: bool,
+    /// Output tokens set aside for a request that names no cap.
+    pub reserve_output_tokens: u64,
+}
+
+/// How charges are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// How long a charge waits for others.
+    pub window: Duration,
+    /// The last bytes of an answer wait until its charge is on the disk.
+    pub answers_wait: bool,
+    /// What may stand unwritten while the store fails, in 1e-8 EUR.
+    pub debt: i64,
+    /// What may stand unwritten at all, in bytes.
+    pub backlog: usize,
 }
 
 /// Lines on standard error.

@@ -40,6 +40,8 @@ pub struct Model {
     pub tokenizer: Option<Tokenizer>,
     /// Price where an offer names none, and what its requests are paid with.
     pub tariff: Tariff,
+    /// The tariffs after it, by the Unix second from which each counts, rising.
+    pub later: Vec<(u64, Tariff)>,
 }
 
 impl Model {
@@ -230,6 +232,8 @@ pub struct Offer {
     pub name: Box<str>,
     /// Its price.
     pub tariff: Tariff,
+    /// The tariffs after it, by the Unix second from which each counts, rising.
+    pub later: Vec<(u64, Tariff)>,
     /// What it draws here, multiplied out.
     pub prepared: Prepared,
     /// What it takes.

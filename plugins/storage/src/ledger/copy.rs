@@ -1,9 +1,10 @@
 //! The second copy: a file a month, to which each commit's sheets are appended and synced.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{Group, LedgerStore, Sheet};
 use crate::StoreError;
@@ -31,10 +32,6 @@ impl Copies {
             sync_dir(parent)?;
         }
         Ok(Copies { folder, open: None, behind: false })
-    }
-
-    fn path(&self, month: &str) -> PathBuf {
-        self.folder.join(format!("{month}.jsonl"))
     }
 
     /// Appends a commit's sheets; whether that worked.
@@ -72,7 +69,7 @@ impl Copies {
     /// The open file of a month, and its length.
     fn file(&mut self, month: &str) -> Result<(&File, &mut u64), StoreError> {
         if self.open.as_ref().is_none_or(|(open, ..)| open != month) {
-            let path = self.path(month);
+            let path = path(&self.folder, month);
             let fresh = !path.exists();
             let file = OpenOptions::new()
                 .create(true)
@@ -145,37 +142,59 @@ impl Copies {
         *length = should;
         Ok(())
     }
+}
 
-    /// See [`LedgerStore::compare`].
-    pub(super) fn compare(&mut self, ledger: &LedgerStore) -> Result<Vec<String>, StoreError> {
-        let mut findings = Vec::new();
-        for month in ledger.months()? {
-            let mut file = match File::open(self.path(&month)) {
-                Ok(file) => file,
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    findings.push(format!("the file of {month} is missing"));
-                    continue;
-                }
-                Err(error) => return Err(failed(error)),
-            };
-            let mut at = 0_u64;
-            let mut differs = None;
-            ledger.walk_month(&month, 0, |sheet| {
-                let mut there = vec![0; sheet.text.len()];
-                let same = file.read_exact(&mut there).is_ok() && there == sheet.text;
-                if !same && differs.is_none() {
-                    differs = Some(at);
-                }
-                at += sheet.text.len() as u64;
-                Ok::<_, StoreError>(())
-            })?;
-            let length = file.seek(SeekFrom::End(0)).map_err(failed)?;
-            if let Some(at) = differs.or_else(|| (length != at).then_some(at)) {
-                findings.push(format!("the file of {month} differs from the store behind byte {at}"));
+/// How often, and how long in between, a file that is still being written is looked at again.
+const LOOKS: u32 = 50;
+const BETWEEN: Duration = Duration::from_millis(20);
+
+/// See [`LedgerStore::compare`]. A commit may be on its way meanwhile: the store has it a moment before its file.
+pub(super) fn compare(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>, StoreError> {
+    let mut findings = Vec::new();
+    for month in ledger.months()? {
+        let file = match File::open(path(folder, &month)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                findings.push(format!("the file of {month} is missing"));
+                continue;
             }
+            Err(error) => return Err(failed(error)),
+        };
+        let mut at = 0_u64;
+        let mut differs = None;
+        ledger.walk_month(&month, 0, |sheet| {
+            if differs.is_none() && !comes_to_hold(&file, at, &sheet.text)? {
+                differs = Some(at);
+            }
+            at += sheet.text.len() as u64;
+            Ok::<_, StoreError>(())
+        })?;
+        let length = file.metadata().map_err(failed)?.len();
+        // Read after the file was measured, so a commit in between does not count against it.
+        let should = ledger.length(&month)?;
+        if let Some(at) = differs.or_else(|| (length > should).then_some(should)) {
+            findings.push(format!("the file of {month} differs from the store behind byte {at}"));
         }
-        Ok(findings)
     }
+    Ok(findings)
+}
+
+/// Whether the file has these bytes there, or will have in a moment.
+fn comes_to_hold(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
+    for _ in 0..LOOKS {
+        if holds(file, at, text)? {
+            return Ok(true);
+        }
+        if file.metadata().map_err(failed)?.len() >= at + text.len() as u64 {
+            return holds(file, at, text);
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    Ok(false)
+}
+
+fn path(folder: &Path, month: &str) -> PathBuf {
+    folder.join(format!("{month}.jsonl"))
 }
 
 /// The last sheets of a month: enough to reach back to where the file ends, and over the last commit.

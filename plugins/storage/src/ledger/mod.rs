@@ -18,7 +18,7 @@
 mod copy;
 mod record;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -76,6 +76,7 @@ pub struct Appended {
 pub struct LedgerStore {
     store: Arc<dyn Store>,
     copies: Option<Mutex<Copies>>,
+    folder: Option<PathBuf>,
 }
 
 impl LedgerStore {
@@ -86,8 +87,9 @@ impl LedgerStore {
     /// `Corrupt` if the copy has entries that the store lacks; as [`Store::scan`], and `Full` or `Io` if the
     /// files cannot be brought up.
     pub fn open(store: Arc<dyn Store>, copies: Option<&Path>) -> Result<LedgerStore, StoreError> {
+        let folder = copies.map(Path::to_owned);
         let copies = copies.map(Copies::open).transpose()?;
-        let ledger = LedgerStore { store, copies: copies.map(Mutex::new) };
+        let ledger = LedgerStore { store, copies: copies.map(Mutex::new), folder };
         if let Some(copies) = &ledger.copies {
             copies.lock().catch_up(&ledger)?;
         }
@@ -97,7 +99,7 @@ impl LedgerStore {
     /// The ledger in `store`, to be looked at: its second copy is neither made nor brought up.
     #[must_use]
     pub fn look(store: Arc<dyn Store>) -> LedgerStore {
-        LedgerStore { store, copies: None }
+        LedgerStore { store, copies: None, folder: None }
     }
 
     /// Where the ledger stands; `None` before its first entry.
@@ -271,7 +273,7 @@ impl LedgerStore {
     /// # Errors
     /// As [`Store::scan`], `Io` if a file cannot be read.
     pub fn compare(&self) -> Result<Vec<String>, StoreError> {
-        self.copies.as_ref().map_or_else(|| Ok(Vec::new()), |copies| copies.lock().compare(self))
+        self.folder.as_ref().map_or_else(|| Ok(Vec::new()), |folder| copy::compare(folder, self))
     }
 
     /// Removes the ledger from the store, so that it can be written again from its second copy, which is not

@@ -1,0 +1,170 @@
+//! `penstock statement`: a month, added up by account and key, for an invoice and
+//! for a sustainability report.
+
+use super::Reached;
+use super::credits::Way;
+use super::live::{cell, print};
+use super::speak::out;
+use super::table::table;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// The command's arguments.
+#[derive(Debug, Args)]
+pub struct Monthly {
+    #[command(flatten)]
+    reached: Reached,
+    /// The month, UTC, such as 2026-11; the running one when left out
+    #[arg(long)]
+    month: Option<String>,
+    /// One account alone
+    #[arg(long)]
+    account: Option<String>,
+    /// How
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// A row for each account, key and model
+    Csv,
+    /// For machines, with the terms of every charge
+    Json,
+}
+
+/// Runs the command.
+pub fn run(monthly: &Monthly) -> Result<(), String> {
+    let month = monthly.month.iter().map(|month| ("month", month.as_str()));
+    let account = monthly.account.iter().map(|account| ("account", account.as_str()));
+    let query: Vec<(&str, &str)> = month.chain(account).collect();
+    let answer = Way::find(&monthly.reached)?.get("/admin/statement", &query)?;
+    match monthly.format {
+        Format::Json => print(&answer),
+        Format::Csv => out(&csv(&answer)),
+        Format::Text => out(&text(&answer)),
+    }
+}
+
+const COLUMNS: [&str; 21] = [
+    "month",
+    "account",
+    "key",
+    "model",
+    "requests",
+    "requests_not_charged",
+    "requests_counted_by_gateway",
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "images",
+    "audio_seconds",
+    "energy_kwh",
+    "carbon_g_co2e",
+    "water_liters",
+    "credits",
+    "charged_kwh",
+    "eur",
+    "eur_rounded",
+    "granted_credits",
+    "granted_kwh",
+];
+
+/// A row for each account (no key, no model), for each of its keys, and for each of its models.
+fn csv(answer: &Value) -> String {
+    let mut text = heading(&COLUMNS);
+    for account in accounts(answer) {
+        let mut add = |of: &Value| {
+            let mut row_of = of.clone();
+            if let Some(members) = row_of.as_object_mut() {
+                members.insert("month".to_owned(), json!(cell(answer, "month")));
+                members.insert("account".to_owned(), json!(cell(account, "account")));
+            }
+            text.push_str(&row(&COLUMNS, &row_of));
+        };
+        add(account);
+        for list in ["keys", "models"] {
+            account.get(list).and_then(Value::as_array).into_iter().flatten().for_each(&mut add);
+        }
+    }
+    text
+}
+
+fn accounts(answer: &Value) -> &[Value] {
+    answer.get("accounts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text(answer: &Value) -> String {
+    let mut text = format!("Statement of {}, by account and key\n", cell(answer, "month"));
+    if accounts(answer).is_empty() {
+        text.push_str("\nThere is nothing in this month.\n");
+        return text;
+    }
+    let heading =
+        ["", "REQUESTS", "FREE", "INPUT", "OUTPUT", "KWH", "G CO2E", "LITRES", "CREDITS", "KWH PAID", "EUR"];
+    for account in accounts(answer) {
+        let line = |name: String, of: &Value| {
+            let columns = [
+                "requests",
+                "requests_not_charged",
+                "input_tokens",
+                "output_tokens",
+                "energy_kwh",
+                "carbon_g_co2e",
+                "water_liters",
+                "credits",
+                "charged_kwh",
+            ];
+            let mut row = vec![name];
+            row.extend(columns.map(|column| cell(of, column)));
+            row.push(cell(of, "eur_rounded"));
+            row
+        };
+        let list = |name: &str| account.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut rows = vec![line("all".to_owned(), account)];
+        rows.extend(list("keys").iter().map(|key| line(format!("key {}", cell(key, "key")), key)));
+        rows.extend(list("models").iter().map(|model| line(cell(model, "model"), model)));
+        let _ = write!(text, "\nAccount {}\n{}", cell(account, "account"), table(&heading, &rows));
+        let (credits, kwh) = (cell(account, "granted_credits"), cell(account, "granted_kwh"));
+        if (credits.as_str(), kwh.as_str()) != ("0", "0") {
+            let _ = writeln!(text, "Granted in this month: {credits} credits, {kwh} kWh.");
+        }
+        let counted = cell(account, "requests_counted_by_gateway");
+        if counted != "0" {
+            let _ = writeln!(
+                text,
+                "Of {counted} requests the gateway counted the tokens: their providers did not say."
+            );
+        }
+    }
+    let _ = writeln!(text, "\n{}", cell(answer, "boundary"));
+    for (title, name) in [("Methodology", "methodologies"), ("Grid", "grid_sources"), ("Places", "places")] {
+        let _ = writeln!(text, "{title}: {}", cell(answer, name));
+    }
+    text
+}
+
+/// The first line of a CSV text.
+pub fn heading(columns: &[&str]) -> String {
+    format!("{}\r\n", columns.join(","))
+}
+
+/// A line of a CSV text (RFC 4180).
+pub fn row(columns: &[&str], of: &Value) -> String {
+    let quoted = |cell: String| {
+        let formula =
+            cell.starts_with(['=', '+', '@']) || (cell.starts_with('-') && cell.parse::<f64>().is_err());
+        // What a spreadsheet would compute is shown instead.
+        let cell = if formula { format!("'{cell}") } else { cell };
+        if cell.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell
+        }
+    };
+    let cells: Vec<String> = columns.iter().map(|column| quoted(cell(of, column))).collect();
+    format!("{}\r\n", cells.join(","))
+}

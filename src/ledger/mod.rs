@@ -1,0 +1,352 @@
+//! Credits and billed energy while the house runs: what accounts may spend, in
+//! memory; what they spent, on its way to the disk.
+//!
+//! ```text
+//! request ─▶ reserve ─▶ … ─▶ settle | void          atomics, and a push to the queue
+//!               └──────────────┴──▶ queue ─▶ writer ─▶ store + second copy, one sync for all
+//! ```
+//! No request waits for the disk before it is sent. A [`Hold`] ends once: its
+//! methods take it, and dropping it voids it. After a crash:
+//! - a reserve that is on the disk without its end is voided at the next start:
+//!   nothing is charged twice, and nobody pays for an answer that was cut;
+//! - charges that were still in the queue are forgotten: those of the last
+//!   `ledger.window` and of the write after it. With `ledger.sync = "answer"` the
+//!   last bytes of an answer wait for its charge, and none is forgotten whose
+//!   client has the whole answer.
+
+mod hold;
+mod purse;
+mod queue;
+pub mod rebuild;
+pub mod report;
+#[cfg(test)]
+mod tests;
+pub mod views;
+mod writer;
+
+pub use hold::{Hold, Settlement};
+pub use queue::{Refused, TermsText};
+
+use crate::clock::Clock;
+use crate::config::settings;
+use crate::observe::log;
+use parking_lot::{Mutex, RwLock};
+use penstock_contract::{Code, MicroCredits, NanoKwh, Refusal};
+use penstock_ledger::{Act, Chain, Drawn, Open, Wallet, lines};
+use penstock_storage::StoreError;
+use penstock_storage::ledger::LedgerStore;
+use purse::Purse;
+use queue::{Op, Order, Queue};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// A write that takes longer means that the store fails.
+const SLOW: Duration = Duration::from_secs(1);
+/// Longest wait of an answer for its charge; then the store fails, and requests go on from memory.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a request may come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// In micro-credits, where credits pay.
+    pub credits: i64,
+    /// In nano-kWh, where the energy wallet may pay.
+    pub energy: Option<i64>,
+    /// In 1e-8 EUR.
+    pub eur: i64,
+}
+
+/// Every account's purse, and the way to the ledger.
+pub struct Ledger {
+    /// What is on the disk.
+    pub store: Arc<LedgerStore>,
+    purses: RwLock<HashMap<Box<str>, Arc<Purse>, ahash::RandomState>>,
+    queue: Arc<Queue>,
+    clock: Clock,
+    debt: AtomicI64,
+    backlog: AtomicU64,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How the ledger is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The store does not take entries, or takes too long.
+    pub failing: bool,
+    /// No further request is taken: debt or backlog is used up.
+    pub exhausted: bool,
+    /// The second copy is up to the store.
+    pub copied: bool,
+    /// Charged and reserved, and not yet on the disk, in 1e-8 EUR.
+    pub exposed: i64,
+    /// Bytes that wait to be written.
+    pub waiting: u64,
+    /// Open reserves.
+    pub open: u64,
+    /// Number of the last entry on the disk.
+    pub entries: u64,
+}
+
+impl Ledger {
+    /// Takes up the ledger in a store, voids the reserves that a crash left
+    /// open, and starts to write.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way.
+    pub fn open(
+        store: Arc<LedgerStore>,
+        settings: &settings::Ledger,
+        clock: Clock,
+    ) -> Result<Arc<Self>, String> {
+        let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
+        let tip = store.tip().map_err(said)?;
+        let balances = store.balances().map_err(said)?;
+        let purses = balances.iter().map(|(account, balance)| {
+            (account.as_str().into(), Arc::new(Purse::new(account, balance.credits, balance.energy)))
+        });
+        let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
+        let open = left_open(&store).map_err(said)?;
+        let queue = Arc::new(Queue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
+        for (request, hold) in open.iter() {
+            let act = Act::Void {
+                request: request.clone(),
+                key: hold.key.clone(),
+                wallet: hold.wallet,
+                held: hold.amount,
+                why: "crash".into(),
+                drawn: Drawn::default(),
+            };
+            queue.push(Op::Act {
+                at: clock.unix(),
+                account: hold.account.clone(),
+                act,
+                terms: None,
+                exposed: 0,
+            });
+        }
+        if !open.is_empty() {
+            let count = open.len().to_string();
+            log::event(log::info(), "reserves_voided", &[("count", &count), ("why", "crash")]);
+        }
+        let writer = writer::start(store.clone(), tip, balances, open, queue.clone())?;
+        let ledger = Self {
+            store,
+            purses,
+            queue,
+            clock,
+            debt: AtomicI64::new(0),
+            backlog: AtomicU64::new(0),
+            writer: Mutex::new(Some(writer)),
+        };
+        ledger.configure(settings);
+        Ok(Arc::new(ledger))
+    }
+
+    /// What another configuration says of it.
+    pub fn configure(&self, settings: &settings::Ledger) {
+        self.debt.store(settings.debt, Ordering::Relaxed);
+        self.backlog.store(settings.backlog as u64, Ordering::Relaxed);
+        self.queue.wait_for(settings.window);
+    }
+
+    fn purse(&self, account: &str) -> Arc<Purse> {
+        if let Some(purse) = self.purses.read().get(account) {
+            return purse.clone();
+        }
+        let mut purses = self.purses.write();
+        purses.entry(account.into()).or_insert_with(|| Arc::new(Purse::new(account, 0, 0))).clone()
+    }
+
+    /// Sets aside what a request may come to, before it is sent to a provider.
+    ///
+    /// # Errors
+    /// 402 with what is required and what there is; 503 while too much is unwritten.
+    pub fn reserve(
+        self: &Arc<Self>,
+        account: &str,
+        key: &Arc<str>,
+        request: &str,
+        need: Need,
+        prepaid: bool,
+    ) -> Result<Hold, Refusal> {
+        let purse = self.purse(account);
+        self.queue.expose(need.eur);
+        let state = self.pressed();
+        let taken = if state { Err(unwritten()) } else { choose(&purse, need, prepaid) };
+        let (wallet, amount) = match taken {
+            Ok(taken) => taken,
+            Err(refusal) => {
+                self.queue.expose(-need.eur);
+                return Err(refusal);
+            }
+        };
+        let hold = Hold::new(self.clone(), purse, request.into(), key.clone(), wallet, amount, need.eur);
+        hold.reserved();
+        Ok(hold)
+    }
+
+    /// Whether too much is unwritten to take another request.
+    fn pressed(&self) -> bool {
+        self.queue.waiting() > self.backlog.load(Ordering::Relaxed)
+            || (self.failing() && self.queue.exposed() > self.debt.load(Ordering::Relaxed))
+    }
+
+    /// Whether the store does not take entries, or takes too long.
+    #[must_use]
+    pub fn failing(&self) -> bool {
+        self.queue.failing() || self.queue.busy() > SLOW
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn state(&self) -> State {
+        State {
+            failing: self.failing(),
+            exhausted: self.pressed(),
+            copied: self.queue.copied(),
+            exposed: self.queue.exposed(),
+            waiting: self.queue.waiting(),
+            open: self.queue.open(),
+            entries: self.queue.entries(),
+        }
+    }
+
+    /// Waits until what was pushed up to `ticket` is on the disk; not while the store fails.
+    pub async fn written(&self, ticket: u64) {
+        if !self.failing() {
+            tokio::time::timeout(PATIENCE, self.queue.written(ticket)).await.ok();
+        }
+    }
+
+    /// What an account has, and what open reserves hold of it.
+    #[must_use]
+    pub fn balance(&self, account: &str) -> penstock_ledger::Account {
+        self.purses.read().get(account).map(|purse| purse.account()).unwrap_or_default()
+    }
+
+    /// The accounts that have a balance, by name.
+    #[must_use]
+    pub fn accounts(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = self.purses.read().values().map(|purse| purse.name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    /// Gives an account credits or energy. Returns the number of the entry when it is on the disk.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub async fn grant(
+        &self,
+        account: &str,
+        id: &str,
+        wallet: Wallet,
+        amount: i64,
+        (note, by): (&str, &str),
+    ) -> Result<u64, Refused> {
+        let act = Act::Grant { id: id.into(), wallet, amount, note: note.into(), by: by.into() };
+        self.order(account, act, vec![format!("grant {id}")]).await
+    }
+
+    /// Takes a charge or a grant back and puts another amount in its place.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub async fn correct(&self, account: &str, act: Act) -> Result<u64, Refused> {
+        let Act::Correct { id, of, .. } = &act else { return Err(Refused::Impossible) };
+        let names = vec![format!("correct {id}"), format!("corrected {of}")];
+        self.order(account, act, names).await
+    }
+
+    async fn order(&self, account: &str, act: Act, names: Vec<String>) -> Result<u64, Refused> {
+        if self.failing() {
+            return Err(Refused::Failing);
+        }
+        let (answer, answered) = oneshot::channel();
+        let order = Order { purse: self.purse(account), at: self.clock.unix(), act, names, answer };
+        self.queue.push(Op::Order(Box::new(order)));
+        answered.await.unwrap_or(Err(Refused::Unknown))
+    }
+
+    /// Writes what is waiting and ends; blocks.
+    pub fn close(&self) {
+        self.queue.close();
+        if let Some(writer) = self.writer.lock().take() {
+            writer.join().ok();
+        }
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The reserves that have no end on the disk.
+fn left_open(store: &LedgerStore) -> Result<Open, StoreError> {
+    let mut open = Open::default();
+    let Some(tip) = store.tip()? else { return Ok(open) };
+    let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
+    let mut last = Chain::default();
+    // At least the last sheet: it has to end where the tip says.
+    store.walk(tip.low.min(tip.seq).saturating_sub(1), |sheet| {
+        for line in lines(&sheet.text) {
+            let (entry, chain) = Chain::glance(line).map_err(|_| damaged("an entry of the ledger"))?;
+            open.take(&entry);
+            last = chain;
+        }
+        Ok::<_, StoreError>(())
+    })?;
+    if (last.seq, last.hash) != (tip.seq, tip.hash) {
+        return Err(damaged("the last entry of the ledger is not the one it should be"));
+    }
+    Ok(open)
+}
+
+/// The wallet that pays, and how much it holds: energy where it covers the
+/// need, else credits.
+fn choose(purse: &Purse, need: Need, prepaid: bool) -> Result<(Wallet, i64), Refusal> {
+    if let Some(energy) = need.energy
+        && purse.take(Wallet::Energy, energy, true).is_ok()
+    {
+        return Ok((Wallet::Energy, energy));
+    }
+    match purse.take(Wallet::Credits, need.credits, prepaid) {
+        Ok(()) => Ok((Wallet::Credits, need.credits)),
+        Err(available) => Err(insufficient(purse, need, available)),
+    }
+}
+
+fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
+    let (required, available) = (MicroCredits(need.credits).credits(), MicroCredits(available).credits());
+    let message = format!(
+        "The account's balance does not cover this request: it may take up to {} credits, and {} are available.",
+        required.normalize(),
+        available.normalize(),
+    );
+    let refusal = Refusal::because(Code::InsufficientCredits, message)
+        .with("wallet", Wallet::Credits.name())
+        .with("required", views::number(required))
+        .with("available", views::number(available));
+    match need.energy {
+        None => refusal,
+        Some(energy) => {
+            let there = NanoKwh(purse.available(Wallet::Energy)).kwh();
+            let both = [("required_kwh", NanoKwh(energy).kwh()), ("available_kwh", there)];
+            let both: serde_json::Map<String, Value> =
+                both.into_iter().map(|(name, kwh)| (name.to_owned(), views::number(kwh))).collect();
+            refusal.with("energy", Value::Object(both))
+        }
+    }
+}
+
+fn unwritten() -> Refusal {
+    let message = "Charges cannot be written down at the moment, so no request is taken; try again shortly.";
+    Refusal::because(Code::Unavailable, message).retry_after(5)
+}

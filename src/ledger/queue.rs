@@ -1,0 +1,258 @@
+//! Between the requests and the one thread that writes: pushes never wait for
+//! the disk.
+
+use super::purse::Purse;
+use parking_lot::{Condvar, Mutex};
+use penstock_ledger::Act;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{oneshot, watch};
+
+/// The terms that charges refer to.
+#[derive(Debug)]
+pub struct TermsText {
+    /// Sixteen hexadecimal digits of the text's SHA-256.
+    pub id: Arc<str>,
+    /// A JSON object.
+    pub text: Arc<str>,
+}
+
+/// Why a grant or a correction is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The store takes nothing now.
+    Failing,
+    /// Its id was used before, or its entry corrected before: the number of that entry.
+    Already(u64),
+    /// An amount that cannot be.
+    Impossible,
+    /// The store failed meanwhile: whether it was made is not known. Asking again with the same id is safe.
+    Unknown,
+}
+
+/// Something to be written.
+pub(super) enum Op {
+    /// An act of a request.
+    Act {
+        at: u64,
+        account: Arc<str>,
+        act: Act,
+        terms: Option<Arc<TermsText>>,
+        /// What it owes, 1e-8 EUR: no more exposed once it is written.
+        exposed: i64,
+    },
+    /// An order of the operator.
+    Order(Box<Order>),
+}
+
+/// A grant or a correction, and who waits for it.
+pub(super) struct Order {
+    pub(super) purse: Arc<Purse>,
+    pub(super) at: u64,
+    pub(super) act: Act,
+    /// None of these may have been used.
+    pub(super) names: Vec<String>,
+    pub(super) answer: oneshot::Sender<Result<u64, Refused>>,
+}
+
+impl Op {
+    /// What it takes on the disk and here, about.
+    pub(super) const fn bytes(&self) -> u64 {
+        match self {
+            Self::Act { act: Act::Settle { .. }, .. } => 800,
+            Self::Act { .. } => 320,
+            Self::Order(_) => 1_024,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    ops: Vec<Op>,
+    /// Pushed so far.
+    pushed: u64,
+    /// The writer sleeps until somebody wakes it.
+    idle: bool,
+    closing: bool,
+}
+
+/// What waits to be written.
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+    written: watch::Sender<u64>,
+    window_us: AtomicU64,
+    bytes: AtomicU64,
+    exposed: AtomicI64,
+    failing: AtomicBool,
+    behind: AtomicBool,
+    origin: Instant,
+    /// Milliseconds after the origin, plus one, since when the writer is at its group; 0: it is not.
+    busy_since: AtomicU64,
+    open: AtomicU64,
+    entries: AtomicU64,
+}
+
+impl Queue {
+    pub(super) fn new(window: Duration, entries: u64) -> Self {
+        let queue = Self {
+            waiting: Mutex::default(),
+            wake: Condvar::new(),
+            written: watch::Sender::new(0),
+            window_us: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            exposed: AtomicI64::new(0),
+            failing: AtomicBool::new(false),
+            behind: AtomicBool::new(false),
+            origin: Instant::now(),
+            busy_since: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            entries: AtomicU64::new(entries),
+        };
+        queue.wait_for(window);
+        queue
+    }
+
+    /// How long the writer collects.
+    pub(super) fn wait_for(&self, window: Duration) {
+        let micros = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
+        self.window_us.store(micros, Ordering::Relaxed);
+    }
+
+    /// Hands an op to the writer; returns its number.
+    pub(super) fn push(&self, op: Op) -> u64 {
+        self.bytes.fetch_add(op.bytes(), Ordering::Relaxed);
+        let mut waiting = self.waiting.lock();
+        waiting.ops.push(op);
+        waiting.pushed += 1;
+        let (number, idle) = (waiting.pushed, waiting.idle);
+        waiting.idle = false;
+        drop(waiting);
+        if idle {
+            self.wake.notify_one();
+        }
+        number
+    }
+
+    /// The next ops, at most `most`, and the number of the last of them; `None` when it is over.
+    pub(super) fn collect(&self, most: usize) -> Option<(Vec<Op>, u64)> {
+        let mut waiting = self.waiting.lock();
+        while waiting.ops.is_empty() {
+            if waiting.closing {
+                return None;
+            }
+            waiting.idle = true;
+            self.wake.wait(&mut waiting);
+            waiting.idle = false;
+        }
+        if waiting.ops.len() < most && !waiting.closing {
+            let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
+            drop(waiting);
+            std::thread::sleep(window);
+            waiting = self.waiting.lock();
+        }
+        let left = waiting.ops.len().saturating_sub(most);
+        let ops = if left == 0 {
+            std::mem::take(&mut waiting.ops)
+        } else {
+            let rest = waiting.ops.split_off(most);
+            std::mem::replace(&mut waiting.ops, rest)
+        };
+        Some((ops, waiting.pushed - left as u64))
+    }
+
+    /// Waits a moment before the next try; false when it is over.
+    pub(super) fn pause(&self, pause: Duration) -> bool {
+        let mut waiting = self.waiting.lock();
+        if !waiting.closing {
+            self.wake.wait_for(&mut waiting, pause);
+        }
+        !waiting.closing
+    }
+
+    pub(super) fn close(&self) {
+        self.waiting.lock().closing = true;
+        self.wake.notify_all();
+    }
+
+    /// The writer has begun a group, or ended it.
+    pub(super) fn at_work(&self, works: bool) {
+        let since = if works { self.now() } else { 0 };
+        self.busy_since.store(since, Ordering::Release);
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    /// How long the writer has been at its group.
+    pub(super) fn busy(&self) -> Duration {
+        match self.busy_since.load(Ordering::Acquire) {
+            0 => Duration::ZERO,
+            since => Duration::from_millis(self.now().saturating_sub(since)),
+        }
+    }
+
+    /// A group could not be written.
+    pub(super) fn failed(&self) {
+        self.failing.store(true, Ordering::Release);
+    }
+
+    /// A group is on the disk.
+    pub(super) fn kept(&self, done: &Kept) {
+        self.bytes.fetch_sub(done.bytes, Ordering::Relaxed);
+        self.expose(-done.exposed);
+        self.failing.store(false, Ordering::Release);
+        self.behind.store(!done.copied, Ordering::Release);
+        self.open.store(done.open, Ordering::Release);
+        self.entries.store(done.entries, Ordering::Release);
+    }
+
+    /// Everything up to this number is on the disk.
+    pub(super) fn reached(&self, number: u64) {
+        self.written.send_replace(number);
+    }
+
+    pub(super) async fn written(&self, ticket: u64) {
+        self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
+    }
+
+    pub(super) fn expose(&self, change: i64) {
+        self.exposed.fetch_add(change, Ordering::AcqRel);
+    }
+
+    pub(super) fn exposed(&self) -> i64 {
+        self.exposed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn failing(&self) -> bool {
+        self.failing.load(Ordering::Acquire)
+    }
+
+    pub(super) fn copied(&self) -> bool {
+        !self.behind.load(Ordering::Acquire)
+    }
+
+    pub(super) fn open(&self) -> u64 {
+        self.open.load(Ordering::Acquire)
+    }
+
+    pub(super) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Acquire)
+    }
+}
+
+/// What a group that is on the disk changes.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) bytes: u64,
+    pub(super) exposed: i64,
+    pub(super) copied: bool,
+    pub(super) open: u64,
+    pub(super) entries: u64,
+}

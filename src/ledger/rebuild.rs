@@ -1,0 +1,147 @@
+//! The store's ledger, written again from its second copy: for a store that
+//! lost entries, or was lost. The files are proven first and never touched.
+
+use super::report::Failed;
+use penstock_ledger::{Act, Books, Chain, Entry, MAX_LINE, Misfit, Month};
+use penstock_storage::Store;
+use penstock_storage::ledger::{
+    BalanceRecord, Group, LedgerStore, MAX_GROUP, MAX_ROWS, MAX_SHEET, Sheet, Tip,
+};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Writes the ledger of `store` again from the files in `copies`; returns how
+/// many entries it has. Blocks; nobody else may have the store open.
+///
+/// # Errors
+/// The first entry of the files that does not fit, or what the disk says. A
+/// store that was begun to be written is not opened until this is done again.
+pub fn rebuild(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Failed> {
+    let files = files(copies)?;
+    // Once to prove, once to write: a ledger need not fit the memory.
+    let mut proof = Fold::default();
+    each(&files, |_, line| proof.take(line).map(|_| ()))?;
+    LedgerStore::clear(&**store)?;
+    let ledger = LedgerStore::look(store.clone());
+    let (mut fold, mut draft, mut tip) = (Fold::default(), Group::default(), None);
+    each(&files, |month, line| {
+        let entry = fold.take(line)?;
+        add(&mut draft, month, line, &entry);
+        note(&mut draft, &entry, &fold.books);
+        let bytes: usize = draft.sheets.iter().map(|sheet| sheet.text.len()).sum();
+        let rows = draft.sheets.len() + draft.balances.len() + draft.names.len();
+        if bytes + 2 * MAX_LINE > MAX_GROUP || rows + 8 > MAX_ROWS {
+            write(&ledger, &mut draft, &mut tip, &fold)?;
+        }
+        Ok(())
+    })?;
+    write(&ledger, &mut draft, &mut tip, &fold)?;
+    Ok(fold.chain.seq)
+}
+
+#[derive(Default)]
+struct Fold {
+    chain: Chain,
+    books: Books,
+    at: u64,
+}
+
+impl Fold {
+    fn take(&mut self, line: &[u8]) -> Result<Entry, Failed> {
+        let number = self.chain.seq + 1;
+        let wrong = |why: Misfit| Failed(format!("Entry {number} of the second copy does not fit: {why}."));
+        let entry = self.chain.open(line).map_err(wrong)?;
+        self.books.take(&entry).map_err(wrong)?;
+        self.at = entry.at;
+        Ok(entry)
+    }
+}
+
+fn add(draft: &mut Group, month: &str, line: &[u8], entry: &Entry) {
+    let fits = |sheet: &Sheet| sheet.month == month && sheet.text.len() + line.len() <= MAX_SHEET;
+    if !draft.sheets.last().is_some_and(fits) {
+        draft.sheets.push(Sheet { month: month.to_owned(), last: entry.seq, text: Vec::new() });
+    }
+    if let Some(sheet) = draft.sheets.last_mut() {
+        sheet.text.extend_from_slice(line);
+        sheet.last = entry.seq;
+    }
+}
+
+/// The balance that an entry changed, and the names that it used up.
+fn note(draft: &mut Group, entry: &Entry, books: &Books) {
+    match &entry.act {
+        Act::Terms { id, .. } => draft.names.push((format!("terms {id}"), entry.seq)),
+        Act::Grant { id, .. } => draft.names.push((format!("grant {id}"), entry.seq)),
+        Act::Correct { id, of, .. } => {
+            draft.names.push((format!("correct {id}"), entry.seq));
+            draft.names.push((format!("corrected {of}"), entry.seq));
+        }
+        Act::Reserve { .. } | Act::Void { .. } => return,
+        Act::Settle { .. } => {}
+    }
+    if entry.account.is_empty() {
+        return;
+    }
+    let sum = books.account(&entry.account);
+    let balance = BalanceRecord { credits: sum.credits.amount, energy: sum.energy.amount };
+    match draft.balances.iter_mut().find(|(account, _)| **account == *entry.account) {
+        Some((_, known)) => *known = balance,
+        None => draft.balances.push((entry.account.to_string(), balance)),
+    }
+}
+
+fn write(ledger: &LedgerStore, draft: &mut Group, tip: &mut Option<Tip>, fold: &Fold) -> Result<(), Failed> {
+    if draft.sheets.is_empty() {
+        return Ok(());
+    }
+    let mut group = std::mem::take(draft);
+    let low = fold.books.open().oldest().unwrap_or(fold.chain.seq + 1);
+    group.before = *tip;
+    group.after = Tip { seq: fold.chain.seq, hash: fold.chain.hash, at: fold.at, low };
+    ledger.append(&group)?;
+    *tip = Some(group.after);
+    Ok(())
+}
+
+/// The files by month, in order.
+fn files(copies: &Path) -> Result<Vec<(String, PathBuf)>, Failed> {
+    let unread = |error: std::io::Error| {
+        Failed(format!("The second copy of the ledger in {} cannot be read: {error}.", copies.display()))
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(copies).map_err(unread)? {
+        let path = entry.map_err(unread)?.path();
+        let month =
+            path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| Month::parse(stem).is_some());
+        if let Some(month) = month.filter(|_| path.extension().is_some_and(|kind| kind == "jsonl")) {
+            files.push((month.to_owned(), path));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Every line of the files, with its month.
+fn each(
+    files: &[(String, PathBuf)],
+    mut take: impl FnMut(&str, &[u8]) -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    for (month, path) in files {
+        let unread =
+            |error: std::io::Error| Failed(format!("The file {} cannot be read: {error}.", path.display()));
+        let mut file = BufReader::new(File::open(path).map_err(unread)?);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let most = MAX_LINE as u64;
+            if std::io::Read::take(&mut file, most).read_until(b'\n', &mut line).map_err(unread)? == 0 {
+                break;
+            }
+            take(month, &line)?;
+        }
+    }
+    Ok(())
+}

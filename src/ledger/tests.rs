@@ -1,0 +1,364 @@
+//! The ledger on a store that fails as it is told to: what is bounded, what is
+//! refused, and that nothing is lost or written twice.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::*;
+use crate::config::settings::Settings;
+use crate::config::{Surroundings, load_text};
+use penstock_contract::Usage;
+use penstock_ledger::Sale;
+use penstock_storage::{Batch, Copied, Health, Page, Space, Store, Verified, memory};
+use rust_decimal::Decimal;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::time::Instant;
+
+/// A store in memory that can be told to fail.
+#[derive(Debug)]
+struct Flaky {
+    inner: Arc<dyn Store>,
+    full: AtomicBool,
+    /// So many batches are kept, and answered with an error.
+    lies: AtomicU32,
+    /// Batches wait as long as this.
+    stalls: AtomicBool,
+    applied: AtomicU32,
+}
+
+impl Flaky {
+    fn over(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            full: AtomicBool::new(false),
+            lies: AtomicU32::new(0),
+            stalls: AtomicBool::new(false),
+            applied: AtomicU32::new(0),
+        })
+    }
+}
+
+impl Store for Flaky {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.get(space, key)
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.inner.scan(space, prefix, after, limit)
+    }
+
+    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
+        while self.stalls.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.full.load(Ordering::Acquire) {
+            return Err(StoreError::Full);
+        }
+        self.inner.apply(batch)?;
+        self.applied.fetch_add(1, Ordering::AcqRel);
+        match self.lies.load(Ordering::Acquire) {
+            0 => Ok(()),
+            left => {
+                self.lies.store(left - 1, Ordering::Release);
+                Err(StoreError::Stuck)
+            }
+        }
+    }
+
+    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        self.inner.copy(sink)
+    }
+
+    fn verify(&self) -> Result<Verified, StoreError> {
+        self.inner.verify()
+    }
+
+    fn health(&self) -> Health {
+        Health::Ready
+    }
+}
+
+fn settings(text: &str) -> Settings {
+    let none = Surroundings { env: &|_| None };
+    load_text("test.toml", text, none).unwrap().settings
+}
+
+fn open(store: &Arc<Flaky>, text: &str) -> Arc<Ledger> {
+    let book = LedgerStore::look(store.clone());
+    Ledger::open(Arc::new(book), &settings(text).ledger, Clock::start()).unwrap()
+}
+
+const QUICK: &str = "[ledger]\nwindow = \"0\"\ndebt = 0.001\n";
+
+fn need(credits: i64) -> Need {
+    Need { credits, energy: None, eur: credits }
+}
+
+fn reserve(ledger: &Arc<Ledger>, request: &str, credits: i64) -> Result<Hold, Refusal> {
+    ledger.reserve("acme", &"key".into(), request, need(credits), true)
+}
+
+fn charge(amount: i64) -> Settlement {
+    Settlement {
+        amount,
+        eur: amount,
+        sale: Sale {
+            model: "m".into(),
+            provider: "p".into(),
+            terms: "t".into(),
+            batch: false,
+            usage: Usage { input: 1, output: 2, ..Usage::default() },
+            images: 0,
+            seconds: Decimal::ZERO,
+            billable_kwh: None,
+            eur: Decimal::new(amount, 8),
+        },
+        terms: Arc::new(TermsText { id: "t".into(), text: "{}".into() }),
+        drawn: Drawn::default(),
+    }
+}
+
+fn until(what: &str, is: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn grant(ledger: &Ledger, id: &str, amount: i64) -> Result<u64, Refused> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(ledger.grant("acme", id, Wallet::Credits, amount, ("test", "me")))
+}
+
+/// Everything that was pushed is in the store, and everything there fits.
+fn settled(ledger: &Ledger) -> report::Proof {
+    until("the queue to be written", || ledger.state().waiting == 0);
+    let proof = report::verify(&ledger.store).unwrap();
+    assert!(proof.good(), "{proof:?}");
+    proof
+}
+
+#[test]
+fn what_is_granted_is_spent_once_and_no_more() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    assert_eq!(reserve(&ledger, "r0", 1).err().map(|refusal| refusal.code), Some(Code::InsufficientCredits));
+    grant(&ledger, "g1", 100).unwrap();
+    let hold = reserve(&ledger, "r1", 60).unwrap();
+    let refused = reserve(&ledger, "r2", 41).err().unwrap();
+    assert_eq!(refused.details["wallet"], "credits");
+    assert_eq!(refused.details["required"].as_f64(), Some(0.000_041));
+    assert_eq!(refused.details["available"].as_f64(), Some(0.000_04));
+    hold.settle(charge(25));
+    reserve(&ledger, "r3", 75).unwrap().void("failed", Drawn::default());
+    drop(reserve(&ledger, "r4", 75).unwrap());
+    let proof = settled(&ledger);
+    // Grant, three reserves, terms, settle, two voids.
+    assert_eq!((proof.entries, proof.open), (8, 0));
+    assert_eq!(ledger.balance("acme").credits.amount, 75);
+}
+
+#[test]
+fn a_grant_is_made_once_for_its_id() {
+    let ledger = open(&Flaky::over(memory()), QUICK);
+    let first = grant(&ledger, "invoice-7", 100).unwrap();
+    assert_eq!(grant(&ledger, "invoice-7", 100), Err(Refused::Already(first)));
+    assert_eq!(grant(&ledger, "invoice-8", i64::MAX), Err(Refused::Impossible));
+    assert_eq!(grant(&ledger, "invoice-9", 0), Err(Refused::Impossible));
+    assert_eq!(ledger.balance("acme").credits.amount, 100);
+    assert_eq!(settled(&ledger).entries, 1);
+}
+
+#[test]
+fn while_the_store_is_full_requests_go_on_up_to_the_debt_and_grants_are_refused() {
+    let store = Flaky::over(memory());
+    // 0.001 EUR: 100,000 of 1e-8 EUR.
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 10_000_000).unwrap();
+    store.full.store(true, Ordering::Release);
+    reserve(&ledger, "first", 1_000).unwrap().settle(charge(1_000));
+    until("the failure to be known", || ledger.failing());
+    assert_eq!(grant(&ledger, "g2", 5), Err(Refused::Failing));
+    let mut served = 1_000;
+    let refused = loop {
+        match reserve(&ledger, &format!("r{served}"), 1_000) {
+            Ok(hold) => {
+                hold.settle(charge(700));
+                served += 700;
+            }
+            Err(refusal) => break refusal,
+        }
+    };
+    assert_eq!((refused.code, refused.retry_after), (Code::Unavailable, Some(5)));
+    assert!(served <= 100_000 && served + 1_000 > 100_000, "{served} of 100000");
+    let state = ledger.state();
+    assert!(state.failing && state.exposed == served, "{state:?}");
+    // What was served before the disk had room again is written then, and counts once.
+    store.full.store(false, Ordering::Release);
+    until("the store to be back", || !ledger.failing());
+    settled(&ledger);
+    assert_eq!(ledger.balance("acme").credits.amount, 10_000_000 - served);
+    assert_eq!(ledger.state().exposed, 0);
+    assert!(reserve(&ledger, "later", 1_000).is_ok());
+    assert!(grant(&ledger, "g2", 5).is_ok());
+}
+
+#[test]
+fn a_slow_store_counts_as_failing_and_holds_no_request_up() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000_000).unwrap();
+    store.stalls.store(true, Ordering::Release);
+    let began = Instant::now();
+    for n in 0..50 {
+        reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10));
+    }
+    assert!(began.elapsed() < SLOW, "requests waited for the disk");
+    until("slowness to show", || ledger.failing());
+    assert_eq!(grant(&ledger, "g2", 5), Err(Refused::Failing));
+    store.stalls.store(false, Ordering::Release);
+    until("the store to be back", || !ledger.failing());
+    settled(&ledger);
+    assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 500);
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_is_not_written_twice() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000_000).unwrap();
+    store.lies.store(3, Ordering::Release);
+    for n in 0..20 {
+        reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10));
+        until("it to be written", || ledger.state().waiting == 0);
+    }
+    settled(&ledger);
+    assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 200);
+    // A grant whose answer is lost is unknown to who asked, and made once.
+    store.lies.store(1, Ordering::Release);
+    assert_eq!(grant(&ledger, "g2", 7), Err(Refused::Unknown));
+    until("it to be written", || ledger.state().waiting == 0 && !ledger.failing());
+    assert!(matches!(grant(&ledger, "g2", 7), Err(Refused::Already(_))));
+    assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 200 + 7);
+    settled(&ledger);
+}
+
+#[test]
+fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000).unwrap();
+    reserve(&ledger, "paid", 100).unwrap().settle(charge(40));
+    let open_ones: Vec<Hold> = (0..5).map(|n| reserve(&ledger, &format!("open{n}"), 100).unwrap()).collect();
+    until("it to be written", || ledger.state().waiting == 0);
+    // The process is gone: nothing of it reaches the store any more.
+    ledger.close();
+    drop(open_ones);
+    let next = open(&store, QUICK);
+    until("them to be voided", || next.state().open == 0 && next.state().waiting == 0);
+    let proof = settled(&next);
+    assert_eq!((proof.open, next.balance("acme").credits.amount), (0, 960));
+    assert_eq!(reserve(&next, "after", 960).map(drop).err(), None);
+    // A third start finds nothing left to void.
+    let entries = settled(&next).entries;
+    next.close();
+    assert_eq!(settled(&open(&store, QUICK)).entries, entries);
+}
+
+#[test]
+fn sixty_four_at_once_spend_exactly_what_there_is() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, "[ledger]\nwindow = \"1ms\"\n");
+    grant(&ledger, "g1", 64_000).unwrap();
+    let served: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..64)
+            .map(|thread| {
+                let ledger = &ledger;
+                scope.spawn(move || {
+                    let try_one = |n: &i32| match reserve(ledger, &format!("r{thread}-{n}"), 30) {
+                        Ok(hold) => hold.settle(charge(30)) > 0,
+                        Err(_) => false,
+                    };
+                    (0..50).filter(try_one).count()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(served, 64_000 / 30);
+    settled(&ledger);
+    assert_eq!(ledger.balance("acme").credits.amount, 64_000 % 30);
+    assert!(store.applied.load(Ordering::Acquire) < 1_000, "commits are shared");
+}
+
+#[test]
+fn the_energy_wallet_pays_while_it_lasts_then_credits_do() {
+    let ledger = open(&Flaky::over(memory()), QUICK);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(ledger.grant("acme", "kwh", Wallet::Energy, 100, ("", "me"))).unwrap();
+    let need = Need { credits: 7, energy: Some(80), eur: 7 };
+    let ask = |request: &str| ledger.reserve("acme", &"key".into(), request, need, true);
+    let first = ask("r1").unwrap();
+    assert_eq!(first.wallet(), Wallet::Energy);
+    let refused = ask("r2").err().unwrap();
+    assert_eq!(refused.details["energy"]["available_kwh"].as_f64(), Some(0.000_000_02));
+    grant(&ledger, "g1", 7).unwrap();
+    let second = ask("r3").unwrap();
+    assert_eq!(second.wallet(), Wallet::Credits);
+    first.settle(charge(80));
+    second.settle(charge(5));
+    settled(&ledger);
+    let balance = ledger.balance("acme");
+    assert_eq!((balance.energy.amount, balance.credits.amount), (20, 2));
+}
+
+#[test]
+fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000).unwrap();
+    reserve(&ledger, "r1", 100).unwrap().settle(charge(90));
+    settled(&ledger);
+    let correct = |id: &str| Act::Correct {
+        id: id.into(),
+        of: 4,
+        what: penstock_ledger::Ending::Settle,
+        key: Some("key".into()),
+        wallet: Wallet::Credits,
+        was: 90,
+        instead: 30,
+        eur: Decimal::new(60, 8),
+        note: "counted wrong".into(),
+        by: "me".into(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let made = runtime.block_on(ledger.correct("acme", correct("c1"))).unwrap();
+    assert_eq!(runtime.block_on(ledger.correct("acme", correct("c2"))), Err(Refused::Already(made)));
+    assert_eq!(ledger.balance("acme").credits.amount, 970);
+    settled(&ledger);
+    ledger.close();
+    // One digit of one amount, in one sheet.
+    let row = store.scan(Space::Ledger, b"", None, 1).unwrap().rows.remove(0);
+    let text = String::from_utf8(row.value).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
+    store.apply(Batch::new().put(Space::Ledger, row.key, text.into_bytes())).unwrap();
+    let proof = report::verify(&ledger.store).unwrap();
+    assert!(!proof.good() && proof.misfit.as_ref().is_some_and(|(entry, _)| *entry == 1), "{proof:?}");
+}
+
+#[test]
+fn a_balance_changed_by_hand_is_named() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000).unwrap();
+    ledger.close();
+    let row = store.get(Space::Balances, b"acme").unwrap().unwrap();
+    let text = String::from_utf8(row).unwrap().replace("1000", "9000");
+    store.apply(Batch::new().put(Space::Balances, *b"acme", text.into_bytes())).unwrap();
+    let proof = report::verify(&ledger.store).unwrap();
+    assert!(proof.balances.len() == 1 && proof.balances[0].contains("acme"), "{proof:?}");
+}

@@ -1,0 +1,48 @@
+//! Amounts as they are told: exact decimals, as JSON numbers and as text.
+
+use penstock_contract::{MicroCredits, NanoKwh};
+use penstock_ledger::{Account, Balance, Wallet};
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+use serde_json::{Number, Value, json};
+
+/// A decimal as a JSON number.
+#[must_use]
+pub fn number(decimal: Decimal) -> Value {
+    decimal.to_f64().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
+}
+
+/// An amount of a wallet in credits or kWh.
+#[must_use]
+pub fn decimal(wallet: Wallet, amount: i64) -> Decimal {
+    let exact = match wallet {
+        Wallet::Credits => MicroCredits(amount).credits(),
+        Wallet::Energy => NanoKwh(amount).kwh(),
+    };
+    exact.normalize()
+}
+
+/// Credits or kWh as an amount. `None` below the smallest unit and beyond the integer.
+#[must_use]
+pub fn amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
+    let places = match wallet {
+        Wallet::Credits => 6,
+        Wallet::Energy => 9,
+    };
+    let scaled = decimal.checked_mul(Decimal::from(10_i64.pow(places)))?;
+    scaled.is_integer().then(|| scaled.to_i64())?
+}
+
+/// What an account has.
+#[must_use]
+pub fn account(name: &str, account: &Account) -> Value {
+    let one = |wallet: Wallet| {
+        let Balance { amount, held } = *account.wallet(wallet);
+        json!({
+            "balance": number(decimal(wallet, amount)),
+            "reserved": number(decimal(wallet, held)),
+            "available": number(decimal(wallet, amount.saturating_sub(held))),
+        })
+    };
+    json!({ "account": name, "credits": one(Wallet::Credits), "energy_kwh": one(Wallet::Energy) })
+}

@@ -1,0 +1,293 @@
+//! The one thread that writes the ledger: what waits becomes entries, entries
+//! become sheets, and a group of sheets is one commit. A group that the store
+//! did not take is tried again, the same bytes, until it is known to be there:
+//! so nothing is written twice and nothing out of order.
+
+use super::queue::{Kept, Op, Order, Queue, Refused};
+use crate::observe::log;
+use penstock_ledger::{Act, Chain, Ending, Entry, MAX_LINE, Month, Open, Wallet};
+use penstock_storage::ledger::{
+    BalanceRecord, Group, LedgerStore, MAX_GROUP, MAX_ROWS, MAX_SHEET, Sheet, Tip,
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Most ops taken at a time.
+const MOST: usize = 4_096;
+/// Pause before a group is tried again.
+const AGAIN: Duration = Duration::from_millis(250);
+/// Tries for a group when the process ends.
+const LAST_TRIES: u32 = 4;
+
+/// Starts the thread.
+pub(super) fn start(
+    store: Arc<LedgerStore>,
+    tip: Option<Tip>,
+    balances: Vec<(String, BalanceRecord)>,
+    open: Open,
+    queue: Arc<Queue>,
+) -> Result<JoinHandle<()>, String> {
+    let chain = tip.map_or_else(Chain::default, |tip| Chain { seq: tip.seq, hash: tip.hash });
+    let writer = Writer {
+        store,
+        queue,
+        chain,
+        tip,
+        at: tip.map_or(0, |tip| tip.at),
+        balances: balances.into_iter().collect(),
+        open,
+        known: HashSet::new(),
+        draft: Draft::default(),
+    };
+    std::thread::Builder::new()
+        .name("ledger".to_owned())
+        .spawn(move || writer.run())
+        .map_err(|error| format!("The ledger's thread cannot be started: {error}."))
+}
+
+struct Writer {
+    store: Arc<LedgerStore>,
+    queue: Arc<Queue>,
+    chain: Chain,
+    /// Where the store stands.
+    tip: Option<Tip>,
+    at: u64,
+    balances: HashMap<String, BalanceRecord, ahash::RandomState>,
+    open: Open,
+    /// Terms that are in the ledger.
+    known: HashSet<Arc<str>>,
+    draft: Draft,
+}
+
+/// The group in the making.
+#[derive(Default)]
+struct Draft {
+    sheets: Vec<Sheet>,
+    bytes: usize,
+    balances: BTreeMap<String, BalanceRecord>,
+    names: Vec<(String, u64)>,
+    orders: Vec<(Order, u64)>,
+    weight: u64,
+    exposed: i64,
+}
+
+impl Draft {
+    fn is_full(&self) -> bool {
+        let rows = self.sheets.len() + self.balances.len() + self.names.len();
+        self.bytes + 2 * MAX_LINE > MAX_GROUP || rows + 8 > MAX_ROWS
+    }
+}
+
+impl Writer {
+    fn run(mut self) {
+        while let Some((ops, last)) = self.queue.collect(MOST) {
+            for op in ops {
+                if self.draft.is_full() && !self.commit() {
+                    return;
+                }
+                self.draft.weight += op.bytes();
+                self.take(op);
+            }
+            if !self.commit() {
+                return;
+            }
+            self.queue.reached(last);
+        }
+    }
+
+    fn take(&mut self, op: Op) {
+        match op {
+            Op::Act { at, account, act, terms, exposed } => {
+                if let Some(terms) = terms.filter(|terms| !self.known.contains(&terms.id)) {
+                    self.terms(at, &terms.id, &terms.text);
+                }
+                self.draft.exposed += exposed;
+                if self.enter(at, &account, act).is_none() {
+                    log::event(log::error(), "ledger_entry_lost", &[("account", &account)]);
+                }
+            }
+            Op::Order(order) => self.order(*order),
+        }
+    }
+
+    /// Terms stand in the ledger before the first charge that refers to them.
+    fn terms(&mut self, at: u64, id: &Arc<str>, text: &Arc<str>) {
+        let name = format!("terms {id}");
+        let there = self.store.number_of(&name).is_ok_and(|number| number.is_some());
+        if there {
+            self.known.insert(id.clone());
+            return;
+        }
+        if let Some(seq) = self.enter(at, "", Act::Terms { id: id.clone(), terms: text.clone() }) {
+            self.draft.names.push((name, seq));
+            self.known.insert(id.clone());
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        let used = order.names.iter().find_map(|name| {
+            let own = self.draft.names.iter().find(|(known, _)| known == name).map(|(_, seq)| *seq);
+            own.map_or_else(|| self.store.number_of(name).transpose(), |seq| Some(Ok(seq)))
+        });
+        match used {
+            Some(Ok(seq)) => {
+                order.answer.send(Err(Refused::Already(seq))).ok();
+            }
+            Some(Err(_)) => {
+                order.answer.send(Err(Refused::Failing)).ok();
+            }
+            None => match self.enter(order.at, &order.purse.name, order.act.clone()) {
+                Some(seq) => {
+                    self.draft.names.extend(order.names.iter().map(|name| (name.clone(), seq)));
+                    self.draft.orders.push((order, seq));
+                }
+                None => {
+                    order.answer.send(Err(Refused::Impossible)).ok();
+                }
+            },
+        }
+    }
+
+    /// Makes the next entry; `None` if it cannot be.
+    fn enter(&mut self, at: u64, account: &str, act: Act) -> Option<u64> {
+        let entry = Entry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), act };
+        let before = self.balances.get(account).copied().unwrap_or_default();
+        let after = changed(before, &entry.act)?;
+        let month = Month::of(entry.at).to_string();
+        let fits = self
+            .draft
+            .sheets
+            .last()
+            .is_some_and(|sheet| sheet.month == month && sheet.text.len() + MAX_LINE <= MAX_SHEET);
+        if !fits {
+            self.draft.sheets.push(Sheet { month, last: entry.seq, text: Vec::with_capacity(4 * 1024) });
+        }
+        let sheet = self.draft.sheets.last_mut()?;
+        let length = sheet.text.len();
+        if self.chain.seal(&entry, &mut sheet.text).is_err() {
+            if length == 0 {
+                self.draft.sheets.pop();
+            }
+            return None;
+        }
+        sheet.last = entry.seq;
+        self.draft.bytes += sheet.text.len() - length;
+        self.at = entry.at;
+        self.open.take(&entry);
+        if let Some(after) = after {
+            self.balances.insert(account.to_owned(), after);
+            self.draft.balances.insert(account.to_owned(), after);
+        }
+        Some(entry.seq)
+    }
+
+    /// Writes the draft; false if that is not possible and the process ends.
+    fn commit(&mut self) -> bool {
+        let mut draft = std::mem::take(&mut self.draft);
+        let after = Tip {
+            seq: self.chain.seq,
+            hash: self.chain.hash,
+            at: self.at,
+            low: self.open.oldest().unwrap_or(self.chain.seq + 1),
+        };
+        let mut copied = true;
+        if !draft.sheets.is_empty() {
+            let group = Group {
+                before: self.tip,
+                after,
+                sheets: draft.sheets,
+                balances: draft.balances.into_iter().collect(),
+                names: draft.names,
+            };
+            match self.append(&group, &mut draft.orders) {
+                Some(kept) => copied = kept,
+                None => return false,
+            }
+            self.tip = Some(after);
+        }
+        self.queue.kept(&Kept {
+            bytes: draft.weight,
+            exposed: draft.exposed,
+            copied,
+            open: self.open.len() as u64,
+            entries: after.seq,
+        });
+        for (order, seq) in draft.orders {
+            apply(&order);
+            order.answer.send(Ok(seq)).ok();
+        }
+        true
+    }
+
+    /// Until the store has it; whether the second copy has it too.
+    fn append(&mut self, group: &Group, orders: &mut [(Order, u64)]) -> Option<bool> {
+        let mut tries = LAST_TRIES;
+        let mut told = false;
+        self.queue.at_work(true);
+        loop {
+            let why = match self.store.append(group) {
+                Ok(appended) => {
+                    self.queue.at_work(false);
+                    if !appended.copied {
+                        log::event(log::error(), "ledger_copy_behind", &[]);
+                    }
+                    return Some(appended.copied);
+                }
+                Err(why) => why.to_string(),
+            };
+            self.queue.failed();
+            // Who ordered is told now; the order stays, and counts once it is written.
+            for (order, _) in orders.iter_mut() {
+                let (nobody, _) = tokio::sync::oneshot::channel();
+                std::mem::replace(&mut order.answer, nobody).send(Err(Refused::Unknown)).ok();
+            }
+            if !told {
+                log::event(log::error(), "ledger_not_written", &[("why", &why)]);
+                told = true;
+            }
+            if !self.queue.pause(AGAIN) {
+                tries -= 1;
+                std::thread::sleep(AGAIN);
+                if tries == 0 {
+                    log::event(log::error(), "ledger_lost", &[("why", &why)]);
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// What an act makes of a balance; `Some(None)` if it leaves it as it is, `None` if that cannot be.
+fn changed(balance: BalanceRecord, act: &Act) -> Option<Option<BalanceRecord>> {
+    let (wallet, change) = match act {
+        Act::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
+        Act::Settle { wallet, amount, .. } => (wallet, amount.checked_neg()?),
+        Act::Correct { wallet, .. } => (wallet, corrected(act)?),
+        Act::Reserve { .. } | Act::Void { .. } | Act::Terms { .. } => return Some(None),
+    };
+    let BalanceRecord { credits, energy } = balance;
+    Some(Some(match wallet {
+        Wallet::Credits => BalanceRecord { credits: credits.checked_add(change)?, energy },
+        Wallet::Energy => BalanceRecord { credits, energy: energy.checked_add(change)? },
+    }))
+}
+
+/// What a correction gives back.
+fn corrected(act: &Act) -> Option<i64> {
+    let Act::Correct { what, was, instead, .. } = act else { return None };
+    match what {
+        Ending::Settle => was.checked_sub(*instead),
+        Ending::Grant => instead.checked_sub(*was),
+    }
+}
+
+/// An order that is on the disk counts from now on.
+fn apply(order: &Order) {
+    match &order.act {
+        Act::Grant { wallet, amount, .. } => order.purse.add(*wallet, *amount),
+        act @ Act::Correct { wallet, .. } => order.purse.add(*wallet, corrected(act).unwrap_or(0)),
+        _ => {}
+    }
+}

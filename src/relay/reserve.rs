@@ -1,0 +1,78 @@
+//! What a request may come to, set aside before anybody is asked.
+//!
+//! A bound where there is one: bytes of text are no fewer than its tokens, and
+//! `max_tokens` caps the rest. Without `max_tokens` the output is an estimate
+//! (`billing.reserve_output_tokens`); should an answer come to more, the excess
+//! is charged all the same and may leave the account in debt.
+
+use super::select::Selection;
+use crate::exchange::Exchange;
+use crate::ledger::{Hold, Need};
+use crate::upstream::offer::OfferLive;
+use penstock_contract::{Ask, Done, Kind, Refusal, Task, Usage};
+use rust_decimal::Decimal;
+
+/// Tokens of a chat template around the messages.
+const TEMPLATE: u64 = 256;
+/// Tokens of an image, of most models at most.
+const IMAGE: u64 = 2_048;
+/// Bytes of a second of audio, at least.
+const SECOND: u64 = 1_000;
+
+/// Sets aside what the dearest of the chosen offers may cost.
+///
+/// # Errors
+/// The account does not have it, or too much is unwritten.
+pub fn reserve(x: &Exchange<'_>, ask: &Ask, chosen: &Selection, at: u64) -> Result<Hold, Refusal> {
+    let billing = &x.live.settings.billing;
+    let mut most: Option<Need> = None;
+    for offer in chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer)) {
+        let done = done(offer, ask, billing.reserve_output_tokens);
+        let need = offer.bill.need(&done, chosen.batch, at, billing.eur_per_credit);
+        most = Some(match most {
+            None => need,
+            Some(most) => Need {
+                credits: most.credits.max(need.credits),
+                // The energy wallet pays only where it may pay whoever answers.
+                energy: most.energy.zip(need.energy).map(|(one, other)| one.max(other)),
+                eur: most.eur.max(need.eur),
+            },
+        });
+    }
+    let (grant, id) = (&x.grant, x.id.as_str());
+    x.house.ledger.reserve(&grant.account.id, &grant.public_id, id, most.unwrap_or_default(), billing.prepaid)
+}
+
+/// So many tokens of input, and what a model puts around them.
+fn tokens(input: u64) -> Done {
+    Done::Tokens(Usage { input: input.saturating_add(TEMPLATE), ..Usage::default() })
+}
+
+/// The most work that an offer may do for an ask.
+fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
+    let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+    match ask.kind {
+        Kind::Chat => {
+            let window = offer.offer.context_length;
+            let images = u64::from(ask.images).saturating_mul(IMAGE);
+            let input = bytes(ask.prompt_bytes).saturating_add(images).saturating_add(TEMPLATE);
+            let cap =
+                ask.max_tokens.unwrap_or(usual).min(offer.offer.max_output.unwrap_or(window)).min(window);
+            let output = cap.saturating_mul(u64::from(ask.n));
+            Done::Tokens(Usage { input: input.min(window), output, ..Usage::default() })
+        }
+        Kind::Embedding => tokens(bytes(ask.body.len())),
+        // The query is read again with each document.
+        Kind::Rerank => {
+            let again = match &ask.task {
+                Task::Rerank(rerank) => {
+                    bytes(rerank.query.len()).saturating_mul(bytes(rerank.documents.len()))
+                }
+                _ => 0,
+            };
+            tokens(bytes(ask.body.len()).saturating_add(again))
+        }
+        Kind::Image => Done::Images { count: ask.n, steps: None, pixels: None },
+        Kind::Transcription => Done::Audio { seconds: Decimal::from(bytes(ask.body.len()) / SECOND + 1) },
+    }
+}
