@@ -10,17 +10,23 @@ use bytes::Bytes;
 use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
+use penstock::clock::Clock;
+use penstock::config::{Surroundings, load_text};
+use penstock::ledger::Ledger;
+use penstock::upstream::bill::{Bill, Terms};
 use penstock_admission::{Limits, Purpose};
 use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
-use penstock_contract::{Abilities, Ask, Dialect, Kind, Out, Target, Usage};
+use penstock_contract::{Abilities, Ask, Dialect, Done, Kind, Out, Target, Usage};
 use penstock_dialect::translator;
 use penstock_footprint::{EnergyCard, METHODOLOGY, Place, Prepared, Work, boundary_name, grid};
 use penstock_pricing::{PaidWith, Sold, Tariff, charge};
 use penstock_routing::{BALANCED, Candidate, ECO, SPEED, plan, price_hint};
+use penstock_storage::ledger::LedgerStore;
 use penstock_tokens::{Conversation, Counter};
 use serde_json::{Value, json};
 use std::hint::black_box;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const PROSE: &str = "A gateway takes a request, proves it sane, picks a provider and hands it on; if that provider \
                      fails, another one answers, and the client never learns that anything was wrong. ";
@@ -260,6 +266,68 @@ fn bill(c: &mut Criterion) {
     group.finish();
 }
 
+/// A model at a provider, as a configuration says it.
+const OFFER: &str = r#"
+[[models]]
+id = "m"
+kind = "chat"
+context_length = 131072
+price = { input = 0.05, cached_input = 0.01, output = 0.15 }
+energy = { active_params_b = 8.0, total_params_b = 8.0, joules_per_output_token = 0.119 }
+[[providers]]
+id = "a"
+operator = "A"
+country = "FR"
+city = "Paris"
+base_url = "http://127.0.0.1:9/v1"
+[[providers.offers]]
+model = "m"
+"#;
+
+/// What money adds to a request: the most it may come to, set aside; its charge,
+/// settled. The writing behind it is another thread's.
+fn money(c: &mut Criterion) {
+    let loaded = load_text("bench.toml", OFFER, Surroundings { env: &|_| None }).unwrap();
+    let settings = loaded.settings;
+    let offer = settings.offers.first().unwrap();
+    let bill = Bill::new(offer, &settings.billing);
+    let rules = penstock::config::settings::Ledger { debt: i64::MAX, backlog: usize::MAX, ..settings.ledger };
+    let store = Arc::new(LedgerStore::look(penstock_storage::memory()));
+    let ledger = Ledger::open(store, &rules, Clock::start()).unwrap();
+    let done = Done::Tokens(Usage { input: 512, cached: 128, output: 300, ..Usage::default() });
+    let most = Done::Tokens(Usage { input: 2_304, output: 4_096, ..Usage::default() });
+    let eur_per_credit = settings.billing.eur_per_credit;
+    let terms = Terms { eur_per_credit, provenance: true, batch: false, wallet: PaidWith::Credits, at: 1 };
+    let settled = bill.of(done, None, Duration::from_secs(3), None, terms);
+    let key: Arc<str> = "0123456789abcdef".into();
+    let mut group = c.benchmark_group("money");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("reserve and settle", |bencher| {
+        bencher.iter_custom(|rounds| {
+            let mut took = Duration::ZERO;
+            for portion in 0..rounds.div_ceil(PORTION) {
+                let begun = Instant::now();
+                for _ in 0..PORTION.min(rounds - portion * PORTION) {
+                    let need = bill.need(black_box(&most), false, 1, eur_per_credit);
+                    let hold =
+                        ledger.reserve("default", &key, "req_abcdefghijklmnopqrstuvwx", need, false).unwrap();
+                    hold.settle(bill.settlement(black_box(&settled), &done, false));
+                }
+                took += begun.elapsed();
+                // So that the queue stays as short as it is between requests.
+                while ledger.state().waiting > 0 {
+                    std::thread::yield_now();
+                }
+            }
+            took
+        });
+    });
+    group.finish();
+}
+
+/// Requests between two pauses in which the writer catches up.
+const PORTION: u64 = 256;
+
 /// An exact count of a prompt's tokens.
 fn count(c: &mut Criterion) {
     let counter = Counter::o200k_harmony();
@@ -281,6 +349,6 @@ criterion_group! {
     name = hot;
     config = Criterion::default().sample_size(20).warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2));
-    targets = ask, filter, translate, order, bill, count
+    targets = ask, filter, translate, order, bill, money, count
 }
 criterion_main!(hot);

@@ -199,12 +199,11 @@ pub fn statement(monthly: &Monthly) -> Value {
     let each = accounts.iter().map(|name| {
         let mut row = sums(&monthly.statement.account(name));
         row.insert("account".to_owned(), (**name).into());
-        let keys =
-            monthly.statement.rows().filter(|row| row.account == *name && !row.key.is_empty()).map(|row| {
-                let mut told = sums(&row.sums);
-                told.insert("key".to_owned(), (*row.key).into());
-                Value::Object(told)
-            });
+        let keys = monthly.statement.keys(name).filter(|(key, _)| !key.is_empty()).map(|(key, of)| {
+            let mut told = sums(of);
+            told.insert("key".to_owned(), (**key).into());
+            Value::Object(told)
+        });
         let models = monthly.statement.models(name).map(|(model, of)| {
             let mut told = sums(of);
             told.insert("model".to_owned(), (**model).into());

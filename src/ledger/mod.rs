@@ -310,10 +310,10 @@ fn left_open(store: &LedgerStore) -> Result<Open, StoreError> {
 }
 
 /// The wallet that pays, and how much it holds: energy where it covers the
-/// need, else credits.
+/// need, or need not, else credits.
 fn choose(purse: &Purse, need: Need, prepaid: bool) -> Result<(Wallet, i64), Refusal> {
     if let Some(energy) = need.energy
-        && purse.take(Wallet::Energy, energy, true).is_ok()
+        && purse.take(Wallet::Energy, energy, prepaid).is_ok()
     {
         return Ok((Wallet::Energy, energy));
     }

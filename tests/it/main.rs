@@ -24,6 +24,7 @@ mod commands;
 mod embeddings;
 mod failover;
 mod footprint;
+mod ledger;
 mod limits;
 mod messages;
 mod models;

@@ -134,8 +134,8 @@ pub struct Row {
 /// Sums by account and key, and the terms they refer to.
 #[derive(Clone, Debug, Default)]
 pub struct Statement {
-    rows: BTreeMap<(Arc<str>, Arc<str>), Sums>,
-    models: BTreeMap<(Arc<str>, Arc<str>), Sums>,
+    rows: ByAccount,
+    models: ByAccount,
     terms: BTreeSet<Arc<str>>,
 }
 
@@ -165,12 +165,14 @@ impl Statement {
         })
     }
 
+    /// The rows of one account, by key.
+    pub fn keys(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
+        of(&self.rows, account)
+    }
+
     /// What an account's charges were for: sums by model.
-    pub fn models<'a>(&'a self, account: &'a str) -> impl Iterator<Item = (&'a Arc<str>, &'a Sums)> {
-        self.models
-            .iter()
-            .filter(move |((owner, _), _)| **owner == *account)
-            .map(|((_, model), sums)| (model, sums))
+    pub fn models(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
+        of(&self.models, account)
     }
 
     /// The accounts in it, by name.
@@ -183,11 +185,7 @@ impl Statement {
     #[must_use]
     pub fn account(&self, name: &str) -> Sums {
         let mut sum = Sums::default();
-        for ((account, _), sums) in &self.rows {
-            if **account == *name {
-                sum.add(sums);
-            }
-        }
+        self.keys(name).for_each(|(_, sums)| sum.add(sums));
         sum
     }
 
@@ -196,6 +194,17 @@ impl Statement {
     pub const fn terms(&self) -> &BTreeSet<Arc<str>> {
         &self.terms
     }
+}
+
+/// Sums by account and by something else.
+type ByAccount = BTreeMap<(Arc<str>, Arc<str>), Sums>;
+
+/// Those of one account.
+fn of<'a>(sums: &'a ByAccount, account: &str) -> impl Iterator<Item = (&'a Arc<str>, &'a Sums)> {
+    let account: Arc<str> = account.into();
+    sums.range((account.clone(), Arc::from(""))..)
+        .take_while(move |((owner, _), _)| *owner == account)
+        .map(|((_, other), sums)| (other, sums))
 }
 
 impl Sums {

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { z } from 'zod';
 import {
-  KEY, LIMITED, PIXEL, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits,
+  KEY, LIMITED, PIXEL, EMPTY, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits,
 } from './house.mjs';
 
 const made = (apiKey = KEY, fetch = globalThis.fetch) => ({
@@ -105,7 +105,7 @@ for (const dialect of ['chat', 'messages']) {
   });
 
   test(`${dialect}: what no retry helps is asked once`, async () => {
-    for (const [key, status] of [[REVOKED, 401], [POOR, 402], [READER, 403]]) {
+    for (const [key, status] of [[REVOKED, 401], [POOR, 402], [EMPTY, 402], [READER, 403]]) {
       const fetch = counting();
       const one = model('small-chat', made(key, fetch));
       const error = await fails(APICallError, generateText({ model: one, prompt: 'Hello' }));

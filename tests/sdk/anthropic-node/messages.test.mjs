@@ -4,7 +4,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import {
-  HELLO, KEY, LIMITED, PIXEL, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, sent, told,
+  HELLO, KEY, LIMITED, PIXEL, EMPTY, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, sent, told,
 } from './house.mjs';
 
 const made = (apiKey = KEY, more = {}) => {
@@ -126,6 +126,7 @@ test('errors have their class, type and code, and are not tried again', async ()
   const cases = [
     [Anthropic.AuthenticationError, {}, REVOKED, 401, 'authentication_error', 'AUTH_1001'],
     [Anthropic.APIError, {}, POOR, 402, 'billing_error', 'BILLING_4002'],
+    [Anthropic.APIError, {}, EMPTY, 402, 'billing_error', 'BILLING_4001'],
     [Anthropic.PermissionDeniedError, {}, READER, 403, 'permission_error', 'AUTH_1003'],
     [Anthropic.NotFoundError, { model: 'nothing' }, KEY, 404, 'not_found_error', 'INFERENCE_3101'],
     [Anthropic.BadRequestError, { max_tokens: -1 }, KEY, 400, 'invalid_request_error', 'INFERENCE_3201'],

@@ -3,7 +3,7 @@
 import time
 
 import anthropic
-from house import KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
+from house import EMPTY, KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 
 HELLO = [{"role": "user", "content": "Hello"}]
 NEW = hasattr(anthropic, "PaymentRequiredError")
@@ -42,6 +42,13 @@ def test_a_missing_scope_is_403_and_named():
 def test_a_budget_that_is_used_up_is_402_once():
     error = refused(anthropic.PaymentRequiredError if NEW else anthropic.APIStatusError, POOR)
     assert (error["type"], error["code"]) == ("billing_error", "BILLING_4002")
+
+
+def test_an_account_without_credits_is_402_once_and_told_what_it_lacks():
+    error = refused(anthropic.PaymentRequiredError if NEW else anthropic.APIStatusError, EMPTY)
+    assert (error["type"], error["code"]) == ("billing_error", "BILLING_4001")
+    details = error["details"]
+    assert details["wallet"] == "credits" and details["required"] > details["available"] == 0
 
 
 def test_a_rate_limit_is_429_and_waited_off():

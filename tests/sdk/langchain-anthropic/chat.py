@@ -1,7 +1,7 @@
 """LangChain over the messages dialect."""
 
 import anthropic
-from house import KEY, LIMITED, PIXEL, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
+from house import EMPTY, KEY, LIMITED, PIXEL, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -114,6 +114,7 @@ def test_what_no_retry_helps_is_asked_once():
     for key, status, kind in [
         (REVOKED, 401, anthropic.AuthenticationError),
         (POOR, 402, anthropic.APIStatusError),
+        (EMPTY, 402, anthropic.APIStatusError),
         (READER, 403, anthropic.PermissionDeniedError),
     ]:
         model = chat(key=key)

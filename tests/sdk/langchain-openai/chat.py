@@ -1,7 +1,7 @@
 """LangChain over the chat completions dialect."""
 
 import openai
-from house import KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
+from house import EMPTY, KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -81,6 +81,7 @@ def test_what_no_retry_helps_is_asked_once():
     for key, status, kind in [
         (REVOKED, 401, openai.AuthenticationError),
         (POOR, 402, openai.APIStatusError),
+        (EMPTY, 402, openai.APIStatusError),
         (READER, 403, openai.PermissionDeniedError),
     ]:
         model = chat(key=key)

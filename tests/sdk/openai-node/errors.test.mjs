@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import OpenAI from 'openai';
 import {
-  HELLO, KEY, LIMITED, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, told,
+  HELLO, KEY, LIMITED, EMPTY, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, told,
 } from './house.mjs';
 
 const made = (apiKey = KEY, more = {}) => {
@@ -37,6 +37,12 @@ test('a missing scope is 403 and named', async () => {
 test('a budget that is used up is 402 once', async () => {
   const error = await refused(OpenAI.APIError, {}, POOR);
   assert.deepEqual([error.status, error.code, error.type], [402, 'BILLING_4002', 'budget_exceeded']);
+});
+
+test('an account without credits is 402 once and told what it lacks', async () => {
+  const error = await refused(OpenAI.APIError, {}, EMPTY);
+  assert.deepEqual([error.status, error.code, error.type], [402, 'BILLING_4001', 'insufficient_credits']);
+  assert.ok(error.error.details.required > error.error.details.available);
 });
 
 test('a rate limit is 429 and waited off', async () => {

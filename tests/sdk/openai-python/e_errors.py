@@ -3,7 +3,7 @@
 import time
 
 import openai
-from house import KEY, LIMITED, LYON, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
+from house import EMPTY, KEY, LIMITED, LYON, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -38,6 +38,13 @@ def test_a_missing_scope_is_403_and_named():
 def test_a_budget_that_is_used_up_is_402_once():
     error = refused(openai.APIStatusError, POOR)
     assert (error.status_code, error.code, error.type) == (402, "BILLING_4002", "budget_exceeded")
+
+
+def test_an_account_without_credits_is_402_once_and_told_what_it_lacks():
+    error = refused(openai.APIStatusError, EMPTY)
+    assert (error.status_code, error.code, error.type) == (402, "BILLING_4001", "insufficient_credits")
+    details = error.body["details"]
+    assert details["wallet"] == "credits" and details["required"] > details["available"] == 0
 
 
 def test_a_rate_limit_is_429_and_waited_off():

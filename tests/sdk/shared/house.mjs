@@ -11,6 +11,7 @@ export const REVOKED = env.PENSTOCK_REVOKED_KEY;
 // May ask 20 times a minute; has a budget that no request fits in.
 export const LIMITED = env.PENSTOCK_LIMITED_KEY;
 export const POOR = env.PENSTOCK_POOR_KEY;
+export const EMPTY = env.PENSTOCK_EMPTY_KEY;
 
 // One red pixel.
 export const PIXEL =

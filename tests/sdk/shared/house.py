@@ -13,6 +13,7 @@ REVOKED = os.environ["PENSTOCK_REVOKED_KEY"]
 # May ask 20 times a minute; has a budget that no request fits in.
 LIMITED = os.environ["PENSTOCK_LIMITED_KEY"]
 POOR = os.environ["PENSTOCK_POOR_KEY"]
+EMPTY = os.environ["PENSTOCK_EMPTY_KEY"]
 # The control endpoint of the one provider of `org/solo`.
 LYON = os.environ["PENSTOCK_LYON"]
 # The slow provider of the streams that break.
