@@ -85,13 +85,40 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
+/// Time that the processor gave to this thread: on a busy machine the clock on the wall tells nothing.
+fn cpu() -> Duration {
+    let figures = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(figures.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Measures by [`cpu`] instead of by the wall.
+fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
+    c.bench_function(name, |b| {
+        b.iter_custom(|times| {
+            let began = cpu();
+            for _ in 0..times {
+                work();
+            }
+            // The scheduler's figure may be a few milliseconds old, which is nothing over many samples.
+            cpu().saturating_sub(began).max(Duration::from_nanos(1))
+        });
+    });
+}
+
 fn measure(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
     let vault = Vault::open(&storage).unwrap();
     fill(&vault);
-    // Once before, so that the store's own cache is not counted as the keyring's.
-    drop(Keyring::load(&vault, Clock::start()).unwrap());
+    // Read once before, so that the store's own cache is not counted as the keyring's.
+    let mut after = None;
+    loop {
+        let page = vault.keys.list(None, after.as_deref(), 1_000).unwrap();
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
     let (before, began) = (resident(), Instant::now());
     let ring = Keyring::load(&vault, Clock::start()).unwrap();
     let (took, bytes) = (began.elapsed(), resident().saturating_sub(before));
@@ -102,23 +129,24 @@ fn measure(c: &mut Criterion) {
     let (clock, grant) = (Clock::start(), ring.grant(&key(4).id).unwrap());
     let cost = Cost { input: 90, output: 51, money: MicroCredits(42_000) };
     let used = Used { input: 88, output: 31, money: MicroCredits(31_000) };
-    c.bench_function("limits of a request: early, pass, settle", |b| {
-        b.iter(|| {
-            black_box(gate::early(&grant, Work::Request, clock).is_ok());
-            if let Ok(mut pass) = gate::pass(&grant, black_box(&cost), Work::Request, clock) {
-                pass.settle(black_box(&used));
-            }
-        });
+    bench(c, "limits of a request: early, pass, settle", || {
+        black_box(gate::early(&grant, Work::Request, clock).is_ok());
+        if let Ok(mut pass) = gate::pass(&grant, black_box(&cost), Work::Request, clock) {
+            pass.settle(black_box(&used));
+        }
+    });
+    bench(c, "the clock alone, three times", || {
+        black_box((clock.now(), clock.now(), clock.now()));
     });
     let id = RequestId::random();
     let now = clock.now();
-    c.bench_function("a head without limits", |b| b.iter(|| Head::new(200, &id).unwrap()));
+    bench(c, "a head without limits", || {
+        black_box(Head::new(200, &id).is_ok());
+    });
     for dialect in [Dialect::Chat, Dialect::Messages] {
-        c.bench_function(&format!("a head with limits, {}", dialect.name()), |b| {
-            b.iter(|| {
-                let standing = gate::standing(&grant, now);
-                Head::new(200, &id).unwrap().standing(dialect, &standing, now).unwrap()
-            });
+        bench(c, &format!("a head with limits, {}", dialect.name()), || {
+            let standing = gate::standing(&grant, now);
+            black_box(Head::new(200, &id).unwrap().standing(dialect, &standing, now).is_ok());
         });
     }
 }

@@ -114,7 +114,7 @@ impl Head {
                 Dialect::Chat => span(gauge.reset),
                 Dialect::Messages => moment(now + gauge.reset),
             };
-            let reset = HeaderValue::from_str(&reset).map_err(|_| Error::new_str("header"))?;
+            let reset = HeaderValue::try_from(reset).map_err(|_| Error::new_str("header"))?;
             let [limit, remaining, until] = names;
             self = self
                 .with(limit.clone(), HeaderValue::from(gauge.limit))?

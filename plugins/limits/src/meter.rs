@@ -197,10 +197,12 @@ impl Meter {
             let budget = budget?.get();
             let spent = self.spend.within(period, now).saturating_add(self.held);
             // An ask that costs nothing is no reason to let work through once all is spent.
-            let covered = spent.saturating_add(money.max(1)) <= budget;
-            let left = period.end(now).saturating_sub(now);
-            let wait = if money > budget { Wait::Never } else { Wait::For(left) };
-            (!covered).then_some(Denied { limit: Limit::Budget(period), most: budget, wait })
+            if spent.saturating_add(money.max(1)) <= budget {
+                return None;
+            }
+            let left = || period.end(now).saturating_sub(now);
+            let wait = if money > budget { Wait::Never } else { Wait::For(left()) };
+            Some(Denied { limit: Limit::Budget(period), most: budget, wait })
         });
         over.max_by_key(|denied| denied.wait)
     }

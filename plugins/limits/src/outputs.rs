@@ -10,42 +10,55 @@ const UNKNOWN: u64 = 1_024;
 /// The lengths of the last 64 answers, in tokens.
 #[derive(Clone, Debug)]
 pub struct Outputs {
+    /// As they came, the oldest replaced by the next.
     last: [u32; KEPT],
-    /// Answers ever seen.
-    seen: usize,
-    /// The percentile, worked out when an answer comes and not when one is asked for.
-    p90: u64,
+    /// The same by size, so that a new one moves a few others and sorts nothing.
+    sorted: [u32; KEPT],
+    count: u8,
+    next: u8,
 }
 
 impl Default for Outputs {
     fn default() -> Self {
-        Self { last: [0; KEPT], seen: 0, p90: UNKNOWN }
+        Self { last: [0; KEPT], sorted: [0; KEPT], count: 0, next: 0 }
     }
 }
 
 impl Outputs {
     /// Remembers an answer's length.
     pub fn observe(&mut self, tokens: u64) {
-        if let Some(place) = self.last.get_mut(self.seen % KEPT) {
-            *place = u32::try_from(tokens).unwrap_or(u32::MAX);
+        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+        let (place, count) = (usize::from(self.next), usize::from(self.count));
+        let Some(oldest) = self.last.get_mut(place) else { return };
+        let oldest = std::mem::replace(oldest, tokens);
+        // The end of those that stay: the new one goes in below it, the oldest goes out.
+        let out = if count < KEPT { count } else { self.sorted.partition_point(|known| *known < oldest) };
+        let known = self.sorted.get(..count).unwrap_or_default();
+        let into = known.partition_point(|known| *known < tokens);
+        let into = if into > out {
+            // What lies between moves down by one.
+            self.sorted.copy_within(out + 1..into, out);
+            into - 1
+        } else {
+            self.sorted.copy_within(into..out, into + 1);
+            into
+        };
+        if let Some(slot) = self.sorted.get_mut(into) {
+            *slot = tokens;
         }
-        self.seen = self.seen.wrapping_add(1).max(1);
-        let count = self.seen.min(KEPT);
-        if count < FEW {
-            return;
-        }
-        let mut sorted = self.last;
-        if let Some(known) = sorted.get_mut(..count) {
-            // Nearest rank: the smallest that at least 90 % do not exceed.
-            let rank = (count * 9).div_ceil(10) - 1;
-            let (_, p90, _) = known.select_nth_unstable(rank);
-            self.p90 = u64::from(*p90);
-        }
+        self.next = (self.next + 1) % KEPT as u8;
+        self.count = self.count.saturating_add(1).min(KEPT as u8);
     }
 
-    /// The ninetieth percentile by nearest rank; 1,024 until eight answers are known.
+    /// The ninetieth percentile by nearest rank, the smallest that at least 90 % do not exceed; 1,024 until
+    /// eight answers are known.
     #[must_use]
-    pub const fn p90(&self) -> u64 {
-        self.p90
+    pub fn p90(&self) -> u64 {
+        let count = usize::from(self.count);
+        if count < FEW {
+            return UNKNOWN;
+        }
+        let rank = (count * 9).div_ceil(10) - 1;
+        self.sorted.get(rank).map_or(UNKNOWN, |tokens| u64::from(*tokens))
     }
 }

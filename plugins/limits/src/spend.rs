@@ -24,19 +24,6 @@ impl Period {
         }
     }
 
-    /// Which one `now` lies in: days since 1970, or months since the year 0.
-    fn number(self, now: Duration) -> u32 {
-        let days = now.as_secs() / DAY;
-        let number = match self {
-            Self::Day => days,
-            Self::Month => {
-                let (year, month) = month_of(days);
-                year * 12 + month - 1
-            }
-        };
-        u32::try_from(number).unwrap_or(u32::MAX)
-    }
-
     /// When the one that `now` lies in is over.
     #[must_use]
     pub fn end(self, now: Duration) -> Duration {
@@ -80,40 +67,49 @@ const fn days_until(year: u64, month: u64) -> u64 {
 /// What was spent in the running day and month, micro-credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spend {
-    day: u32,
-    month: u32,
-    in_day: u64,
-    in_month: u64,
+    day: Window,
+    month: Window,
+}
+
+/// What was spent in one window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Window {
+    /// When it is over, seconds since 1970; kept, so that a request only compares.
+    end: u64,
+    micro: u64,
+}
+
+impl Window {
+    /// A clock that goes back finds no old window: what is spent then counts in the newest.
+    fn add(&mut self, period: Period, micro: u64, now: Duration) {
+        if now.as_secs() >= self.end {
+            *self = Self { end: period.end(now).as_secs(), micro: 0 };
+        }
+        self.micro = self.micro.saturating_add(micro);
+    }
 }
 
 impl Spend {
     /// What was spent by `at`, as it was written down then.
     #[must_use]
     pub fn restored(in_day: u64, in_month: u64, at: Duration) -> Self {
-        Self { day: Period::Day.number(at), month: Period::Month.number(at), in_day, in_month }
+        let window = |period: Period, micro| Window { end: period.end(at).as_secs(), micro };
+        Self { day: window(Period::Day, in_day), month: window(Period::Month, in_month) }
     }
 
     /// Adds what was spent at `now`.
     pub fn add(&mut self, micro: u64, now: Duration) {
-        let (day, month) = (Period::Day.number(now), Period::Month.number(now));
-        // A clock that goes back does not open an old window again.
-        if day > self.day {
-            (self.day, self.in_day) = (day, 0);
-        }
-        if month > self.month {
-            (self.month, self.in_month) = (month, 0);
-        }
-        self.in_day = self.in_day.saturating_add(micro);
-        self.in_month = self.in_month.saturating_add(micro);
+        self.day.add(Period::Day, micro, now);
+        self.month.add(Period::Month, micro, now);
     }
 
     /// What was spent in the period that `now` lies in.
     #[must_use]
     pub fn within(&self, period: Period, now: Duration) -> u64 {
-        let (number, micro) = match period {
-            Period::Day => (self.day, self.in_day),
-            Period::Month => (self.month, self.in_month),
+        let window = match period {
+            Period::Day => self.day,
+            Period::Month => self.month,
         };
-        if period.number(now) > number { 0 } else { micro }
+        if now.as_secs() >= window.end { 0 } else { window.micro }
     }
 }
