@@ -71,7 +71,8 @@ impl Head {
     /// # Errors
     /// A status that is none.
     pub fn new(status: u16, id: &RequestId) -> Result<Self> {
-        let mut head = ResponseHeader::build(status, Some(20))?;
+        // Without the case of names, which HTTP does not have: each costs an allocation.
+        let mut head = ResponseHeader::build_no_case(status, Some(20))?;
         let value = id.header();
         head.insert_header(HeaderName::from_static("x-request-id"), value.clone())?;
         head.insert_header(HeaderName::from_static("request-id"), value)?;
