@@ -8,6 +8,7 @@ mod faults;
 mod h2;
 mod orders;
 mod streams;
+mod vectors;
 
 use super::{Control, Fault, Options, Rule, Server};
 use serde_json::{Value, json};

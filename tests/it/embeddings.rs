@@ -295,6 +295,26 @@ async fn dimensions_go_where_the_model_takes_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_text_has_the_window_to_itself() {
+    let provider = Provider::start().await;
+    let running = bench()
+        .model("context_length = 16\ntokenizer = { builtin = \"gpt-oss\" }")
+        .provider("a", &provider)
+        .start()
+        .await;
+    let long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen";
+    let answer = embed(&running, json!(["short", long])).await;
+    let error = &answer.json()["error"];
+    assert_eq!((answer.status, &error["code"]), (400, &json!("INFERENCE_3207")), "{error}");
+    assert_eq!(error["details"], json!({"context_length": 16, "input_tokens": 17}));
+    assert_eq!(provider.calls(), 0);
+    // Together they are more than the window; each of them is not.
+    provider.always(vectors(&[&[1.0], &[2.0], &[3.0]], 30));
+    let text = "one two three four five six seven eight nine ten";
+    assert_eq!(embed(&running, json!([text, text, text])).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_shapes_are_asked_in_their_own_way() {
     let provider = Provider::start().await;
     provider.always(vec![
