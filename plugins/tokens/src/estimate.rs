@@ -6,9 +6,10 @@
 //!
 //! A text is encoded by `o200k`, and each token is weighed: with the most tokens that any of four
 //! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. A piece
-//! counts one more when it has several tokens or ends a line, because others may cut it elsewhere,
-//! and digits count one each, because many tokenizers keep them apart. Nothing counts more than its bytes, which no
-//! byte-level tokenizer exceeds.
+//! of `n > 1` tokens may be merged otherwise by others, which cuts what stands at both sides of a seam: it
+//! counts `2n - 1` more, and in ASCII at least one for two bytes. A capital glued to a letter and the end of
+//! a line count one more, digits one each, because many tokenizers keep them apart. Nothing counts more than
+//! its bytes, which no byte-level tokenizer exceeds.
 
 #[cfg(test)]
 mod tests;
@@ -111,12 +112,21 @@ fn written(tool: &Tool) -> String {
 #[must_use]
 pub fn estimate_text(text: &str) -> u64 {
     let mut tokens = 0;
+    let mut after_letter = false;
     O200k::shared().pieces(text, |piece, symbols| {
         let bytes = piece.len() as u64;
         let digits = piece.bytes().any(|byte| byte.is_ascii_digit());
         let weight: u64 = symbols.iter().map(weight).sum();
-        let cut_elsewhere = symbols.len() > 1 || piece.ends_with(['\n', '\r']);
-        tokens += if digits { bytes } else { bytes.min(weight + u64::from(cut_elsewhere)) };
+        let several = symbols.len() as u64;
+        // Others do not cut where small letters turn into capitals.
+        let glued = after_letter && piece.starts_with(char::is_alphabetic);
+        let guess = match several {
+            0 | 1 => weight + u64::from(glued || piece.ends_with(['\n', '\r'])),
+            _ if piece.is_ascii() => (weight + 2 * several - 1).max(bytes.div_ceil(2)),
+            _ => weight + 2 * several - 1,
+        };
+        after_letter = piece.ends_with(char::is_alphabetic);
+        tokens += if digits { bytes } else { bytes.min(guess) };
     });
     tokens
 }

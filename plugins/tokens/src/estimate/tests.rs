@@ -77,8 +77,11 @@ fn what_nobody_knows_costs_a_lot() {
     assert_eq!(upper_bound(usize::MAX, u32::MAX, u64::MAX), u64::MAX);
 }
 
+/// Cases of each property; a search by hand takes some hundred thousand.
+const CASES: u32 = 1_000;
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
     fn any_text_is_never_below(text in ".{0,160}") {
