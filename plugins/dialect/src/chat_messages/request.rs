@@ -5,9 +5,11 @@
 use super::turns::Turns;
 use crate::event::Text;
 use crate::pieces::Pieces;
-use crate::{scan, shape};
+use crate::scan::{self, Cursor};
+use crate::shape;
 use bytes::Bytes;
 use penstock_contract::{Ask, Field, Fields, Refusal, Target};
+use std::convert::Infallible;
 
 /// `max_tokens` where neither client nor target sets one: the dialect requires it.
 const MAX_TOKENS: u64 = 8192;
@@ -102,30 +104,23 @@ fn tools(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
             .collect()
     });
     let mut any = false;
-    let declared = scan::elements(ask.value("tools").unwrap_or_default()).enumerate();
-    for (index, tool) in declared {
-        let (mut kind, mut function) = (&b"function"[..], &b""[..]);
-        for (key, value) in scan::members(tool) {
-            match &*key {
-                "type" => kind = scan::inner(value).unwrap_or_default(),
-                "function" => function = value,
-                _ => {}
-            }
-        }
-        if kind != b"function" {
+    Cursor::new(ask.value("tools").unwrap_or_default()).elements(|index, tool| {
+        let tool = Tool::read(tool);
+        if tool.kind.is_some_and(|kind| kind != b"function") {
             return Err(Refusal::unsupported(
                 format!("tools[{index}].type"),
                 "Only tools of type `function` are supported.",
             ));
         }
-        if allowed_names.as_ref().is_none_or(|names| name(function).is_some_and(|name| names.contains(&name)))
-        {
-            self::tool(&format!("tools[{index}].function"), function, &mut any, out)?;
+        let name = tool.function.name.and_then(scan::inner);
+        if allowed_names.as_ref().is_some_and(|names| name.is_none_or(|name| !names.contains(&name))) {
+            return Ok(());
         }
-    }
-    for (index, function) in scan::elements(ask.value("functions").unwrap_or_default()).enumerate() {
-        self::tool(&format!("functions[{index}]"), function, &mut any, out)?;
-    }
+        tool.function.write(|| format!("tools[{index}].function"), &mut any, out)
+    })?;
+    Cursor::new(ask.value("functions").unwrap_or_default()).elements(|index, function| {
+        Declared::read(function).write(|| format!("functions[{index}]"), &mut any, out)
+    })?;
     if !any {
         return Ok(());
     }
@@ -157,33 +152,74 @@ fn name(choice: &[u8]) -> Option<&[u8]> {
     scan::member(scan::member(choice, "function").unwrap_or(choice), "name").and_then(scan::inner)
 }
 
-fn tool(at: &str, function: &[u8], any: &mut bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
-    let (mut name, mut description, mut parameters, mut strict) = (None, None, None, None);
-    for (key, value) in scan::members(function).filter(|(_, value)| !scan::is_null(value)) {
-        match &*key {
-            "name" => name = Some(value).filter(|name| scan::inner(name).is_some()),
-            "description" => description = Some(value),
-            "parameters" => parameters = Some(value),
-            "strict" => strict = Some(value),
-            _ => {}
+/// One of `tools`.
+#[derive(Default)]
+struct Tool<'a> {
+    kind: Option<&'a [u8]>,
+    function: Declared<'a>,
+}
+
+impl<'a> Tool<'a> {
+    fn read(tool: &mut Cursor<'a>) -> Self {
+        let mut seen = Self::default();
+        let Ok(()) = tool.members::<Infallible>(|key, value| {
+            match key {
+                "type" => seen.kind = scan::inner(value.value()),
+                "function" => seen.function = Declared::read(value),
+                _ => {}
+            }
+            Ok(())
+        });
+        seen
+    }
+}
+
+/// A function that may be called; its values as written.
+#[derive(Default)]
+struct Declared<'a> {
+    name: Option<&'a [u8]>,
+    description: Option<&'a [u8]>,
+    parameters: Option<&'a [u8]>,
+    strict: Option<&'a [u8]>,
+}
+
+impl<'a> Declared<'a> {
+    fn read(function: &mut Cursor<'a>) -> Self {
+        let mut seen = Self::default();
+        let Ok(()) = function.members::<Infallible>(|key, value| {
+            let slot = match key {
+                "name" => &mut seen.name,
+                "description" => &mut seen.description,
+                "parameters" => &mut seen.parameters,
+                "strict" => &mut seen.strict,
+                _ => return Ok(()),
+            };
+            *slot = Some(value.value()).filter(|value| !scan::is_null(value));
+            Ok(())
+        });
+        seen
+    }
+
+    /// Writes it as a tool; `at` is its path.
+    fn write(&self, at: impl Fn() -> String, any: &mut bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+        let name = self.name.filter(|name| scan::inner(name).is_some()).ok_or_else(|| {
+            Refusal::invalid(format!("{}.name", at()), "A function needs a string `name`.")
+        })?;
+        out.put(if std::mem::replace(any, true) { r#",{"name":"# } else { r#","tools":[{"name":"# });
+        out.raw(name);
+        if let Some(description) = self.description {
+            out.put(r#","description":"#);
+            out.raw(description);
         }
+        out.put(r#","input_schema":"#);
+        out.raw(self.parameters.unwrap_or(br#"{"type":"object","properties":{}}"#));
+        if let Some(strict) = self.strict {
+            out.put(r#","strict":"#);
+            out.raw(strict);
+        }
+        out.byte(b'}');
+        Ok(())
     }
-    let name =
-        name.ok_or_else(|| Refusal::invalid(format!("{at}.name"), "A function needs a string `name`."))?;
-    out.put(if std::mem::replace(any, true) { r#",{"name":"# } else { r#","tools":[{"name":"# });
-    out.raw(name);
-    if let Some(description) = description {
-        out.put(r#","description":"#);
-        out.raw(description);
-    }
-    out.put(r#","input_schema":"#);
-    out.raw(parameters.unwrap_or(br#"{"type":"object","properties":{}}"#));
-    if let Some(strict) = strict {
-        out.put(r#","strict":"#);
-        out.raw(strict);
-    }
-    out.byte(b'}');
-    Ok(())
 }
 
 fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {

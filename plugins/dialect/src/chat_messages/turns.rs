@@ -147,17 +147,17 @@ impl<'a> Turns<'a> {
     }
 
     fn calls(&mut self, index: usize, seen: &Seen<'a>, said: &mut Vec<Block<'a>>) -> Result<(), Refusal> {
-        for (position, call) in scan::elements(seen.tool_calls.unwrap_or_default()).enumerate() {
-            let at = format!("messages[{index}].tool_calls[{position}]");
-            let id = scan::member(call, "id").and_then(scan::inner);
-            let id =
-                id.ok_or_else(|| Refusal::invalid(format!("{at}.id"), "A tool call needs a string `id`."))?;
-            let function = scan::member(call, "function").unwrap_or_default();
-            said.push(tool_use(id, function, &format!("{at}.function"))?);
+        for (position, call) in seen.tool_calls.iter().enumerate() {
+            let id = call.id.ok_or_else(|| {
+                let at = format!("messages[{index}].tool_calls[{position}].id");
+                Refusal::invalid(at, "A tool call needs a string `id`.")
+            })?;
+            let at = || format!("messages[{index}].tool_calls[{position}].function");
+            said.push(call.function.tool_use(id, at)?);
         }
-        if let Some(function) = seen.function_call {
+        if let Some(function) = &seen.function_call {
             self.function = b"call_function";
-            said.push(tool_use(self.function, function, &format!("messages[{index}].function_call"))?);
+            said.push(function.tool_use(self.function, || format!("messages[{index}].function_call"))?);
         }
         Ok(())
     }
@@ -170,8 +170,8 @@ struct Seen<'a> {
     content: Option<&'a [u8]>,
     reasoning: Option<&'a [u8]>,
     refusal: Option<&'a [u8]>,
-    tool_calls: Option<&'a [u8]>,
-    function_call: Option<&'a [u8]>,
+    tool_calls: Vec<Call<'a>>,
+    function_call: Option<Function<'a>>,
     tool_call_id: Option<&'a [u8]>,
 }
 
@@ -179,6 +179,19 @@ impl<'a> Seen<'a> {
     fn read(message: &mut Cursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = message.members::<Infallible>(|key, value| {
+            match (key, value.first()) {
+                ("tool_calls", Some(b'[')) => {
+                    return value.elements(|_, call| {
+                        seen.tool_calls.push(Call::read(call));
+                        Ok(())
+                    });
+                }
+                ("function_call", Some(b'{')) => {
+                    seen.function_call = Some(Function::read(value));
+                    return Ok(());
+                }
+                _ => {}
+            }
             let value = value.value();
             match key {
                 _ if scan::is_null(value) => {}
@@ -187,8 +200,6 @@ impl<'a> Seen<'a> {
                 "reasoning_content" => seen.reasoning = scan::inner(value),
                 "reasoning" => seen.reasoning = seen.reasoning.or(scan::inner(value)),
                 "refusal" => seen.refusal = scan::inner(value),
-                "tool_calls" => seen.tool_calls = Some(value),
-                "function_call" => seen.function_call = Some(value),
                 "tool_call_id" => seen.tool_call_id = scan::inner(value),
                 _ => {}
             }
@@ -198,20 +209,68 @@ impl<'a> Seen<'a> {
     }
 }
 
-fn tool_use<'a>(id: &'a [u8], function: &'a [u8], at: &str) -> Result<Block<'a>, Refusal> {
-    let name = scan::member(function, "name").and_then(scan::inner);
-    let name =
-        name.ok_or_else(|| Refusal::invalid(format!("{at}.name"), "A function call needs a string `name`."))?;
-    let arguments = scan::member(function, "arguments").and_then(scan::string).unwrap_or(Cow::Borrowed(""));
-    let trimmed = arguments.trim();
-    let arguments = if trimmed.is_empty() { "{}" } else { trimmed };
-    let mut object = json::members(arguments.as_bytes());
-    object.by_ref().for_each(drop);
-    if !object.is_whole() {
-        return Err(Refusal::invalid(
-            format!("{at}.arguments"),
-            "The arguments of a call must be a JSON object.",
-        ));
+/// One of `tool_calls`.
+#[derive(Default)]
+struct Call<'a> {
+    id: Option<&'a [u8]>,
+    function: Function<'a>,
+}
+
+impl<'a> Call<'a> {
+    fn read(call: &mut Cursor<'a>) -> Self {
+        let mut seen = Self::default();
+        let Ok(()) = call.members::<Infallible>(|key, value| {
+            match key {
+                "id" => seen.id = scan::inner(value.value()),
+                "function" => seen.function = Function::read(value),
+                _ => {}
+            }
+            Ok(())
+        });
+        seen
     }
-    Ok(Block::ToolUse { id, name, arguments: arguments.to_owned() })
+}
+
+/// What is called; the insides of its strings.
+#[derive(Default)]
+struct Function<'a> {
+    name: Option<&'a [u8]>,
+    arguments: Option<&'a [u8]>,
+}
+
+impl<'a> Function<'a> {
+    fn read(function: &mut Cursor<'a>) -> Self {
+        let mut seen = Self::default();
+        let Ok(()) = function.members::<Infallible>(|key, value| {
+            match key {
+                "name" => seen.name = scan::inner(value.value()),
+                "arguments" => seen.arguments = scan::inner(value.value()),
+                _ => {}
+            }
+            Ok(())
+        });
+        seen
+    }
+
+    /// The call as a block; `at` is the function's path.
+    fn tool_use(&self, id: &'a [u8], at: impl Fn() -> String) -> Result<Block<'a>, Refusal> {
+        let name = self.name.ok_or_else(|| {
+            Refusal::invalid(format!("{}.name", at()), "A function call needs a string `name`.")
+        })?;
+        let arguments = self.arguments.and_then(json::unescape).unwrap_or_default();
+        let arguments = match arguments.trim() {
+            "" => "{}".to_owned(),
+            trimmed if trimmed.len() < arguments.len() => trimmed.to_owned(),
+            _ => arguments.into_owned(),
+        };
+        let mut object = json::members(arguments.as_bytes());
+        object.by_ref().for_each(drop);
+        if !object.is_whole() {
+            return Err(Refusal::invalid(
+                format!("{}.arguments", at()),
+                "The arguments of a call must be a JSON object.",
+            ));
+        }
+        Ok(Block::ToolUse { id, name, arguments })
+    }
 }
