@@ -36,6 +36,12 @@ impl Front {
         Self { house, options }
     }
 
+    /// How long a TLS handshake may take: as long as the head of a request.
+    #[must_use]
+    pub fn handshake(&self) -> Duration {
+        self.house.live().settings.limits.request_head
+    }
+
     /// Reads the head of the next request; `None` ends the connection.
     async fn head(&self, session: &mut ServerSession, shutdown: &ShutdownWatch) -> Option<()> {
         let live = self.house.live();

@@ -50,7 +50,7 @@ impl Gateway {
         tasks.extend(worker::start(&house, &stopped));
         tasks.push(admin::serve(admin, &house, source, stopped.clone()));
         worker::resolve(&house).await;
-        tasks.push(public.serve(&house, stopped)?);
+        tasks.extend(public.serve(&house, &stopped)?);
         Ok(Self { house, http, https, admin: admin_address, stop, tasks })
     }
 

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | [`cli`], [`start`] | the command line; starting, signals, stopping |
 //! | [`config`] | what users write → what the house uses; all mistakes at once |
-//! | [`gateway`], [`server`], [`front`] | listeners; a connection's requests one by one |
+//! | [`gateway`], [`server`], [`socket`], [`threads`], [`front`] | listeners; a connection's requests one by one |
 //! | [`house`] | composition root; the configuration at work, swapped whole by a reload |
 //! | [`exchange`] | the life of one request, top to bottom |
 //! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
@@ -66,7 +66,9 @@ pub mod request_id;
 pub mod server;
 pub mod simulate;
 pub mod simulators;
+pub mod socket;
 pub mod start;
+pub mod threads;
 pub mod upstream;
 pub mod vault;
 pub mod worker;

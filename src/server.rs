@@ -1,27 +1,30 @@
-//! Sockets: bound here, so that a taken port is one clear sentence, and handed
-//! to Pingora as if they came from an upgrade.
+//! Sockets: bound here, so that a taken port is one clear sentence. Connections of
+//! the public side are taken here too and dealt out to the threads that serve them.
 
 use crate::config::settings::{Https, Settings};
 use crate::front::Front;
 use crate::house::House;
+use crate::observe::log;
+use crate::socket::Socket;
+use crate::threads::Threads;
 use parking_lot::Mutex;
 use pingora_core::apps::ServerApp;
 use pingora_core::listeners::ListenerConfig;
-use pingora_core::listeners::tls::TlsSettings;
-use pingora_core::protocols::l4::stream::L4BufferSettings;
+use pingora_core::listeners::tls::{Acceptor, TlsSettings};
+use pingora_core::protocols::Stream;
 use pingora_core::server::{Fds, ListenFds};
 use pingora_core::services::Service as _;
 use pingora_core::services::listening::Service;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-/// Buffers of a client's connection: a head and a small body leave in one write,
-/// and an idle connection costs little.
-const READ_BUFFER: usize = 16 * 1024;
-const WRITE_BUFFER: usize = 4 * 1024;
+/// Pause after a connection could not be taken.
+const BREATH: Duration = Duration::from_millis(100);
 
 /// A socket that listens.
 pub struct Bound {
@@ -56,6 +59,14 @@ pub struct Public {
     tls: Option<(Bound, Https)>,
 }
 
+impl Bound {
+    /// The socket, watched by the scheduler of this thread.
+    fn watched(self) -> Result<tokio::net::TcpListener, String> {
+        tokio::net::TcpListener::from_std(self.listener)
+            .map_err(|error| format!("{} cannot be listened on: {error}.", self.address))
+    }
+}
+
 impl Public {
     /// Binds what the configuration names.
     ///
@@ -82,27 +93,76 @@ impl Public {
     }
 
     /// Serves until `stop` turns true; then no new connection is taken, and open
-    /// ones end with their exchange.
+    /// ones end with their exchange. When the tasks are aborted, what is left is cut.
     ///
     /// # Errors
-    /// A certificate that cannot be used.
-    pub fn serve(self, house: &Arc<House>, stop: watch::Receiver<bool>) -> Result<JoinHandle<()>, String> {
-        let mut service = Service::new("public".to_owned(), Front::new(house.clone()));
-        let mut fds = Fds::new();
-        let buffers = L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER);
+    /// A certificate that cannot be used, a socket or a thread that cannot be had.
+    pub fn serve(
+        self,
+        house: &Arc<House>,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<Vec<JoinHandle<()>>, String> {
+        let threads = Threads::start(house.live().settings.threads)
+            .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
+        let (threads, front) = (Arc::new(threads), Arc::new(Front::new(house.clone())));
+        let mut doors = Vec::new();
         for bound in self.plain {
-            let address = bound.address.to_string();
-            service.add_listener(ListenerConfig::tcp(&address).l4_buffer(buffers));
-            fds.add(address, bound.listener.into_raw_fd());
+            doors.push((bound.watched()?, None));
         }
         if let Some((bound, https)) = self.tls {
-            let address = bound.address.to_string();
-            let listener = ListenerConfig::tcp(&address).l4_buffer(buffers).tls(tls(&https)?);
-            service.add_listener(listener);
-            fds.add(address, bound.listener.into_raw_fd());
+            doors.push((bound.watched()?, Some(Arc::new(tls(&https)?.build()))));
         }
-        let fds: ListenFds = Arc::new(Mutex::new(fds));
-        Ok(tokio::spawn(async move { service.start_service(Some(fds), stop, 1).await }))
+        let open = |(listener, tls)| {
+            let door = Door { front: front.clone(), tls, stop: stop.clone() };
+            tokio::spawn(door.accept(listener, threads.clone()))
+        };
+        Ok(doors.into_iter().map(open).collect())
+    }
+}
+
+/// Where connections come in.
+#[derive(Clone)]
+struct Door {
+    front: Arc<Front>,
+    tls: Option<Arc<Acceptor>>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Door {
+    /// Takes connections until told to stop, and keeps the threads until aborted.
+    async fn accept(mut self, listener: tokio::net::TcpListener, threads: Arc<Threads>) {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = self.stop.wait_for(|stop| *stop) => break,
+                accepted = listener.accept() => accepted,
+            };
+            // The thread that serves it watches the socket, not this one.
+            match accepted.and_then(|(socket, _)| socket.into_std()) {
+                Ok(socket) => threads.serve(self.clone().serve(socket)),
+                Err(error) => {
+                    log::event(log::error(), "accept_failed", &[("reason", &error.kind().to_string())]);
+                    // Out of descriptors: it would fail again at once.
+                    tokio::time::sleep(BREATH).await;
+                }
+            }
+        }
+        drop(listener);
+        std::future::pending::<()>().await;
+    }
+
+    /// One connection to its end.
+    async fn serve(self, socket: std::net::TcpStream) {
+        let Ok(socket) = Socket::new(socket, self.tls.is_some()) else { return };
+        let stream: Stream = match self.tls {
+            None => Box::new(socket),
+            Some(tls) => {
+                let within = self.front.handshake();
+                let Ok(Ok(stream)) = timeout(within, tls.tls_handshake(socket)).await else { return };
+                Box::new(stream)
+            }
+        };
+        Service::handle_event(stream, self.front, self.stop).await;
     }
 }
 

@@ -10,12 +10,15 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// Threads for what goes on beside requests: those have threads of their own.
+const HOUSE: usize = 1;
+
 /// Runs a gateway until it is told to stop.
 ///
 /// # Errors
 /// One sentence that says what is in the way.
 pub fn run(settings: Settings, source: Source) -> Result<(), String> {
-    runtime(settings.threads)?.block_on(async move {
+    runtime(HOUSE)?.block_on(async move {
         let drain = settings.drain;
         log::set(settings.log);
         let mut signals = Signals::listen()?;

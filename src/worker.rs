@@ -16,6 +16,8 @@ const RESOLVE: Duration = Duration::from_secs(30);
 const NOTE: Duration = Duration::from_secs(30);
 /// How often spends are written down: what a crash may forget of a budget.
 const SPENDS: Duration = Duration::from_secs(1);
+/// How often idle connections are looked at.
+const SWEEP: Duration = Duration::from_secs(5);
 /// How often it is looked whether a check is due.
 const CHECK: Duration = Duration::from_millis(250);
 
@@ -28,6 +30,9 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         }),
         every(SPENDS, stop, house, |house| async move {
             tokio::task::spawn_blocking(move || house.keyring.note_spends(&house.vault.spends)).await.ok();
+        }),
+        every(SWEEP, stop, house, |house| async move {
+            tokio::task::spawn_blocking(move || house.pools.sweep()).await.ok();
         }),
         every(CHECK, stop, house, |house| async move { check::due(&house).await }),
         every(CHECK, stop, house, |house| async move { watch_store(&house) }),

@@ -1,6 +1,7 @@
 //! The way to a provider: addresses resolved here and not by a blocking call,
 //! one pool for all providers that share their roots, every timeout set.
 
+use super::idle::Idle;
 use crate::config::settings::{HttpVersion, Provider};
 use bytes::Bytes;
 use penstock_contract::{Call, Fault, FaultKind};
@@ -45,6 +46,7 @@ pub struct Pool {
     /// To providers that are asked in HTTP/1.1. Kept as bare streams, so that a
     /// request's head and body leave in one write: a session flushes between them.
     streams: TransportConnector,
+    idle: Idle,
 }
 
 impl Pool {
@@ -52,6 +54,7 @@ impl Pool {
         Arc::new(Self {
             http: Connector::new(Some(options(roots))),
             streams: TransportConnector::new(Some(options(roots))),
+            idle: Idle::new(POOL, IDLE),
         })
     }
 }
@@ -74,6 +77,12 @@ impl Pools {
         own.push((path.clone(), pool.clone()));
         pool
     }
+
+    /// Drops idle connections that are no longer good; see [`Idle::sweep`].
+    pub fn sweep(&self) {
+        let own: Vec<Arc<Pool>> = self.own.lock().iter().map(|(_, pool)| pool.clone()).collect();
+        std::iter::once(&self.system).chain(&own).for_each(|pool| pool.idle.sweep());
+    }
 }
 
 fn options(roots: Option<&PathBuf>) -> ConnectorOptions {
@@ -85,8 +94,15 @@ fn options(roots: Option<&PathBuf>) -> ConnectorOptions {
 /// One provider's addresses and how it is connected to.
 pub struct Route {
     pool: Arc<Pool>,
-    peers: parking_lot::RwLock<Vec<Arc<HttpPeer>>>,
+    doors: parking_lot::RwLock<Vec<Arc<Door>>>,
     turn: AtomicUsize,
+}
+
+/// One address of a provider.
+struct Door {
+    peer: HttpPeer,
+    /// What connections through it are kept under.
+    key: u64,
 }
 
 /// An open exchange with a provider.
@@ -95,7 +111,7 @@ pub struct Way {
     pub session: HttpSession,
     /// It came from the pool: the provider may have closed it meanwhile.
     pub reused: bool,
-    peer: Arc<HttpPeer>,
+    door: Arc<Door>,
     pool: Arc<Pool>,
 }
 
@@ -111,7 +127,7 @@ pub enum Link {
 pub struct Line {
     stream: Stream,
     reused: bool,
-    peer: Arc<HttpPeer>,
+    door: Arc<Door>,
     pool: Arc<Pool>,
 }
 
@@ -134,8 +150,8 @@ impl Line {
     }
 
     fn session(self) -> Way {
-        let session = HttpSession::H1(Http1Session::new_with_options(self.stream, &*self.peer));
-        Way { session, reused: self.reused, peer: self.peer, pool: self.pool }
+        let session = HttpSession::H1(Http1Session::new_with_options(self.stream, &self.door.peer));
+        Way { session, reused: self.reused, door: self.door, pool: self.pool }
     }
 }
 
@@ -170,12 +186,18 @@ async fn write(stream: &mut Stream, head: &[u8], call: &Call) -> std::io::Result
     stream.flush().await
 }
 
+impl Door {
+    fn only_http1(&self) -> bool {
+        self.peer.options.alpn.get_max_http_version() == 1
+    }
+}
+
 impl Route {
     /// A route without addresses yet, but for those written as numbers.
     #[must_use]
     pub fn new(provider: &Provider, pools: &Pools) -> Self {
         let pool = pools.of(provider.ca.as_ref());
-        let route = Self { pool, peers: parking_lot::RwLock::default(), turn: AtomicUsize::new(0) };
+        let route = Self { pool, doors: parking_lot::RwLock::default(), turn: AtomicUsize::new(0) };
         if let Ok(ip) = provider.base.host.parse() {
             route.set(provider, &[SocketAddr::new(ip, provider.base.port)]);
         }
@@ -195,9 +217,12 @@ impl Route {
     }
 
     fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
-        let fresh: Vec<Arc<HttpPeer>> =
-            addresses.iter().map(|address| Arc::new(peer(provider, *address))).collect();
-        *self.peers.write() = fresh;
+        let door = |address: &SocketAddr| {
+            let peer = peer(provider, *address);
+            Arc::new(Door { key: peer.reuse_hash(), peer })
+        };
+        let fresh = addresses.iter().map(door).collect();
+        *self.doors.write() = fresh;
     }
 
     /// Connects, or takes a connection from the pool.
@@ -205,18 +230,22 @@ impl Route {
     /// # Errors
     /// `Connect` or `Tls`.
     pub async fn open(&self) -> Result<Link, Fault> {
-        let peers = self.peers.read().clone();
         let turn = self.turn.load(Ordering::Relaxed);
-        let Some(peer) = peers.get(turn % peers.len().max(1)).cloned() else {
-            return Err(Fault::new(FaultKind::Connect));
+        let door = {
+            let doors = self.doors.read();
+            doors.get(turn % doors.len().max(1)).cloned()
         };
+        let Some(door) = door else { return Err(Fault::new(FaultKind::Connect)) };
         let pool = self.pool.clone();
-        let opened = if peer.options.alpn.get_max_http_version() == 1 {
-            let opened = pool.streams.get_stream(&*peer).await;
-            opened.map(|(stream, reused)| Link::Stream(Line { stream, reused, peer, pool }))
+        let opened = if door.only_http1() {
+            if let Some(stream) = pool.idle.take(door.key) {
+                return Ok(Link::Stream(Line { stream, reused: true, door, pool }));
+            }
+            let opened = pool.streams.new_stream(&door.peer).await;
+            opened.map(|stream| Link::Stream(Line { stream, reused: false, door, pool }))
         } else {
-            let opened = pool.http.get_http_session(&*peer).await;
-            opened.map(|(session, reused)| Link::Session(Box::new(Way { session, reused, peer, pool })))
+            let opened = pool.http.get_http_session(&door.peer).await;
+            opened.map(|(session, reused)| Link::Session(Box::new(Way { session, reused, door, pool })))
         };
         opened.map_err(|error| {
             // The next attempt asks the next address of the same name.
@@ -241,13 +270,13 @@ impl Way {
     /// Hands the connection back after a whole answer.
     pub async fn release(self) {
         match self.session {
-            HttpSession::H1(mut session) if self.peer.options.alpn.get_max_http_version() == 1 => {
+            HttpSession::H1(mut session) if self.door.only_http1() => {
                 session.respect_keepalive();
                 if let Some(stream) = session.reuse().await {
-                    self.pool.streams.release_stream(stream, self.peer.reuse_hash(), Some(IDLE));
+                    self.pool.idle.put(self.door.key, stream);
                 }
             }
-            session => self.pool.http.release_http_session(session, &*self.peer, Some(IDLE)).await,
+            session => self.pool.http.release_http_session(session, &self.door.peer, Some(IDLE)).await,
         }
     }
 

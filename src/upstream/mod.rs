@@ -5,6 +5,7 @@ pub mod bill;
 pub mod check;
 pub mod connect;
 pub mod decode;
+mod idle;
 pub mod live;
 pub mod offer;
 pub mod rate;

@@ -1,0 +1,113 @@
+//! A client's connection, as Pingora reads and writes it: a socket whose small
+//! writes leave together, so that a head and a short body are one packet.
+
+use async_trait::async_trait;
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::{
+    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
+    UniqueIDType,
+};
+use std::io::{IoSlice, Result};
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Bytes that wait for company before they are written.
+const WRITE: usize = 4 * 1024;
+/// Bytes read ahead in clear text: hardly any, because readers bring buffers of
+/// their own, and a read longer than this goes past it.
+const READ_PLAIN: usize = 512;
+/// Bytes read ahead under TLS, whose records are asked for piece by piece.
+const READ_TLS: usize = 16 * 1024;
+
+/// A connected socket.
+#[derive(Debug)]
+pub struct Socket {
+    io: BufReader<BufWriter<TcpStream>>,
+}
+
+impl Socket {
+    /// Takes over a socket that was accepted on any thread; this thread waits for it from now on.
+    ///
+    /// # Errors
+    /// The client is gone already.
+    pub fn new(accepted: std::net::TcpStream, tls: bool) -> Result<Self> {
+        accepted.set_nonblocking(true)?;
+        accepted.set_nodelay(true)?;
+        let writer = BufWriter::with_capacity(WRITE, TcpStream::from_std(accepted)?);
+        let read = if tls { READ_TLS } else { READ_PLAIN };
+        Ok(Self { io: BufReader::with_capacity(read, writer) })
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+impl UniqueID for Socket {
+    fn id(&self) -> UniqueIDType {
+        self.io.get_ref().get_ref().as_raw_fd()
+    }
+}
+
+#[async_trait]
+impl Shutdown for Socket {
+    async fn shutdown(&mut self) {
+        self.io.shutdown().await.ok();
+    }
+}
+
+impl Ssl for Socket {}
+
+impl Peek for Socket {}
+
+// What Pingora would log of a connection; this house keeps its own records.
+
+impl GetTimingDigest for Socket {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        Vec::new()
+    }
+}
+
+impl GetProxyDigest for Socket {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        None
+    }
+}
+
+impl GetSocketDigest for Socket {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        None
+    }
+}

@@ -1,0 +1,174 @@
+//! Idle HTTP/1.1 connections to providers. A connection goes back to the shelf of
+//! the thread that gives it back, and is taken from there first: its socket is
+//! watched by that thread, and waking another one costs more than the request.
+//!
+//! Nobody waits on an idle connection. Whether it is still good is looked at when
+//! it is taken, which costs no system call; those that nobody takes are swept.
+
+use parking_lot::Mutex;
+use pingora_core::protocols::Stream;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Shelves; threads beyond that share.
+const SHELVES: usize = 64;
+
+/// Idle connections by what they lead to.
+pub struct Idle {
+    shelves: Vec<Mutex<Shelf>>,
+    /// Connections on all shelves.
+    kept: AtomicUsize,
+    most: usize,
+    /// How long one may idle.
+    patience: Duration,
+}
+
+type Shelf = HashMap<u64, Vec<Kept>, ahash::RandomState>;
+
+struct Kept {
+    stream: Stream,
+    since: Instant,
+}
+
+impl Idle {
+    /// Empty shelves for `most` connections, each for `patience` at the longest.
+    pub fn new(most: usize, patience: Duration) -> Self {
+        let shelves = (0..SHELVES).map(|_| Mutex::default()).collect();
+        Self { shelves, kept: AtomicUsize::new(0), most, patience }
+    }
+
+    /// The connection with this key that idled last, if one is good.
+    pub fn take(&self, key: u64) -> Option<Stream> {
+        if self.kept.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let own = own_shelf();
+        let (before, after) = self.shelves.split_at_checked(own)?;
+        after.iter().chain(before).find_map(|shelf| self.take_from(shelf, key))
+    }
+
+    fn take_from(&self, shelf: &Mutex<Shelf>, key: u64) -> Option<Stream> {
+        loop {
+            let mut kept = shelf.lock().get_mut(&key)?.pop()?;
+            self.kept.fetch_sub(1, Ordering::Relaxed);
+            if kept.since.elapsed() < self.patience && quiet(&mut kept.stream) {
+                return Some(kept.stream);
+            }
+        }
+    }
+
+    /// Keeps a connection on which nothing is under way; drops it if there is no room.
+    pub fn put(&self, key: u64, stream: Stream) {
+        if self.kept.fetch_add(1, Ordering::Relaxed) >= self.most {
+            self.kept.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let Some(shelf) = self.shelves.get(own_shelf()) else { return };
+        shelf.lock().entry(key).or_default().push(Kept { stream, since: Instant::now() });
+    }
+
+    /// Drops what has idled too long or was closed by its provider. Blocks for a
+    /// moment, and must not run inside a task: its budget would hide closed ones.
+    pub fn sweep(&self) {
+        for shelf in &self.shelves {
+            let mut gone = Vec::new();
+            shelf.lock().retain(|_, all| {
+                let good = |kept: &mut Kept| kept.since.elapsed() < self.patience && quiet(&mut kept.stream);
+                gone.extend(all.extract_if(.., |kept| !good(kept)));
+                !all.is_empty()
+            });
+            // They are closed after the lock was given back.
+            self.kept.fetch_sub(gone.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Nothing to read and no end: a provider has nothing to say on an idle connection.
+fn quiet(stream: &mut Stream) -> bool {
+    let mut byte = [0_u8; 1];
+    let mut context = Context::from_waker(Waker::noop());
+    Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_pending()
+}
+
+/// The place of this thread's shelf.
+fn own_shelf() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static OWN: Cell<Option<usize>> = const { Cell::new(None) });
+    OWN.with(|own| {
+        own.get().unwrap_or_else(|| {
+            let place = THREADS.fetch_add(1, Ordering::Relaxed) % SHELVES;
+            own.set(Some(place));
+            place
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// Puts a connection on the shelf; its other end.
+    fn kept(idle: &Idle, key: u64) -> DuplexStream {
+        let (near, far) = duplex(64);
+        idle.put(key, Box::new(near));
+        far
+    }
+
+    #[tokio::test]
+    async fn a_good_one_is_taken_once() {
+        let idle = Idle::new(8, LONG);
+        let _far = kept(&idle, 1);
+        assert!(idle.take(2).is_none());
+        assert!(idle.take(1).is_some());
+        assert!(idle.take(1).is_none());
+    }
+
+    #[tokio::test]
+    async fn what_was_closed_or_speaks_is_passed_over() {
+        let idle = Idle::new(8, LONG);
+        let mut first = kept(&idle, 1);
+        drop(kept(&idle, 1));
+        let mut last = kept(&idle, 1);
+        last.write_all(b"HTTP/1.1 408").await.unwrap();
+        let mut taken = idle.take(1).unwrap();
+        taken.write_all(b"x").await.unwrap();
+        assert_eq!(tokio::io::AsyncReadExt::read_u8(&mut first).await.unwrap(), b'x');
+        assert!(idle.take(1).is_none());
+    }
+
+    #[tokio::test]
+    async fn there_is_room_for_so_many_and_again_after_a_sweep() {
+        let idle = Idle::new(2, LONG);
+        let (_one, two, three) = (kept(&idle, 1), kept(&idle, 2), kept(&idle, 3));
+        assert!(idle.take(3).is_none());
+        drop((two, three));
+        idle.sweep();
+        let _three = kept(&idle, 3);
+        assert!(idle.take(2).is_none());
+        assert!(idle.take(3).is_some());
+        assert!(idle.take(1).is_some());
+    }
+
+    #[tokio::test]
+    async fn one_that_idled_too_long_is_dropped() {
+        let idle = Idle::new(2, Duration::ZERO);
+        let _far = kept(&idle, 1);
+        assert!(idle.take(1).is_none());
+    }
+
+    #[tokio::test]
+    async fn another_threads_shelf_is_looked_at_last() {
+        let idle = Idle::new(8, LONG);
+        let _far = std::thread::scope(|scope| scope.spawn(|| kept(&idle, 1)).join().unwrap());
+        assert!(idle.take(1).is_some());
+    }
+}
