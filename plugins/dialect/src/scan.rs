@@ -28,12 +28,23 @@ pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8
 pub(crate) struct Cursor<'a> {
     json: &'a [u8],
     at: usize,
+    broken: bool,
 }
 
 impl<'a> Cursor<'a> {
     /// Before the value that `json` is.
     pub(crate) fn new(json: &'a [u8]) -> Self {
-        Self { json, at: json::skip_space(json, 0) }
+        Self { json, at: json::skip_space(json, 0), broken: false }
+    }
+
+    /// Everything was walked over, and all of it was JSON.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.broken && json::skip_space(self.json, self.at) == self.json.len()
+    }
+
+    fn give_up(&mut self) {
+        self.at = self.json.len();
+        self.broken = true;
     }
 
     /// The first byte of the value that comes.
@@ -50,7 +61,7 @@ impl<'a> Cursor<'a> {
                 self.json.get(start..end).unwrap_or_default()
             }
             None => {
-                self.at = self.json.len();
+                self.give_up();
                 &[]
             }
         }
@@ -79,7 +90,7 @@ impl<'a> Cursor<'a> {
             let key = string(self.value());
             self.at = json::skip_space(self.json, self.at);
             let (Some(key), Some(b':')) = (key, self.first()) else {
-                self.at = self.json.len();
+                self.give_up();
                 return Ok(());
             };
             self.at = json::skip_space(self.json, self.at + 1);
@@ -108,7 +119,7 @@ impl<'a> Cursor<'a> {
                 return false;
             }
             _ => {
-                self.at = self.json.len();
+                self.give_up();
                 return false;
             }
         }
@@ -116,7 +127,8 @@ impl<'a> Cursor<'a> {
             self.at += 1;
             return false;
         }
-        self.at < self.json.len()
+        self.broken |= self.at >= self.json.len();
+        !self.broken
     }
 }
 

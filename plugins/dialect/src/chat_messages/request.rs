@@ -202,9 +202,10 @@ impl<'a> Declared<'a> {
 
     /// Writes it as a tool; `at` is its path.
     fn write(&self, at: impl Fn() -> String, any: &mut bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
-        let name = self.name.filter(|name| scan::inner(name).is_some()).ok_or_else(|| {
-            Refusal::invalid(format!("{}.name", at()), "A function needs a string `name`.")
-        })?;
+        let name = self
+            .name
+            .filter(|name| scan::inner(name).is_some())
+            .ok_or_else(|| Refusal::invalid(format!("{}.name", at()), "A function needs a string `name`."))?;
         out.put(if std::mem::replace(any, true) { r#",{"name":"# } else { r#","tools":[{"name":"# });
         out.raw(name);
         if let Some(description) = self.description {

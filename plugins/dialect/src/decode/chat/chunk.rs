@@ -5,9 +5,11 @@ use super::voice::{Half, Voice};
 use super::words;
 use crate::classify;
 use crate::event::{Event, Text};
+use crate::scan::Cursor;
 use bytes::Bytes;
 use penstock_contract::{Fault, FaultKind, Finish};
 use penstock_wire::{figures, json};
+use std::convert::Infallible;
 use std::ops::Range;
 
 /// More candidates than anyone may ask for.
@@ -34,7 +36,7 @@ struct Choice {
 #[derive(Default)]
 struct Parts<'a> {
     index: Option<u64>,
-    message: &'a [u8],
+    said: Said<'a>,
     finish: Option<&'a [u8]>,
     stop: Option<&'a [u8]>,
     logprobs: Option<&'a [u8]>,
@@ -43,7 +45,7 @@ struct Parts<'a> {
 }
 
 /// The parts of a `delta` or `message`, as written.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Said<'a> {
     content: Option<&'a [u8]>,
     reasoning: Option<&'a [u8]>,
@@ -65,34 +67,39 @@ impl Chunks {
     /// Appends what a chunk says. Returns where its text stands if that is all it says.
     pub(super) fn take(&mut self, chunk: &Bytes, events: &mut Vec<Event>) -> Result<Option<Only>, Fault> {
         std::str::from_utf8(chunk).map_err(|_| malformed())?;
-        let mut members = json::members(chunk);
-        let (mut choices, mut usage, mut measured) = (None, None, None);
-        while let Some((key, value)) = members.next_pair() {
+        let mut choices = Vec::with_capacity(1);
+        let (mut usage, mut measured, mut failed) = (None, None, false);
+        let mut cursor = Cursor::new(chunk);
+        let Ok(()) = cursor.members::<Infallible>(|key, value| {
             match key {
-                b"choices" => choices = Some(value),
-                b"error" if value != b"null" => return Err(classify::in_band(chunk)),
-                b"object" if value == b"\"error\"" => return Err(classify::in_band(chunk)),
-                b"usage" => usage = figures::usage(value).or(usage),
-                b"x_groq" => usage = usage.or_else(|| vendor_usage(value)),
-                b"energy" => measured = figures::energy(value).or(measured),
-                b"impact" => measured = figures::impact(value).or(measured),
+                "choices" => {
+                    choices.clear();
+                    return value.elements(|_, choice| {
+                        choices.push(Parts::read(choice));
+                        Ok(())
+                    });
+                }
+                "error" => failed |= value.value() != b"null",
+                "object" => failed |= value.value() == b"\"error\"",
+                "usage" => usage = figures::usage(value.value()).or(usage),
+                "x_groq" => usage = usage.or_else(|| vendor_usage(value.value())),
+                "energy" => measured = figures::energy(value.value()).or(measured),
+                "impact" => measured = figures::impact(value.value()).or(measured),
                 _ => {}
             }
+            Ok(())
+        });
+        if failed {
+            return Err(classify::in_band(chunk));
         }
-        if !members.is_whole() {
+        if !cursor.is_whole() {
             return Err(malformed());
         }
-        let mut only = None;
-        let mut elements = json::elements(choices.unwrap_or_default());
-        let mut count = 0;
-        while let Some(element) = elements.next().and_then(|range| choices?.get(range)) {
-            if element.first() != Some(&b'{') {
-                return Err(malformed());
-            }
-            let parts = parts(element);
+        let (mut only, count) = (None, choices.len());
+        for (position, parts) in choices.iter().enumerate() {
+            let parts = parts.as_ref().ok_or_else(malformed)?;
             usage = usage.or_else(|| parts.usage.and_then(figures::usage));
-            only = self.choice(chunk, &parts, count, events)?;
-            count += 1;
+            only = self.choice(chunk, parts, position as u64, events)?;
         }
         events.extend(usage.map(Event::Usage));
         events.extend(measured.map(Event::Energy));
@@ -127,8 +134,7 @@ impl Chunks {
         if choice.finished {
             return Ok(None);
         }
-        let mut said = said(parts.message);
-        said.content = said.content.or(parts.text);
+        let said = Said { content: parts.said.content.or(parts.text), ..parts.said };
         let mut speaker = Speaker { chunk, number, half: &mut choice.half, events: &mut *events };
         speaker.reasoning(said.reasoning)?;
         // A token may have no text of its own and still have its log probability.
@@ -210,48 +216,59 @@ fn string(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-fn parts(element: &[u8]) -> Parts<'_> {
-    let mut parts = Parts::default();
-    let (mut delta, mut message) = (None, None);
-    let mut members = json::members(element);
-    while let Some((key, value)) = members.next_pair() {
-        if value == b"null" {
-            continue;
+impl<'a> Parts<'a> {
+    /// `None` for what is no object.
+    fn read(element: &mut Cursor<'a>) -> Option<Self> {
+        if element.first() != Some(b'{') {
+            return None;
         }
+        let mut parts = Self::default();
+        let (mut delta, mut message) = (None, None);
+        let Ok(()) = element.members::<Infallible>(|key, value| {
+            match key {
+                "delta" if value.first() == Some(b'{') => delta = Some(Said::read(value)),
+                "message" if value.first() == Some(b'{') => message = Some(Said::read(value)),
+                _ => parts.member(key, value.value()),
+            }
+            Ok(())
+        });
+        parts.said = delta.or(message).unwrap_or_default();
+        Some(parts)
+    }
+
+    fn member(&mut self, key: &str, value: &'a [u8]) {
         match key {
-            b"index" => parts.index = std::str::from_utf8(value).ok().and_then(|v| v.parse().ok()),
-            b"delta" => delta = Some(value),
-            b"message" => message = Some(value),
-            b"finish_reason" => parts.finish = Some(value),
-            b"stop_reason" | b"matched_stop" => parts.stop = Some(value),
-            b"logprobs" => parts.logprobs = Some(value),
-            b"text" => parts.text = Some(value),
-            b"usage" => parts.usage = Some(value),
+            _ if value == b"null" => {}
+            "index" => self.index = std::str::from_utf8(value).ok().and_then(|v| v.parse().ok()),
+            "finish_reason" => self.finish = Some(value),
+            "stop_reason" | "matched_stop" => self.stop = Some(value),
+            "logprobs" => self.logprobs = Some(value),
+            "text" => self.text = Some(value),
+            "usage" => self.usage = Some(value),
             _ => {}
         }
     }
-    parts.message = delta.or(message).unwrap_or_default();
-    parts
 }
 
-fn said(message: &[u8]) -> Said<'_> {
-    let mut said = Said::default();
-    let mut members = json::members(message);
-    while let Some((key, value)) = members.next_pair() {
-        if value == b"null" || value == b"\"\"" {
-            continue;
-        }
-        match key {
-            b"content" => said.content = Some(value),
-            // Where an engine sends both names, both hold the same.
-            b"reasoning_content" | b"reasoning" => said.reasoning = said.reasoning.or(Some(value)),
-            b"refusal" => said.refusal = Some(value),
-            b"tool_calls" => said.tool_calls = Some(value),
-            b"function_call" => said.function_call = Some(value),
-            _ => {}
-        }
+impl<'a> Said<'a> {
+    fn read(message: &mut Cursor<'a>) -> Self {
+        let mut said = Self::default();
+        let Ok(()) = message.members::<Infallible>(|key, value| {
+            let value = value.value();
+            match key {
+                _ if value == b"null" || value == b"\"\"" => {}
+                "content" => said.content = Some(value),
+                // Where an engine sends both names, both hold the same.
+                "reasoning_content" | "reasoning" => said.reasoning = said.reasoning.or(Some(value)),
+                "refusal" => said.refusal = Some(value),
+                "tool_calls" => said.tool_calls = Some(value),
+                "function_call" => said.function_call = Some(value),
+                _ => {}
+            }
+            Ok(())
+        });
+        said
     }
-    said
 }
 
 /// Turns what one candidate said into events.
