@@ -31,7 +31,7 @@ static TURNS: Semaphore = Semaphore::const_new(2);
 pub async fn fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<u64>, Refusal> {
     match &ask.task {
         Task::Talk => talk_fits(live, model, ask).await,
-        Task::Embed(_) | Task::Rerank(_) => texts_fit(model, ask).await.map(|()| None),
+        Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(model, ask)).await.map(|()| None),
     }
 }
 
@@ -92,7 +92,8 @@ async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Opt
     if bound.saturating_add(wanted) <= window {
         return Ok(None);
     }
-    let known = known(live, model, ask).await?;
+    // Boxed: few requests come this far, and its state would be a part of every one's.
+    let known = Box::pin(known(live, model, ask)).await?;
     if let Some(count) = known
         && count.tokens >= window
     {
@@ -102,7 +103,7 @@ async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Opt
         Some(count) => count,
         // Nothing would come of an estimate.
         None if ask.max_tokens.is_none() => return Ok(None),
-        None => guess(ask).await?,
+        None => Box::pin(guess(ask)).await?,
     };
     let left = window.saturating_sub(count.tokens);
     Ok((wanted > left && left > 0 && ask.max_tokens.is_some()).then_some(left))

@@ -35,7 +35,8 @@ impl Threads {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let Some(thread) = self.0.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed)) else {
+        let Some(thread) = self.0.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed))
+        else {
             return;
         };
         let counted = Counted::new(&thread.connections);

@@ -136,7 +136,7 @@ async fn once(
     if status == 200 {
         return Ok(answering);
     }
-    Err((refused(run, offer, speech, answering, status).await, false))
+    Err((Box::pin(refused(run, offer, speech, answering, status)).await, false))
 }
 
 fn malformed() -> Stop {
@@ -151,7 +151,7 @@ async fn send(link: Link, offer: &OfferLive, speech: Speech, call: &Call) -> Res
     let (mut way, written) = match link {
         Link::Stream(line) => line.ask(&head.wire, call).await,
         Link::Session(mut way) => {
-            let written = write(&mut way, head.parsed.clone(), call).await.is_ok();
+            let written = Box::pin(write(&mut way, head.parsed.clone(), call)).await.is_ok();
             (*way, written)
         }
     };

@@ -168,7 +168,7 @@ impl Run<'_, '_> {
             return Ok(Some(seat));
         }
         let patience = if batch { self.x.live.settings.routing.batch_wait } else { Duration::ZERO };
-        let seat = if batch || alone { self.wait_for_seat(offer, patience).await? } else { None };
+        let seat = if batch || alone { Box::pin(self.wait_for_seat(offer, patience)).await? } else { None };
         if seat.is_none() {
             // A probe that is not made gives its place back.
             offer.learn(self.now(), Outcome::Neutral, None);

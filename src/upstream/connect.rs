@@ -241,10 +241,11 @@ impl Route {
             if let Some(stream) = pool.idle.take(door.key) {
                 return Ok(Link::Stream(Line { stream, reused: true, door, pool }));
             }
-            let opened = pool.streams.new_stream(&door.peer).await;
+            // Boxed, as is the other: a new connection is rare, and its state would be a part of every request's.
+            let opened = Box::pin(pool.streams.new_stream(&door.peer)).await;
             opened.map(|stream| Link::Stream(Line { stream, reused: false, door, pool }))
         } else {
-            let opened = pool.http.get_http_session(&door.peer).await;
+            let opened = Box::pin(pool.http.get_http_session(&door.peer)).await;
             opened.map(|(session, reused)| Link::Session(Box::new(Way { session, reused, door, pool })))
         };
         opened.map_err(|error| {
