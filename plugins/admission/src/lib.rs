@@ -14,6 +14,7 @@ mod base64;
 mod body;
 mod chat;
 mod edits;
+mod images;
 mod json;
 mod limits;
 mod media;
@@ -24,6 +25,7 @@ mod read;
 mod vectors;
 
 pub use chat::chat;
+pub use images::images;
 pub use limits::Limits;
 pub use messages::{Purpose, messages};
 pub use vectors::{embeddings, rerank};

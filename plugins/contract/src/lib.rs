@@ -7,6 +7,7 @@
 mod ask;
 mod fault;
 mod kind;
+mod media;
 mod plain;
 mod quantity;
 mod refusal;
@@ -18,6 +19,7 @@ mod usage;
 pub use ask::{Ask, Edit, Field, Fields, Needs, Thinking};
 pub use fault::{Fault, FaultKind};
 pub use kind::{Dialect, Kind};
+pub use media::{Draw, Heard, Picture, PictureSource, Script, Size, Transcribe};
 pub use plain::{Answer, Call, Shape};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use refusal::Refusal;

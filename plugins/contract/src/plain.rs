@@ -21,13 +21,16 @@ pub struct Call {
     pub content_type: Cow<'static, str>,
     /// The body in pieces; what is unchanged is a slice of the ask's own bytes.
     pub body: Vec<Bytes>,
+    /// The piece in front of which the client's upload goes, where there is one:
+    /// it is read from where it was spooled to, each time anew.
+    pub upload: Option<usize>,
 }
 
 impl Call {
     /// A request with a JSON body.
     #[must_use]
     pub const fn json(body: Vec<Bytes>) -> Self {
-        Self { content_type: Cow::Borrowed("application/json"), body }
+        Self { content_type: Cow::Borrowed("application/json"), body, upload: None }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::ask::Ask;
 use crate::fault::Fault;
 use crate::kind::Dialect;
+use crate::media::Picture;
 use crate::refusal::Refusal;
 use crate::usage::{Done, Finish, Measured, Usage};
 use bytes::Bytes;
@@ -62,6 +63,8 @@ pub struct Abilities {
     pub system_anywhere: bool,
     /// The most stop sequences it takes; more are enforced by the gateway.
     pub max_stop: Option<usize>,
+    /// The most images of one call; more take several.
+    pub max_images: Option<u32>,
     /// The most inputs or documents of one call; longer lists take several.
     pub max_inputs: Option<usize>,
     /// What its scores are.
@@ -158,6 +161,9 @@ pub struct Whole {
     pub finish: Finish,
     /// Bytes of generated text, for a count where usage is missing.
     pub output_bytes: usize,
+    /// Images, from models that draw: the house writes their answer itself, once
+    /// it has fetched and kept what the client's form asks for.
+    pub pictures: Vec<Picture>,
 }
 
 impl Whole {

@@ -1,6 +1,7 @@
 //! What is asked for, beyond the members that every kind of work has: read out
 //! once by admission, in slices of the body.
 
+use crate::media::{Draw, Transcribe};
 use bytes::Bytes;
 
 /// The task of an ask, by kind.
@@ -13,6 +14,10 @@ pub enum Task {
     Embed(Embed),
     /// Scores of documents against a query.
     Rerank(Rerank),
+    /// Images.
+    Draw(Draw),
+    /// Speech written down.
+    Transcribe(Transcribe),
 }
 
 /// What becomes vectors.

@@ -59,6 +59,7 @@ impl Translator for MessagesMessages {
             measured: answer.measured,
             finish,
             output_bytes,
+            pictures: Vec::new(),
         })
     }
 

@@ -17,7 +17,7 @@ use vectors::{Vectors, Wanted};
 fn task(ask: &Ask) -> Option<&Embed> {
     match &ask.task {
         Task::Embed(embed) => Some(embed),
-        Task::Talk | Task::Rerank(_) => None,
+        _ => None,
     }
 }
 
@@ -56,6 +56,7 @@ fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<(Vectors, Said)>) -> Result<
         measured: said.measured,
         finish: Finish::Stop,
         output_bytes: 0,
+        pictures: Vec::new(),
     })
 }
 

@@ -19,7 +19,7 @@ const SLACK: f64 = 1e-3;
 fn task(ask: &Ask) -> Option<&Rerank> {
     match &ask.task {
         Task::Rerank(rerank) => Some(rerank),
-        Task::Talk | Task::Embed(_) => None,
+        _ => None,
     }
 }
 
@@ -142,5 +142,6 @@ fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<Scores>) -> Result<Whole, Fa
         measured: said.measured,
         finish: Finish::Stop,
         output_bytes: 0,
+        pictures: Vec::new(),
     })
 }

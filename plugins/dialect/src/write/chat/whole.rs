@@ -49,6 +49,7 @@ pub fn plain(answer: &Answer, face: &Face) -> Whole {
         measured: answer.measured,
         finish: answer.candidates.first().and_then(|first| first.finish).unwrap_or(Finish::Stop),
         output_bytes: answer.output_bytes(),
+        pictures: Vec::new(),
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole
         measured: answer.measured,
         finish,
         output_bytes,
+        pictures: Vec::new(),
     })
 }
 

@@ -1,0 +1,54 @@
+//! Requests for drawings.
+
+use crate::body::{Top, prove};
+use crate::json::Tape;
+use crate::limits::Limits;
+use crate::path::Style;
+use crate::{plain, read};
+use bytes::Bytes;
+use penstock_contract::{Ask, Draw, Kind, Refusal, Size, Task};
+
+/// The most images of one request.
+const MOST: i64 = 10;
+
+/// Proves a request of `/v1/images/generations`. Whether the model draws in this
+/// size is not known here.
+///
+/// `size: "auto"` is the model's own. Fields of other services (`quality`,
+/// `style`, `user` …) are ignored; `stream` is refused.
+///
+/// # Errors
+/// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+pub fn images(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
+    let (text, nodes) = prove(&body, limits, Style::Brackets)?;
+    let tape = Tape { text, nodes: &nodes };
+    let top = Top::new(&tape, limits, Style::Brackets)?;
+    let model = plain::model(&top)?;
+    let prompt = read::name(top.get("prompt"), &top.path("prompt"))?;
+    let n = top.get("n").map(|n| read::integer(n, &top.path("n"), 1, MOST)).transpose()?;
+    let base64 = plain::word(&top, "response_format", &["url", "b64_json"])? == Some("b64_json");
+    if plain::switch(&top, "stream")? {
+        return Err(top.path("stream").unsupported("images are not streamed"));
+    }
+    let task = Draw {
+        prompt: body.slice(prompt.range()),
+        n: n.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+        size: size(&top)?,
+        base64,
+    };
+    let prompt_bytes = prompt.body().len();
+    let fields = top.fields();
+    let ask = Ask::plain(Kind::Image, body.clone(), fields, model, Task::Draw(task));
+    Ok(Ask { prompt_bytes, ..ask })
+}
+
+fn size(top: &Top<'_>) -> Result<Option<Size>, Refusal> {
+    let Some(value) = top.get("size") else { return Ok(None) };
+    let path = top.path("size");
+    let text = read::string(value, &path)?.text();
+    if text == "auto" {
+        return Ok(None);
+    }
+    let expected = "expected width and height in pixels, such as \"1024x1024\", got another string";
+    text.parse().map(Some).map_err(|()| path.wrong(expected))
+}

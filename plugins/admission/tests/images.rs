@@ -1,0 +1,79 @@
+//! Requests for drawings: what passes, and what is refused by name.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
+
+use bytes::Bytes;
+use penstock_admission::{Limits, images};
+use penstock_contract::{Ask, Code, Draw, Kind, Refusal, Size, Task};
+use support::assert_refused;
+
+fn ask(body: &str) -> Result<Ask, Refusal> {
+    images(Bytes::from(body.to_owned()), &Limits::default())
+}
+
+fn draw(body: &str) -> Draw {
+    match ask(body).unwrap().task {
+        Task::Draw(draw) => draw,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_request_without_more_has_the_contracts_defaults() {
+    let ask = ask(r#"{"model":"m:eco","prompt":"a \"cat\""}"#).unwrap();
+    assert_eq!((ask.kind, &*ask.model, ask.stream, ask.prompt_bytes), (Kind::Image, "m:eco", false, 9));
+    let expected = Draw { prompt: Bytes::from_static(br#""a \"cat\"""#), n: 1, size: None, base64: false };
+    assert_eq!(ask.task, Task::Draw(expected));
+}
+
+#[test]
+fn every_field_is_read() {
+    let draw = draw(r#"{"prompt":"p","model":"m","n":10,"size":"512x768","response_format":"b64_json"}"#);
+    assert_eq!((draw.n, draw.size, draw.base64), (10, Some(Size { width: 512, height: 768 }), true));
+}
+
+#[test]
+fn null_and_what_other_services_take_change_nothing() {
+    let body = r#"{"model":"m","prompt":"p","n":null,"size":"auto","response_format":null,"stream":false,
+        "quality":"hd","style":"vivid","background":"auto","output_format":"webp","user":"u","moderation":"low"}"#;
+    assert_eq!(draw(body), draw(r#"{"model":"m","prompt":"p"}"#));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (body, field, says) in [
+        (r#"{"prompt":"p"}"#, "model", "expected the name of a model, but it is missing."),
+        (r#"{"model":"m"}"#, "prompt", "expected a string, but it is missing."),
+        (r#"{"model":"m","prompt":""}"#, "prompt", "expected a string that is not empty."),
+        (r#"{"model":"m","prompt":["p"]}"#, "prompt", "expected a string, got an array."),
+        (
+            r#"{"model":"m","prompt":"p","n":0}"#,
+            "n",
+            "expected an integer from 1 to 10, got a number out of range.",
+        ),
+        (
+            r#"{"model":"m","prompt":"p","n":11}"#,
+            "n",
+            "expected an integer from 1 to 10, got a number out of range.",
+        ),
+        (r#"{"model":"m","prompt":"p","n":"2"}"#, "n", "expected an integer from 1 to 10, got a string."),
+        (
+            r#"{"model":"m","prompt":"p","size":"large"}"#,
+            "size",
+            "expected width and height in pixels, such as \"1024x1024\", got another string.",
+        ),
+        (r#"{"model":"m","prompt":"p","size":1024}"#, "size", "expected a string, got a number."),
+        (
+            r#"{"model":"m","prompt":"p","response_format":"png"}"#,
+            "response_format",
+            "expected \"url\" or \"b64_json\", got another string.",
+        ),
+        (r#"{"model":"m","prompt":"p","stream":true}"#, "stream", "images are not streamed."),
+        (r#"{"model":"m","prompt":"p","n":1,"n":2}"#, "n", "the key comes more than once."),
+    ] {
+        assert_refused(ask(body), field, says, body);
+    }
+    assert_eq!(ask(r#"{"model":"m","prompt":"p","stream":true}"#).unwrap_err().code, Code::Unsupported);
+    assert_eq!(ask("[]").unwrap_err().code, Code::InvalidRequest);
+}

@@ -1,0 +1,140 @@
+//! What is drawn and what is written down: the tasks of models that draw and of
+//! models that listen, and a drawing before the client has it.
+
+use bytes::Bytes;
+use rust_decimal::Decimal;
+use std::fmt;
+use std::str::FromStr;
+
+/// Width and height of an image in pixels, each 1 to 16384.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Size {
+    /// Pixels from left to right.
+    pub width: u32,
+    /// Pixels from top to bottom.
+    pub height: u32,
+}
+
+impl Size {
+    /// The longest side.
+    pub const MOST: u32 = 16_384;
+
+    /// Pixels of the whole image.
+    #[must_use]
+    pub fn pixels(self) -> u64 {
+        u64::from(self.width) * u64::from(self.height)
+    }
+}
+
+impl FromStr for Size {
+    type Err = ();
+
+    /// Reads `<width>x<height>`, as in `1024x768`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let side = |text: &str| {
+            let digits =
+                text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+            text.parse().ok().filter(|side| digits && (1..=Self::MOST).contains(side)).ok_or(())
+        };
+        let (width, height) = text.split_once('x').ok_or(())?;
+        Ok(Self { width: side(width)?, height: side(height)? })
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}x{}", self.width, self.height)
+    }
+}
+
+/// What is to be drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draw {
+    /// What it shows, a JSON string with its quotes.
+    pub prompt: Bytes,
+    /// How many images, 1 to 10.
+    pub n: u32,
+    /// How large; the model's own size when left out.
+    pub size: Option<Size>,
+    /// The client wants the images in the answer, not their addresses.
+    pub base64: bool,
+}
+
+/// How a transcript is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Script {
+    /// JSON with the text.
+    #[default]
+    Json,
+    /// JSON with the text, its segments and, if asked, its words.
+    Verbose,
+    /// The text.
+    Text,
+    /// Subtitles, `SubRip`.
+    Srt,
+    /// Subtitles, `WebVTT`.
+    Vtt,
+}
+
+/// What is to be written down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transcribe {
+    /// The language that is spoken, ISO 639-1; detected when left out.
+    pub language: Option<Box<str>>,
+    /// Context for the vocabulary.
+    pub prompt: Option<Box<str>>,
+    /// Sampling temperature as it was sent, 0 to 1.
+    pub temperature: Option<Box<str>>,
+    /// How the transcript is written.
+    pub script: Script,
+    /// The client wants the time of each word ([`Script::Verbose`]).
+    pub words: bool,
+    /// What is heard.
+    pub sound: Heard,
+}
+
+/// An uploaded sound, without its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// The extension by which a provider knows its format.
+    pub extension: &'static str,
+    /// Its content type.
+    pub content_type: &'static str,
+    /// How long it sounds, by the file itself; `None` where that does not tell.
+    pub seconds: Option<Decimal>,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// One image as a provider gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// The image.
+    pub source: PictureSource,
+    /// The prompt as the provider changed it, a JSON string with its quotes.
+    pub revised_prompt: Option<Bytes>,
+}
+
+/// Where an image is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PictureSource {
+    /// Here, in base64.
+    Base64(Bytes),
+    /// At this address of the provider's.
+    Url(Box<str>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_two_plain_numbers() {
+        assert_eq!("1024x768".parse(), Ok(Size { width: 1024, height: 768 }));
+        for wrong in
+            ["", "x", "1024", "1024x", "0x5", "01x5", "+1x5", "1024X768", "1x2x3", "99999x1", "1 x1", "-1x1"]
+        {
+            assert_eq!(wrong.parse::<Size>(), Err(()), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The boundary that a `content-type` names.
+
+/// Longest boundary that the standard allows.
+const MOST: usize = 70;
+
+/// The boundary of a `multipart/form-data` content type. `None`: another type;
+/// `Some(None)`: that type without a boundary that can be one.
+#[must_use]
+pub fn boundary(content_type: &str) -> Option<Option<String>> {
+    let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    if !essence.trim().eq_ignore_ascii_case("multipart/form-data") {
+        return None;
+    }
+    Some(super::head::parameter(parameters, "boundary").filter(|text| can_be(text)))
+}
+
+fn can_be(text: &str) -> bool {
+    let may = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? #$%&*!~^`{}|@<>[]".contains(&byte);
+    !text.is_empty() && text.len() <= MOST && text.bytes().all(may) && !text.ends_with(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(text: &str) -> Option<Option<String>> {
+        Some(Some(text.to_owned()))
+    }
+
+    #[test]
+    fn a_boundary_is_found_quoted_or_not() {
+        assert_eq!(boundary("multipart/form-data; boundary=abc"), some("abc"));
+        assert_eq!(boundary("Multipart/Form-Data;charset=utf-8; Boundary=\"a b:c\""), some("a b:c"));
+        assert_eq!(
+            boundary("multipart/form-data; boundary=----WebKitFormBoundaryx7"),
+            some("----WebKitFormBoundaryx7")
+        );
+    }
+
+    #[test]
+    fn other_types_and_impossible_boundaries_are_told_apart() {
+        assert_eq!(boundary("application/json"), None);
+        assert_eq!(boundary("multipart/form-data"), Some(None));
+        assert_eq!(boundary("multipart/form-data; boundary="), Some(None));
+        assert_eq!(boundary("multipart/form-data; boundary=\"a\u{e9}\""), Some(None));
+        assert_eq!(boundary(&format!("multipart/form-data; boundary={}", "a".repeat(71))), Some(None));
+    }
+}

@@ -1,0 +1,103 @@
+//! The head of a part: what it is called, and whether it is a file.
+
+/// Most headers of one part.
+const MOST_HEADERS: usize = 16;
+
+/// A part, by its head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its name.
+    pub name: String,
+    /// It names a file: sent as `filename` or `filename*`, whatever that says.
+    pub is_file: bool,
+}
+
+impl Part {
+    /// Reads the lines between a delimiter and the content. `None`: they cannot
+    /// be read, or no `content-disposition` names the part.
+    pub(super) fn read(head: &[u8]) -> Option<Self> {
+        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let Ok(httparse::Status::Complete((_, headers))) = httparse::parse_headers(head, &mut headers) else {
+            return None;
+        };
+        let disposition =
+            headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-disposition"))?;
+        let value = std::str::from_utf8(disposition.value).ok()?;
+        let (kind, parameters) = value.split_once(';')?;
+        if !kind.trim().eq_ignore_ascii_case("form-data") {
+            return None;
+        }
+        let is_file =
+            parameter(parameters, "filename").or_else(|| parameter(parameters, "filename*")).is_some();
+        Some(Self { name: parameter(parameters, "name")?, is_file })
+    }
+}
+
+/// One of the parameters of a header: `a=b; c="d\"e"`.
+pub(super) fn parameter(mut text: &str, name: &str) -> Option<String> {
+    loop {
+        text = text.trim_start_matches([' ', '\t', ';']);
+        let (key, rest) = text.split_once('=')?;
+        let (value, rest) = match rest.trim_start().strip_prefix('"') {
+            Some(quoted) => unquoted(quoted)?,
+            None => {
+                let (value, rest) = rest.split_once(';').unwrap_or((rest, ""));
+                (value.trim().to_owned(), rest)
+            }
+        };
+        if key.trim().eq_ignore_ascii_case(name) {
+            return Some(value);
+        }
+        text = rest;
+    }
+}
+
+/// What stands before the closing quote, and what follows it. A backslash goes
+/// before a quote or itself only: file names of one system are full of them.
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut letters = text.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return Some((value, text.get(at + 1..)?)),
+            '\\' if matches!(letters.peek(), Some((_, '"' | '\\'))) => {
+                value.extend(letters.next().map(|(_, letter)| letter));
+            }
+            letter => value.push(letter),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn read(head: &str) -> Option<Part> {
+        Part::read(format!("{head}\r\n\r\n").as_bytes())
+    }
+
+    #[test]
+    fn names_and_files_as_clients_write_them() {
+        let model = read("Content-Disposition: form-data; name=\"model\"").unwrap();
+        assert_eq!((model.name.as_str(), model.is_file), ("model", false));
+        for file in [
+            "content-disposition: form-data; name=\"file\"; filename=\"C:\\audio\\a.mp3\"\r\nContent-Type: audio/mpeg",
+            "Content-Disposition: form-data; filename=\"a;name=\\\"x\\\".wav\"; name=\"file\"",
+            "Content-Disposition: form-data; name=file; filename*=UTF-8''na%C3%AFve.mp3",
+            "Content-Type: audio/wav\r\nContent-Disposition: form-data; name=\"file\"; filename=\"\u{e9}\u{4e2d}.wav\"",
+        ] {
+            let part = read(file).unwrap();
+            assert_eq!((part.name.as_str(), part.is_file), ("file", true), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_part_without_a_name_is_none() {
+        for head in ["", "Content-Type: text/plain", "Content-Disposition: attachment; name=\"a\"", "a b: c"]
+        {
+            assert_eq!(read(head), None, "{head}");
+        }
+    }
+}

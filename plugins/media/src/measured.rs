@@ -1,0 +1,29 @@
+//! Energy that a provider measured, in the forms that chat knows too.
+
+use penstock_contract::Measured;
+use penstock_wire::{figures, json};
+
+/// What one answer says of it.
+pub(crate) fn measured(body: &[u8]) -> Option<Measured> {
+    let mut members = json::members(body);
+    let mut found = None;
+    while let Some((name, value)) = members.next_pair() {
+        found = match name {
+            b"energy" => figures::energy(value).or(found),
+            b"impact" => figures::impact(value).or(found),
+            _ => found,
+        };
+    }
+    found
+}
+
+/// What several answers say together: nothing if one of them is silent, or their
+/// meters sit at different places.
+pub(crate) fn together<'b>(bodies: impl Iterator<Item = &'b [u8]>) -> Option<Measured> {
+    let each: Option<Vec<Measured>> = bodies.map(measured).collect();
+    let (first, rest) = each?.split_first().map(|(first, rest)| (*first, rest.to_vec()))?;
+    rest.into_iter().try_fold(first, |sum, one| {
+        let joules = sum.joules.checked_add(one.joules)?;
+        (sum.boundary == one.boundary).then_some(Measured { joules, ..sum })
+    })
+}

@@ -1,0 +1,21 @@
+//! What an image is, by its first bytes.
+
+/// Its content type; that of any bytes for what is not known. Formats that may
+/// hold scripts are not known on purpose.
+#[must_use]
+pub fn content_type(image: &[u8]) -> &'static str {
+    let at = |from: usize, magic: &[u8]| image.get(from..).is_some_and(|rest| rest.starts_with(magic));
+    if at(0, b"\x89PNG\r\n\x1a\n") {
+        "image/png"
+    } else if at(0, &[0xff, 0xd8, 0xff]) {
+        "image/jpeg"
+    } else if at(0, b"RIFF") && at(8, b"WEBP") {
+        "image/webp"
+    } else if at(0, b"GIF8") {
+        "image/gif"
+    } else if at(4, b"ftypavif") {
+        "image/avif"
+    } else {
+        "application/octet-stream"
+    }
+}

@@ -1,0 +1,87 @@
+//! Images out of a provider's answer, in slices of it.
+
+use super::base64;
+use bytes::Bytes;
+use penstock_contract::{Fault, FaultKind, Picture, PictureSource};
+use penstock_wire::json::{self, Inside};
+
+/// Longest address that is followed.
+const MOST_URL: usize = 8 << 10;
+
+/// Reads `{"data":[{"b64_json"|"url"|…}]}` or `{"images":[…]}`.
+///
+/// # Errors
+/// `Malformed`, or `InBand` for an error in a good answer.
+pub(super) fn pictures(body: &Bytes) -> Result<Vec<Picture>, Fault> {
+    let malformed = || Fault::new(FaultKind::Malformed);
+    let mut list = None;
+    let mut members = json::members(body);
+    while let Some((key, value)) = members.next_pair() {
+        match key {
+            b"error" if !matches!(value, b"null" | b"\"\"") => return Err(Fault::new(FaultKind::InBand)),
+            b"data" | b"images" => list = list.or(Some(value)),
+            _ => {}
+        }
+    }
+    let list = list.filter(|_| members.is_whole()).ok_or_else(malformed)?;
+    let mut found = Vec::new();
+    let mut elements = json::elements(list);
+    for range in elements.by_ref() {
+        let element = list.get(range).unwrap_or_default();
+        found.push(picture(body, element).ok_or_else(malformed)?);
+    }
+    if elements.is_whole() && !found.is_empty() { Ok(found) } else { Err(malformed()) }
+}
+
+/// One image: a string, or an object with one of several members.
+fn picture(body: &Bytes, element: &[u8]) -> Option<Picture> {
+    if element.first() == Some(&b'"') {
+        return Some(Picture { source: source(text(body, element)?, false)?, revised_prompt: None });
+    }
+    let (mut found, mut revised_prompt) = (None, None);
+    let mut members = json::members(element);
+    while let Some((key, value)) = members.next_pair() {
+        if value.first() != Some(&b'"') {
+            continue;
+        }
+        match key {
+            b"b64_json" | b"base64" | b"b64" | b"image" | b"url" if value.len() > 2 => {
+                // An image that is there beats one to be fetched.
+                let source = source(text(body, value)?, key == b"url")?;
+                if !matches!((&found, &source), (Some(_), PictureSource::Url(_))) {
+                    found = Some(source);
+                }
+            }
+            b"revised_prompt" => {
+                let sound = json::inside(value.get(1..value.len() - 1)?) != Inside::Unsound;
+                revised_prompt = sound.then(|| body.slice_ref(value));
+            }
+            _ => {}
+        }
+    }
+    Some(Picture { source: found?, revised_prompt })
+}
+
+/// What stands in a JSON string: a slice, unless something in it is escaped.
+fn text(body: &Bytes, string: &[u8]) -> Option<Bytes> {
+    let inner = string.get(1..string.len().checked_sub(1)?)?;
+    match json::inside(inner) {
+        Inside::Plain => Some(body.slice_ref(inner)),
+        Inside::Escaped => Some(Bytes::from(json::unescape(inner)?.into_owned())),
+        Inside::Unsound => None,
+    }
+}
+
+/// An address, if it looks like one or stands (`named`) where addresses do.
+fn source(text: Bytes, named: bool) -> Option<PictureSource> {
+    let inline = text.starts_with(b"data:");
+    if text.starts_with(b"https://") || text.starts_with(b"http://") || (named && !inline) {
+        let url = std::str::from_utf8(&text).ok()?;
+        return (url.len() <= MOST_URL).then(|| PictureSource::Url(url.into()));
+    }
+    let inside = base64::inside(text);
+    if base64::is_canonical(&inside) {
+        return Some(PictureSource::Base64(inside));
+    }
+    Some(PictureSource::Base64(base64::encode(&base64::decode(&inside)?)))
+}

@@ -1,0 +1,117 @@
+//! How providers are asked to draw. All are asked for the images themselves, so
+//! that as few as possible have to be fetched.
+
+use super::read;
+use crate::measured::together;
+use bytes::Bytes;
+use penstock_contract::{
+    Answer, Ask, Call, Done, Draw, Fault, FaultKind, Finish, Kind, Refusal, Shape, Size, Target, Task, Whole,
+};
+use penstock_wire::json;
+
+/// Every shape; the first is the default.
+pub const SHAPES: &[&dyn Shape] = &[
+    &Drawn { name: "openai-images", path: "/images/generations", voice: Voice::Size('x', true) },
+    &Drawn { name: "openai-images-bare", path: "/images/generations", voice: Voice::Size('x', false) },
+    &Drawn { name: "openai-images-star", path: "/images/generations", voice: Voice::Size('*', true) },
+    &Drawn { name: "width-height", path: "/images/generations", voice: Voice::Sides },
+    &Drawn { name: "automatic1111", path: "/sdapi/v1/txt2img", voice: Voice::Batch },
+];
+
+/// A provider that draws.
+struct Drawn {
+    name: &'static str,
+    path: &'static str,
+    voice: Voice,
+}
+
+/// Which members it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Voice {
+    /// `n`, `size` with this sign between the sides, and perhaps `response_format`.
+    Size(char, bool),
+    /// `n`, `width`, `height`, `response_format`.
+    Sides,
+    /// `batch_size`, `width`, `height`; the model is the one that is loaded.
+    Batch,
+}
+
+impl Shape for Drawn {
+    fn kind(&self) -> Kind {
+        Kind::Image
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn calls(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Call>, Refusal> {
+        let task = task(ask).ok_or_else(|| Refusal::unsupported("model", "model: it does not draw."))?;
+        let most = target.abilities.max_images.unwrap_or(u32::MAX).max(1);
+        let mut left = task.n.max(1);
+        let mut calls = Vec::new();
+        while left > 0 {
+            let n = left.min(most);
+            calls.push(self.call(task, target, n));
+            left -= n;
+        }
+        Ok(calls)
+    }
+
+    fn whole(&self, ask: &Ask, _: &Target<'_>, answers: Vec<Answer>) -> Result<Whole, Fault> {
+        let task = task(ask).ok_or_else(|| Fault::new(FaultKind::Malformed))?;
+        let mut pictures = Vec::new();
+        for answer in &answers {
+            pictures.extend(read::pictures(&answer.body)?);
+        }
+        // Engines round up to whole batches; nobody pays for what was not asked for.
+        pictures.truncate(usize::try_from(task.n).unwrap_or(usize::MAX));
+        let count = u32::try_from(pictures.len()).unwrap_or(u32::MAX);
+        Ok(Whole {
+            body: Vec::new(),
+            done: Some(Done::Images { count, steps: None, pixels: task.size.map(Size::pixels) }),
+            measured: together(answers.iter().map(|answer| &answer.body[..])),
+            finish: Finish::Stop,
+            output_bytes: 0,
+            pictures,
+        })
+    }
+}
+
+fn task(ask: &Ask) -> Option<&Draw> {
+    match &ask.task {
+        Task::Draw(task) => Some(task),
+        _ => None,
+    }
+}
+
+impl Drawn {
+    fn call(&self, task: &Draw, target: &Target<'_>, n: u32) -> Call {
+        let mut head = b"{".to_vec();
+        if self.voice != Voice::Batch {
+            head.extend_from_slice(b"\"model\":");
+            json::write_str(&mut head, target.model);
+            head.push(b',');
+        }
+        head.extend_from_slice(b"\"prompt\":");
+        let mut tail = match self.voice {
+            Voice::Batch => format!(",\"batch_size\":{n}"),
+            Voice::Size(..) | Voice::Sides => format!(",\"n\":{n}"),
+        };
+        if let Some(Size { width, height }) = task.size {
+            tail += &match self.voice {
+                Voice::Size(sign, _) => format!(",\"size\":\"{width}{sign}{height}\""),
+                Voice::Sides | Voice::Batch => format!(",\"width\":{width},\"height\":{height}"),
+            };
+        }
+        if matches!(self.voice, Voice::Sides | Voice::Size(_, true)) {
+            tail += ",\"response_format\":\"b64_json\"";
+        }
+        tail.push('}');
+        Call::json(vec![Bytes::from(head), task.prompt.clone(), Bytes::from(tail)])
+    }
+}

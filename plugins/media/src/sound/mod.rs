@@ -1,0 +1,222 @@
+//! What an upload is, by its content, and how long it sounds.
+//!
+//! Bytes are pushed as they arrive; names and content types count for nothing.
+//! Formats: WAV (RF64 too), MPEG audio (MP3, MPGA; bare or in an MPEG program
+//! stream), MP4 and M4A (fragmented too), WebM and Matroska, Ogg, FLAC. Nothing is
+//! decoded: headers are read, frames are counted, the rest is passed over, and no
+//! more than [`MOST_AHEAD`] bytes are held whatever comes.
+
+mod bits;
+mod flac;
+mod mp4;
+mod mpeg;
+mod ogg;
+mod program;
+mod walk;
+mod wav;
+mod webm;
+
+use rust_decimal::Decimal;
+use walk::{Span, Track, Walk};
+
+/// Most bytes that are held to read one element.
+pub const MOST_AHEAD: usize = 256 << 10;
+
+/// Longest sound that is believed, in seconds: a month.
+const MOST_SECONDS: u64 = 31 * 24 * 3600;
+
+/// A container, or a bare stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// RIFF or RF64 with a `WAVE` form.
+    Wav,
+    /// MPEG audio, layer I, II or III.
+    Mp3,
+    /// An MPEG program stream.
+    Mpeg,
+    /// ISO base media: MP4, M4A, QuickTime.
+    Mp4,
+    /// WebM or Matroska.
+    Webm,
+    /// Ogg.
+    Ogg,
+    /// FLAC.
+    Flac,
+}
+
+impl Format {
+    /// The extension by which a provider knows it.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Wav => "wav",
+            Self::Mp3 => "mp3",
+            Self::Mpeg => "mpeg",
+            Self::Mp4 => "mp4",
+            Self::Webm => "webm",
+            Self::Ogg => "ogg",
+            Self::Flac => "flac",
+        }
+    }
+
+    /// Its content type.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Wav => "audio/wav",
+            Self::Mp3 => "audio/mpeg",
+            Self::Mpeg => "video/mpeg",
+            Self::Mp4 => "audio/mp4",
+            Self::Webm => "audio/webm",
+            Self::Ogg => "audio/ogg",
+            Self::Flac => "audio/flac",
+        }
+    }
+}
+
+/// What an upload turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sound {
+    /// What it is in.
+    pub format: Format,
+    /// How long it sounds, three places; `None` where the file does not tell.
+    pub seconds: Option<Decimal>,
+}
+
+/// Why it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSound {
+    /// No byte came.
+    Empty,
+    /// None of the formats.
+    Unknown,
+    /// One of the formats, and nothing that sounds in it.
+    Silent(Format),
+}
+
+/// Measures a sound while it arrives.
+#[derive(Debug, Default)]
+pub struct Meter {
+    state: State,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The first bytes, until the format is known; `pass` more of a tag go unread.
+    Start { held: Vec<u8>, pass: u64, tagged: bool },
+    /// A sound.
+    Sound(Format, Track),
+    /// None.
+    Unknown,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Start { held: Vec::new(), pass: 0, tagged: false }
+    }
+}
+
+/// Bytes by which every format is known.
+const MAGIC: usize = 12;
+
+impl Meter {
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        match &mut self.state {
+            State::Unknown => {}
+            State::Sound(_, track) => track.push(bytes),
+            State::Start { held, .. } => {
+                held.extend_from_slice(bytes);
+                self.begin();
+            }
+        }
+    }
+
+    /// Passes tags over and finds the format, once there are bytes enough.
+    fn begin(&mut self) {
+        let State::Start { held, pass, tagged } = &mut self.state else { return };
+        loop {
+            let passed = usize::try_from(*pass).unwrap_or(usize::MAX).min(held.len());
+            held.drain(..passed);
+            *pass -= passed as u64;
+            if *pass > 0 || held.len() < MAGIC {
+                return;
+            }
+            match mpeg::tag(held) {
+                Some(length) => (*pass, *tagged) = (length, true),
+                None => break,
+            }
+        }
+        self.state = match format(held, *tagged) {
+            Some(format) => {
+                let mut track = Track::new(walker(format));
+                track.push(held);
+                State::Sound(format, track)
+            }
+            None => State::Unknown,
+        };
+    }
+
+    /// There are no more bytes.
+    ///
+    /// # Errors
+    /// It is no sound.
+    pub fn end(self) -> Result<Sound, NoSound> {
+        if self.bytes == 0 {
+            return Err(NoSound::Empty);
+        }
+        let State::Sound(format, track) = self.state else { return Err(NoSound::Unknown) };
+        let seconds = match track.end() {
+            Span::Ticks { ticks, rate } => seconds(ticks, rate),
+            Span::Untold => None,
+            Span::Nothing => return Err(NoSound::Silent(format)),
+        };
+        // A second of any sound takes more than a byte.
+        let seconds = seconds.filter(|seconds| *seconds <= Decimal::from(self.bytes.min(MOST_SECONDS)));
+        Ok(Sound { format, seconds })
+    }
+}
+
+/// `ticks / rate`, three places, half-even.
+fn seconds(ticks: u64, rate: u64) -> Option<Decimal> {
+    let seconds = Decimal::from(ticks).checked_div(Decimal::from(rate))?.round_dp(3);
+    (!seconds.is_zero()).then_some(seconds)
+}
+
+/// The format of what begins so, behind a tag of MPEG audio or not.
+fn format(start: &[u8], tagged: bool) -> Option<Format> {
+    let at = |from: usize, magic: &[u8]| start.get(from..).is_some_and(|rest| rest.starts_with(magic));
+    let riff = at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64");
+    let boxes: [&[u8]; 7] = [b"ftyp", b"styp", b"moov", b"mdat", b"wide", b"free", b"skip"];
+    Some(if riff && at(8, b"WAVE") {
+        Format::Wav
+    } else if at(0, b"fLaC") {
+        Format::Flac
+    } else if at(0, b"OggS") {
+        Format::Ogg
+    } else if at(0, &[0x1a, 0x45, 0xdf, 0xa3]) {
+        Format::Webm
+    } else if at(0, &[0, 0, 1, 0xba]) {
+        Format::Mpeg
+    } else if boxes.iter().any(|name| at(4, name)) {
+        Format::Mp4
+    } else if tagged || mpeg::begins(start) {
+        Format::Mp3
+    } else {
+        return None;
+    })
+}
+
+fn walker(format: Format) -> Box<dyn Walk> {
+    match format {
+        Format::Wav => Box::new(wav::Wav::default()),
+        Format::Mp3 => Box::new(mpeg::Frames::default()),
+        Format::Mpeg => Box::new(program::Program::default()),
+        Format::Mp4 => Box::new(mp4::Boxes::default()),
+        Format::Webm => Box::new(webm::Elements::default()),
+        Format::Ogg => Box::new(ogg::Pages::default()),
+        Format::Flac => Box::new(flac::Flac::default()),
+    }
+}

@@ -1,0 +1,144 @@
+//! MP4, M4A, QuickTime: the sound track's own length, or the sum of its fragments.
+//! Boxes may come in any order, the index behind the media too.
+
+use super::bits::{be32, be64};
+use super::walk::{Span, Step, Walk};
+
+/// Most tracks that are looked at.
+const MOST_TRACKS: usize = 64;
+
+#[derive(Debug, Default)]
+struct Track {
+    id: u32,
+    sound: bool,
+    rate: u32,
+    /// Length in ticks of `rate`, fragments aside.
+    ticks: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Boxes {
+    tracks: Vec<Track>,
+    /// Ticks and rate of the whole presentation.
+    movie: (u64, u32),
+    /// The presentation with its fragments.
+    extended: u64,
+    /// Defaults of fragments may stand before or behind the tracks: id, ticks of a sample.
+    defaults: Vec<(u32, u32)>,
+    /// The track of the fragment at hand, and its sample's ticks if it says so.
+    fragment: (u32, Option<u32>),
+    /// Fragments by track: id, ticks.
+    fragments: Vec<(u32, u64)>,
+}
+
+/// Boxes in which there are others of interest.
+const FOLDERS: [&[u8; 4]; 6] = [b"moov", b"trak", b"mdia", b"mvex", b"moof", b"traf"];
+/// Boxes that are read.
+const READ: [&[u8; 4]; 8] = [b"mvhd", b"tkhd", b"mdhd", b"hdlr", b"mehd", b"trex", b"tfhd", b"trun"];
+
+impl Walk for Boxes {
+    fn step(&mut self, ahead: &[u8]) -> Step {
+        let (Some(short), Some(name)) = (be32(ahead, 0), ahead.get(4..8)) else { return Step::Need(8) };
+        let (head, size) = match short {
+            0 => return Step::Stop,
+            1 => match be64(ahead, 8) {
+                Some(size) => (16, size),
+                None => return Step::Need(16),
+            },
+            size => (8, u64::from(size)),
+        };
+        if size < head {
+            return Step::Stop;
+        }
+        if FOLDERS.iter().any(|folder| **folder == *name) {
+            if name == b"trak" && self.tracks.len() < MOST_TRACKS {
+                self.tracks.push(Track::default());
+            }
+            return Step::Pass(head);
+        }
+        if READ.iter().any(|read| **read == *name) {
+            let (Ok(whole), Ok(head)) = (usize::try_from(size), usize::try_from(head)) else {
+                return Step::Stop;
+            };
+            let Some(content) = ahead.get(head..whole) else { return Step::Need(whole) };
+            // A box that is too short says nothing.
+            self.read(name, content);
+        }
+        Step::Pass(size)
+    }
+
+    fn end(&mut self, _: &[u8], _: u64) -> Span {
+        if self.tracks.is_empty() {
+            return Span::Nothing;
+        }
+        let Some(track) = self.tracks.iter().find(|track| track.sound) else { return Span::Nothing };
+        let fragments = self.fragments.iter().find(|(id, _)| *id == track.id).map_or(0, |(_, ticks)| *ticks);
+        let own = Span::of(track.ticks.saturating_add(fragments), u64::from(track.rate));
+        let movie = Span::of(self.movie.0.max(self.extended), u64::from(self.movie.1));
+        if own == Span::Untold { movie } else { own }
+    }
+}
+
+impl Boxes {
+    fn read(&mut self, name: &[u8], content: &[u8]) -> Option<()> {
+        let long = *content.first()? == 1;
+        let flags = be32(content, 0)? & 0x00ff_ffff;
+        match name {
+            b"mvhd" => self.movie = length(content, long)?,
+            b"mehd" => self.extended = number(content, 4, long)?,
+            b"tkhd" => self.tracks.last_mut()?.id = be32(content, if long { 20 } else { 12 })?,
+            b"mdhd" => {
+                let track = self.tracks.last_mut()?;
+                (track.ticks, track.rate) = length(content, long)?;
+            }
+            b"hdlr" => self.tracks.last_mut()?.sound |= content.get(8..12)? == b"soun",
+            b"trex" if self.defaults.len() < MOST_TRACKS => {
+                self.defaults.push((be32(content, 4)?, be32(content, 12)?));
+            }
+            b"tfhd" => {
+                let mut at = 8;
+                // A data offset and a sample description come first, if they are there.
+                at += if flags & 1 == 0 { 0 } else { 8 };
+                at += if flags & 2 == 0 { 0 } else { 4 };
+                let each = if flags & 8 == 0 { None } else { be32(content, at) };
+                self.fragment = (be32(content, 4)?, each);
+            }
+            b"trun" => self.run(content, flags)?,
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// A run of samples in a fragment.
+    fn run(&mut self, content: &[u8], flags: u32) -> Option<()> {
+        let (id, each) = self.fragment;
+        let count = be32(content, 4)?;
+        let ticks = if flags & 0x100 == 0 {
+            let usual = || self.defaults.iter().find(|(track, _)| *track == id).map_or(0, |(_, each)| *each);
+            u64::from(count) * u64::from(each.unwrap_or_else(usual))
+        } else {
+            let at = 8 + 4 * usize::from(flags & 1 != 0) + 4 * usize::from(flags & 4 != 0);
+            let size = 4 * (flags >> 8 & 0xf).count_ones() as usize;
+            let samples = content.get(at..)?.chunks_exact(size).take(usize::try_from(count).ok()?);
+            samples.filter_map(|sample| be32(sample, 0)).map(u64::from).sum()
+        };
+        if let Some((_, sum)) = self.fragments.iter_mut().find(|(track, _)| *track == id) {
+            *sum = sum.saturating_add(ticks);
+        } else if self.fragments.len() < MOST_TRACKS {
+            self.fragments.push((id, ticks));
+        }
+        Some(())
+    }
+}
+
+/// Ticks and rate in a header box. All ones: not known.
+fn length(content: &[u8], long: bool) -> Option<(u64, u32)> {
+    let at = if long { 20 } else { 12 };
+    let ticks = number(content, at + 4, long)?;
+    let unknown = if long { u64::MAX } else { u64::from(u32::MAX) };
+    Some((if ticks == unknown { 0 } else { ticks }, be32(content, at)?))
+}
+
+fn number(content: &[u8], at: usize, long: bool) -> Option<u64> {
+    if long { be64(content, at) } else { be32(content, at).map(u64::from) }
+}

@@ -1,0 +1,164 @@
+//! MPEG audio: every frame is counted, so that variable rates come out exact.
+//! Tags and noise between frames are passed over; the frame that an encoder puts
+//! first to describe the others does not sound.
+
+use super::bits::{be32, le32};
+use super::walk::{Span, Step, Walk};
+
+/// Ticks of a second: every sample rate of MPEG audio divides it.
+const RATE: u64 = 14_112_000;
+/// Kilobits a second by index: version 1 layers I, II, III, then version 2 layers I, II and III.
+const BITRATES: [[u16; 15]; 5] = [
+    [0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
+    [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
+    [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
+    [0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256],
+    [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+];
+const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
+
+/// A frame's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Frame {
+    /// Bytes, the head included.
+    length: usize,
+    samples: u32,
+    rate: u32,
+    /// What all frames of a stream share: version, layer, sample rate.
+    kind: u32,
+}
+
+impl Frame {
+    fn read(ahead: &[u8]) -> Option<Self> {
+        let head = be32(ahead, 0)?;
+        let field = |shift: u32, mask: u32| usize::try_from(head >> shift & mask).ok();
+        if head >> 21 != 0x7ff {
+            return None;
+        }
+        let (version, layer) = (head >> 19 & 3, head >> 17 & 3);
+        if version == 1 || layer == 0 {
+            return None;
+        }
+        let first = version == 3;
+        let table = match (first, layer) {
+            (true, layer) => 3 - layer,
+            (false, 3) => 3,
+            (false, _) => 4,
+        };
+        let kilobits = BITRATES.get(usize::try_from(table).ok()?)?.get(field(12, 15)?).copied()?;
+        let rate = SAMPLE_RATES.get(field(10, 3)?).copied()?;
+        let rate = match version {
+            3 => rate,
+            2 => rate / 2,
+            _ => rate / 4,
+        };
+        let samples = match (layer, first) {
+            (3, _) => 384,
+            (1, false) => 576,
+            _ => 1152,
+        };
+        // A slot is four bytes in layer I, else one.
+        let slot = if layer == 3 { 4 } else { 1 };
+        let slots = samples / 8 / slot * u32::from(kilobits) * 1000 / rate + (head >> 9 & 1);
+        let length = usize::try_from(slots * slot).ok().filter(|length| *length > 4)?;
+        Some(Self { length, samples, rate, kind: head & 0xfffe_0c00 })
+    }
+}
+
+/// Bytes of a tag that begins here: ID3v2 in front, ID3v1 and APE behind.
+pub(super) fn tag(ahead: &[u8]) -> Option<u64> {
+    if ahead.starts_with(b"TAG") {
+        return Some(128);
+    }
+    if ahead.starts_with(b"APETAGEX") {
+        return le32(ahead, 12).map(|size| u64::from(size) + 32);
+    }
+    if !ahead.starts_with(b"ID3") {
+        return None;
+    }
+    let [flags, size @ ..] = ahead.get(5..10)? else { return None };
+    let size = size.iter().try_fold(0u64, |sum, byte| (*byte < 128).then(|| sum << 7 | u64::from(*byte)))?;
+    let footer = if flags & 0x10 == 0 { 0 } else { 10 };
+    Some(size + 10 + footer)
+}
+
+/// Whether a file that begins so is MPEG audio.
+pub(super) fn begins(start: &[u8]) -> bool {
+    Frame::read(start).is_some()
+}
+
+/// Frame after frame.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    ticks: u64,
+    /// What the frames so far are.
+    kind: Option<u32>,
+    /// The last element ended here, so that a frame needs no second one to prove it.
+    synced: bool,
+}
+
+/// Bytes that a tag is known by.
+const TAG: usize = 16;
+
+impl Frames {
+    fn count(&mut self, frame: Frame, ahead: &[u8]) -> Step {
+        if self.kind.is_some() || !describes(ahead, frame.length) {
+            self.ticks += u64::from(frame.samples) * (RATE / u64::from(frame.rate));
+        }
+        (self.kind, self.synced) = (Some(frame.kind), true);
+        Step::Pass(frame.length as u64)
+    }
+
+    fn fits(&self, frame: &Frame) -> bool {
+        self.kind.is_none_or(|kind| kind == frame.kind)
+    }
+}
+
+/// Whether the first frame only describes the others.
+fn describes(ahead: &[u8], length: usize) -> bool {
+    let frame = ahead.get(..length.min(ahead.len()).min(64)).unwrap_or_default();
+    let names: [&[u8]; 3] = [b"Xing", b"Info", b"VBRI"];
+    frame.windows(4).skip(4).any(|four| names.contains(&four))
+}
+
+impl Walk for Frames {
+    fn step(&mut self, ahead: &[u8]) -> Step {
+        if ahead.len() < TAG {
+            return Step::Need(TAG);
+        }
+        if let Some(length) = tag(ahead) {
+            return Step::Pass(length);
+        }
+        if let Some(frame) = Frame::read(ahead).filter(|frame| self.fits(frame)) {
+            if self.synced {
+                return self.count(frame, ahead);
+            }
+            if ahead.len() < frame.length + TAG {
+                return Step::Need(frame.length + TAG);
+            }
+            let behind = ahead.get(frame.length..).unwrap_or_default();
+            let follows = Frame::read(behind).is_some_and(|next| next.kind == frame.kind);
+            if follows || tag(behind).is_some() {
+                return self.count(frame, ahead);
+            }
+        }
+        self.synced = false;
+        let noise = ahead.iter().skip(1).position(|byte| *byte == 0xff).map_or(ahead.len(), |at| at + 1);
+        Step::Pass(noise as u64)
+    }
+
+    fn end(&mut self, mut ahead: &[u8], missing: u64) -> Span {
+        // The last frames have nothing behind them that would prove them.
+        if missing == 0 {
+            while let Some(frame) = Frame::read(ahead).filter(|frame| self.fits(frame)) {
+                let Some(behind) = ahead.get(frame.length..) else { break };
+                self.count(frame, ahead);
+                ahead = behind;
+            }
+        }
+        if self.kind.is_none() || self.ticks == 0 {
+            return Span::Nothing;
+        }
+        Span::of(self.ticks, RATE)
+    }
+}

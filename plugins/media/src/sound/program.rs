@@ -1,0 +1,72 @@
+//! MPEG program streams: the frames of the first audio stream in its packets.
+
+use super::bits::be16;
+use super::mpeg::Frames;
+use super::walk::{Span, Step, Track, Walk};
+
+/// The head of a pack, of the system, of the stream's end.
+const PACK: u8 = 0xba;
+const END: u8 = 0xb9;
+
+#[derive(Debug)]
+pub(super) struct Program {
+    frames: Track,
+    stream: Option<u8>,
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self { frames: Track::new(Box::new(Frames::default())), stream: None }
+    }
+}
+
+impl Walk for Program {
+    fn step(&mut self, ahead: &[u8]) -> Step {
+        let Some(&[zero, none, one, id]) = ahead.first_chunk::<4>() else { return Step::Need(4) };
+        if (zero, none, one) != (0, 0, 1) {
+            // Padding between packs; a lost start code is looked for.
+            let noise = ahead.iter().skip(1).position(|byte| *byte == 0).map_or(ahead.len(), |at| at + 1);
+            return Step::Pass(noise as u64);
+        }
+        if id == END {
+            return Step::Stop;
+        }
+        if id == PACK {
+            let Some(head) = ahead.get(..14) else { return Step::Need(14) };
+            let second = head.get(4).is_some_and(|byte| byte >> 6 == 1);
+            let stuffing = head.get(13).map_or(0, |byte| u64::from(byte & 7));
+            return Step::Pass(if second { 14 + stuffing } else { 12 });
+        }
+        let Some(length) = be16(ahead, 4) else { return Step::Need(6) };
+        let whole = 6 + usize::from(length);
+        if !(0xc0..=0xdf).contains(&id) || self.stream.is_some_and(|stream| stream != id) {
+            return Step::Pass(whole as u64);
+        }
+        let Some(packet) = ahead.get(6..whole) else { return Step::Need(whole) };
+        self.stream = Some(id);
+        self.frames.push(payload(packet).unwrap_or_default());
+        Step::Pass(whole as u64)
+    }
+
+    fn end(&mut self, _: &[u8], _: u64) -> Span {
+        std::mem::replace(&mut self.frames, Track::new(Box::new(Frames::default()))).end()
+    }
+}
+
+/// What a packet carries, behind time stamps and stuffing.
+fn payload(packet: &[u8]) -> Option<&[u8]> {
+    if packet.first()? >> 6 == 2 {
+        let header = usize::from(*packet.get(2)?);
+        return packet.get(3 + header..);
+    }
+    let mut at = packet.iter().take_while(|byte| **byte == 0xff).count();
+    if packet.get(at)? >> 6 == 1 {
+        at += 2;
+    }
+    at += match packet.get(at)? >> 4 {
+        2 => 5,
+        3 => 10,
+        _ => 1,
+    };
+    packet.get(at..)
+}

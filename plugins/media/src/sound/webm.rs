@@ -1,0 +1,158 @@
+//! WebM and Matroska: the end of the last block of sound. Browsers that record
+//! leave the duration out, and the sizes of segment and clusters unknown.
+
+use super::walk::{Span, Step, Walk};
+
+/// Elements, with their length markers.
+const SEGMENT: u32 = 0x1853_8067;
+const INFO: u32 = 0x1549_a966;
+const SCALE: u32 = 0x2a_d7b1;
+const DURATION: u32 = 0x4489;
+const TRACKS: u32 = 0x1654_ae6b;
+const TRACK: u32 = 0xae;
+const TRACK_NUMBER: u32 = 0xd7;
+const TRACK_TYPE: u32 = 0x83;
+const CLUSTER: u32 = 0x1f43_b675;
+const CLUSTER_TIME: u32 = 0xe7;
+const SIMPLE_BLOCK: u32 = 0xa3;
+const GROUP: u32 = 0xa0;
+const BLOCK: u32 = 0xa1;
+const BLOCK_DURATION: u32 = 0x9b;
+/// The type of a track that sounds.
+const SOUND: u64 = 2;
+/// Nanoseconds of a tick, unless the file says otherwise.
+const USUAL_SCALE: u64 = 1_000_000;
+/// Most tracks that are looked at.
+const MOST_TRACKS: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Elements {
+    scale: Option<u64>,
+    /// As the file says, in ticks.
+    duration: f64,
+    /// Number and whether it sounds.
+    tracks: Vec<(u64, bool)>,
+    cluster: u64,
+    /// Start of the last block of sound and the one before, end of the last.
+    last: Option<u64>,
+    before: Option<u64>,
+    end: u64,
+}
+
+impl Walk for Elements {
+    fn step(&mut self, ahead: &[u8]) -> Step {
+        let Some(first) = ahead.first() else { return Step::Need(1) };
+        let id_length = first.leading_zeros() as usize + 1;
+        if id_length > 4 {
+            return Step::Stop;
+        }
+        let Some(marker) = ahead.get(id_length) else { return Step::Need(id_length + 1) };
+        let size_length = marker.leading_zeros() as usize + 1;
+        let head = id_length + size_length;
+        if size_length > 8 {
+            return Step::Stop;
+        }
+        if ahead.len() < head {
+            return Step::Need(head);
+        }
+        let id =
+            ahead.get(..id_length).map_or(0, |id| id.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)));
+        let size = ahead.get(id_length..head).and_then(vint);
+        if matches!(id, SEGMENT | INFO | TRACKS | TRACK | CLUSTER | GROUP) {
+            if id == TRACK && self.tracks.len() < MOST_TRACKS {
+                self.tracks.push((0, false));
+            }
+            return Step::Pass(head as u64);
+        }
+        // Only segment and cluster may be without a size.
+        let Some(size) = size else { return Step::Stop };
+        let reads = match id {
+            SIMPLE_BLOCK | BLOCK => size.min(12),
+            SCALE | DURATION | TRACK_NUMBER | TRACK_TYPE | CLUSTER_TIME | BLOCK_DURATION => size.min(9),
+            _ => 0,
+        };
+        let reads = usize::try_from(reads).unwrap_or(0);
+        let Some(content) = ahead.get(head..head + reads) else { return Step::Need(head + reads) };
+        self.read(id, content);
+        Step::Pass(size.saturating_add(head as u64))
+    }
+
+    fn end(&mut self, _: &[u8], _: u64) -> Span {
+        if !self.tracks.iter().any(|(_, sounds)| *sounds) {
+            return Span::Nothing;
+        }
+        let scale = self.scale.unwrap_or(USUAL_SCALE);
+        // A block that does not say how long it is takes as long as the one before.
+        let usual = self.last.zip(self.before).map_or(0, |(last, before)| last.saturating_sub(before));
+        let blocks =
+            self.end.max(self.last.unwrap_or(0).saturating_add(usual.min(1_000_000_000 / scale.max(1))));
+        if self.last.is_some() && blocks > 0 {
+            return Span::of(blocks.saturating_mul(scale), 1_000_000_000);
+        }
+        let told = self.duration * scale as f64;
+        let told = if (1.0..1e18).contains(&told) { told as u64 } else { 0 };
+        Span::of(told, 1_000_000_000)
+    }
+}
+
+impl Elements {
+    fn read(&mut self, id: u32, content: &[u8]) {
+        let number = || content.iter().take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+        match id {
+            SCALE => self.scale = Some(number()).filter(|scale| *scale > 0),
+            DURATION => self.duration = float(content).unwrap_or(0.0),
+            TRACK_NUMBER => self.track(|track| track.0 = number()),
+            TRACK_TYPE => self.track(|track| track.1 = number() == SOUND),
+            CLUSTER_TIME => self.cluster = number(),
+            SIMPLE_BLOCK | BLOCK => drop(self.block(content)),
+            BLOCK_DURATION => {
+                let end = self.last.unwrap_or(0).saturating_add(number());
+                self.end = self.end.max(end);
+            }
+            _ => {}
+        }
+    }
+
+    fn track(&mut self, set: impl FnOnce(&mut (u64, bool))) {
+        if let Some(track) = self.tracks.last_mut() {
+            set(track);
+        }
+    }
+
+    /// A block's track and time, relative to its cluster.
+    fn block(&mut self, content: &[u8]) -> Option<()> {
+        let length = content.first()?.leading_zeros() as usize + 1;
+        let number = vint(content.get(..length)?)?;
+        let offset = i16::from_be_bytes(*content.get(length..)?.first_chunk()?);
+        let sounds = self.tracks.iter().any(|(track, sounds)| *track == number && *sounds);
+        if sounds {
+            let at = self.cluster.saturating_add_signed(i64::from(offset));
+            if self.last.is_none_or(|last| at > last) {
+                self.before = self.last;
+                self.last = Some(at);
+            }
+        }
+        Some(())
+    }
+}
+
+/// A number whose length is in its first byte. `None`: unknown, or not whole.
+fn vint(bytes: &[u8]) -> Option<u64> {
+    let (first, rest) = bytes.split_first()?;
+    let length = first.leading_zeros() as usize + 1;
+    if length > 8 || rest.len() + 1 != length {
+        return None;
+    }
+    let first = u64::from(*first) & (0xff_u64 >> length);
+    let number = rest.iter().fold(first, |sum, byte| sum << 8 | u64::from(*byte));
+    let unknown = (1u64 << (7 * length)) - 1;
+    (number != unknown).then_some(number)
+}
+
+fn float(content: &[u8]) -> Option<f64> {
+    match content.len() {
+        4 => Some(f64::from(f32::from_be_bytes(content.try_into().ok()?))),
+        8 => Some(f64::from_be_bytes(content.try_into().ok()?)),
+        _ => None,
+    }
+}

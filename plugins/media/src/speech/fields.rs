@@ -1,0 +1,134 @@
+//! The fields of a transcription's form, each proven by itself.
+
+use super::language;
+use penstock_contract::{Heard, Refusal, Script, Transcribe};
+
+/// Longest model name, in bytes.
+const MOST_MODEL: usize = 256;
+/// Longest prompt, in bytes.
+pub(super) const MOST_PROMPT: usize = 64 << 10;
+
+/// What a form said, sound aside. An empty value is an absent one: forms have no null.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    model: Option<Box<str>>,
+    language: Option<Box<str>>,
+    prompt: Option<Box<str>>,
+    temperature: Option<Box<str>>,
+    script: Option<Script>,
+    segments: bool,
+    words: bool,
+    /// Names that may come once and came.
+    seen: Vec<String>,
+}
+
+/// Names of fields that may come more than once.
+const LISTS: [&str; 4] = ["timestamp_granularities[]", "timestamp_granularities", "include[]", "include"];
+
+impl Fields {
+    /// Takes a field.
+    ///
+    /// # Errors
+    /// What is wrong with it, by its name. Values are never repeated.
+    pub(super) fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
+        let text = std::str::from_utf8(value).map_err(|_| wrong(name, "expected text in UTF-8"))?;
+        if !LISTS.contains(&name) {
+            if self.seen.iter().any(|seen| seen == name) {
+                return Err(wrong(name, "expected it once, got it more than once"));
+            }
+            self.seen.push(name.to_owned());
+        }
+        let text = text.trim_matches(['\r', '\n']);
+        if text.is_empty() {
+            return Ok(());
+        }
+        match name {
+            "model" if text.len() > MOST_MODEL => {
+                return Err(wrong(name, format!("expected a string of at most {MOST_MODEL} bytes")));
+            }
+            "model" => self.model = Some(text.into()),
+            "prompt" => self.prompt = Some(text.into()),
+            "language" => {
+                self.language = Some(
+                    language::code(text)
+                        .ok_or_else(|| {
+                            wrong(name, "expected an ISO 639-1 code of two letters, such as \"en\"")
+                        })?
+                        .into(),
+                )
+            }
+            "temperature" => self.temperature = Some(temperature(name, text)?),
+            "response_format" => self.script = Some(script(name, text)?),
+            "timestamp_granularities[]" | "timestamp_granularities" => self.granularity(text)?,
+            "stream" => stream(name, text)?,
+            "include[]" | "include" => {
+                return Err(unsupported("include", "log probabilities are not given"));
+            }
+            // What other services take and what changes nothing here.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn granularity(&mut self, text: &str) -> Result<(), Refusal> {
+        match text {
+            "word" => self.words = true,
+            "segment" => self.segments = true,
+            _ => return Err(wrong("timestamp_granularities", "expected \"word\" or \"segment\"")),
+        }
+        Ok(())
+    }
+
+    /// The model's name and the task.
+    ///
+    /// # Errors
+    /// What is missing, or does not go together.
+    pub(super) fn finish(self, sound: Heard) -> Result<(Box<str>, Transcribe), Refusal> {
+        let model =
+            self.model.ok_or_else(|| wrong("model", "expected the name of a model, but it is missing"))?;
+        let script = self.script.unwrap_or_default();
+        if (self.words || self.segments) && script != Script::Verbose {
+            return Err(wrong(
+                "timestamp_granularities",
+                "expected response_format \"verbose_json\" with it",
+            ));
+        }
+        let Self { language, prompt, temperature, words, .. } = self;
+        Ok((model, Transcribe { language, prompt, temperature, script, words, sound }))
+    }
+}
+
+fn script(name: &str, text: &str) -> Result<Script, Refusal> {
+    Ok(match text {
+        "json" => Script::Json,
+        "verbose_json" => Script::Verbose,
+        "text" => Script::Text,
+        "srt" => Script::Srt,
+        "vtt" => Script::Vtt,
+        "diarized_json" => return Err(unsupported(name, "speakers are not told apart")),
+        _ => return Err(wrong(name, "expected \"json\", \"verbose_json\", \"text\", \"srt\" or \"vtt\"")),
+    })
+}
+
+fn temperature(name: &str, text: &str) -> Result<Box<str>, Refusal> {
+    let plain = text.len() <= 16 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number = text.parse::<f64>().ok().filter(|number| plain && (0.0..=1.0).contains(number));
+    number.map(|_| text.into()).ok_or_else(|| wrong(name, "expected a number from 0 to 1"))
+}
+
+fn stream(name: &str, text: &str) -> Result<(), Refusal> {
+    match text.to_ascii_lowercase().as_str() {
+        "false" | "0" => Ok(()),
+        "true" | "1" => Err(unsupported(name, "transcripts are not streamed")),
+        _ => Err(wrong(name, "expected true or false")),
+    }
+}
+
+/// A field that is wrong.
+pub(super) fn wrong(name: &str, sentence: impl std::fmt::Display) -> Refusal {
+    Refusal::invalid(name, format!("{name}: {sentence}."))
+}
+
+fn unsupported(name: &str, sentence: &str) -> Refusal {
+    Refusal::unsupported(name, format!("{name}: {sentence}."))
+}

@@ -1,0 +1,205 @@
+//! How providers are asked to write speech down: a form each, with the sound in
+//! its last part, where it was spooled to.
+
+use super::transcript::Transcript;
+use super::write;
+use crate::measured::measured;
+use bytes::Bytes;
+use penstock_contract::{
+    Answer, Ask, Call, Done, Fault, FaultKind, Finish, Kind, Refusal, Script, Shape, Target, Task,
+    Transcribe, Whole,
+};
+use rust_decimal::Decimal;
+use rust_decimal::prelude::FromPrimitive;
+
+/// Every shape; the first is the default.
+pub const SHAPES: &[&dyn Shape] = &[
+    &Form { name: "openai-transcription", path: "/audio/transcriptions", voice: Voice::Verbose },
+    &Form { name: "openai-transcription-text", path: "/audio/transcriptions", voice: Voice::Text },
+    &Form { name: "mistral-transcription", path: "/audio/transcriptions", voice: Voice::Mistral },
+    &Form { name: "whisper-cpp", path: "/inference", voice: Voice::Verbose },
+];
+
+/// A provider that takes a form.
+struct Form {
+    name: &'static str,
+    path: &'static str,
+    voice: Voice,
+}
+
+/// What it can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Voice {
+    /// `verbose_json`: vLLM, faster-whisper, LocalAI and most hosts.
+    Verbose,
+    /// `json`, which tells no times.
+    Text,
+    /// Segments by a field of its own, and then no language; no prompt.
+    Mistral,
+}
+
+impl Shape for Form {
+    fn kind(&self) -> Kind {
+        Kind::Transcription
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn calls(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Call>, Refusal> {
+        let task = task(ask)
+            .ok_or_else(|| Refusal::unsupported("model", "model: it does not write speech down."))?;
+        let mut parts = Parts::new(target.id);
+        parts.field("model", target.model);
+        match self.voice {
+            Voice::Verbose => {
+                parts.usual(task);
+                parts.field("response_format", "verbose_json");
+                parts.field("timestamp_granularities[]", "segment");
+                if task.words {
+                    parts.field("timestamp_granularities[]", "word");
+                }
+            }
+            Voice::Text => {
+                if task.script == Script::Verbose {
+                    return Err(cannot("response_format", "this provider tells no segments"));
+                }
+                parts.usual(task);
+                parts.field("response_format", "json");
+            }
+            Voice::Mistral => mistral(task, &mut parts)?,
+        }
+        Ok(vec![parts.finish(task)])
+    }
+
+    fn whole(&self, ask: &Ask, _: &Target<'_>, answers: Vec<Answer>) -> Result<Whole, Fault> {
+        let malformed = || Fault::new(FaultKind::Malformed);
+        let task = task(ask).ok_or_else(malformed)?;
+        let [answer] = answers.as_slice() else { return Err(malformed()) };
+        let said = Transcript::read(&answer.body)?;
+        let seconds = seconds(task, &said);
+        Ok(Whole {
+            body: vec![write::body(&said, task, seconds)],
+            done: Some(seconds.map_or(Done::Unknown, |seconds| Done::Audio { seconds })),
+            measured: measured(&answer.body),
+            finish: Finish::Stop,
+            output_bytes: said.text.len(),
+            pictures: Vec::new(),
+        })
+    }
+}
+
+fn task(ask: &Ask) -> Option<&Transcribe> {
+    match &ask.task {
+        Task::Transcribe(task) => Some(task),
+        _ => None,
+    }
+}
+
+fn cannot(name: &str, sentence: &str) -> Refusal {
+    Refusal::unsupported(name, format!("{name}: {sentence}."))
+}
+
+/// Segments and a language exclude each other here: segments win where the
+/// client's form needs them.
+fn mistral(task: &Transcribe, parts: &mut Parts) -> Result<(), Refusal> {
+    if task.prompt.is_some() {
+        return Err(cannot("prompt", "this provider takes none"));
+    }
+    if task.words {
+        return Err(cannot("timestamp_granularities", "this provider tells no words"));
+    }
+    if let Some(temperature) = &task.temperature {
+        parts.field("temperature", temperature);
+    }
+    match (&task.language, task.script) {
+        (Some(language), Script::Json | Script::Text) => parts.field("language", language),
+        _ => parts.field("timestamp_granularities", "segment"),
+    }
+    Ok(())
+}
+
+/// A second and a twentieth more than the file says is taken for rounding.
+const SLACK: Decimal = Decimal::from_parts(105, 0, 0, false, 2);
+
+/// How long it sounds: by the file, which the client can check; by the provider
+/// where the file does not tell, or tells much less than was heard.
+fn seconds(task: &Transcribe, said: &Transcript) -> Option<Decimal> {
+    let last = || said.segments.last().map(|segment| segment.end as f64 / 1000.0);
+    let heard = said
+        .seconds
+        .filter(|seconds| *seconds > 0.0)
+        .and_then(Decimal::from_f64)
+        .map(|heard| heard.round_dp(3));
+    match (task.sound.seconds, heard) {
+        (Some(file), Some(heard)) if heard > file.saturating_mul(SLACK).saturating_add(Decimal::ONE) => {
+            Some(heard)
+        }
+        (Some(file), _) => Some(file),
+        (None, Some(heard)) => Some(heard),
+        (None, None) => {
+            last().filter(|end| *end > 0.0).and_then(Decimal::from_f64).map(|end| end.round_dp(3))
+        }
+    }
+}
+
+/// A form in the making. Its boundary holds the ask's own random id, so that no
+/// file can have been made to contain it.
+struct Parts {
+    boundary: String,
+    text: String,
+}
+
+impl Parts {
+    fn new(id: &str) -> Self {
+        Self { boundary: format!("----penstock{id}"), text: String::new() }
+    }
+
+    fn open(&mut self, name: &str, more: &str) {
+        let head = [
+            "--",
+            &self.boundary,
+            "\r\nContent-Disposition: form-data; name=\"",
+            name,
+            "\"",
+            more,
+            "\r\n\r\n",
+        ];
+        self.text.extend(head);
+    }
+
+    fn field(&mut self, name: &str, value: &str) {
+        self.open(name, "");
+        self.text.extend([value, "\r\n"]);
+    }
+
+    /// What every engine takes.
+    fn usual(&mut self, task: &Transcribe) {
+        for (name, value) in
+            [("language", &task.language), ("prompt", &task.prompt), ("temperature", &task.temperature)]
+        {
+            if let Some(value) = value {
+                self.field(name, value);
+            }
+        }
+    }
+
+    /// The sound last: engines read the fields first.
+    fn finish(mut self, task: &Transcribe) -> Call {
+        let sound = &task.sound;
+        let more =
+            ["; filename=\"audio.", sound.extension, "\"\r\nContent-Type: ", sound.content_type].concat();
+        self.open("file", &more);
+        let tail = format!("\r\n--{}--\r\n", self.boundary);
+        Call {
+            content_type: format!("multipart/form-data; boundary={}", self.boundary).into(),
+            body: vec![Bytes::from(self.text), Bytes::from(tail)],
+            upload: Some(1),
+        }
+    }
+}

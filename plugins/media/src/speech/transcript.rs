@@ -1,0 +1,127 @@
+//! A transcript, as any provider gives it.
+
+use penstock_contract::{Fault, FaultKind};
+use serde_json::{Map, Value};
+
+/// What was said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Transcript {
+    /// All of it.
+    pub text: String,
+    /// The language, as the provider names it.
+    pub language: Option<String>,
+    /// Length of the sound in seconds, as the provider says.
+    pub seconds: Option<f64>,
+    /// When what was said; empty where the provider does not tell.
+    pub segments: Vec<Segment>,
+    /// When each word was said.
+    pub words: Vec<Value>,
+}
+
+/// A stretch of speech.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Segment {
+    /// Milliseconds from the beginning.
+    pub start: u64,
+    /// Never before its start.
+    pub end: u64,
+    /// What was said.
+    pub text: String,
+    /// What the engine tells besides.
+    pub more: Map<String, Value>,
+}
+
+/// Members of a segment that clients know besides times and text.
+const KNOWN: [&str; 6] =
+    ["seek", "tokens", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob"];
+
+impl Transcript {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// `Malformed`, or `InBand` for an error in a good answer.
+    pub(super) fn read(body: &[u8]) -> Result<Self, Fault> {
+        let value: Value = serde_json::from_slice(body).map_err(|_| Fault::new(FaultKind::Malformed))?;
+        if value.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(Fault::new(FaultKind::InBand));
+        }
+        let list = |name: &str| value.get(name).and_then(Value::as_array).map(Vec::as_slice);
+        let segments = list("segments").or_else(|| list("chunks")).unwrap_or_default();
+        let segments = in_order(segments.iter().filter_map(segment).collect());
+        let text = match value.get("text").and_then(Value::as_str) {
+            Some(text) => text.trim().to_owned(),
+            None if segments.is_empty() => return Err(Fault::new(FaultKind::Malformed)),
+            None => segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" "),
+        };
+        let used =
+            || value.pointer("/usage/seconds").or_else(|| value.pointer("/usage/prompt_audio_seconds"));
+        let within = || {
+            list("segments")
+                .unwrap_or_default()
+                .iter()
+                .filter_map(|one| one.get("words")?.as_array())
+                .flatten()
+        };
+        let words = list("words").map_or_else(
+            || within().filter_map(word).collect(),
+            |words| words.iter().filter_map(word).collect(),
+        );
+        Ok(Self {
+            text,
+            language: value
+                .get("language")
+                .and_then(Value::as_str)
+                .filter(|name| name.len() <= 64)
+                .map(str::to_owned),
+            seconds: value.get("duration").or_else(used).and_then(number),
+            segments,
+            words,
+        })
+    }
+}
+
+/// A number, also one that came as a string.
+fn number(value: &Value) -> Option<f64> {
+    let number = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
+    (number.is_finite() && number >= 0.0).then_some(number)
+}
+
+/// Seconds to milliseconds, rounded half up.
+fn millis(value: &Value) -> Option<u64> {
+    Some((number(value)? * 1000.0 + 0.5).min(1e15) as u64)
+}
+
+fn segment(value: &Value) -> Option<Segment> {
+    let text = value.get("text")?.as_str()?.trim();
+    let pair = |index: usize| value.get("timestamp")?.get(index);
+    let start = value.get("start").or_else(|| pair(0)).and_then(millis)?;
+    // An end that is not told is the start; the next segment's start mends it.
+    let end = value.get("end").or_else(|| pair(1)).and_then(millis).unwrap_or(start);
+    let members = value.as_object()?.iter();
+    let more = members.filter(|(name, _)| KNOWN.contains(&name.as_str()));
+    let more = more.map(|(name, value)| (name.clone(), value.clone())).collect();
+    (!text.is_empty()).then(|| Segment { start, end, text: text.to_owned(), more })
+}
+
+/// Each starts where the one before did or later, and ends behind its start.
+fn in_order(mut segments: Vec<Segment>) -> Vec<Segment> {
+    let mut earliest = 0;
+    for segment in &mut segments {
+        segment.start = segment.start.max(earliest);
+        segment.end = segment.end.max(segment.start);
+        earliest = segment.start;
+    }
+    let mut next = None;
+    for segment in segments.iter_mut().rev() {
+        if segment.end == segment.start {
+            segment.end = next.unwrap_or(segment.start);
+        }
+        next = Some(segment.start);
+    }
+    segments
+}
+
+fn word(value: &Value) -> Option<Value> {
+    let word = value.get("word").or_else(|| value.get("text"))?.as_str()?;
+    Some(serde_json::json!({ "word": word, "start": value.get("start")?, "end": value.get("end")? }))
+}

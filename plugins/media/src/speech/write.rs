@@ -1,0 +1,115 @@
+//! A transcript in each of the five forms. Subtitles are made from segments; a
+//! provider that tells none gives one subtitle over the whole length.
+
+use super::transcript::{Segment, Transcript};
+use bytes::Bytes;
+use penstock_contract::{Script, Transcribe};
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The content type of a transcript that is not JSON; both objects go into headers then.
+#[must_use]
+pub const fn content_type(script: Script) -> Option<&'static str> {
+    match script {
+        Script::Json | Script::Verbose => None,
+        Script::Text => Some("text/plain; charset=utf-8"),
+        Script::Srt => Some("application/x-subrip; charset=utf-8"),
+        Script::Vtt => Some("text/vtt; charset=utf-8"),
+    }
+}
+
+/// The body. JSON ends with its brace, all else with a line's end.
+pub(super) fn body(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>) -> Bytes {
+    let millis = seconds.and_then(|seconds| (seconds * Decimal::ONE_THOUSAND).to_u64());
+    Bytes::from(match task.script {
+        Script::Json => object(vec![("text", json!(said.text))], seconds),
+        Script::Verbose => verbose(said, task, seconds, millis),
+        Script::Text => format!("{}\n", said.text),
+        Script::Srt => srt(&cues(said, millis)),
+        Script::Vtt => vtt(&cues(said, millis)),
+    })
+}
+
+/// Seconds as a JSON number.
+fn exact(seconds: Decimal) -> Value {
+    serde_json::from_str(&seconds.normalize().to_string()).unwrap_or(Value::Null)
+}
+
+fn object(members: Vec<(&str, Value)>, seconds: Option<Decimal>) -> String {
+    let mut object: Map<String, Value> =
+        members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    if let Some(seconds) = seconds {
+        object.insert("usage".to_owned(), json!({ "type": "duration", "seconds": exact(seconds) }));
+    }
+    Value::Object(object).to_string()
+}
+
+fn verbose(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>, millis: Option<u64>) -> String {
+    let mut members = vec![("task", json!("transcribe"))];
+    let asked = || task.language.as_deref().map(str::to_owned);
+    members.extend(said.language.clone().or_else(asked).map(|language| ("language", json!(language))));
+    members.extend(seconds.map(|seconds| ("duration", exact(seconds))));
+    members.push(("text", json!(said.text)));
+    let segments = cues(said, millis);
+    let segments = segments.iter().enumerate().map(|(id, segment)| {
+        let mut object = Map::new();
+        object.insert("id".to_owned(), json!(id));
+        object.insert(
+            "start".to_owned(),
+            exact(Decimal::new(i64::try_from(segment.start).unwrap_or(i64::MAX), 3)),
+        );
+        object
+            .insert("end".to_owned(), exact(Decimal::new(i64::try_from(segment.end).unwrap_or(i64::MAX), 3)));
+        object.insert("text".to_owned(), json!(segment.text));
+        object.extend(segment.more.clone());
+        Value::Object(object)
+    });
+    members.push(("segments", segments.collect()));
+    if task.words {
+        members.push(("words", Value::Array(said.words.clone())));
+    }
+    object(members, seconds)
+}
+
+/// The segments, or one that holds everything.
+fn cues(said: &Transcript, millis: Option<u64>) -> Cow<'_, [Segment]> {
+    if !said.segments.is_empty() || said.text.is_empty() {
+        return Cow::Borrowed(&said.segments);
+    }
+    let told = said.seconds.map(|seconds| (seconds * 1000.0) as u64);
+    let end = millis.or(told).unwrap_or(0);
+    Cow::Owned(vec![Segment { start: 0, end, text: said.text.clone(), more: Map::new() }])
+}
+
+fn srt(cues: &[Segment]) -> String {
+    let mut out = String::new();
+    for (index, cue) in cues.iter().enumerate() {
+        let (start, end) = (clock(cue.start, ','), clock(cue.end, ','));
+        write!(out, "{}\n{start} --> {end}\n{}\n\n", index + 1, spoken(&cue.text)).ok();
+    }
+    if out.is_empty() { "\n".to_owned() } else { out }
+}
+
+fn vtt(cues: &[Segment]) -> String {
+    let mut out = "WEBVTT\n\n".to_owned();
+    for cue in cues {
+        let (start, end) = (clock(cue.start, '.'), clock(cue.end, '.'));
+        write!(out, "{start} --> {end}\n{}\n\n", spoken(&cue.text)).ok();
+    }
+    out
+}
+
+/// Hours always, so that every reader takes it.
+fn clock(millis: u64, point: char) -> String {
+    let (seconds, rest) = (millis / 1000, millis % 1000);
+    format!("{:02}:{:02}:{:02}{point}{rest:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Text that cannot be taken for a subtitle's end or for its times.
+fn spoken(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("\n").replace("-->", "->")
+}

@@ -1,0 +1,163 @@
+//! Golden cases, a folder for each shape of provider: what is asked, what the
+//! provider is sent, what it answers, what comes of that.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use bytes::Bytes;
+use penstock_contract::*;
+use penstock_media::{picture, speech};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.sort();
+    found
+}
+
+/// Compares with a golden file, or writes it where `PENSTOCK_BLESS` is set.
+fn golden(file: &Path, said: &[u8]) {
+    if std::env::var_os("PENSTOCK_BLESS").is_some() {
+        fs::write(file, said).unwrap();
+    }
+    let expected = fs::read(file).unwrap_or_else(|_| panic!("{} is missing", file.display()));
+    assert_eq!(String::from_utf8_lossy(&expected), String::from_utf8_lossy(said), "{}", file.display());
+}
+
+fn text(value: &Value, name: &str) -> Option<Box<str>> {
+    value[name].as_str().map(Into::into)
+}
+
+fn task(kind: Kind, case: &Value) -> Task {
+    if kind == Kind::Image {
+        return Task::Draw(Draw {
+            prompt: Bytes::from(case["prompt"].to_string()),
+            n: case["n"].as_u64().map_or(1, |n| n as u32),
+            size: case["size"].as_str().map(|size| size.parse().unwrap()),
+            base64: case["response_format"] == "b64_json",
+        });
+    }
+    Task::Transcribe(Transcribe {
+        language: text(case, "language"),
+        prompt: text(case, "prompt"),
+        temperature: text(case, "temperature"),
+        script: match case["response_format"].as_str().unwrap_or("json") {
+            "json" => Script::Json,
+            "verbose_json" => Script::Verbose,
+            "text" => Script::Text,
+            "srt" => Script::Srt,
+            "vtt" => Script::Vtt,
+            other => panic!("{other}"),
+        },
+        words: case["words"] == true,
+        sound: Heard {
+            extension: "mp3",
+            content_type: "audio/mpeg",
+            seconds: case["seconds"].as_str().map(|seconds| seconds.parse().unwrap()),
+            bytes: 6,
+        },
+    })
+}
+
+/// A call as it goes over the wire, the upload in its place.
+fn wire(call: &Call) -> Vec<u8> {
+    let mut bytes = format!("content-type: {}\n\n", call.content_type).into_bytes();
+    for (index, piece) in call.body.iter().enumerate() {
+        if call.upload == Some(index) {
+            bytes.extend_from_slice(b"<file>");
+        }
+        bytes.extend_from_slice(piece);
+    }
+    bytes.push(b'\n');
+    bytes
+}
+
+fn refusal(refusal: &Refusal) -> Vec<u8> {
+    format!("{:?} {:?} {}\n", refusal.code, refusal.param, refusal.message).into_bytes()
+}
+
+fn answered(whole: Result<Whole, Fault>) -> Vec<u8> {
+    let whole = match whole {
+        Ok(whole) => whole,
+        Err(fault) => return format!("{:?}\n", fault.kind).into_bytes(),
+    };
+    let mut bytes = whole.body.concat();
+    for picture in &whole.pictures {
+        bytes.extend_from_slice(format!("{picture:?}\n").as_bytes());
+    }
+    bytes.extend_from_slice(
+        format!("\n{:?} {:?} text {}\n", whole.done, whole.measured, whole.output_bytes).as_bytes(),
+    );
+    bytes
+}
+
+#[test]
+fn every_case_is_what_it_says() {
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let mut count = 0;
+    for shape in picture::SHAPES.iter().chain(speech::SHAPES) {
+        for case in folders(&testdata.join(shape.name())) {
+            count += 1;
+            let asked: Value = serde_json::from_slice(&fs::read(case.join("ask.json")).unwrap()).unwrap();
+            let task = task(shape.kind(), &asked);
+            let ask = Ask::plain(shape.kind(), Bytes::new(), Fields::default(), "org/model".into(), task);
+            let max_images = asked["max_images"].as_u64().map(|most| most as u32);
+            let abilities = Abilities { max_images, ..Abilities::default() };
+            let target = Target {
+                model: "engine/model",
+                dialect: Dialect::Chat,
+                abilities: &abilities,
+                preset: &[],
+                max_tokens: None,
+                answer_model: "org/model",
+                id: "abc123",
+                created: 1_700_000_000,
+            };
+            let calls = match shape.calls(&ask, &target) {
+                Ok(calls) => calls,
+                Err(refused) => {
+                    golden(&case.join("sent.txt"), &refusal(&refused));
+                    continue;
+                }
+            };
+            assert_eq!(shape.calls(&ask, &target).unwrap(), calls, "the same calls each time");
+            let sent: Vec<u8> = calls.iter().flat_map(wire).collect();
+            golden(&case.join("sent.txt"), &sent);
+            let Ok(got) = fs::read(case.join("got.json")) else { continue };
+            let got = Bytes::from(got);
+            let answers = calls.iter().map(|_| Answer { body: got.clone(), headers: Vec::new() }).collect();
+            golden(&case.join("answered.txt"), &answered(shape.whole(&ask, &target, answers)));
+        }
+    }
+    assert!(count >= 30, "the cases are there: {count}");
+}
+
+#[test]
+fn no_answer_however_broken_makes_a_shape_panic() {
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let abilities = Abilities::default();
+    let target = Target {
+        model: "m",
+        dialect: Dialect::Chat,
+        abilities: &abilities,
+        preset: &[],
+        max_tokens: None,
+        answer_model: "m",
+        id: "id",
+        created: 0,
+    };
+    for shape in picture::SHAPES.iter().chain(speech::SHAPES) {
+        let format = if shape.kind() == Kind::Image { "b64_json" } else { "vtt" };
+        let task = task(shape.kind(), &serde_json::json!({"prompt": "p", "response_format": format}));
+        let ask = Ask::plain(shape.kind(), Bytes::new(), Fields::default(), "m".into(), task);
+        for case in folders(&testdata.join(shape.name())) {
+            let Ok(got) = fs::read(case.join("got.json")) else { continue };
+            for end in 0..got.len() {
+                let body = Bytes::copy_from_slice(&got[..end]);
+                let whole = shape.whole(&ask, &target, vec![Answer { body, headers: Vec::new() }]);
+                let closed = got[..end].trim_ascii_end() == got.trim_ascii_end();
+                assert!(whole.is_err() || closed, "{} cut at {end}", case.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Every format by its content and to its length, however it is cut; and bytes
+//! that are no sound.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod sounds;
+
+use penstock_media::sound::{Format, Meter, NoSound, Sound};
+use proptest::prelude::*;
+use rust_decimal::Decimal;
+
+fn measure(pieces: &[&[u8]]) -> Result<Sound, NoSound> {
+    let mut meter = Meter::default();
+    pieces.iter().for_each(|piece| meter.push(piece));
+    meter.end()
+}
+
+fn seconds(text: &str) -> Option<Decimal> {
+    Some(text.parse().unwrap())
+}
+
+fn all() -> Vec<(&'static str, Vec<u8>, Format, &'static str)> {
+    vec![
+        ("wav", sounds::wav(1250), Format::Wav, "1.250"),
+        // 40 frames of 1152 samples at 44.1 kHz.
+        ("mp3", sounds::mp3(40), Format::Mp3, "1.045"),
+        ("tagged mp3", sounds::tagged_mp3(40), Format::Mp3, "1.045"),
+        ("program stream", sounds::program(40), Format::Mpeg, "1.045"),
+        ("m4a", sounds::mp4(2500), Format::Mp4, "2.500"),
+        ("fragmented mp4", sounds::fragmented(3), Format::Mp4, "3"),
+        ("webm of a browser", sounds::webm(130, None), Format::Webm, "2.600"),
+        ("ogg", sounds::ogg(1500), Format::Ogg, "1.500"),
+        ("flac", sounds::flac(44_100 * 3 / 2), Format::Flac, "1.5"),
+    ]
+}
+
+#[test]
+fn every_format_is_known_and_measured() {
+    for (name, bytes, format, length) in all() {
+        assert_eq!(measure(&[&bytes]), Ok(Sound { format, seconds: seconds(length) }), "{name}");
+    }
+}
+
+#[test]
+fn every_cut_gives_the_same_length() {
+    for (name, bytes, ..) in all() {
+        let whole = measure(&[&bytes]);
+        let steps = (0..bytes.len()).filter(|at| *at < 3000 || at % 97 == 0);
+        for cut in steps {
+            assert_eq!(measure(&[&bytes[..cut], &bytes[cut..]]), whole, "{name} cut at {cut}");
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(measure(&single), whole, "{name} byte by byte");
+    }
+}
+
+#[test]
+fn what_arrived_counts_and_not_what_was_announced() {
+    let wav = sounds::wav(1000);
+    assert_eq!(measure(&[&wav[..wav.len() - 8000]]).unwrap().seconds, seconds("0.5"));
+    let mut open = sounds::wav(1000);
+    let at = open.len() - 16_000 - 4;
+    open[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(measure(&[&open]).unwrap().seconds, seconds("1"));
+    // A recording tells blocks; a duration in its head that was never corrected does not count.
+    assert_eq!(measure(&[&sounds::webm(130, Some(999_999.0))]).unwrap().seconds, seconds("2.6"));
+}
+
+#[test]
+fn a_head_that_promises_more_than_bytes_can_hold_is_not_believed() {
+    let sound = measure(&[&sounds::flac(44_100 * 3600 * 10)]).unwrap();
+    assert_eq!(sound, Sound { format: Format::Flac, seconds: None });
+}
+
+#[test]
+fn noise_between_frames_is_passed_over() {
+    let frames = sounds::mp3(20);
+    let noisy = [&frames[..417 + 208], &[0xff; 100], &[0; 3000], &frames].concat();
+    assert_eq!(measure(&[&noisy]).unwrap().seconds, seconds("0.575"));
+}
+
+#[test]
+fn what_is_no_sound_says_so() {
+    assert_eq!(measure(&[]), Err(NoSound::Empty));
+    assert_eq!(measure(&[b""]), Err(NoSound::Empty));
+    for text in
+        ["a", "just some text that calls itself song.mp3", "%PDF-1.7 and so on", "\u{89}PNG\r\n\u{1a}\n....."]
+    {
+        assert_eq!(measure(&[text.as_bytes()]), Err(NoSound::Unknown), "{text}");
+    }
+    assert_eq!(measure(&[&sounds::wav(0)]), Err(NoSound::Silent(Format::Wav)));
+    assert_eq!(
+        measure(&[b"ID3\x04\0\0\0\0\0\x05tags!and then no frame at all"]),
+        Err(NoSound::Silent(Format::Mp3))
+    );
+    assert_eq!(measure(&[b"\0\0\0\x10ftypisom\0\0\0\0"]), Err(NoSound::Silent(Format::Mp4)));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(start in 0usize..9, cut in 0usize..400, junk in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let good = all()[start].1.clone();
+        let bytes = [&good[..cut.min(good.len())], &junk[..]].concat();
+        measure(&[&bytes]).ok();
+    }
+
+    #[test]
+    fn a_damaged_file_makes_nothing_panic(which in 0usize..9, damage in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..20), size in 1usize..200) {
+        let mut bytes = all()[which].1.clone();
+        for (at, byte) in damage {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        let whole = measure(&[&bytes]);
+        let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+        prop_assert_eq!(measure(&pieces), whole);
+    }
+}

@@ -1,0 +1,201 @@
+//! Small files of every format, built byte by byte.
+#![allow(dead_code)]
+
+/// A WAV file: so many milliseconds of 8 kHz, 16 bits, mono.
+pub fn wav(millis: u32) -> Vec<u8> {
+    let data = millis * 16;
+    let mut bytes = b"RIFF".to_vec();
+    bytes.extend((36 + data).to_le_bytes());
+    bytes.extend(b"WAVEfmt ");
+    bytes.extend(16u32.to_le_bytes());
+    bytes.extend(1u16.to_le_bytes());
+    bytes.extend(1u16.to_le_bytes());
+    bytes.extend(8000u32.to_le_bytes());
+    bytes.extend(16000u32.to_le_bytes());
+    bytes.extend([2, 0, 16, 0]);
+    bytes.extend(b"LIST\x05\0\0\0INFOx\0");
+    bytes.extend(b"data");
+    bytes.extend(data.to_le_bytes());
+    bytes.resize(bytes.len() + data as usize, 7);
+    bytes
+}
+
+/// MPEG-1 layer III frames at 44.1 kHz, 128 and 64 kbit/s in turn; 1152 samples each.
+pub fn mp3(frames: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for index in 0..frames {
+        let (head, length) = if index % 2 == 0 { (0x90, 417) } else { (0x50, 208) };
+        bytes.extend([0xff, 0xfb, head, 0x64]);
+        bytes.resize(bytes.len() + length - 4, 0x55);
+    }
+    bytes
+}
+
+/// The same behind a tag, with a describing frame in front and a tag behind.
+pub fn tagged_mp3(frames: usize) -> Vec<u8> {
+    let mut bytes = b"ID3\x04\0\0\0\0\x02\x10".to_vec();
+    bytes.resize(10 + 272, 0xff);
+    let mut first = vec![0xff, 0xfb, 0x90, 0x64];
+    first.resize(36, 0);
+    first.extend(b"Xing");
+    first.resize(417, 0);
+    bytes.extend(first);
+    bytes.extend(mp3(frames));
+    bytes.extend(b"TAG");
+    bytes.resize(bytes.len() + 125, b' ');
+    bytes
+}
+
+/// The frames in an MPEG-2 program stream.
+pub fn program(frames: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for chunk in mp3(frames).chunks(300) {
+        bytes.extend([0, 0, 1, 0xba, 0x44, 0, 4, 0, 4, 1, 0, 0, 3, 0xf8]);
+        bytes.extend([0, 0, 1, 0xe0, 0, 3, 1, 2, 3]);
+        bytes.extend([0, 0, 1, 0xc0]);
+        bytes.extend((chunk.len() as u16 + 8).to_be_bytes());
+        bytes.extend([0x80, 0x80, 5, 0x21, 0, 1, 0, 1]);
+        bytes.extend(chunk);
+    }
+    bytes.extend([0, 0, 1, 0xb9]);
+    bytes
+}
+
+fn boxed(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let mut bytes = (content.len() as u32 + 8).to_be_bytes().to_vec();
+    bytes.extend(name);
+    bytes.extend(content);
+    bytes
+}
+
+fn header(name: &[u8; 4], rate: u32, ticks: u32) -> Vec<u8> {
+    let mut content = vec![0; 12];
+    content.extend(rate.to_be_bytes());
+    content.extend(ticks.to_be_bytes());
+    content.resize(24, 0);
+    boxed(name, &content)
+}
+
+fn track(id: u32, kind: &[u8; 4], rate: u32, ticks: u32) -> Vec<u8> {
+    let mut tkhd = vec![0; 12];
+    tkhd.extend(id.to_be_bytes());
+    tkhd.resize(84, 0);
+    let mut hdlr = vec![0; 8];
+    hdlr.extend(kind);
+    hdlr.resize(24, 0);
+    let media = [header(b"mdhd", rate, ticks), boxed(b"hdlr", &hdlr)].concat();
+    boxed(b"trak", &[boxed(b"tkhd", &tkhd), boxed(b"mdia", &media)].concat())
+}
+
+/// An M4A whose index comes behind its media; the picture track is longer.
+pub fn mp4(millis: u32) -> Vec<u8> {
+    let mut large = 1u32.to_be_bytes().to_vec();
+    large.extend(b"mdat");
+    large.extend((16u64 + 500).to_be_bytes());
+    large.resize(16 + 500, 9);
+    let moov = [
+        header(b"mvhd", 600, 600_000),
+        track(1, b"vide", 90_000, 90_000_000),
+        track(2, b"soun", 44_100, millis * 441 / 10),
+    ];
+    [boxed(b"ftyp", b"M4A \0\0\0\0"), large, boxed(b"moov", &moov.concat())].concat()
+}
+
+/// A fragmented MP4: fragments of one second each, the last with its own lengths.
+pub fn fragmented(seconds: u32) -> Vec<u8> {
+    let mut trex = vec![0; 4];
+    trex.extend([0, 0, 0, 7, 0, 0, 0, 1]);
+    trex.extend(960u32.to_be_bytes());
+    trex.resize(24, 0);
+    let moov =
+        [header(b"mvhd", 1000, 0), track(7, b"soun", 48_000, 0), boxed(b"mvex", &boxed(b"trex", &trex))];
+    let mut bytes = [boxed(b"ftyp", b"iso5\0\0\0\0"), boxed(b"moov", &moov.concat())].concat();
+    for index in 0..seconds {
+        let tfhd = boxed(b"tfhd", &[0, 2, 0, 0, 0, 0, 0, 7]);
+        let mut trun = if index + 1 < seconds { vec![0, 0, 2, 1] } else { vec![0, 0, 3, 1] };
+        trun.extend(50u32.to_be_bytes());
+        trun.extend([0, 0, 0, 99]);
+        for _ in 0..50 {
+            if index + 1 == seconds {
+                trun.extend(960u32.to_be_bytes());
+            }
+            trun.extend(20u32.to_be_bytes());
+        }
+        let fragment = boxed(b"traf", &[tfhd, boxed(b"trun", &trun)].concat());
+        bytes.extend(boxed(b"moof", &fragment));
+        bytes.extend(boxed(b"mdat", &[3; 1000]));
+    }
+    bytes
+}
+
+fn element(id: &[u8], content: &[u8]) -> Vec<u8> {
+    let mut bytes = id.to_vec();
+    bytes.extend((0x4000 | content.len() as u16).to_be_bytes());
+    bytes.extend(content);
+    bytes
+}
+
+const UNKNOWN: [u8; 8] = [1, 255, 255, 255, 255, 255, 255, 255];
+
+/// A recording as browsers make it: sizes unknown, blocks of 20 ms, clusters of a second.
+pub fn webm(blocks: u32, duration: Option<f64>) -> Vec<u8> {
+    let mut bytes = element(&[0x1a, 0x45, 0xdf, 0xa3], &element(&[0x42, 0x82], b"webm"));
+    bytes.extend([0x18, 0x53, 0x80, 0x67]);
+    bytes.extend(UNKNOWN);
+    let mut info = element(&[0x2a, 0xd7, 0xb1], &1_000_000u32.to_be_bytes()[1..]);
+    if let Some(duration) = duration {
+        info.extend(element(&[0x44, 0x89], &duration.to_be_bytes()));
+    }
+    bytes.extend(element(&[0x15, 0x49, 0xa9, 0x66], &info));
+    let entry = [element(&[0xd7], &[1]), element(&[0x83], &[2]), element(&[0x86], b"A_OPUS")].concat();
+    bytes.extend(element(&[0x16, 0x54, 0xae, 0x6b], &element(&[0xae], &entry)));
+    for block in 0..blocks {
+        let (cluster, inside) = (block / 50, block % 50);
+        if inside == 0 {
+            bytes.extend([0x1f, 0x43, 0xb6, 0x75]);
+            bytes.extend(UNKNOWN);
+            bytes.extend(element(&[0xe7], &(cluster * 1000).to_be_bytes()));
+        }
+        let mut content = vec![0x81];
+        content.extend((inside as u16 * 20).to_be_bytes());
+        content.push(0x80);
+        content.resize(60, 4);
+        bytes.extend(element(&[0xa3], &content));
+    }
+    bytes
+}
+
+fn page(kind: u8, serial: u32, position: u64, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![b'O', b'g', b'g', b'S', 0, kind];
+    bytes.extend(position.to_le_bytes());
+    bytes.extend(serial.to_le_bytes());
+    bytes.extend([0; 8]);
+    let segments: Vec<u8> = body.chunks(255).map(|chunk| chunk.len() as u8).collect();
+    bytes.push(segments.len() as u8);
+    bytes.extend(segments);
+    bytes.extend(body);
+    bytes
+}
+
+/// Opus in Ogg, with 312 samples to skip.
+pub fn ogg(millis: u64) -> Vec<u8> {
+    let mut head = b"OpusHead\x01\x01".to_vec();
+    head.extend(312u16.to_le_bytes());
+    head.extend([0; 7]);
+    let mut bytes = page(2, 9, 0, &head);
+    bytes.extend(page(0, 9, 0, b"OpusTags"));
+    for part in 1..=4u64 {
+        bytes.extend(page(0, 9, millis * 12 * part + 312, &[5; 400]));
+    }
+    bytes.extend(page(4, 8, 1 << 40, b"another stream"));
+    bytes
+}
+
+/// FLAC at 44.1 kHz.
+pub fn flac(samples: u64) -> Vec<u8> {
+    let mut bytes = b"fLaC\0\0\0\x22".to_vec();
+    bytes.extend([16, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend((44_100u64 << 44 | 1 << 41 | 15 << 36 | samples).to_be_bytes());
+    bytes.resize(200, 0);
+    bytes
+}
