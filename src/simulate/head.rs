@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 /// Largest body that is read: more than any gateway should send on.
-pub(super) const MOST_BODY: usize = 64 << 20;
+pub(super) const MOST_BODY: usize = 256 << 20;
 
 /// One request, its body whole.
 #[derive(Clone, Debug)]

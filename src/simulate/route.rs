@@ -15,6 +15,12 @@ pub(super) enum Route {
     Rerank,
     /// `POST …/tokenize`
     Tokenize,
+    /// `POST …/images/generations`
+    Images,
+    /// `POST …/audio/transcriptions`, `POST …/inference`
+    Transcriptions,
+    /// `GET /simulated-images/…`: an image that an answer named.
+    Image,
     /// `GET …/models`
     Models,
     /// `GET …/health`, `GET …/ping`
@@ -33,6 +39,9 @@ impl Route {
         if path == "/control" {
             return Self::Control;
         }
+        if path.starts_with("/simulated-images/") && method == "GET" {
+            return Self::Image;
+        }
         let post = [
             ("/chat/completions", Self::Chat),
             ("/messages/count_tokens", Self::CountTokens),
@@ -41,6 +50,9 @@ impl Route {
             ("/embed", Self::Embeddings),
             ("/rerank", Self::Rerank),
             ("/tokenize", Self::Tokenize),
+            ("/images/generations", Self::Images),
+            ("/audio/transcriptions", Self::Transcriptions),
+            ("/inference", Self::Transcriptions),
         ];
         let get = [("/models", Self::Models), ("/health", Self::Health), ("/ping", Self::Health)];
         let among =
@@ -55,7 +67,15 @@ impl Route {
 
     /// Whether a model works for it: rules without a path are for these.
     pub(super) fn generates(self) -> bool {
-        matches!(self, Self::Chat | Self::Messages | Self::Embeddings | Self::Rerank)
+        matches!(
+            self,
+            Self::Chat
+                | Self::Messages
+                | Self::Embeddings
+                | Self::Rerank
+                | Self::Images
+                | Self::Transcriptions
+        )
     }
 
     /// Whether errors are in the messages dialect's envelope.

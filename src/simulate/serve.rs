@@ -13,9 +13,12 @@ use super::route::Route;
 use super::rule::Suffix;
 use super::script::{Before, Script};
 use super::shaping::{self, Voice};
-use super::{Options, chat, messages, refuse, vectors};
+use super::{Options, chat, drawing, hearing, messages, refuse, vectors};
 use serde_json::{Value, json};
 use std::time::Duration;
+
+/// Simulated tokens of a drawing, for its pace.
+const DRAWN: u32 = 40;
 
 /// A simulated provider without its socket.
 pub(super) struct Provider {
@@ -64,8 +67,10 @@ impl Provider {
     }
 
     fn script(&self, route: Route, request: &Request) -> Script {
-        if matches!(route, Route::Embeddings | Route::Rerank) {
-            return self.vectors(route, request);
+        match route {
+            Route::Images | Route::Transcriptions => return self.media(route, request),
+            Route::Embeddings | Route::Rerank => return self.vectors(route, request),
+            _ => {}
         }
         let asked = match route {
             Route::Chat => Some(Ask::chat(&request.body, &self.memory)),
@@ -83,6 +88,39 @@ impl Provider {
             },
             Some(Err(wrong)) => refused(route, &wrong),
             None => self.told(route, request),
+        };
+        let script = faults.iter().find_map(|fault| instead(fault, route)).unwrap_or(good);
+        shaping::break_up(script, &faults)
+    }
+
+    /// Drawings and transcripts, with the same faults as all else.
+    fn media(&self, route: Route, request: &Request) -> Script {
+        let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok());
+        let made = if route == Route::Images {
+            let wish = drawing::read(&request.body);
+            wish.map(|wish| {
+                let host = header("host").unwrap_or_default();
+                (wish.model.clone(), DRAWN, Ok(wish.answer(self.options.seed, host)))
+            })
+        } else {
+            let heard = hearing::read(header("content-type").unwrap_or_default(), &request.body);
+            heard.map(|heard| {
+                let told = heard.answer(&self.options.name, self.options.seed);
+                (heard.model.clone(), heard.tokens(), told)
+            })
+        };
+        let named = made.as_ref().map_or("", |(model, ..)| model.as_str());
+        let (model, suffix) =
+            named.split_once('#').map_or((named, None), |(model, suffix)| (model, Some(suffix)));
+        let mut faults = self.control.faults(request.route(), true, model);
+        match suffix.map_or_else(|| Ok(Suffix::default()), Suffix::read) {
+            Ok(suffix) => faults.extend(suffix.faults),
+            Err(message) => return refused(route, &Wrong { message, field: Some("model") }),
+        }
+        let good = match made {
+            Err(wrong) => refused(route, &wrong),
+            Ok((_, tokens, Ok(answer))) => shaping::plain(answer.to_string(), tokens, &faults, false),
+            Ok((_, _, Err(text))) => Script::plain(200, "text/plain; charset=utf-8", text),
         };
         let script = faults.iter().find_map(|fault| instead(fault, route)).unwrap_or(good);
         shaping::break_up(script, &faults)
@@ -157,6 +195,10 @@ impl Provider {
     fn told(&self, route: Route, request: &Request) -> Script {
         match route {
             Route::Models => Script::json(200, &self.models()),
+            Route::Image => match drawing::at(request.route()) {
+                Some(image) => Script::plain(200, "image/png", image),
+                None => Script::json(404, &json!({ "detail": "Not Found" })),
+            },
             Route::Health => Script::plain(200, "text/plain", ""),
             Route::Tokenize => self.tokenized(request),
             Route::WrongMethod => Script::json(405, &json!({ "detail": "Method Not Allowed" })),

@@ -1,0 +1,125 @@
+//! Simulated transcripts: as long as the sound is, in segments, the same for the
+//! same bytes. Nobody has listened.
+
+use super::ask::Wrong;
+use super::text::{self, Draw, fold};
+use penstock_media::sound::Meter;
+use rust_decimal::prelude::ToPrimitive;
+use serde_json::{Value, json};
+
+/// Seconds of a segment, and words in it.
+const SEGMENT: f64 = 4.0;
+const WORDS: usize = 10;
+/// Most segments that are made.
+const MOST: usize = 20_000;
+
+/// What is to be written down.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// The model, its suffix included.
+    pub model: String,
+    /// The same for the same sound.
+    pub hash: u64,
+    format: String,
+    language: Option<String>,
+    words: bool,
+    seconds: f64,
+}
+
+/// Reads a form. It is taken apart here in the plainest way, apart from the
+/// gateway's own reader, so that neither hides the other's mistakes.
+pub(super) fn read(content_type: &str, body: &[u8]) -> Result<Heard, Wrong> {
+    let wrong = |message: &str, field| Wrong { message: message.to_owned(), field: Some(field) };
+    let boundary = content_type
+        .split_once("boundary=")
+        .map(|(_, rest)| rest.split(';').next().unwrap_or_default().trim_matches('"'))
+        .ok_or_else(|| wrong("no boundary", "content-type"))?;
+    let delimiter = format!("\r\n--{boundary}");
+    let whole = [b"\r\n", body].concat();
+    let marks: Vec<usize> = memchr::memmem::find_iter(&whole, delimiter.as_bytes()).collect();
+    let mut heard = Heard {
+        model: String::new(),
+        hash: 0,
+        format: "json".to_owned(),
+        language: None,
+        words: false,
+        seconds: 0.0,
+    };
+    let mut file = None;
+    for pair in marks.windows(2) {
+        let [from, to] = *pair else { continue };
+        let part = whole.get(from + delimiter.len() + 2..to).unwrap_or_default();
+        let Some(at) = memchr::memmem::find(part, b"\r\n\r\n") else { continue };
+        let (head, content) = part.split_at(at);
+        let content = content.get(4..).unwrap_or_default();
+        let head = String::from_utf8_lossy(head);
+        let text = || String::from_utf8_lossy(content).into_owned();
+        match head.split("name=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default() {
+            "model" => heard.model = text(),
+            "response_format" => heard.format = text(),
+            "language" => heard.language = Some(text()),
+            "timestamp_granularities[]" => heard.words |= content == b"word",
+            "file" => file = Some(content),
+            _ => {}
+        }
+    }
+    let file = file.ok_or_else(|| wrong("Field required: file", "file"))?;
+    let mut meter = Meter::default();
+    meter.push(file);
+    let sound = meter.end().map_err(|_| wrong("The file is no audio", "file"))?;
+    heard.seconds = sound.seconds.and_then(|seconds| seconds.to_f64()).unwrap_or(1.0);
+    heard.hash = fold(0, file);
+    if heard.model.is_empty() {
+        return Err(wrong("Field required: model", "model"));
+    }
+    Ok(heard)
+}
+
+impl Heard {
+    /// The answer in the form that was asked for; `Err` is one that is not JSON.
+    pub(super) fn answer(&self, name: &str, seed: u64) -> Result<Value, String> {
+        let mut draw = Draw::new(fold(self.hash, &seed.to_le_bytes()));
+        let count = ((self.seconds / SEGMENT).ceil() as usize).clamp(1, MOST);
+        let all = text::answer(name, &mut draw, count * WORDS);
+        let spoken: Vec<String> = all.chunks(WORDS).take(count).map(<[String]>::concat).collect();
+        let text = spoken.concat();
+        match self.format.as_str() {
+            "text" => return Err(format!("{text}\n")),
+            "verbose_json" => {}
+            _ => {
+                let seconds = self.seconds.ceil() as u64;
+                return Ok(json!({ "text": text, "usage": { "type": "duration", "seconds": seconds } }));
+            }
+        }
+        let end = |index: usize| ((index + 1) as f64 * SEGMENT).min(self.seconds);
+        let segment = |(index, text): (usize, &String)| {
+            json!({
+                "id": index, "seek": 0, "start": index as f64 * SEGMENT, "end": end(index), "text": text,
+                "tokens": [50_364], "temperature": 0.0, "avg_logprob": -0.25, "compression_ratio": 1.5,
+                "no_speech_prob": 0.01,
+            })
+        };
+        let segments: Vec<Value> = spoken.iter().enumerate().map(segment).collect();
+        let mut answer = json!({
+            "task": "transcribe", "language": self.language.as_deref().unwrap_or("en"), "duration": self.seconds,
+            "text": text, "segments": segments,
+        });
+        if self.words {
+            let step = self.seconds / all.len().max(1) as f64;
+            let word = |(index, word): (usize, &String)| {
+                let start = index as f64 * step;
+                json!({ "word": word.trim(), "start": start, "end": start + step })
+            };
+            let words: Vec<Value> = all.iter().enumerate().map(word).collect();
+            if let Some(object) = answer.as_object_mut() {
+                object.insert("words".to_owned(), words.into());
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Simulated tokens of the answer, for its pace.
+    pub(super) fn tokens(&self) -> u32 {
+        ((self.seconds / SEGMENT).ceil() as u32).saturating_mul(2).min(200)
+    }
+}
