@@ -32,6 +32,8 @@ pub async fn fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Opti
     match &ask.task {
         Task::Talk => talk_fits(live, model, ask).await,
         Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(model, ask)).await.map(|()| None),
+        // A prompt that is too long to draw from is cut by the engine; sound has no window.
+        Task::Draw(_) | Task::Transcribe(_) => Ok(None),
     }
 }
 
@@ -59,7 +61,7 @@ async fn texts_fit(model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
 fn longest(task: &Task) -> usize {
     let most = |texts: &[Bytes]| texts.iter().map(Bytes::len).max().unwrap_or(0);
     match task {
-        Task::Talk => 0,
+        Task::Talk | Task::Draw(_) | Task::Transcribe(_) => 0,
         Task::Embed(embed) => most(embed.inputs.values()),
         Task::Rerank(rerank) => rerank.query.len().saturating_add(most(&rerank.documents)),
     }
@@ -71,7 +73,7 @@ fn most(counter: &Counter, task: &Task, window: u64) -> u64 {
         |json: &Bytes| serde_json::from_slice::<String>(json).map_or(0, |text| counter.count_text(&text));
     let might = |json: &&Bytes, beside: usize| upper_bound(json.len() + beside, 0, 0) > window;
     match task {
-        Task::Talk => 0,
+        Task::Talk | Task::Draw(_) | Task::Transcribe(_) => 0,
         Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) => 0,
         Task::Embed(embed) => {
             embed.inputs.values().iter().filter(|json| might(json, 0)).map(count).max().unwrap_or(0)

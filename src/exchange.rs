@@ -91,7 +91,9 @@ async fn serve(x: &mut Exchange<'_>, path: &str) -> Result<Ended, Refusal> {
     }
     let (found, tail) = endpoint::find(&method, path)?;
     x.record.endpoint = found.name();
-    x.authenticate(found)?;
+    if !found.is_open() {
+        x.authenticate(found)?;
+    }
     found.handle(x, tail).await
 }
 
@@ -114,6 +116,22 @@ impl Exchange<'_> {
         self.json_only()?;
         let limits = &self.live.settings.limits;
         let (cap, within) = (limits.json_body, limits.body);
+        let announced = self.invite(cap).await?;
+        let body = timeout(within, gather(self.session, announced, cap))
+            .await
+            .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
+        self.invited(body.is_ok());
+        let body = body?;
+        self.record.bytes_in = body.len();
+        Ok(body)
+    }
+
+    /// Lets a client that waits for it send its body, unless that is too large;
+    /// returns the announced length.
+    ///
+    /// # Errors
+    /// Larger than `cap`.
+    pub(crate) async fn invite(&mut self, cap: usize) -> Result<Option<usize>, Refusal> {
         let announced = self.content_length()?;
         if announced.is_some_and(|length| length > cap) {
             self.keep = None;
@@ -122,28 +140,31 @@ impl Exchange<'_> {
         if self.session.get_header_bytes(header::EXPECT).eq_ignore_ascii_case(b"100-continue") {
             self.session.write_continue_response().await.ok();
         }
-        let body = timeout(within, gather(self.session, announced, cap))
-            .await
-            .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
+        Ok(announced)
+    }
+
+    /// The body is read, or will not be.
+    pub(crate) fn invited(&mut self, whole: bool) {
         // The interim response marks the connection for closing while a body is unread.
-        self.session.set_keepalive(self.keep);
-        if body.is_err() {
+        if !whole {
             self.keep = None;
-            self.session.set_keepalive(None);
         }
-        let body = body?;
-        self.record.bytes_in = body.len();
-        Ok(body)
+        self.session.set_keepalive(self.keep);
+    }
+
+    pub(crate) fn plain_encoding(&self) -> Result<(), Refusal> {
+        let encoding = self.session.get_header_bytes(header::CONTENT_ENCODING);
+        if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") {
+            return Ok(());
+        }
+        Err(Refusal::because(
+            Code::UnsupportedMediaType,
+            "Compressed request bodies are not read; send the body without content-encoding.",
+        ))
     }
 
     fn json_only(&self) -> Result<(), Refusal> {
-        let encoding = self.session.get_header_bytes(header::CONTENT_ENCODING);
-        if !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity") {
-            return Err(Refusal::because(
-                Code::UnsupportedMediaType,
-                "Compressed request bodies are not read; send the body without content-encoding.",
-            ));
-        }
+        self.plain_encoding()?;
         let kind = self.session.get_header_bytes(header::CONTENT_TYPE);
         let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         if essence.is_empty() || essence.eq_ignore_ascii_case(b"application/json") {
@@ -198,6 +219,22 @@ impl Exchange<'_> {
         if used.money.0 > 0 {
             self.house.keyring.charged(&self.grant);
         }
+    }
+
+    /// Scheme and host by which this client reaches the gateway: as configured,
+    /// else what it asked itself.
+    pub fn public_url(&self) -> String {
+        if let Some(url) = &self.live.settings.listen.public_url {
+            return url.to_string();
+        }
+        let tls = self.session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
+        let head = self.session.req_header();
+        let asked = head.uri.authority().map(http::uri::Authority::as_str);
+        let host = asked.or_else(|| head.headers.get(header::HOST)?.to_str().ok());
+        let may = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+        let host = host.filter(|host| !host.is_empty() && host.bytes().all(may));
+        let scheme = if tls { "https" } else { "http" };
+        host.map_or_else(String::new, |host| format!("{scheme}://{host}"))
     }
 
     /// A response head of this exchange, with how the limits stand if it met any.
@@ -256,7 +293,7 @@ pub fn ended(written: pingora_error::Result<()>) -> Ended {
     if written.is_ok() { Ended::Written } else { Ended::Left }
 }
 
-fn too_large(cap: usize) -> Refusal {
+pub(crate) fn too_large(cap: usize) -> Refusal {
     Refusal::because(Code::TooLarge, format!("The request body is larger than {cap} bytes."))
         .with("limit_bytes", cap)
 }

@@ -8,6 +8,8 @@ use crate::keyring::Keyring;
 use crate::ledger::Ledger;
 use crate::observe::Record;
 use crate::observe::metrics::Metrics;
+use crate::shelf::Shelf;
+use crate::spool::Spools;
 use crate::upstream::connect::Pools;
 use crate::upstream::live::ProviderLive;
 use crate::upstream::offer::OfferLive;
@@ -41,6 +43,10 @@ pub struct House {
     pub budget: Mutex<RetryBudget>,
     /// Counters for Prometheus.
     pub metrics: Metrics,
+    /// Uploads and images while they are needed.
+    pub spools: Spools,
+    /// Images that wait for their client.
+    pub shelf: Shelf,
     /// Told whenever a seat at a provider is given back.
     pub freed: Arc<Notify>,
     draining: AtomicBool,
@@ -148,6 +154,8 @@ impl House {
     /// One sentence that says what is in the way.
     pub fn build(settings: Settings) -> Result<Arc<Self>, String> {
         let clock = Clock::start();
+        let spool = &settings.spool;
+        let spools = Spools::new(spool.path.clone(), spool.memory, spool.disk);
         let vault = Vault::open(&settings.storage)?;
         let keyring = Keyring::load(&vault, clock)?;
         let ledger = Ledger::open(vault.ledger.clone(), &settings.ledger, clock)?;
@@ -163,6 +171,8 @@ impl House {
             clock,
             pools,
             budget: Mutex::new(RetryBudget::new()),
+            spools,
+            shelf: Shelf::default(),
             metrics: Metrics::new().map_err(|error| error.to_string())?,
             freed,
             draining: AtomicBool::new(false),

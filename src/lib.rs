@@ -20,11 +20,13 @@
 //! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
 //! | [`relay`] | the attempt loop: select, attempt, plain, pump, settle |
 //! | [`gate`] | limits and budgets of a key and its account: taken before, settled after |
+//! | [`intake`] | forms with a file, read past memory |
 //! | [`count`] | token counts, where a window might be exceeded |
 //! | [`upstream`] | providers: how they are asked, routes, seats, breakers, checks, bills |
 //! | [`civil`] | times as people and headers write them |
 //! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
 //! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
+//! | [`spool`], [`shelf`] | uploads on disk; images that wait for their client |
 //! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
 //! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
 //! | [`simulate`], [`simulators`] | simulated providers |
@@ -57,6 +59,7 @@ pub mod front;
 pub mod gate;
 pub mod gateway;
 pub mod house;
+pub mod intake;
 pub mod keyring;
 pub mod ledger;
 pub mod observe;
@@ -64,9 +67,11 @@ pub mod relay;
 pub mod reply;
 pub mod request_id;
 pub mod server;
+pub mod shelf;
 pub mod simulate;
 pub mod simulators;
 pub mod socket;
+pub mod spool;
 pub mod start;
 pub mod threads;
 pub mod upstream;

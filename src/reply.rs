@@ -174,6 +174,23 @@ impl Head {
         write_all(session, body).await
     }
 
+    /// Sends the head of a body of this length; its bytes follow one by one.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn piecewise(
+        mut self,
+        session: &mut ServerSession,
+        kind: &'static str,
+        length: u64,
+    ) -> Result<()> {
+        self.head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(kind))?;
+        self.head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length))?;
+        let silent = session.req_header().method == http::Method::HEAD || length == 0;
+        session.write_response_header(Box::new(self.head)).await?;
+        if silent { session.write_response_body(Bytes::new(), true).await } else { Ok(()) }
+    }
+
     /// Opens a stream of server-sent events.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use pingora_core::apps::ServerApp;
 use pingora_core::listeners::ListenerConfig;
 use pingora_core::listeners::tls::{Acceptor, TlsSettings};
 use pingora_core::protocols::Stream;
+use pingora_core::protocols::l4::ext::{TcpKeepalive, set_tcp_keepalive};
 use pingora_core::server::{Fds, ListenFds};
 use pingora_core::services::Service as _;
 use pingora_core::services::listening::Service;
@@ -25,6 +26,14 @@ use tokio::time::timeout;
 
 /// Pause after a connection could not be taken.
 const BREATH: Duration = Duration::from_millis(100);
+
+/// Probes of silent connections, to clients and to providers.
+pub const KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
+    idle: Duration::from_secs(20),
+    interval: Duration::from_secs(10),
+    count: 3,
+    user_timeout: Duration::ZERO,
+};
 
 /// A socket that listens.
 pub struct Bound {
@@ -138,7 +147,12 @@ impl Door {
                 accepted = listener.accept() => accepted,
             };
             // The thread that serves it watches the socket, not this one.
-            match accepted.and_then(|(socket, _)| socket.into_std()) {
+            let probed = accepted.and_then(|(socket, _)| {
+                // Drawing may take a minute, in which nothing is sent: probes keep the way open.
+                set_tcp_keepalive(&socket, &KEEP_ALIVE).ok();
+                socket.into_std()
+            });
+            match probed {
                 Ok(socket) => threads.serve(self.clone().serve(socket)),
                 Err(error) => {
                     log::event(log::error(), "accept_failed", &[("reason", &error.kind().to_string())]);

@@ -16,6 +16,8 @@ const RESOLVE: Duration = Duration::from_secs(30);
 const NOTE: Duration = Duration::from_secs(30);
 /// How often spends are written down: what a crash may forget of a budget.
 const SPENDS: Duration = Duration::from_secs(1);
+/// How often images that are over are let go.
+const TIDY: Duration = Duration::from_secs(10);
 /// How often idle connections are looked at.
 const SWEEP: Duration = Duration::from_secs(5);
 /// How often it is looked whether a check is due.
@@ -35,6 +37,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
             tokio::task::spawn_blocking(move || house.pools.sweep()).await.ok();
         }),
         every(CHECK, stop, house, |house| async move { check::due(&house).await }),
+        every(TIDY, stop, house, |house| async move { house.shelf.clear(house.clock.now()) }),
         every(CHECK, stop, house, |house| async move { watch_store(&house) }),
     ]
 }
@@ -54,6 +57,9 @@ fn watch_store(house: &House) {
 pub async fn resolve(house: &House) {
     for provider in &house.live().providers {
         provider.route.resolve(&provider.provider).await;
+        for route in &provider.image_routes {
+            route.resolve(&provider.provider).await;
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 mod chat;
 mod count_tokens;
 mod embeddings;
+mod images;
 mod messages;
 mod models;
 mod rerank;
+mod transcriptions;
 
 pub use models::decoded;
 
@@ -30,6 +32,11 @@ pub trait Endpoint: Sync {
     /// The scope that a key needs.
     fn scope(&self) -> Scope;
 
+    /// It asks for no key.
+    fn is_open(&self) -> bool {
+        false
+    }
+
     /// Answers, or hands the ask to the relay. `tail` is what `*` matched, still encoded.
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal>;
 }
@@ -39,6 +46,9 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::Chat,
     &messages::Messages,
     &count_tokens::CountTokens,
+    &images::Generations,
+    &images::Content,
+    &transcriptions::Transcriptions,
     &embeddings::Embeddings,
     &rerank::Rerank("/v1/rerank"),
     &rerank::Rerank("/v2/rerank"),

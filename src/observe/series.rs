@@ -30,6 +30,8 @@ pub struct Keeper {
     carbon: CounterVec,
     water: CounterVec,
     credits: CounterVec,
+    images: CounterVec,
+    audio: CounterVec,
     charged_kwh: CounterVec,
     counted: IntCounterVec,
     hasher: ahash::RandomState,
@@ -50,6 +52,8 @@ pub struct Series {
     carbon: GenericCounter<AtomicF64>,
     water: GenericCounter<AtomicF64>,
     credits: GenericCounter<AtomicF64>,
+    images: GenericCounter<AtomicF64>,
+    audio: GenericCounter<AtomicF64>,
     charged_kwh: GenericCounter<AtomicF64>,
     counted: prometheus::IntCounter,
 }
@@ -99,6 +103,8 @@ impl Keeper {
             carbon: sum("penstock_carbon_grams_total", "Operational emissions of answers, grams of CO2e.")?,
             water: sum("penstock_water_liters_total", "Water of answers, litres.")?,
             credits: sum("penstock_credits_total", "Credits charged.")?,
+            images: sum("penstock_images_total", "Images delivered.")?,
+            audio: sum("penstock_audio_seconds_total", "Seconds of sound written down.")?,
             charged_kwh: sum("penstock_energy_charged_kwh_total", "Energy charged to energy wallets, kWh.")?,
             counted: counter(
                 r,
@@ -138,6 +144,8 @@ impl Keeper {
             carbon: self.carbon.with_label_values(&sums),
             water: self.water.with_label_values(&sums),
             credits: self.credits.with_label_values(&sums),
+            images: self.images.with_label_values(&sums),
+            audio: self.audio.with_label_values(&sums),
             charged_kwh: self.charged_kwh.with_label_values(&sums),
             counted: self.counted.with_label_values(&sums),
         });
@@ -166,6 +174,11 @@ impl Series {
             if usage.source == penstock_contract::UsageSource::Gateway {
                 self.counted.inc();
             }
+        }
+        match record.done {
+            Some(Done::Images { count, .. }) => self.images.inc_by(f64::from(count)),
+            Some(Done::Audio { seconds }) => add(&self.audio, seconds),
+            Some(Done::Tokens(_) | Done::Unknown) | None => {}
         }
         if let Some(footprint) = &record.footprint {
             add(&self.energy, footprint.energy_kwh);

@@ -2,7 +2,8 @@
 
 use super::Run;
 use super::watch::Woken;
-use crate::upstream::connect::{Link, Way};
+use crate::spool::Spooled;
+use crate::upstream::connect::{self, Link, Way};
 use crate::upstream::decode::Decoder;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::speech::Speech;
@@ -116,7 +117,7 @@ async fn once(
     let reused = link.reused();
     let alarm = until.min(Instant::now() + first_byte);
     let asked = {
-        let exchange = pin!(send(link, offer, speech, call));
+        let exchange = pin!(send(link, offer, speech, call, run.upload.as_ref()));
         run.watch.race(run.x.session, exchange, alarm).await
     };
     let way = match asked {
@@ -145,13 +146,19 @@ fn malformed() -> Stop {
 
 /// Writes head and body, then reads the response head. A provider may answer
 /// early and stop reading, so a failed write still looks for its answer.
-async fn send(link: Link, offer: &OfferLive, speech: Speech, call: &Call) -> Result<Way, Fault> {
+async fn send(
+    link: Link,
+    offer: &OfferLive,
+    speech: Speech,
+    call: &Call,
+    upload: Option<&Spooled>,
+) -> Result<Way, Fault> {
     let reset = || Fault::new(FaultKind::Reset);
     let head = speech.head(offer).ok_or_else(reset)?;
     let (mut way, written) = match link {
-        Link::Stream(line) => line.ask(&head.wire, call).await,
+        Link::Stream(line) => line.ask(&head.wire, call, upload).await,
         Link::Session(mut way) => {
-            let written = Box::pin(write(&mut way, head.parsed.clone(), call)).await.is_ok();
+            let written = Box::pin(write(&mut way, head.parsed.clone(), call, upload)).await.is_ok();
             (*way, written)
         }
     };
@@ -173,17 +180,31 @@ async fn send(link: Link, offer: &OfferLive, speech: Speech, call: &Call) -> Res
     }
 }
 
-async fn write(way: &mut Way, mut head: RequestHeader, call: &Call) -> pingora_error::Result<()> {
-    let length: usize = call.body.iter().map(Bytes::len).sum();
+async fn write(
+    way: &mut Way,
+    mut head: RequestHeader,
+    call: &Call,
+    upload: Option<&Spooled>,
+) -> pingora_error::Result<()> {
+    let mut left = connect::length(call, upload);
     head.insert_header(header::CONTENT_TYPE, &*call.content_type)?;
-    head.insert_header(header::CONTENT_LENGTH, length)?;
+    head.insert_header(header::CONTENT_LENGTH, left)?;
     way.session.write_request_header(Box::new(head)).await?;
-    let mut left = length;
-    for piece in &call.body {
+    for (index, piece) in call.body.iter().enumerate() {
+        if let Some(upload) = upload.filter(|_| call.upload == Some(index)) {
+            let mut at = 0;
+            while at < upload.len() {
+                let failed = |_| pingora_error::Error::new_str("spool");
+                let slice = upload.read(at).await.map_err(failed)?;
+                at += slice.len() as u64;
+                left -= slice.len() as u64;
+                way.session.write_request_body(slice, left == 0).await?;
+            }
+        }
         let mut piece = piece.clone();
         while !piece.is_empty() {
             let slice = piece.split_to(piece.len().min(SLICE));
-            left -= slice.len();
+            left -= slice.len() as u64;
             way.session.write_request_body(slice, left == 0).await?;
         }
     }

@@ -1,10 +1,12 @@
 //! What an ask may use at most, for the limits: known before anything is sent.
 
 use super::select::Selection;
+use super::settle;
 use crate::exchange::Exchange;
 use crate::gate::Habits;
 use crate::upstream::bill::Terms;
-use penstock_contract::{Ask, Done, Kind, MicroCredits, Usage};
+use crate::upstream::offer::OfferLive;
+use penstock_contract::{Ask, Done, Kind, MicroCredits, Task, Usage};
 use penstock_limits::Cost;
 use penstock_pricing::PaidWith;
 
@@ -30,7 +32,7 @@ pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at:
     let offers = chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer));
     let prices = offers.map(|offer| {
         let cap = chosen.max_tokens(offer, ask).map(|cap| cap.saturating_mul(u64::from(ask.n)));
-        offer.bill.worth(&work(ask, input, cap.unwrap_or(output)), terms)
+        offer.bill.worth(&work(offer, ask, input, cap.unwrap_or(output)), terms)
     });
     Cost { input, output, money: prices.max().unwrap_or_default() }
 }
@@ -49,13 +51,14 @@ fn tokens(ask: &Ask, usual: u64) -> (u64, u64) {
     }
 }
 
-/// What is done, at most. How long speech is nobody knows before it has been heard.
-fn work(ask: &Ask, input: u64, output: u64) -> Done {
-    match ask.kind {
-        Kind::Chat | Kind::Embedding | Kind::Rerank => {
+/// What is done, at most. A sound whose file does not tell its length is known
+/// only when it has been heard.
+fn work(offer: &OfferLive, ask: &Ask, input: u64, output: u64) -> Done {
+    match &ask.task {
+        Task::Talk | Task::Embed(_) | Task::Rerank(_) => {
             Done::Tokens(Usage { input, output, ..Usage::default() })
         }
-        Kind::Image => Done::Images { count: ask.n, steps: None, pixels: None },
-        Kind::Transcription => Done::Unknown,
+        Task::Draw(draw) => settle::images(draw.n, draw, offer),
+        Task::Transcribe(task) => task.sound.seconds.map_or(Done::Unknown, |seconds| Done::Audio { seconds }),
     }
 }

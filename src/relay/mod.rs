@@ -10,6 +10,7 @@
 
 mod attempt;
 mod cost;
+mod pictures;
 mod plain;
 mod pump;
 mod reserve;
@@ -22,6 +23,7 @@ pub use select::{model_named, no_model};
 use crate::exchange::{Ended, Exchange};
 use crate::ledger::Hold;
 use crate::observe::AttemptNote;
+use crate::spool::Spooled;
 use crate::upstream::offer::{OfferLive, Seat};
 use attempt::Stop;
 use penstock_contract::{Ask, Code, Fault, FaultKind, Refusal, Reply, Rescue};
@@ -35,6 +37,8 @@ use watch::Watch;
 struct Run<'r, 'a> {
     x: &'r mut Exchange<'a>,
     ask: &'r Ask,
+    /// The file that came with it.
+    upload: Option<Spooled>,
     chosen: Selection,
     watch: Watch,
     /// The end of the request's time.
@@ -64,6 +68,14 @@ struct Run<'r, 'a> {
 /// # Errors
 /// The refusal, as long as nothing has been sent.
 pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
+    run_with(x, ask, None).await
+}
+
+/// The same for an ask that came with a file.
+///
+/// # Errors
+/// The refusal, as long as nothing has been sent.
+pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) -> Result<Ended, Refusal> {
     x.record.stream = ask.stream;
     let habits = x.early()?;
     let chosen = select::select(x, ask).await?;
@@ -78,6 +90,7 @@ pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
         deadline: x.started + total,
         x,
         ask,
+        upload,
         chosen,
         reply: None,
         current: None,
@@ -265,7 +278,8 @@ impl Run<'_, '_> {
         }
         *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
         if worked(fault.kind) {
-            self.spent.failed(offer, self.ask, self.reply.as_deref());
+            let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
+            self.spent.failed(offer, self.ask, self.reply.as_deref(), took);
         }
     }
 

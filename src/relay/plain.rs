@@ -3,12 +3,12 @@
 
 use super::Run;
 use super::attempt::{self, Answering, Stop};
-use super::settle;
+use super::{pictures, settle};
 use crate::exchange::{Ended, ended};
 use crate::upstream::offer::OfferLive;
 use crate::upstream::speech::Speech;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Answer, Call, Done, Fault, FaultKind, Target, Whole};
+use penstock_contract::{Answer, Call, Done, Fault, FaultKind, Target, Task, Whole};
 use penstock_routing::{Outcome, Sample};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,11 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     let target = attempt::target(run, offer, speech.dialect(), created);
     let calls = speech.calls(run.ask, &target).map_err(Stop::Pass)?;
     let answers = ask(run, offer, speech, &calls).await?;
-    let whole = translate(run, offer, speech, created, answers).await?;
+    let mut whole = translate(run, offer, speech, created, answers).await?;
+    if let Task::Draw(draw) = &run.ask.task {
+        whole.done = Some(settle::images(pictures::count(&whole), draw, offer));
+        whole.body = pictures::finish(run, offer, draw, std::mem::take(&mut whole.pictures), created).await?;
+    }
 
     let now = run.now();
     let done = whole.done.unwrap_or_else(|| Done::Tokens(run.ask.counted(whole.output_bytes)));
@@ -37,10 +41,16 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     };
     offer.learn(now, Outcome::Good, Some(sample));
     let objects = settle::served(run, offer, done, whole.measured, asked.elapsed(), Some(sample));
-    let body = penstock_annotate::splice(whole.body, &objects);
     run.x.record.status = 200;
     let head = settle::head(run, offer, number).map_err(|_| Stop::Left)?;
     settle::written(run).await;
+    if let Task::Transcribe(task) = &run.ask.task
+        && let Some(kind) = penstock_media::speech::content_type(task.script)
+    {
+        let head = settle::in_headers(head, &objects).map_err(|_| Stop::Left)?;
+        return Ok(ended(head.whole(run.x.session, kind, whole.body).await));
+    }
+    let body = penstock_annotate::splice(whole.body, &objects);
     Ok(ended(head.json(run.x.session, body).await))
 }
 
@@ -74,7 +84,7 @@ fn heard(answering: &Answering, speech: Speech) -> Vec<Option<Box<str>>> {
 }
 
 /// The whole body, within its cap.
-async fn whole(
+pub async fn whole(
     run: &mut Run<'_, '_>,
     answering: &mut Answering,
     idle: Duration,

@@ -6,6 +6,7 @@
 //! is charged all the same and may leave the account in debt.
 
 use super::select::Selection;
+use super::settle;
 use crate::exchange::Exchange;
 use crate::ledger::{Hold, Need};
 use crate::upstream::offer::OfferLive;
@@ -72,7 +73,18 @@ fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
             };
             tokens(bytes(ask.body.len()).saturating_add(again))
         }
-        Kind::Image => Done::Images { count: ask.n, steps: None, pixels: None },
-        Kind::Transcription => Done::Audio { seconds: Decimal::from(bytes(ask.body.len()) / SECOND + 1) },
+        Kind::Image | Kind::Transcription => media(offer, ask),
+    }
+}
+
+/// So many images; so much sound as its file tells, or as its bytes can hold.
+fn media(offer: &OfferLive, ask: &Ask) -> Done {
+    match &ask.task {
+        Task::Draw(draw) => settle::images(draw.n, draw, offer),
+        Task::Transcribe(task) => {
+            let most = || Decimal::from(task.sound.bytes / SECOND + 1);
+            Done::Audio { seconds: task.sound.seconds.unwrap_or_else(most) }
+        }
+        Task::Talk | Task::Embed(_) | Task::Rerank(_) => Done::Unknown,
     }
 }

@@ -122,8 +122,11 @@ fn wrong_kind(model: &ModelLive) -> Refusal {
 /// Tokens that an answer of this model will probably have: the same number for
 /// every offer, so that prices are compared and not the luck of their last answers.
 fn expected_output(live: &Live, model: &ModelLive, ask: &Ask, now: Duration) -> u64 {
-    if ask.kind != Kind::Chat {
-        return 0;
+    match ask.kind {
+        Kind::Chat => {}
+        Kind::Embedding | Kind::Rerank => return 0,
+        // One image or minute as good as another: it is prices that are compared.
+        Kind::Image | Kind::Transcription => return 1,
     }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
     let typical = offers.filter_map(|offer| offer.figures.lock().typical_output(now)).max();

@@ -7,7 +7,8 @@ use crate::reply::Head;
 use crate::upstream::bill::{Terms, drawn, worth};
 use crate::upstream::offer::OfferLive;
 use http::{HeaderName, HeaderValue};
-use penstock_contract::{Ask, Done, Measured, MicroCredits, Reply, Usage, UsageSource};
+use penstock_annotate::{BILLING_HEADER, IMPACT_HEADER};
+use penstock_contract::{Ask, Done, Draw, Measured, MicroCredits, Reply, Size, Task, Usage, UsageSource};
 use penstock_footprint::Attempt;
 use penstock_ledger::Wallet;
 use penstock_limits::Used;
@@ -25,15 +26,30 @@ pub struct Spent(Option<Attempt>);
 
 impl Spent {
     /// A provider worked on the prompt, and on what it sent, for nothing.
-    pub fn failed(&mut self, offer: &OfferLive, ask: &Ask, reply: Option<&dyn Reply>) {
-        let usage =
-            reply.and_then(Reply::usage).unwrap_or_else(|| ask.counted(reply.map_or(0, Reply::output_bytes)));
-        let attempt = offer.bill.failed(usage, Duration::ZERO);
+    pub fn failed(&mut self, offer: &OfferLive, ask: &Ask, reply: Option<&dyn Reply>, took: Duration) {
+        let attempt = match &ask.task {
+            Task::Draw(draw) => offer.bill.failed_within(images(draw.n, draw, offer), took),
+            Task::Transcribe(task) => {
+                let heard = |seconds| Done::Audio { seconds };
+                offer.bill.failed_within(task.sound.seconds.map_or(Done::Unknown, heard), took)
+            }
+            Task::Talk | Task::Embed(_) | Task::Rerank(_) => {
+                let counted = || ask.counted(reply.map_or(0, Reply::output_bytes));
+                let usage = reply.and_then(Reply::usage).unwrap_or_else(counted);
+                offer.bill.failed(usage, Duration::ZERO)
+            }
+        };
         match &mut self.0 {
             Some(sum) => sum.add(&attempt),
             None => self.0 = Some(attempt),
         }
     }
+}
+
+/// So many images in the size that was asked for, or in the model's own.
+pub fn images(count: u32, draw: &Draw, offer: &OfferLive) -> Done {
+    let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
+    Done::Images { count, steps: None, pixels: size.map(Size::pixels) }
 }
 
 /// Settles a good answer; returns the members that go into it.
@@ -129,4 +145,24 @@ pub fn head(run: &Run<'_, '_>, offer: &OfferLive, number: u32) -> pingora_error:
         )?
         .with(FLAVOR, HeaderValue::from_static(flavor))?
         .with(HeaderName::from_static("x-penstock-attempts"), HeaderValue::from(number))
+}
+
+/// Both objects as headers, for answers that are not JSON. Their text is ASCII.
+///
+/// # Errors
+/// Members that are none.
+pub fn in_headers(head: Head, members: &[u8]) -> pingora_error::Result<Head> {
+    let object = [b"{", members, b"}"].concat();
+    let mut found = penstock_wire::json::members(&object);
+    let mut head = head;
+    while let Some((name, value)) = found.next_pair() {
+        let header = match name {
+            b"environment_impact" => IMPACT_HEADER,
+            b"billing_cost" => BILLING_HEADER,
+            _ => continue,
+        };
+        let value = HeaderValue::from_bytes(value).map_err(|_| pingora_error::Error::new_str("header"))?;
+        head = head.with(HeaderName::from_static(header), value)?;
+    }
+    Ok(head)
 }

@@ -120,6 +120,15 @@ impl Bill {
         self.prepared.attempt(&Work::tokens(usage, took), None)
     }
 
+    /// The same for work that may have been done in part: all of it, but no more
+    /// than the machines can draw in that time.
+    #[must_use]
+    pub fn failed_within(&self, done: Done, took: Duration) -> Attempt {
+        let all = self.prepared.attempt(&Work::new(done, took), None);
+        let most = self.prepared.attempt(&Work::new(Done::Unknown, took), None);
+        if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
+    }
+
     /// The bill of an answer; `spent` is what failed attempts before it drew.
     #[must_use]
     pub fn of(

@@ -2,7 +2,8 @@
 //! one pool for all providers that share their roots, every timeout set.
 
 use super::idle::Idle;
-use crate::config::settings::{HttpVersion, Provider};
+use crate::config::settings::{BaseUrl, HttpVersion, Provider};
+use crate::spool::Spooled;
 use bytes::Bytes;
 use penstock_contract::{Call, Fault, FaultKind};
 use pingora_core::connectors::http::Connector;
@@ -93,6 +94,7 @@ fn options(roots: Option<&PathBuf>) -> ConnectorOptions {
 
 /// One provider's addresses and how it is connected to.
 pub struct Route {
+    base: BaseUrl,
     pool: Arc<Pool>,
     doors: parking_lot::RwLock<Vec<Arc<Door>>>,
     turn: AtomicUsize,
@@ -144,8 +146,8 @@ impl Link {
 impl Line {
     /// Writes a request: head, body, and nothing in between. Also tells whether
     /// all of it went out; a provider may answer early and stop reading.
-    pub async fn ask(mut self, head: &[u8], call: &Call) -> (Way, bool) {
-        let written = write(&mut self.stream, head, call).await.is_ok();
+    pub async fn ask(mut self, head: &[u8], call: &Call, upload: Option<&Spooled>) -> (Way, bool) {
+        let written = write(&mut self.stream, head, call, upload).await.is_ok();
         (self.session(), written)
     }
 
@@ -155,19 +157,31 @@ impl Line {
     }
 }
 
+/// Bytes of a call's body, the upload's included.
+pub fn length(call: &Call, upload: Option<&Spooled>) -> u64 {
+    let pieces: usize = call.body.iter().map(Bytes::len).sum();
+    pieces as u64 + upload.filter(|_| call.upload.is_some()).map_or(0, Spooled::len)
+}
+
 /// The head with the length of the body, as much of the body as makes one good
 /// write, then the rest as it is.
-async fn write(stream: &mut Stream, head: &[u8], call: &Call) -> std::io::Result<()> {
-    let length: usize = call.body.iter().map(Bytes::len).sum();
+async fn write(
+    stream: &mut Stream,
+    head: &[u8],
+    call: &Call,
+    upload: Option<&Spooled>,
+) -> std::io::Result<()> {
+    let length = length(call, upload);
     let kind = call.content_type.as_bytes();
-    let mut first = Vec::with_capacity(head.len() + kind.len() + 60 + length.min(FIRST));
+    let ahead = usize::try_from(length).unwrap_or(FIRST).min(FIRST);
+    let mut first = Vec::with_capacity(head.len() + kind.len() + 60 + ahead);
     first.extend_from_slice(head);
     first.extend_from_slice(b"content-type: ");
     first.extend_from_slice(kind);
     first.extend_from_slice(b"\r\ncontent-length: ");
     first.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     first.extend_from_slice(b"\r\n\r\n");
-    let mut pieces = call.body.iter();
+    let mut pieces = call.body.iter().take(call.upload.unwrap_or(usize::MAX));
     let mut rest: &[u8] = &[];
     let room = first.len() + FIRST;
     for piece in pieces.by_ref() {
@@ -183,6 +197,20 @@ async fn write(stream: &mut Stream, head: &[u8], call: &Call) -> std::io::Result
     for piece in pieces {
         stream.write_all(piece).await?;
     }
+    if let (Some(before), Some(upload)) = (call.upload, upload) {
+        let mut at = 0;
+        loop {
+            let piece = upload.read(at).await?;
+            if piece.is_empty() {
+                break;
+            }
+            at += piece.len() as u64;
+            stream.write_all(&piece).await?;
+        }
+        for piece in call.body.iter().skip(before) {
+            stream.write_all(piece).await?;
+        }
+    }
     stream.flush().await
 }
 
@@ -193,23 +221,40 @@ impl Door {
 }
 
 impl Route {
-    /// A route without addresses yet, but for those written as numbers.
+    /// A route to a provider without addresses yet, but for those written as numbers.
     #[must_use]
     pub fn new(provider: &Provider, pools: &Pools) -> Self {
+        Self::to(&provider.base, provider, pools)
+    }
+
+    /// A route to another host of the same provider's.
+    #[must_use]
+    pub fn to(base: &BaseUrl, provider: &Provider, pools: &Pools) -> Self {
         let pool = pools.of(provider.ca.as_ref());
-        let route = Self { pool, doors: parking_lot::RwLock::default(), turn: AtomicUsize::new(0) };
-        if let Ok(ip) = provider.base.host.parse() {
-            route.set(provider, &[SocketAddr::new(ip, provider.base.port)]);
+        let route = Self {
+            base: base.clone(),
+            pool,
+            doors: parking_lot::RwLock::default(),
+            turn: AtomicUsize::new(0),
+        };
+        if let Ok(ip) = base.host.parse() {
+            route.set(provider, &[SocketAddr::new(ip, base.port)]);
         }
         route
     }
 
+    /// Where it leads.
+    #[must_use]
+    pub const fn base(&self) -> &BaseUrl {
+        &self.base
+    }
+
     /// Looks the name up again; the old addresses stay when nothing is found.
     pub async fn resolve(&self, provider: &Provider) {
-        if provider.base.host.parse::<std::net::IpAddr>().is_ok() {
+        if self.base.host.parse::<std::net::IpAddr>().is_ok() {
             return;
         }
-        let found = tokio::net::lookup_host((&*provider.base.host, provider.base.port)).await;
+        let found = tokio::net::lookup_host((&*self.base.host, self.base.port)).await;
         let addresses: Vec<SocketAddr> = found.into_iter().flatten().collect();
         if !addresses.is_empty() {
             self.set(provider, &addresses);
@@ -218,7 +263,7 @@ impl Route {
 
     fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
         let door = |address: &SocketAddr| {
-            let peer = peer(provider, *address);
+            let peer = peer(&self.base, provider, *address);
             Arc::new(Door { key: peer.reuse_hash(), peer })
         };
         let fresh = addresses.iter().map(door).collect();
@@ -311,9 +356,9 @@ fn connect_fault(error: &ErrorType) -> FaultKind {
     }
 }
 
-fn peer(provider: &Provider, address: SocketAddr) -> HttpPeer {
+fn peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
     // The SNI is never empty: an empty one turns certificate checks off.
-    let mut peer = HttpPeer::new(address, provider.base.tls, provider.base.host.to_string());
+    let mut peer = HttpPeer::new(address, base.tls, base.host.to_string());
     let connect = provider.timeouts.connect;
     let options = &mut peer.options;
     options.connection_timeout = Some(connect);
@@ -321,11 +366,12 @@ fn peer(provider: &Provider, address: SocketAddr) -> HttpPeer {
     options.read_timeout = Some(provider.timeouts.first_byte);
     options.write_timeout = Some(provider.timeouts.idle);
     options.idle_timeout = Some(IDLE);
+    options.tcp_keepalive = Some(crate::server::KEEP_ALIVE);
     options.max_h2_streams = H2_STREAMS;
     options.h2_ping_interval = Some(H2_PING);
     options.h2_stream_window_size = Some(H2_WINDOW);
     options.h2_connection_window_size = Some(H2_WINDOW * 16);
-    match (provider.http, provider.base.tls) {
+    match (provider.http, base.tls) {
         (HttpVersion::H2, _) => options.set_http_version(2, 2),
         (HttpVersion::Auto, true) => options.set_http_version(2, 1),
         _ => options.set_http_version(1, 1),

@@ -14,6 +14,8 @@ pub struct ProviderLive {
     pub provider: Arc<Provider>,
     /// The way to it.
     pub route: Route,
+    /// Ways to where else its images are.
+    pub image_routes: Vec<Route>,
     /// Its last failure: when, and the name of its kind.
     pub last_error: Mutex<Option<(Duration, &'static str)>>,
     /// What the last active check found; `None` before the first.
@@ -29,6 +31,7 @@ impl ProviderLive {
     pub fn new(provider: Arc<Provider>, pools: &Pools, freed: Arc<Notify>) -> Self {
         Self {
             route: Route::new(&provider, pools),
+            image_routes: provider.image_hosts.iter().map(|base| Route::to(base, &provider, pools)).collect(),
             provider,
             last_error: Mutex::new(None),
             checked: Mutex::new(None),

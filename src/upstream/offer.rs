@@ -6,7 +6,7 @@ use super::live::ProviderLive;
 use crate::config::settings::{Billing, Offer};
 use http::{HeaderName, HeaderValue, header};
 use parking_lot::Mutex;
-use penstock_contract::{Ask, Dialect, Needs, Refusal, Task};
+use penstock_contract::{Ask, Dialect, Draw, Kind, Needs, Refusal, Size, Task};
 use penstock_routing::{Breaker, Candidate, Figures, Outcome, Sample, price_hint};
 use pingora_http::RequestHeader;
 use rust_decimal::prelude::ToPrimitive;
@@ -69,10 +69,16 @@ impl OfferLive {
         let shaped = offer.shape.map(|shape| request_head(&offer, Dialect::Chat, shape.path()));
         let shaped = shaped.transpose().map_err(wrong)?;
         Ok(Self {
-            price: (
-                number(offer.tariff.input.unwrap_or_default()),
-                number(offer.tariff.output.unwrap_or_default()),
-            ),
+            price: {
+                let tariff = &offer.tariff;
+                // What comes out of a model is what its kind is sold by.
+                let output = match offer.model.kind {
+                    Kind::Image => tariff.image,
+                    Kind::Transcription => tariff.minute,
+                    Kind::Chat | Kind::Embedding | Kind::Rerank => tariff.output,
+                };
+                (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
+            },
             climate: (number(place.grid.g_per_kwh), number(place.eco_share())),
             figures: Mutex::new(Figures::new()),
             breaker: Mutex::new(breaker),
@@ -134,6 +140,7 @@ impl OfferLive {
                 let sentence = "This model's vectors have one length; leave `dimensions` out.";
                 Some(Refusal::unsupported("dimensions", sentence))
             }
+            Task::Draw(draw) => other_size(&self.offer.model.image_sizes, draw),
             _ => lacking(&self.offer, &ask.needs, ask.dialect),
         }
     }
@@ -172,6 +179,14 @@ impl Drop for Seat {
         self.offer.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.offer.provider.free_seat();
     }
+}
+
+/// A size in which the model does not draw.
+fn other_size(sizes: &[Size], draw: &Draw) -> Option<Refusal> {
+    let size = draw.size.filter(|size| !sizes.is_empty() && !sizes.contains(size))?;
+    let known: Vec<String> = sizes.iter().map(Size::to_string).collect();
+    let sentence = format!("size: expected one of {} for this model, got {size}.", known.join(", "));
+    Some(Refusal::invalid("size", sentence).with("sizes", known))
 }
 
 /// Names the field that asks for what the offer cannot do.

@@ -12,6 +12,8 @@
 )]
 
 mod harness;
+#[path = "../../plugins/media/tests/sounds/mod.rs"]
+mod sounds;
 
 mod accounts;
 mod admin;
@@ -24,6 +26,7 @@ mod commands;
 mod embeddings;
 mod failover;
 mod footprint;
+mod images;
 mod ledger;
 mod limits;
 mod messages;
@@ -40,3 +43,5 @@ mod routing;
 mod seats;
 mod tidy;
 mod tls;
+mod transcriptions;
+mod upload_memory;

@@ -43,6 +43,10 @@ pub struct Model {
     pub input_modalities: Option<Vec<Modality>>,
     /// What comes out; by kind when left out.
     pub output_modalities: Option<Vec<Modality>>,
+    /// Sizes in which it draws, its own first; any when left out.
+    #[serde(default)]
+    #[schemars(example = &["1024x1024", "1024x1536"])]
+    pub image_sizes: Vec<String>,
     /// Price at every provider that names none of its own.
     #[serde(default)]
     pub price: Price,

@@ -30,6 +30,8 @@ pub struct Raw {
     pub listen: Listen,
     /// What it keeps, and where.
     pub storage: Storage,
+    /// Uploads and images while they are needed.
+    pub spool: Spool,
     /// The process.
     pub process: Process,
     /// Lines on standard error.
@@ -40,6 +42,8 @@ pub struct Raw {
     pub routing: Routing,
     /// What answers tell of their footprint.
     pub impact: Impact,
+    /// Images that clients fetch by their address.
+    pub images: Images,
     /// Money.
     pub billing: Billing,
     /// How charges are written down.
@@ -62,6 +66,9 @@ pub struct Listen {
     pub http: OneOrMany,
     /// HTTP over TLS.
     pub https: Option<Https>,
+    /// Where clients reach the gateway, for addresses in its answers; what their request was sent to when left out.
+    #[schemars(length(min = 1), example = &"https://api.example.eu")]
+    pub public_url: Option<String>,
     /// Metrics, health and administration. Keep it from the public.
     #[schemars(extend("format" = "address"), example = &"127.0.0.1:9090")]
     pub admin: String,
@@ -95,6 +102,20 @@ pub struct Storage {
     pub ballast: Size,
     /// Pepper of the key digests, 64 hexadecimal digits. Without it the gateway makes one in the folder.
     pub pepper: Option<Reference>,
+}
+
+/// Uploads and images while they are needed. On disk they have no name, so that nothing is left of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Spool {
+    /// Folder of the files, relative to this file; `spool` in the folder of the store when left out.
+    #[schemars(length(min = 1), example = &"/var/tmp/penstock")]
+    pub path: Option<String>,
+    /// What stays in memory; larger uploads go to a file.
+    pub memory: Size,
+    /// All files together; what does not fit is refused with 507.
+    pub disk: Size,
 }
 
 /// The process.
@@ -153,6 +174,8 @@ pub enum LogFormat {
 pub struct Limits {
     /// Largest JSON body; more is refused with 413.
     pub json_body: Size,
+    /// Largest form with audio; more is refused with 413.
+    pub audio_body: Size,
     /// Deepest nesting of a JSON body; more is refused with 400.
     #[schemars(range(min = 8, max = 1024))]
     pub json_depth: u32,
@@ -162,6 +185,8 @@ pub struct Limits {
     pub body_idle: Span,
     /// Time for a whole request body.
     pub body: Span,
+    /// Time for a whole form with audio.
+    pub upload: Span,
     /// How long an idle client connection stays open.
     pub keep_alive: Span,
     /// Longest time a client may leave a write waiting.
@@ -221,6 +246,17 @@ pub struct Breaker {
 pub struct Impact {
     /// Whether `environment_impact.provenance` is there: method, range, grid source, embodied carbon.
     pub provenance: bool,
+}
+
+/// Images that clients fetch by their address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Images {
+    /// How long an image can be fetched.
+    pub lifetime: Span,
+    /// All images together; the oldest go first.
+    pub keep: Size,
 }
 
 /// Money.
@@ -286,13 +322,24 @@ const fn mib(number: u64) -> Size {
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { http: OneOrMany::One("127.0.0.1:8080".into()), https: None, admin: "127.0.0.1:9090".into() }
+        Self {
+            http: OneOrMany::One("127.0.0.1:8080".into()),
+            https: None,
+            public_url: None,
+            admin: "127.0.0.1:9090".into(),
+        }
     }
 }
 
 impl Default for Storage {
     fn default() -> Self {
         Self { path: "data".into(), ballast: mib(64), pepper: None }
+    }
+}
+
+impl Default for Spool {
+    fn default() -> Self {
+        Self { path: None, memory: Size(256 << 10), disk: mib(4096) }
     }
 }
 
@@ -323,10 +370,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             json_body: mib(32),
+            audio_body: mib(200),
             json_depth: 128,
             request_head: Span::seconds(10),
             body_idle: Span::seconds(15),
             body: Span::seconds(300),
+            upload: Span::seconds(1800),
             keep_alive: Span::seconds(75),
             client_write: Span::seconds(30),
             heartbeat: Span::seconds(15),
@@ -364,6 +413,12 @@ impl Default for Breaker {
 impl Default for Impact {
     fn default() -> Self {
         Self { provenance: true }
+    }
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        Self { lifetime: Span::seconds(3600), keep: mib(256) }
     }
 }
 

@@ -58,6 +58,10 @@ pub struct Provider {
     /// Headers to send besides the dialect's own.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
+    /// Where else its images may be fetched from, as `https://host`: its answers may name addresses there.
+    #[serde(default)]
+    #[schemars(example = &["https://images.example.eu"])]
+    pub image_hosts: Vec<String>,
     /// Where its energy meter sits, if it reports measured energy without saying so.
     pub measured: Option<Boundary>,
     /// Whether, by contract, measured energy sets the bill of models billed by energy (at most twice the list).
@@ -252,6 +256,9 @@ pub struct Offer {
     /// Most stop sequences it takes; the gateway enforces the others.
     #[schemars(range(min = 0, max = 100))]
     pub max_stop: Option<u32>,
+    /// Most images of one call; more take several, one after the other.
+    #[schemars(range(min = 1, max = 10))]
+    pub max_images: Option<u32>,
     /// Most inputs or documents of one call; longer lists are split over several.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_inputs: Option<u32>,

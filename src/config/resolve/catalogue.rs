@@ -6,7 +6,7 @@ use super::super::settings::{Members, Model, TokenIds};
 use super::Proof;
 use super::spot::Spot;
 use penstock_catalog::{Lifecycle, Model as Card, Price};
-use penstock_contract::{Kind, Score};
+use penstock_contract::{Kind, Score, Size};
 use penstock_footprint::{EnergyCard, Method, Place, Prepared};
 use penstock_ledger::Day;
 use penstock_pricing::{Billing, Tariff};
@@ -82,6 +82,7 @@ impl Proof<'_> {
             None => Some(None),
         };
         let presets = self.presets(&raw.presets, &spot.key("presets"));
+        let image_sizes = self.image_sizes(raw, kind, &spot.key("image_sizes"));
         if raw.max_output.is_some_and(|most| most > raw.context_length) {
             let why = format!("It is more than the whole window, {}.", raw.context_length);
             self.wrong(&spot.key("max_output"), why, "Write less, or leave it out.");
@@ -97,11 +98,30 @@ impl Proof<'_> {
             score: score(raw.score),
             token_ids: token_ids(raw.token_ids),
             presets: presets?,
+            image_sizes: image_sizes?,
             energy: energy?,
             tokenizer: tokenizer?,
             tariff,
             later,
         })
+    }
+
+    fn image_sizes(&mut self, raw: &raw::Model, kind: Kind, spot: &Spot<'_>) -> Option<Vec<Size>> {
+        if !raw.image_sizes.is_empty() && kind != Kind::Image {
+            self.wrong(spot, "Only models of kind `image` draw.", "Take it out.");
+            return None;
+        }
+        let mut found = Vec::with_capacity(raw.image_sizes.len());
+        for (index, text) in raw.image_sizes.iter().enumerate() {
+            match text.parse::<Size>() {
+                Ok(size) => found.push(size),
+                Err(()) => {
+                    let fix = "Write width and height in pixels, such as \"1024x1024\".";
+                    self.wrong(&spot.at(index), "It is not the size of an image.", fix);
+                }
+            }
+        }
+        (found.len() == raw.image_sizes.len()).then_some(found)
     }
 
     /// Prices that come later, each over the one before; `base` is what they stand on at a time.

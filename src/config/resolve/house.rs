@@ -2,10 +2,10 @@
 
 use super::super::raw::{self, OneOrMany, Raw};
 use super::super::settings::{
-    Breaker, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated, Storage,
+    Breaker, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated, Spool, Storage,
 };
-use super::Proof;
 use super::spot::Spot;
+use super::{Proof, url};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::net::SocketAddr;
@@ -19,10 +19,12 @@ pub fn limits(raw: &Raw) -> Limits {
     let limits = &raw.limits;
     Limits {
         json_body: bytes(limits.json_body),
+        audio_body: bytes(limits.audio_body),
         json_depth: usize::try_from(limits.json_depth).unwrap_or(usize::MAX),
         request_head: limits.request_head.0,
         body_idle: limits.body_idle.0,
         body: limits.body.0,
+        upload: limits.upload.0,
         keep_alive: limits.keep_alive.0,
         client_write: limits.client_write.0,
         heartbeat: limits.heartbeat.0,
@@ -100,12 +102,50 @@ impl Proof<'_> {
             );
         }
         let https = raw.listen.https.as_ref().map(|https| self.https(https, &spot.key("https")));
+        let public_url = match &raw.listen.public_url {
+            Some(url) => self.public_url(url, &spot.key("public_url")).map(Some),
+            None => Some(None),
+        };
         let admin = self.address(&raw.listen.admin, &spot.key("admin"));
         Some(Listen {
             http: http.into_iter().collect::<Option<_>>()?,
             https: https.map_or(Some(None), |https| https.map(Some))?,
+            public_url: public_url?,
             admin: admin?,
         })
+    }
+
+    /// Scheme and host, as clients write them in front of `/v1`.
+    fn public_url(&mut self, text: &str, spot: &Spot<'_>) -> Option<Box<str>> {
+        match url::base(text) {
+            Ok(base) if base.path_prefix.is_empty() => {
+                let scheme = if base.tls { "https" } else { "http" };
+                Some(format!("{scheme}://{}", base.authority).into())
+            }
+            Ok(_) => {
+                let why = "It goes too far: the gateway adds the path itself.";
+                self.wrong(spot, why, "Stop after the host, such as \"https://api.example.eu\".");
+                None
+            }
+            Err((why, fix)) => {
+                self.wrong(spot, why, fix);
+                None
+            }
+        }
+    }
+
+    pub fn spool(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Spool> {
+        let spot = top.key("spool");
+        let path = match &raw.spool.path {
+            Some(path) => spot.key("path").file(path),
+            None => top.key("storage").key("path").file(&raw.storage.path).join("spool"),
+        };
+        if path.exists() && !path.is_dir() {
+            let fix = "Write the path of a folder, or of one to be made.";
+            self.wrong(&spot.key("path"), "It is a file, and must be a folder.", fix);
+            return None;
+        }
+        Some(Spool { path, memory: bytes(raw.spool.memory), disk: raw.spool.disk.0 })
     }
 
     fn https(&mut self, https: &raw::Https, spot: &Spot<'_>) -> Option<Https> {

@@ -64,6 +64,7 @@ pub fn resolve(
     let mut proof = Proof { around, names, report };
     let listen = proof.listen(&raw, &top);
     let storage = proof.storage(&raw, &top);
+    let spool = proof.spool(&raw, &top);
     let simulators = proof.simulators(&raw, &top);
     proof.clashes(listen.as_ref(), &simulators, &top);
     let models = proof.models(&raw, &top);
@@ -72,10 +73,12 @@ pub fn resolve(
     let settings = Settings {
         version: version(&raw),
         listen: listen?,
+        spool: spool?,
         storage: storage?,
         limits: house::limits(&raw),
         routing: house::routing(&raw),
         impact: super::settings::Impact { provenance: raw.impact.provenance },
+        images: super::settings::Images { lifetime: raw.images.lifetime.0, keep: raw.images.keep.0 },
         billing: super::settings::Billing {
             eur_per_credit: raw.billing.eur_per_credit.0,
             eur_per_kwh: raw.billing.eur_per_kwh.0,

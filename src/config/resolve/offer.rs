@@ -177,6 +177,7 @@ fn abilities(raw: &raw::Offer, model: &Model) -> Abilities {
         tool_images: raw.tool_images,
         system_anywhere: raw.system_anywhere,
         max_stop: raw.max_stop.and_then(|most| usize::try_from(most).ok()),
+        max_images: raw.max_images,
         max_inputs: raw.max_inputs.and_then(|most| usize::try_from(most).ok()),
         score: raw.score.map_or(model.score, catalogue::score),
     }

@@ -67,6 +67,7 @@ impl Proof<'_> {
             );
         }
         let headers = self.headers(raw, &spot.key("headers"));
+        let image_hosts = self.image_hosts(raw, &spot.key("image_hosts"));
         let health = raw.health.as_ref().map(|health| self.health(health, &spot.key("health")));
         self.sane(&raw.timeouts, &spot.key("timeouts"));
         if raw.offers.is_empty() {
@@ -100,6 +101,7 @@ impl Proof<'_> {
                 raw::Engine::Tgi => Shape::Tgi,
                 raw::Engine::Tei => Shape::Tei,
             }),
+            image_hosts: image_hosts?,
             headers: headers?,
         })
     }
@@ -229,6 +231,21 @@ impl Proof<'_> {
     }
 
     /// Clocks that can never ring.
+    /// Hosts only: any path there may be fetched.
+    fn image_hosts(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Vec<BaseUrl>> {
+        let mut found = Vec::with_capacity(raw.image_hosts.len());
+        for (index, text) in raw.image_hosts.iter().enumerate() {
+            let Some(base) = self.base(text, &spot.at(index)) else { continue };
+            if base.path_prefix.is_empty() {
+                found.push(base);
+            } else {
+                let fix = "Stop after the host, such as \"https://images.example.eu\".";
+                self.wrong(&spot.at(index), "It goes too far: it is a host, not a path.", fix);
+            }
+        }
+        (found.len() == raw.image_hosts.len()).then_some(found)
+    }
+
     fn sane(&mut self, raw: &raw::Timeouts, spot: &Spot<'_>) {
         let clocks = [
             ("connect", raw.connect),

@@ -8,7 +8,8 @@ use super::spot::Spot;
 use penstock_contract::{Kind, Shape};
 
 /// Every shape, by room. A kind's first is its default.
-const ROOMS: &[&[&dyn Shape]] = &[penstock_vectors::SHAPES];
+const ROOMS: &[&[&dyn Shape]] =
+    &[penstock_vectors::SHAPES, penstock_media::picture::SHAPES, penstock_media::speech::SHAPES];
 
 /// The shapes of a kind of work.
 fn shapes(kind: Kind) -> impl Iterator<Item = &'static dyn Shape> {

@@ -21,12 +21,16 @@ pub struct Settings {
     pub listen: Listen,
     /// Where it keeps what must last.
     pub storage: Storage,
+    /// Where it keeps what is needed for a while.
+    pub spool: Spool,
     /// Sizes and times that bound a client.
     pub limits: Limits,
     /// How providers are tried.
     pub routing: Routing,
     /// What is told of the footprint.
     pub impact: Impact,
+    /// Images that clients fetch by their address.
+    pub images: Images,
     /// What a credit is.
     pub billing: Billing,
     /// How charges are written down.
@@ -58,6 +62,8 @@ pub struct Listen {
     pub http: Vec<SocketAddr>,
     /// HTTP over TLS.
     pub https: Option<Https>,
+    /// Scheme and host, no slash at its end, by which clients reach it.
+    pub public_url: Option<Box<str>>,
     /// Metrics, health and administration; not for the public.
     pub admin: SocketAddr,
 }
@@ -84,11 +90,33 @@ pub struct Storage {
     pub pepper: Option<Secret>,
 }
 
+/// Files without a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spool {
+    /// Their folder; made when it is first needed.
+    pub path: PathBuf,
+    /// Bytes that stay in memory.
+    pub memory: usize,
+    /// Bytes of all files together.
+    pub disk: u64,
+}
+
+/// Images that clients fetch by their address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Images {
+    /// How long an image can be fetched.
+    pub lifetime: Duration,
+    /// Bytes of all images together.
+    pub keep: u64,
+}
+
 /// Bounds on what a client may send and on how long it may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest JSON body, in bytes.
     pub json_body: usize,
+    /// Largest form with audio, in bytes.
+    pub audio_body: usize,
     /// Deepest nesting of a JSON body.
     pub json_depth: usize,
     /// Whole request head, from the first byte (HTTP/1.1).
@@ -97,6 +125,8 @@ pub struct Limits {
     pub body_idle: Duration,
     /// Whole request body.
     pub body: Duration,
+    /// Whole form with audio.
+    pub upload: Duration,
     /// How long an idle client connection stays open.
     pub keep_alive: Duration,
     /// Longest time a client may leave a write waiting.

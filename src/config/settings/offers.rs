@@ -2,7 +2,7 @@
 
 use super::super::secret::Secret;
 use penstock_catalog::Model as Card;
-use penstock_contract::{Abilities, Dialect, Kind, Score, Shape};
+use penstock_contract::{Abilities, Dialect, Kind, Score, Shape, Size};
 use penstock_footprint::grid::Row;
 use penstock_footprint::{EnergyCard, Prepared};
 use penstock_pricing::Tariff;
@@ -34,6 +34,8 @@ pub struct Model {
     pub token_ids: TokenIds,
     /// Preset name → JSON members (name, JSON text) that fill what the client left out.
     pub presets: BTreeMap<Box<str>, Members>,
+    /// Sizes in which it draws images, its own first; empty: any.
+    pub image_sizes: Vec<Size>,
     /// What it draws.
     pub energy: EnergyCard,
     /// How its tokens are counted; `None`: estimated.
@@ -102,6 +104,8 @@ pub struct Provider {
     pub seats: Option<u32>,
     /// How the engine behind it counts tokens, if it may be asked.
     pub tokenize: Option<engine::Shape>,
+    /// Where else its images may be fetched from.
+    pub image_hosts: Vec<BaseUrl>,
     /// Headers sent with each request besides the dialect's own, lower-case names.
     pub headers: Vec<(Box<str>, Secret)>,
 }

@@ -52,6 +52,28 @@ impl H2 {
         Exchange { upward, body, status: head.status.as_u16(), headers, bytes: Vec::new() }
     }
 
+    /// Sends any body, as its window opens, and reads the whole answer.
+    pub async fn send(&self, path: &str, kind: &str, body: Vec<u8>) -> Answer {
+        let request = Request::post(format!("https://localhost{path}"))
+            .header("authorization", format!("Bearer {}", self.key))
+            .header("content-type", kind)
+            .body(())
+            .unwrap();
+        let mut send = within("room for a stream", self.send.clone().ready()).await.unwrap();
+        let (answer, mut upward) = send.send_request(request, false).unwrap();
+        upward.send_data(Bytes::from(body), true).unwrap();
+        let (head, body) = within("a head", answer).await.unwrap().into_parts();
+        let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+            (name.as_str().to_owned(), value.to_str().unwrap().to_owned())
+        };
+        let headers = head.headers.iter().map(header).collect();
+        let status = head.status.as_u16();
+        let mut exchange = Exchange { upward, body, status, headers, bytes: Vec::new() };
+        within("the end", async { while exchange.more().await {} }).await;
+        let Exchange { status, headers, bytes, body, .. } = exchange;
+        Answer { status, headers, body: bytes, whole: body.is_end_stream() }
+    }
+
     /// Sends JSON and reads the whole answer.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         let mut exchange = self.open(path, body).await;

@@ -161,6 +161,13 @@ impl Process {
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
+    /// A line of what the kernel knows of it, in KiB: `VmRSS` now, `VmHWM` at its highest.
+    pub fn memory(&self, line: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|known| known.strip_prefix(line)).unwrap();
+        line.trim_matches([':', ' ', '\t']).split(' ').next().unwrap().parse().unwrap()
+    }
+
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()

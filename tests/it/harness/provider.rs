@@ -35,6 +35,7 @@ impl Seen {
 struct State {
     queue: Mutex<VecDeque<Script>>,
     always: Mutex<Option<Script>>,
+    gets: Mutex<Option<Script>>,
     seen: Mutex<Vec<Seen>>,
     /// Clients that left before the script was done.
     left: AtomicUsize,
@@ -77,6 +78,12 @@ impl Provider {
     /// What it does with every request that has no script.
     pub fn always(&self, script: Script) -> &Self {
         *self.state.always.lock() = Some(script);
+        self
+    }
+
+    /// What it does with every GET.
+    pub fn gets(&self, script: Script) -> &Self {
+        *self.state.gets.lock() = Some(script);
         self
     }
 
@@ -131,7 +138,8 @@ async fn serve(mut socket: TcpStream, state: &State) {
         let streamed = seen.body.windows(13).any(|window| window == b"\"stream\":true");
         let check = seen.method == "GET";
         state.seen.lock().push(seen);
-        let script = if check { Some(plain("ok")) } else { state.queue.lock().pop_front() };
+        let gets = || state.gets.lock().clone().or_else(|| Some(plain("ok")));
+        let script = if check { gets() } else { state.queue.lock().pop_front() };
         let script = script.or_else(|| state.always.lock().clone());
         let script = script.unwrap_or_else(|| if streamed { stream(&["Hel", "lo"]) } else { plain("Hello") });
         let open = state.open.fetch_add(1, Ordering::SeqCst) + 1;

@@ -1,0 +1,74 @@
+//! A form with a sound on its way in: parts in any order, the sound to a spool,
+//! memory the same whatever its size.
+
+use crate::exchange::Exchange;
+use crate::spool::Spooled;
+use bytes::Bytes;
+use http::header;
+use penstock_contract::{Ask, Code, Fields, Kind, Refusal, Task};
+use penstock_media::speech::Upload;
+use std::io::ErrorKind;
+use std::time::Instant;
+use tokio::time::timeout;
+
+/// What a failing disk means to a client.
+pub fn disk(error: &std::io::Error) -> Refusal {
+    Refusal::new(match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Code::StorageFull,
+        _ => Code::Internal,
+    })
+}
+
+impl Exchange<'_> {
+    /// Reads a whole form within its limits.
+    ///
+    /// # Errors
+    /// No form, too large, too slow, cut short, or what is wrong with a part.
+    pub async fn sound(&mut self) -> Result<(Ask, Spooled), Refusal> {
+        self.plain_encoding()?;
+        let kind = self.session.get_header_bytes(header::CONTENT_TYPE);
+        let upload = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
+        let limits = &self.live.settings.limits;
+        let (cap, within) = (limits.audio_body, limits.upload);
+        self.invite(cap).await?;
+        let read = timeout(within, self.read_form(upload, cap)).await;
+        let read = read.unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
+        self.invited(read.is_ok());
+        let (model, task, sound) = read?;
+        let ask = Ask::plain(Kind::Transcription, Bytes::new(), Fields::default(), model, task);
+        Ok((ask, sound))
+    }
+
+    async fn read_form(
+        &mut self,
+        mut upload: Upload,
+        cap: usize,
+    ) -> Result<(Box<str>, Task, Spooled), Refusal> {
+        let idle = self.live.settings.limits.body_idle;
+        let mut spool = self.house.spools.open();
+        let mut sound = Vec::new();
+        loop {
+            let asked = Instant::now();
+            let read = timeout(idle, self.session.read_request_body()).await;
+            // Waiting for a client is no work of the gateway's.
+            self.record.waited += asked.elapsed();
+            let cut = |_| {
+                Refusal::because(Code::InvalidRequest, "The request body ended before its announced length.")
+            };
+            let Some(piece) = read.map_err(|_| Refusal::new(Code::RequestTimeout))?.map_err(cut)? else {
+                break;
+            };
+            self.record.bytes_in += piece.len();
+            if self.record.bytes_in > cap {
+                return Err(crate::exchange::too_large(cap));
+            }
+            upload.push(piece, &mut sound)?;
+            for piece in sound.drain(..) {
+                spool.push(&piece).await.map_err(|error| disk(&error))?;
+            }
+        }
+        let (model, task) = upload.end()?;
+        let sound = spool.seal().await.map_err(|error| disk(&error))?;
+        Ok((model, Task::Transcribe(task), sound))
+    }
+}

@@ -1,0 +1,159 @@
+//! What a provider drew becomes the client's answer: images in it, or kept under
+//! an address of the gateway's own. An address of the provider's never reaches a
+//! client. It is followed to the hosts that the configuration names and nowhere
+//! else: of what the provider says only the path is used.
+
+use super::attempt::{Answering, Stop};
+use super::watch::Woken;
+use super::{Run, plain};
+use crate::config::settings::{BaseUrl, Provider};
+use crate::upstream::connect::Route;
+use crate::upstream::decode::Decoder;
+use crate::upstream::offer::OfferLive;
+use bytes::Bytes;
+use http::{Uri, header};
+use penstock_contract::{Draw, Fault, FaultKind, Picture, PictureSource, Whole};
+use penstock_media::picture::{self, Shown};
+use pingora_http::RequestHeader;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::spawn_blocking;
+
+/// Where images are fetched, below the host.
+pub const CONTENT: &str = "/v1/images/content/";
+
+/// How many there are.
+pub fn count(whole: &Whole) -> u32 {
+    u32::try_from(whole.pictures.len()).unwrap_or(u32::MAX)
+}
+
+/// The answer's body, objects aside.
+pub async fn finish(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    draw: &Draw,
+    pictures: Vec<Picture>,
+    created: u64,
+) -> Result<Vec<Bytes>, Stop> {
+    let mut room = run.x.live.settings.limits.response_buffer;
+    let mut shown = Vec::with_capacity(pictures.len());
+    for picture in pictures {
+        let image = match (picture.source, draw.base64) {
+            (PictureSource::Base64(text), true) => Shown::Inside(text),
+            (PictureSource::Base64(text), false) => {
+                let image = aside(move || picture::decode(&text)).await.ok_or_else(malformed)?;
+                keep(run, &image).await?
+            }
+            (PictureSource::Url(url), base64) => {
+                let image = fetch(run, offer, &url, room).await?;
+                room = room.saturating_sub(image.len());
+                if base64 {
+                    Shown::Inside(aside(move || Some(picture::encode(&image))).await.ok_or_else(malformed)?)
+                } else {
+                    keep(run, &image).await?
+                }
+            }
+        };
+        shown.push((image, picture.revised_prompt));
+    }
+    Ok(picture::answer(created, shown))
+}
+
+fn malformed() -> Stop {
+    Stop::Fault(Fault::new(FaultKind::Malformed))
+}
+
+/// Megabytes are converted away from the async threads.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Option<T> + Send + 'static) -> Option<T> {
+    spawn_blocking(work).await.ok().flatten()
+}
+
+/// Puts an image down for its client.
+async fn keep(run: &mut Run<'_, '_>, image: &[u8]) -> Result<Shown, Stop> {
+    let house = run.x.house;
+    let images = run.x.live.settings.images;
+    let life = (house.clock.now(), images.lifetime);
+    let kind = picture::content_type(image);
+    let kept = house.shelf.put(&house.spools, image, kind, life, images.keep).await;
+    // A disk that is full is no provider's fault, and another provider does not help.
+    let name = kept.map_err(|error| Stop::Fault(Fault::caller(crate::intake::disk(&error))))?;
+    Ok(Shown::At(format!("{}{CONTENT}{name}", run.x.public_url())))
+}
+
+/// Fetches an image from where its provider put it.
+async fn fetch(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, url: &str, room: usize) -> Result<Bytes, Stop> {
+    let provider = &offer.provider;
+    let (route, path) = route(&provider.route, &provider.image_routes, url).ok_or_else(malformed)?;
+    let own = std::ptr::eq(route, &provider.route);
+    let head = request(route.base(), &path, own.then_some(&provider.provider)).map_err(|_| malformed())?;
+    let timeouts = provider.provider.timeouts;
+    let until = run.deadline.min(Instant::now() + timeouts.total);
+    let asked = {
+        let exchange = pin!(ask(route, head, timeouts.first_byte, room));
+        run.watch.race(run.x.session, exchange, until.min(Instant::now() + timeouts.first_byte)).await
+    };
+    let mut answering = match asked {
+        Woken::Done(answering) => Answering { until, ..answering? },
+        woken => return Err(woken.stop(FaultKind::FirstByte, run.deadline)),
+    };
+    let image = plain::whole(run, &mut answering, timeouts.idle, room).await?;
+    answering.way.release().await;
+    if image.is_empty() { Err(malformed()) } else { Ok(image) }
+}
+
+/// The way to an address, and its path: only where the configuration leads.
+fn route<'r>(own: &'r Route, others: &'r [Route], url: &str) -> Option<(&'r Route, String)> {
+    if url.starts_with('/') && !url.starts_with("//") {
+        let path: Uri = url.parse().ok()?;
+        return Some((own, path.path_and_query()?.to_string()));
+    }
+    let url: Uri = url.parse().ok()?;
+    let tls = match url.scheme_str()? {
+        "https" => true,
+        "http" => false,
+        _ => return None,
+    };
+    let authority = url.authority()?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+    let leads = |route: &&Route| {
+        let base = route.base();
+        base.tls == tls && base.port == port && base.host.eq_ignore_ascii_case(host)
+    };
+    let plain = authority.as_str().find('@').is_none();
+    let found = std::iter::once(own).chain(others).find(leads).filter(|_| plain)?;
+    let path = url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    Some((found, path.to_owned()))
+}
+
+/// The request; the provider's key goes to its own host alone.
+fn request(base: &BaseUrl, path: &str, own: Option<&Arc<Provider>>) -> pingora_error::Result<RequestHeader> {
+    let mut head = RequestHeader::build("GET", path.as_bytes(), Some(6))?;
+    head.insert_header(header::HOST, &*base.authority)?;
+    head.insert_header(header::ACCEPT, "image/*")?;
+    head.insert_header(header::ACCEPT_ENCODING, "identity")?;
+    head.insert_header(header::USER_AGENT, concat!("penstock/", env!("CARGO_PKG_VERSION")))?;
+    if let Some(key) = own.and_then(|provider| provider.api_key.as_ref()) {
+        head.insert_header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()))?;
+    }
+    Ok(head)
+}
+
+/// Asks, and takes nothing but a good answer: no detour to elsewhere either.
+async fn ask(route: &Route, head: RequestHeader, wait: Duration, cap: usize) -> Result<Answering, Fault> {
+    let reset = || Fault::new(FaultKind::Reset);
+    let mut way = route.session().await?;
+    way.session.set_read_timeout(Some(wait));
+    way.session.write_request_header(Box::new(head)).await.map_err(|_| reset())?;
+    way.session.finish_request_body().await.map_err(|_| reset())?;
+    way.session.read_response_header().await.map_err(|_| reset())?;
+    let head = way.session.response_header().ok_or_else(reset)?;
+    let encoding = head.headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_vec());
+    if head.status != 200 {
+        return Err(Fault::new(FaultKind::Malformed));
+    }
+    let decoder =
+        Decoder::new(&encoding.unwrap_or_default(), cap).map_err(|_| Fault::new(FaultKind::Malformed))?;
+    Ok(Answering { way, decoder, until: Instant::now() })
+}

@@ -1,0 +1,314 @@
+//! Drawings: both forms whatever the provider gives, addresses that are the
+//! gateway's own, and nothing fetched from where nobody said it might be.
+
+use crate::harness::bench::PATIENT;
+use crate::harness::script::{Act, Script, cut, json_answer, status};
+use crate::harness::{Answer, Bench, Client, Provider, within};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const PATH: &str = "/v1/images/generations";
+/// An image of eight bytes and its base64.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+const PNG64: &str = "iVBORw0KGgo=";
+
+/// An image model `d` at these providers: name, provider, lines of the offer.
+fn draws(providers: &[(&str, &Provider, &str)]) -> Bench {
+    draws_with(providers, "")
+}
+
+fn draws_with(providers: &[(&str, &Provider, &str)], lines: &str) -> Bench {
+    let mut toml = "[[models]]\nid = \"d\"\nkind = \"image\"\ncontext_length = 512\nprice = { image = 0.02 }\n\
+        image_sizes = [\"1024x1024\", \"512x512\"]\nenergy = { joules_per_image = 2000.0, method = \"benchmark\" }\n"
+        .to_owned();
+    for (id, provider, offer) in providers {
+        toml.push_str(&format!(
+            "[[providers]]\nid = \"{id}\"\noperator = \"Test\"\ncountry = \"FR\"\ncity = \"Paris\"\npue = 1.16\nwue = 0.2\n\
+             base_url = \"http://{}/v1\"\napi_key = {{ env = \"KEY\" }}\n{PATIENT}\n{lines}\n\
+             [[providers.offers]]\nmodel = \"d\"\nname = \"their/d\"\n{offer}\n",
+            provider.address
+        ));
+    }
+    Bench::new().more(&toml)
+}
+
+/// A provider's answer with these images.
+fn drawn(images: &[Value]) -> Script {
+    json_answer(200, &json!({"created": 1, "data": images}))
+}
+
+fn inside(count: usize) -> Script {
+    drawn(&vec![json!({"b64_json": PNG64}); count])
+}
+
+/// What a GET for an image is answered.
+fn image() -> Script {
+    vec![Act::Head(200, vec![("content-type", "text/html".into())]), Act::Body(PNG.to_vec())]
+}
+
+fn ask(more: &Value) -> Value {
+    let mut ask = json!({"model": "d", "prompt": "a cat"});
+    for (name, value) in more.as_object().unwrap() {
+        ask[name] = value.clone();
+    }
+    ask
+}
+
+/// The path of an address in an answer, below the host that the client asked.
+fn path(answer: &Value) -> String {
+    let url = answer["data"][0]["url"].as_str().unwrap();
+    url.strip_prefix("http://test").unwrap_or_else(|| panic!("{url}")).to_owned()
+}
+
+fn error(answer: &Answer, status: u16, code: &str) -> Value {
+    let body = answer.json();
+    assert_eq!((answer.status, body["error"]["code"].as_str()), (status, Some(code)), "{}", answer.text());
+    body["error"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_is_the_gateways_own_and_needs_no_key() {
+    let provider = Provider::start().await;
+    provider.then(inside(1));
+    let running = draws(&[("a", &provider, "")]).start().await;
+    let client = &running.client;
+    let answer = client.post(PATH, &ask(&json!({}))).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let told = answer.json();
+    assert_eq!(told["data"][0]["b64_json"], Value::Null);
+    assert!(told["created"].is_u64());
+    assert_eq!(told["environment_impact"]["provider_id"], "a");
+    assert_eq!(answer.header("x-penstock-provider"), Some("a"));
+    let sent = provider.last();
+    assert_eq!(sent.path, "/v1/images/generations");
+    assert_eq!(
+        sent.json(),
+        json!({"model": "their/d", "prompt": "a cat", "n": 1, "response_format": "b64_json"})
+    );
+
+    let path = path(&told);
+    assert!(path.rsplit('/').next().unwrap().len() >= 32, "nobody guesses it: {path}");
+    let nobody = Client { key: String::new(), ..client.clone() };
+    let image = nobody.get(&path).await;
+    assert_eq!((image.status, image.body.as_slice()), (200, PNG));
+    assert_eq!(image.header("content-type"), Some("image/png"));
+    assert_eq!(image.header("x-content-type-options"), Some("nosniff"));
+    assert!(image.header("cache-control").unwrap().starts_with("private, max-age=3"));
+    let head = nobody.send("HEAD", &path, &[], b"").await;
+    assert_eq!((head.status, head.header("content-length")), (200, Some("8")));
+
+    // When its time is over it is gone, and its room is given back.
+    running.gateway.house.shelf.clear(Duration::MAX);
+    error(&nobody.get(&path).await, 404, "RESOURCE_5001");
+    assert_eq!(running.gateway.house.spools.used(), 0);
+    error(&nobody.get("/v1/images/content/0123456789abcdef0123456789abcdef").await, 404, "RESOURCE_5001");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn images_that_are_asked_for_inside_pass_as_they_are() {
+    let provider = Provider::start().await;
+    provider.then(drawn(&[
+        json!({"b64_json": PNG64, "revised_prompt": "a \"cat\""}),
+        json!({"b64_json": PNG64}),
+    ]));
+    let running = draws(&[("a", &provider, "")]).start().await;
+    let more =
+        json!({"n": 2, "size": "512x512", "response_format": "b64_json", "quality": "hd", "user": "u"});
+    let answer = running.client.post(PATH, &ask(&more)).await.json();
+    assert_eq!(
+        answer["data"],
+        json!([
+            {"url": null, "b64_json": PNG64, "revised_prompt": "a \"cat\""},
+            {"url": null, "b64_json": PNG64}
+        ])
+    );
+    let sent = provider.last().json();
+    assert_eq!((sent["n"].as_u64(), sent["size"].as_str()), (Some(2), Some("512x512")));
+    assert!(sent.get("quality").is_none() && sent.get("user").is_none());
+    // Two images at 0.02 EUR are 4 credits; 2000 J each for a quarter of a mebipixel.
+    assert_eq!(answer["billing_cost"]["credits"], json!(4));
+    let expected = 2.0 * 2000.0 * 0.25 * 1.30 * 1.12 * 1.16 / 3.6e6;
+    let told = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
+    assert!((told - expected).abs() < 1e-11, "{told} is not {expected}");
+    assert!(running.gateway.house.shelf.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_of_the_providers_is_fetched_and_not_shown() {
+    let provider = Provider::start().await;
+    provider.gets(image());
+    let url = format!("http://{}/files/a.png?sig=1", provider.address);
+    provider.then(drawn(&[json!({"url": url})])).then(drawn(&[json!({"url": "/files/b.png"})]));
+    let running = draws(&[("a", &provider, "")]).start().await;
+    let answer = running.client.post(PATH, &ask(&json!({"response_format": "b64_json"}))).await.json();
+    assert_eq!(answer["data"], json!([{"url": null, "b64_json": PNG64}]));
+    let fetched = provider.last();
+    assert_eq!((fetched.method.as_str(), fetched.path.as_str()), ("GET", "/files/a.png?sig=1"));
+    assert_eq!(fetched.header("authorization"), Some("Bearer value of KEY"), "it is the provider's own");
+    let answer = running.client.post(PATH, &ask(&json!({}))).await;
+    assert!(!answer.text().contains("/files/"), "{}", answer.text());
+    assert_eq!(provider.last().path, "/files/b.png");
+    let name = answer.json()["data"][0]["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let kept = running.client.get(&format!("/v1/images/content/{name}")).await;
+    assert_eq!((kept.body.as_slice(), kept.header("content-type")), (PNG, Some("image/png")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_elsewhere_is_followed_only_where_the_configuration_says_so() {
+    let (bad, good, elsewhere) = (Provider::start().await, Provider::start().await, Provider::start().await);
+    elsewhere.gets(image());
+    let there = elsewhere.address;
+    let tricks = [
+        format!("http://{there}/a.png"),
+        format!("http://{}@{there}/a.png", bad.address),
+        format!("https://{}/a.png", bad.address),
+        format!("//{there}/a.png"),
+        "http://169.254.169.254/latest/meta-data/".to_owned(),
+        "file:///etc/passwd".to_owned(),
+        "ftp://x/y".to_owned(),
+    ];
+    let lines = "price = { image = 0.01 }";
+    let running = draws(&[("bad", &bad, lines), ("good", &good, "price = { image = 9.0 }")])
+        .settings("[routing.breaker]\nconsecutive = 1000\nminimum = 100000")
+        .start()
+        .await;
+    for url in &tricks {
+        bad.then(drawn(&[json!({"url": url})]));
+        good.then(inside(1));
+        let more = json!({"model": "d:price", "response_format": "b64_json"});
+        let answer = running.client.post(PATH, &ask(&more)).await;
+        assert_eq!(answer.status, 200, "{url}: {}", answer.text());
+        if answer.header("x-penstock-provider") == Some("bad") {
+            panic!("{url} was followed");
+        }
+        bad.clear();
+        good.clear();
+    }
+    assert!(elsewhere.seen().is_empty(), "nobody was asked");
+    assert!(bad.seen().iter().all(|seen| seen.method == "POST"));
+
+    let provider = Provider::start().await;
+    provider.then(drawn(&[json!({"url": tricks[0]})]));
+    let hosts = format!("image_hosts = [\"http://{there}\"]");
+    let running = draws_with(&[("a", &provider, "")], &hosts).start().await;
+    let answer = running.client.post(PATH, &ask(&json!({"response_format": "b64_json"}))).await;
+    assert_eq!(answer.json()["data"][0]["b64_json"], PNG64);
+    assert_eq!(elsewhere.last().header("authorization"), None, "the key stays with the provider");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_fails_is_followed_by_the_next() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    let (cheap, dear) = ("price = { image = 0.01 }", "price = { image = 9.0 }");
+    let running = draws(&[("bad", &bad, cheap), ("good", &good, dear)])
+        .settings("[routing.breaker]\nconsecutive = 1000\nminimum = 100000")
+        .start()
+        .await;
+    let garbage = vec![Act::Head(200, Vec::new()), Act::Body(b"<html>".to_vec())];
+    let gone = drawn(&[json!({"url": "/gone.png"})]);
+    let failures = [status(503), cut(), garbage, drawn(&[]), drawn(&[json!({"b64_json": "?"})]), gone];
+    bad.gets(status(404));
+    good.always(inside(1));
+    for failure in failures {
+        bad.clear();
+        bad.always(failure);
+        let answer = running.client.post(PATH, &ask(&json!({"model": "d:price"}))).await;
+        assert_eq!(
+            (answer.status, answer.header("x-penstock-provider")),
+            (200, Some("good")),
+            "{}",
+            answer.text()
+        );
+        assert_eq!(answer.json()["billing_cost"]["credits"], json!(900), "one answer is paid, and once");
+    }
+    good.always(status(500));
+    bad.always(status(500));
+    let refused = running.client.post(PATH, &ask(&json!({}))).await;
+    let told = error(&refused, 503, "INFERENCE_3103");
+    assert!(told["details"]["attempts"].as_array().unwrap().len() >= 2);
+    assert!(refused.header("retry-after").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_of_the_content_is_passed_on() {
+    let (first, second) = (Provider::start().await, Provider::start().await);
+    let refused = json!({"error": {"message": "blocked", "code": "content_policy_violation", "type": "x"}});
+    first.always(json_answer(400, &refused));
+    second.always(json_answer(400, &refused));
+    let running = draws(&[("a", &first, ""), ("b", &second, "")]).start().await;
+    error(&running.client.post(PATH, &ask(&json!({}))).await, 400, "INFERENCE_3203");
+    assert_eq!(first.calls() + second.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_images_than_one_call_takes_are_drawn_in_several() {
+    let provider = Provider::start().await;
+    provider.then(inside(2)).then(inside(2)).then(inside(2));
+    let running = draws(&[("a", &provider, "max_images = 2")]).start().await;
+    let answer =
+        running.client.post(PATH, &ask(&json!({"n": 5, "response_format": "b64_json"}))).await.json();
+    assert_eq!(answer["data"].as_array().unwrap().len(), 5);
+    assert_eq!(answer["billing_cost"]["credits"], json!(10));
+    // Counted once the answer has been written.
+    let line = "penstock_images_total{model=\"d\",provider=\"a\"} 5\n";
+    within("the images to be counted", async {
+        while !running.admin().get("/metrics").await.text().contains(line) {}
+    })
+    .await;
+    let asked: Vec<u64> = provider.seen().iter().map(|seen| seen.json()["n"].as_u64().unwrap()).collect();
+    assert_eq!(asked, [2, 2, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_is_refused_by_its_name() {
+    let provider = Provider::start().await;
+    let running = draws(&[("a", &provider, "")]).start().await;
+    for (more, field) in [
+        (json!({"n": 0}), "n"),
+        (json!({"n": 11}), "n"),
+        (json!({"size": "big"}), "size"),
+        (json!({"size": "640x480"}), "size"),
+        (json!({"prompt": ""}), "prompt"),
+        (json!({"response_format": "png"}), "response_format"),
+        (json!({"stream": true}), "stream"),
+        (json!({"model": "m"}), "model"),
+    ] {
+        let answer = running.client.post(PATH, &ask(&more)).await;
+        let code = answer.json()["error"]["code"].as_str().unwrap().to_owned();
+        let told = error(&answer, 400, &code);
+        assert_eq!(told["param"], field, "{more}");
+        assert!(told["message"].as_str().unwrap().contains(if field == "model" { "/v1/" } else { field }));
+    }
+    let told = running.client.post(PATH, &ask(&json!({"size": "640x480"}))).await.json();
+    assert_eq!(told["error"]["details"]["sizes"], json!(["1024x1024", "512x512"]));
+    let chat = json!({"model": "d", "messages": [{"role": "user", "content": "Hi"}]});
+    let answer = running.client.post("/v1/chat/completions", &chat).await;
+    assert!(error(&answer, 400, "INFERENCE_3202")["message"].as_str().unwrap().contains(PATH));
+    error(&running.client.post(PATH, &ask(&json!({"model": "nobody"}))).await, 404, "INFERENCE_3101");
+    let reader = running.key(&json!({"name": "reader", "scopes": ["inference.chat"]})).await;
+    let told = error(&reader.post(PATH, &ask(&json!({}))).await, 403, "AUTH_1003");
+    assert_eq!(told["details"]["required_scope"], "inference.images");
+    assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_simulated_provider_draws_in_every_shape() {
+    let server = penstock::simulate::Server::start(penstock::simulate::Options::default()).await.unwrap();
+    for shape in ["openai-images", "openai-images-bare", "openai-images-star", "width-height"] {
+        let toml = format!(
+            "[[models]]\nid = \"d\"\nkind = \"image\"\ncontext_length = 512\nprice = {{ image = 0.02 }}\n\
+             [[providers]]\nid = \"s\"\noperator = \"T\"\ncountry = \"FI\"\ncity = \"Turku\"\n\
+             base_url = \"http://{}/v1\"\n{PATIENT}\n[[providers.offers]]\nmodel = \"d\"\nshape = \"{shape}\"\n",
+            server.address
+        );
+        let running = Bench::new().more(&toml).start().await;
+        let answer = running.client.post(PATH, &ask(&json!({"n": 2, "size": "96x64"}))).await;
+        assert_eq!(answer.status, 200, "{shape}: {}", answer.text());
+        for item in answer.json()["data"].as_array().unwrap() {
+            let name = item["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+            let image = running.client.get(&format!("/v1/images/content/{name}")).await;
+            assert_eq!(image.header("content-type"), Some("image/png"), "{shape}");
+            assert_eq!(image.body[16..24], [0, 0, 0, 96, 0, 0, 0, 64], "{shape}");
+        }
+    }
+}
