@@ -7,6 +7,7 @@ use super::desk::Asked;
 use super::fields::Fields;
 use super::routes::Operation;
 use crate::ledger::report::{self, Failed, Monthly};
+use crate::ledger::rerate::rerate;
 use crate::ledger::{Ledger, Refused, views};
 use penstock_contract::{Code, Refusal};
 use penstock_ledger::{Act, Day, Ending, Entry, Month, Sums, Wallet};
@@ -333,7 +334,7 @@ pub async fn answer(ledger: &Arc<Ledger>, operation: Operation, asked: &Asked) -
         Operation::VerifyLedger => off_thread(move || report::verify(&store)).await?.told(),
         Operation::RerateDay => {
             let day = day(asked.query("day", &RERATE)?, asked.now)?;
-            off_thread(move || report::rerate(&store, day)).await?.told(day)
+            off_thread(move || rerate(&store, day)).await?.told(day)
         }
         Operation::Statement => {
             let month = month(asked.query("month", &STATEMENT)?, asked.now)?;

@@ -19,6 +19,7 @@ mod purse;
 mod queue;
 pub mod rebuild;
 pub mod report;
+pub mod rerate;
 #[cfg(test)]
 mod tests;
 pub mod views;
