@@ -79,7 +79,10 @@ impl Correction {
 /// Why it is not made.
 pub async fn grant(ledger: &Ledger, wanted: Grant, by: &str) -> Result<Value, Refusal> {
     let Grant { account, id, wallet, amount, note } = wanted;
-    let entry = ledger.grant(&account, &id, wallet, amount, (&note, by)).await.map_err(refused)?;
+    let entry = ledger
+        .grant(&account, &id, wallet, amount, (&note, by))
+        .await
+        .map_err(|why| refused(why).with("id", &*id))?;
     Ok(made(ledger, &account, &id, entry))
 }
 
@@ -113,7 +116,7 @@ pub async fn correct(ledger: &Arc<Ledger>, wanted: Correction, by: &str) -> Resu
         Act::Correct { id, .. } => id.to_string(),
         _ => String::new(),
     };
-    let entry = ledger.correct(&account, act).await.map_err(refused)?;
+    let entry = ledger.correct(&account, act).await.map_err(|why| refused(why).with("id", &*id))?;
     Ok(made(ledger, &account, &id, entry))
 }
 
@@ -176,7 +179,7 @@ fn refused(why: Refused) -> Refusal {
         }
         Refused::Unknown => Refusal::because(
             Code::Internal,
-            "The store failed meanwhile, and it is not known whether this was written; ask again with the same id.",
+            "The store failed meanwhile, and it is not known whether this was written; ask again with the same id, which `details` names.",
         ),
     }
 }
@@ -370,7 +373,7 @@ fn amount(body: &Value) -> Result<(&'static str, Wallet, i64), Refusal> {
         _ => return Err(Refusal::invalid("credits", "Give either credits or kwh.")),
     };
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let decimal = text.parse::<Decimal>().ok().filter(|_| value.is_string() || value.is_number());
+    let decimal = Decimal::from_str_exact(&text).ok().filter(|_| value.is_string() || value.is_number());
     let wrong = || format!("{field} has to be a number of 0 or more, with at most {places} decimals.");
     let amount = decimal
         .filter(|decimal| *decimal >= Decimal::ZERO)

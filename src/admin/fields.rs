@@ -159,7 +159,7 @@ impl<'b> Fields<'b> {
             Some(Value::Number(number)) => number.to_string(),
             Some(_) => return Err(self.wrong(name, "an amount of credits")),
         };
-        let amount = text.parse::<Decimal>().or_else(|_| Decimal::from_scientific(&text));
+        let amount = Decimal::from_str_exact(&text).or_else(|_| Decimal::from_scientific(&text));
         let Ok(amount) = amount else { return Err(self.wrong(name, "an amount of credits, such as 12.5")) };
         if amount <= Decimal::ZERO {
             return Err(self.wrong(name, "more than 0 credits; leave it out, or null, for no limit"));

@@ -269,7 +269,8 @@ fn written(status: u16, value: &Value) -> Answer {
 async fn body(session: &mut ServerSession) -> Result<Value, Refusal> {
     let read = async {
         let mut body = BytesMut::new();
-        while let Ok(Some(piece)) = session.read_request_body().await {
+        let cut = |_| Refusal::because(Code::InvalidRequest, "The body ended before its length.");
+        while let Some(piece) = session.read_request_body().await.map_err(cut)? {
             if body.len() + piece.len() > BODY {
                 return Err(Refusal::new(Code::TooLarge));
             }

@@ -271,7 +271,8 @@ impl Ledger {
         let (answer, answered) = oneshot::channel();
         let order = Order { purse: self.purse(account), at: self.clock.unix(), act, names, answer };
         self.queue.push(Op::Order(Box::new(order)));
-        answered.await.unwrap_or(Err(Refused::Unknown))
+        let answered = tokio::time::timeout(PATIENCE, answered).await;
+        answered.unwrap_or(Ok(Err(Refused::Unknown))).unwrap_or(Err(Refused::Unknown))
     }
 
     /// Writes what is waiting and ends; blocks.

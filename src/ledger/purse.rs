@@ -53,12 +53,12 @@ impl Purse {
     pub(super) fn end(&self, wallet: Wallet, held: i64, spent: i64) {
         let pocket = self.pocket(wallet);
         pocket.held.fetch_sub(held, Ordering::AcqRel);
-        pocket.available.fetch_add(held.saturating_sub(spent), Ordering::AcqRel);
+        give(&pocket.available, held.saturating_sub(spent));
     }
 
     /// Adds a grant, or what a correction gives back.
     pub(super) fn add(&self, wallet: Wallet, amount: i64) {
-        self.pocket(wallet).available.fetch_add(amount, Ordering::AcqRel);
+        give(&self.pocket(wallet).available, amount);
     }
 
     pub(super) fn available(&self, wallet: Wallet) -> i64 {
@@ -74,6 +74,12 @@ impl Purse {
         };
         Account { credits: balance(&self.credits), energy: balance(&self.energy) }
     }
+}
+
+/// Adds without ever turning a debt into riches.
+fn give(available: &AtomicI64, amount: i64) {
+    let add = |available: i64| Some(available.saturating_add(amount));
+    available.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok();
 }
 
 #[cfg(test)]

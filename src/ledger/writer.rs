@@ -103,7 +103,7 @@ impl Writer {
                 if let Some(terms) = terms.filter(|terms| !self.known.contains(&terms.id)) {
                     self.terms(at, &terms.id, &terms.text);
                 }
-                self.draft.exposed += exposed;
+                self.draft.exposed = self.draft.exposed.saturating_add(exposed);
                 if self.enter(at, &account, act).is_none() {
                     log::event(log::error(), "ledger_entry_lost", &[("account", &account)]);
                 }

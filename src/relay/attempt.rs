@@ -162,6 +162,7 @@ async fn send(
             (*way, written)
         }
     };
+    way.whole = written;
     loop {
         match way.session.read_response_header().await {
             Ok(()) => {}

@@ -87,7 +87,8 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
     let total = x.live.settings.routing.total;
     let mut run = Run {
         watch: Watch::new(x.grant.clone()),
-        deadline: x.started + total,
+        // From here on: what the client took to send its body is not the providers' time.
+        deadline: Instant::now() + total,
         x,
         ask,
         upload,
@@ -181,12 +182,13 @@ impl Run<'_, '_> {
             return Ok(Some(seat));
         }
         let patience = if batch { self.x.live.settings.routing.batch_wait } else { Duration::ZERO };
-        let seat = if batch || alone { Box::pin(self.wait_for_seat(offer, patience)).await? } else { None };
-        if seat.is_none() {
+        let waited = batch || alone;
+        let seat = if waited { Box::pin(self.wait_for_seat(offer, patience)).await } else { Ok(None) };
+        if !matches!(seat, Ok(Some(_))) {
             // A probe that is not made gives its place back.
             offer.learn(self.now(), Outcome::Neutral, None);
         }
-        Ok(seat)
+        seat
     }
 
     /// Waits until a seat is free, at most `patience`. A stream that waits long

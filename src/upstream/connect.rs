@@ -113,6 +113,8 @@ pub struct Way {
     pub session: HttpSession,
     /// It came from the pool: the provider may have closed it meanwhile.
     pub reused: bool,
+    /// All of the request went out. What follows half a request would be read as the rest of it.
+    pub whole: bool,
     door: Arc<Door>,
     pool: Arc<Pool>,
 }
@@ -153,7 +155,7 @@ impl Line {
 
     fn session(self) -> Way {
         let session = HttpSession::H1(Http1Session::new_with_options(self.stream, &self.door.peer));
-        Way { session, reused: self.reused, door: self.door, pool: self.pool }
+        Way { session, reused: self.reused, whole: true, door: self.door, pool: self.pool }
     }
 }
 
@@ -291,7 +293,9 @@ impl Route {
             opened.map(|stream| Link::Stream(Line { stream, reused: false, door, pool }))
         } else {
             let opened = Box::pin(pool.http.get_http_session(&door.peer)).await;
-            opened.map(|(session, reused)| Link::Session(Box::new(Way { session, reused, door, pool })))
+            opened.map(|(session, reused)| {
+                Link::Session(Box::new(Way { session, reused, whole: true, door, pool }))
+            })
         };
         opened.map_err(|error| {
             // The next attempt asks the next address of the same name.
@@ -315,6 +319,9 @@ impl Route {
 impl Way {
     /// Hands the connection back after a whole answer.
     pub async fn release(self) {
+        if !self.whole {
+            return;
+        }
         match self.session {
             HttpSession::H1(mut session) if self.door.only_http1() => {
                 session.respect_keepalive();

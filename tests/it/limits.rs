@@ -225,7 +225,10 @@ async fn a_key_has_as_many_requests_at_once_as_it_may_and_gets_its_places_back()
     let (held, second) = (client.clone(), ask.clone());
     let next = tokio::spawn(async move { held.post(CHAT, &second).await.status });
     provider.until_calls(3).await;
-    go.notify_waiters();
+    // One after the other: a provider that is not waiting yet finds the permit.
+    go.notify_one();
+    until("one of them to end", || running.gateway.house.exchanges() == 1).await;
+    go.notify_one();
     assert_eq!((stays.await.unwrap(), next.await.unwrap()), (200, 200));
     assert_eq!(provider.most(), 2);
 }

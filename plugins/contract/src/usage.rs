@@ -30,6 +30,12 @@ pub struct Usage {
     pub source: UsageSource,
 }
 
+impl Usage {
+    /// More tokens than any window holds or any answer has: who says so has
+    /// counted wrong, and is taken to have said nothing.
+    pub const MOST: u64 = 1 << 31;
+}
+
 /// What was done, in the units that energy and money are counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {

@@ -36,13 +36,14 @@ pub fn usage(object: &[u8]) -> Option<Usage> {
         // This engine counts reasoning beside the completion, not within it.
         output = output.saturating_add(reasoning);
     }
-    Some(Usage {
+    let usage = Usage {
         input,
         cached: cached.min(input),
         output,
         reasoning: reasoning.min(output),
         source: UsageSource::Provider,
-    })
+    };
+    (input <= Usage::MOST && output <= Usage::MOST).then_some(usage)
 }
 
 /// A whole number, also one that came as a string or as `12.0`.

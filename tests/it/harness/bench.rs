@@ -75,7 +75,7 @@ impl Bench {
 
     /// One that is given up on quickly; for scripts that are silent.
     pub fn hasty(self, id: &str, provider: &Provider) -> Self {
-        let timeouts = r#"timeouts = { connect = "20s", first_byte = "300ms", plain = "300ms", first_token = "300ms", idle = "300ms", total = "50s" }"#;
+        let timeouts = r#"timeouts = { connect = "20s", first_byte = "1s", plain = "1s", first_token = "1s", idle = "1s", total = "50s" }"#;
         self.provider_with(id, provider, timeouts, "")
     }
 

@@ -23,7 +23,7 @@ use walk::{Span, Track, Walk};
 pub const MOST_AHEAD: usize = 256 << 10;
 
 /// Longest sound that is believed, in seconds: a month.
-const MOST_SECONDS: u64 = 31 * 24 * 3600;
+pub(crate) const MOST_SECONDS: u64 = 31 * 24 * 3600;
 
 /// A container, or a bare stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,6 +4,7 @@
 use super::transcript::Transcript;
 use super::write;
 use crate::measured::measured;
+use crate::sound::MOST_SECONDS;
 use bytes::Bytes;
 use penstock_contract::{
     Answer, Ask, Call, Done, Fault, FaultKind, Finish, Kind, Refusal, Script, Shape, Target, Task,
@@ -130,20 +131,24 @@ const SLACK: Decimal = Decimal::from_parts(105, 0, 0, false, 2);
 /// How long it sounds: by the file, which the client can check; by the provider
 /// where the file does not tell, or tells much less than was heard.
 fn seconds(task: &Transcribe, said: &Transcript) -> Option<Decimal> {
+    // Who says more than any upload holds is taken to have said nothing.
+    let credible = |seconds: &Decimal| *seconds <= Decimal::from(MOST_SECONDS);
     let last = || said.segments.last().map(|segment| segment.end as f64 / 1000.0);
     let heard = said
         .seconds
         .filter(|seconds| *seconds > 0.0)
         .and_then(Decimal::from_f64)
-        .map(|heard| heard.round_dp(3));
-    match (task.sound.seconds, heard) {
+        .map(|heard| heard.round_dp(3))
+        .filter(credible);
+    match (task.sound.seconds.filter(credible), heard) {
         (Some(file), Some(heard)) if heard > file.saturating_mul(SLACK).saturating_add(Decimal::ONE) => {
             Some(heard)
         }
         (Some(file), _) => Some(file),
         (None, Some(heard)) => Some(heard),
         (None, None) => {
-            last().filter(|end| *end > 0.0).and_then(Decimal::from_f64).map(|end| end.round_dp(3))
+            let end = last().filter(|end| *end > 0.0).and_then(Decimal::from_f64);
+            end.map(|end| end.round_dp(3)).filter(credible)
         }
     }
 }

@@ -23,7 +23,7 @@ pub const fn content_type(script: Script) -> Option<&'static str> {
 
 /// The body. JSON ends with its brace, all else with a line's end.
 pub(super) fn body(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>) -> Bytes {
-    let millis = seconds.and_then(|seconds| (seconds * Decimal::ONE_THOUSAND).to_u64());
+    let millis = seconds.and_then(|seconds| seconds.checked_mul(Decimal::ONE_THOUSAND)?.to_u64());
     Bytes::from(match task.script {
         Script::Json => object(vec![("text", json!(said.text))], seconds),
         Script::Verbose => verbose(said, task, seconds, millis),

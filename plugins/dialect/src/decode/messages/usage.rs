@@ -29,7 +29,7 @@ impl Count {
                 }
                 _ => continue,
             };
-            *place = scan::number(value).unwrap_or(*place);
+            *place = scan::number(value).filter(|said| *said <= Usage::MOST).unwrap_or(*place);
         }
     }
 
