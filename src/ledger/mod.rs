@@ -271,8 +271,7 @@ impl Ledger {
         let (answer, answered) = oneshot::channel();
         let order = Order { purse: self.purse(account), at: self.clock.unix(), act, names, answer };
         self.queue.push(Op::Order(Box::new(order)));
-        let answered = tokio::time::timeout(PATIENCE, answered).await;
-        answered.unwrap_or(Ok(Err(Refused::Unknown))).unwrap_or(Err(Refused::Unknown))
+        answered.await.unwrap_or(Err(Refused::Unknown))
     }
 
     /// Writes what is waiting and ends; blocks.
