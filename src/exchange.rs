@@ -15,8 +15,13 @@ use penstock_contract::{Code, Dialect, Refusal};
 use penstock_limits::{Cost, Used, Work};
 use pingora_core::protocols::http::ServerSession;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
+
+/// The longest body that is read to its end although it is refused.
+const SHORT: usize = 1 << 20;
+/// How long that may take.
+const SWALLOW: Duration = Duration::from_millis(500);
 
 /// One request and its answer.
 pub struct Exchange<'a> {
@@ -263,6 +268,7 @@ impl Exchange<'_> {
         if self.session.response_written().is_some_and(|head| !head.status.is_informational()) {
             return Ended::Left;
         }
+        self.swallow().await;
         if self.keep.is_none() || !self.session.is_body_done() {
             // Unread bytes of a refused body are not worth reading.
             self.session.set_keepalive(None);
@@ -276,6 +282,17 @@ impl Exchange<'_> {
         let (dialect, id, browser) = (self.dialect, self.id, self.browser);
         let written = reply::refuse(self.session, dialect, &id, refusal, limits, browser).await;
         ended(written)
+    }
+
+    /// Reads what is left of a short body: a connection that is closed over unread
+    /// bytes is reset, and may take the refusal with it.
+    async fn swallow(&mut self) {
+        let awaits = !self.session.get_header_bytes(header::EXPECT).is_empty();
+        let short = self.content_length().ok().flatten().is_some_and(|length| length <= SHORT);
+        if short && !awaits && !self.session.is_body_done() {
+            let rest = async { while let Ok(Some(_)) = self.session.read_request_body().await {} };
+            timeout(SWALLOW, rest).await.ok();
+        }
     }
 
     async fn preflight(&mut self) -> Ended {
