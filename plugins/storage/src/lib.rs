@@ -6,7 +6,7 @@
 //!   damaged store still holds.
 //! - [`ledger`] keeps the ledger's sheets, and a second copy of them in monthly files.
 //! - [`keys`] and [`accounts`] are the rows of API keys and of accounts, [`audit`] tells who changed them,
-//!   [`spend`] bounds their budgets across restarts.
+//!   [`spend`] bounds their budgets across restarts. [`batches`] are those of batches.
 //! - Rows on disk are versioned and checksummed (`row.rs`).
 //!
 //! Every call blocks: callers on an async runtime put them on threads that may. Time is an argument.
@@ -14,6 +14,7 @@
 pub mod accounts;
 pub mod audit;
 mod batch;
+pub mod batches;
 mod error;
 mod export;
 pub mod keys;

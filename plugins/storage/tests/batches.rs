@@ -1,0 +1,76 @@
+//! Batches in a store: pages that hold still, what is open, which lines are done.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use penstock_storage::batches::{BatchRecord, BatchState, BatchStore, RowWrite, rows};
+use penstock_storage::{Batch, Space, Store, StoreError, memory};
+use std::sync::Arc;
+
+fn batches() -> (Arc<dyn Store>, BatchStore) {
+    let store = memory();
+    (store.clone(), BatchStore::new(store))
+}
+
+fn record(id: &str, key: &str, created_ms: u64) -> BatchRecord {
+    BatchRecord { id: id.into(), key: key.into(), created_ms, ..BatchRecord::default() }
+}
+
+fn commit(store: &dyn Store, rows: Vec<RowWrite>) {
+    let batch = rows.into_iter().fold(Batch::new(), |batch, (space, key, value)| match value {
+        Some(value) => batch.put(space, key, value),
+        None => batch.delete(space, key),
+    });
+    store.apply(batch).unwrap();
+}
+
+#[test]
+fn the_newest_come_first_and_pages_hold_still() {
+    let (_, batches) = batches();
+    for made in [5u64, 1, 4, 2, 3] {
+        batches.insert(&record(&format!("batch_{made}"), "key", made), Batch::new()).unwrap();
+    }
+    batches.insert(&record("batch_x", "key2", 9), Batch::new()).unwrap();
+    let ids = |page: &[BatchRecord]| page.iter().map(|batch| batch.id.clone()).collect::<Vec<_>>();
+    let first = batches.list("key", None, 2).unwrap();
+    assert_eq!((ids(&first.batches), first.more), (vec!["batch_5".into(), "batch_4".into()], true));
+    batches.insert(&record("batch_6", "key", 6), Batch::new()).unwrap();
+    let second = batches.list("key", first.batches.last(), 10).unwrap();
+    assert_eq!(ids(&second.batches), ["batch_3", "batch_2", "batch_1"]);
+    assert!(!second.more);
+}
+
+#[test]
+fn what_is_over_is_no_longer_open_and_its_lines_are_forgotten() {
+    let (store, batches) = batches();
+    let mut one = record("batch_1", "key", 1);
+    batches.insert(&one, Batch::new()).unwrap();
+    batches.insert(&record("batch_2", "key", 2), Batch::new()).unwrap();
+    one.state = BatchState::InProgress;
+    commit(&*store, rows(&one, Some(&[5])).unwrap());
+    assert_eq!(batches.done("batch_1").unwrap(), Some(vec![5]));
+    assert_eq!(batches.get("batch_1").unwrap(), Some(one.clone()));
+    assert_eq!(batches.open().unwrap().len(), 2);
+    one.state = BatchState::Completed;
+    commit(&*store, rows(&one, Some(&[7])).unwrap());
+    assert_eq!(batches.done("batch_1").unwrap(), None);
+    let open = batches.open().unwrap();
+    assert_eq!(open.iter().map(|batch| batch.id.as_str()).collect::<Vec<_>>(), ["batch_2"]);
+    let mut seen = 0;
+    batches
+        .walk(|_| {
+            seen += 1;
+            Ok::<_, StoreError>(())
+        })
+        .unwrap();
+    assert_eq!(seen, 2);
+}
+
+#[test]
+fn a_batch_is_not_made_twice_nor_of_a_file_that_is_gone() {
+    let (_, batches) = batches();
+    batches.insert(&record("batch_1", "key", 1), Batch::new()).unwrap();
+    let again = batches.insert(&record("batch_1", "key", 1), Batch::new());
+    assert!(matches!(again, Err(StoreError::Guard { .. })));
+    let gone = Batch::new().present(Space::Files, b"f/none".as_slice());
+    assert!(matches!(batches.insert(&record("batch_2", "key", 1), gone), Err(StoreError::Guard { .. })));
+    assert_eq!(batches.get("batch_2").unwrap(), None);
+}
