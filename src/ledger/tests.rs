@@ -49,6 +49,16 @@ impl Store for Flaky {
         self.inner.scan(space, prefix, after, limit)
     }
 
+    fn scan_back(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        before: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.inner.scan_back(space, prefix, before, limit)
+    }
+
     fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         while self.stalls.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));

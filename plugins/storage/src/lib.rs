@@ -5,6 +5,7 @@
 //! - [`export`] and [`import`] carry rows between stores, [`compact`] gives room back, [`repair`] saves what a
 //!   damaged store still holds.
 //! - [`ledger`] keeps the ledger's sheets, and a second copy of them in monthly files.
+//! - [`files`] tells what is known of files, whose contents lie elsewhere.
 //! - [`keys`] and [`accounts`] are the rows of API keys and of accounts, [`audit`] tells who changed them,
 //!   [`spend`] bounds their budgets across restarts. [`batches`] are those of batches.
 //! - Rows on disk are versioned and checksummed (`row.rs`).
@@ -17,6 +18,7 @@ mod batch;
 pub mod batches;
 mod error;
 mod export;
+pub mod files;
 pub mod keys;
 pub mod ledger;
 mod memory;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::store::PageBuilder;
+use crate::store::{PageBuilder, past};
 use crate::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified};
 
 type Rows = BTreeMap<(Space, Vec<u8>), Vec<u8>>;
@@ -48,6 +48,34 @@ impl Store for Memory {
         };
         for ((at, key), value) in rows.range((start, Bound::Unbounded)) {
             if *at != space || !key.starts_with(prefix) || !page.has_room() {
+                break;
+            }
+            page.push(key, value);
+        }
+        Ok(page.finish())
+    }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        before: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let rows = self.rows.read();
+        let mut page = PageBuilder::new(limit);
+        let past = past(prefix);
+        let end = match (before, past.as_deref()) {
+            (Some(before), Some(past)) => Some(before.min(past)),
+            (one, other) => one.or(other),
+        };
+        let start = (space, prefix.to_vec());
+        let mine = rows.range(start..).take_while(|((at, key), _)| {
+            *at == space && key.starts_with(prefix) && end.is_none_or(|end| key.as_slice() < end)
+        });
+        let mine: Vec<_> = mine.collect();
+        for ((_, key), value) in mine.into_iter().rev() {
+            if !page.has_room() {
                 break;
             }
             page.push(key, value);

@@ -93,6 +93,19 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Page, StoreError>;
 
+    /// The same from the greatest key down: the rows whose key starts with `prefix` and is less than `before`, by
+    /// falling key.
+    ///
+    /// # Errors
+    /// As `get`.
+    fn scan_back(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        before: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError>;
+
     /// Does the whole batch, or nothing of it. When it returns `Ok` the batch survives a power cut. Batches
     /// of concurrent callers share one sync of the disk; a guard that does not hold fails its own batch only.
     ///
@@ -115,6 +128,16 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// How the store is, without waiting for anything.
     fn health(&self) -> Health;
+}
+
+/// The first key after all those that start with `prefix`; `None` if there is no end to them.
+pub(crate) fn past(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
+    let mut past = prefix.get(..=last)?.to_vec();
+    if let Some(byte) = past.last_mut() {
+        *byte += 1;
+    }
+    Some(past)
 }
 
 /// Collects rows into a page within the caps.

@@ -92,6 +92,32 @@ fn a_scan_gives_the_rows_of_a_prefix_in_order_after_a_key_up_to_a_limit() {
 }
 
 #[test]
+fn a_scan_back_gives_the_same_rows_from_the_other_end() {
+    each_engine(|store| {
+        let mut batch = Batch::new();
+        for key in [&b"b"[..], b"a/3", b"a/1", b"a/2", b"a", b"a0", b"a/\xff", b"\xff", b"\xff\xff1"] {
+            batch = batch.put(Space::Files, key, key);
+        }
+        store.apply(batch.put(Space::Batches, b"a/9", b"").put(Space::Reserves, b"a/9", b"")).unwrap();
+        let scan = |prefix: &[u8], before: Option<&[u8]>, limit| {
+            let page = store.scan_back(Space::Files, prefix, before, limit).unwrap();
+            let keys: Vec<_> = page.rows.iter().map(|row| row.key.escape_ascii().to_string()).collect();
+            (keys.join(" "), page.more)
+        };
+        assert_eq!(scan(b"a/", None, 10), ("a/\\xff a/3 a/2 a/1".to_owned(), false));
+        assert_eq!(scan(b"a/", None, 2), ("a/\\xff a/3".to_owned(), true));
+        assert_eq!(scan(b"a/", Some(b"a/3"), 10), ("a/2 a/1".to_owned(), false));
+        assert_eq!(scan(b"a/", Some(b"a/25"), 1), ("a/2".to_owned(), true));
+        assert_eq!(scan(b"a/", Some(b"Z"), 1), (String::new(), false), "before a key before the prefix");
+        assert_eq!(scan(b"a/", Some(b"z"), 1), ("a/\\xff".to_owned(), true), "before a key past the prefix");
+        assert_eq!(scan(b"", None, 3), ("\\xff\\xff1 \\xff b".to_owned(), true));
+        assert_eq!(scan(b"\xff", None, 3), ("\\xff\\xff1 \\xff".to_owned(), false));
+        assert_eq!(scan(b"c", None, 3), (String::new(), false));
+        assert!(!scan(b"", None, 9).1, "a page that ends with the first row is the last");
+    });
+}
+
+#[test]
 fn pages_are_capped_and_together_give_every_row_once() {
     each_engine(|store| {
         let total = MAX_PAGE + 200;

@@ -67,12 +67,13 @@ impl Live {
         Ok(())
     }
 
-    /// Rows from the greatest key down, unchecked, until `each` returns false.
+    /// Rows from `upto` down, unchecked, until `each` returns false.
     pub(crate) fn walk_back(
         &self,
+        upto: Bound<&[u8]>,
         mut each: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        let mut rows = self.db.iter();
+        let mut rows = self.db.range::<&[u8], _>((Bound::Unbounded, upto));
         while let Some((key, sealed)) = shielded("read", || rows.next_back().transpose())? {
             if !each(&key, &sealed)? {
                 break;

@@ -27,7 +27,7 @@ use self::engine::{Engine, Mode};
 use self::folder::Folder;
 use self::live::Live;
 use self::writer::{Job, QUEUE};
-use crate::store::PageBuilder;
+use crate::store::{PageBuilder, past};
 use crate::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified, row};
 
 pub use self::compact::{Compacted, compact};
@@ -146,6 +146,34 @@ impl Store for Sled {
         let mut page = PageBuilder::new(limit);
         self.engine.with(|live| {
             live.walk(from, |key, sealed| {
+                if !key.starts_with(&prefix_key) || !page.has_room() {
+                    return Ok(false);
+                }
+                page.push(key.get(1..).unwrap_or_default(), row::open(key, sealed)?);
+                Ok(true)
+            })
+        })?;
+        Ok(page.finish())
+    }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        before: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let prefix_key = row::disk_key(space, prefix);
+        let past = past(&prefix_key);
+        let before = before.map(|before| row::disk_key(space, before));
+        let upto = match (&before, &past) {
+            (Some(before), Some(past)) => Bound::Excluded(before.min(past).as_slice()),
+            (Some(end), None) | (None, Some(end)) => Bound::Excluded(end.as_slice()),
+            (None, None) => Bound::Unbounded,
+        };
+        let mut page = PageBuilder::new(limit);
+        self.engine.with(|live| {
+            live.walk_back(upto, |key, sealed| {
                 if !key.starts_with(&prefix_key) || !page.has_room() {
                     return Ok(false);
                 }

@@ -88,7 +88,7 @@ fn salvage(old: &Live, new: &Live) -> Result<Repaired, StoreError> {
     let mut saving = Saving { new, portion: Vec::new(), bytes: 0, repaired: Repaired::default() };
     saving.repaired.whole = old.walk(Bound::Unbounded, |key, sealed| saving.take(key, sealed)).is_ok();
     if !saving.repaired.whole {
-        let _ = old.walk_back(|key, sealed| saving.take(key, sealed));
+        let _ = old.walk_back(std::ops::Bound::Unbounded, |key, sealed| saving.take(key, sealed));
         for space in Space::ALL {
             let _ = old.walk(Bound::Included(&[space.tag()]), |key, sealed| saving.take(key, sealed));
         }
