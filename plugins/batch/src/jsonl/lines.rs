@@ -1,0 +1,188 @@
+//! A whole file, pushed through: cut into lines wherever its pieces end, each line proven, the names compared.
+
+use super::mistake::{LineError, Mistakes};
+use super::{BOM, MOST_LINE, MOST_LINES, MOST_MISTAKES, bare, line};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A line that is held and longer than this is too long, whatever follows: a line's end, and what an editor put
+/// before the first.
+const MOST_HELD: usize = MOST_LINE + 1 + BOM.len();
+
+/// A file that is sound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// How many requests.
+    pub lines: u32,
+    /// What all of them ask.
+    pub url: &'static str,
+}
+
+/// A file on its way through.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The beginning of a line whose end has not come.
+    pub(super) held: Vec<u8>,
+    /// The line is too long, and passed over up to its end.
+    passing: bool,
+    /// Lines that have ended.
+    number: u64,
+    /// Requests among them, those with mistakes included.
+    requests: u64,
+    /// Blank lines that nothing has followed yet: the first of them.
+    blank: Option<u64>,
+    /// What the first sound line asks, and which line that is.
+    url: Option<(&'static str, u64)>,
+    /// Names by their digest, and the line of each.
+    names: HashMap<u128, u64>,
+    mistakes: Vec<LineError>,
+    count: u64,
+}
+
+impl Lines {
+    /// A file of which nothing has come.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            let (head, rest) = bytes.split_at(end);
+            bytes = rest.get(1..).unwrap_or_default();
+            if self.passing {
+                self.passing = false;
+                self.too_long();
+            } else if self.held.is_empty() {
+                self.line(head);
+            } else {
+                let mut held = std::mem::take(&mut self.held);
+                held.extend_from_slice(head);
+                self.line(&held);
+                held.clear();
+                self.held = held;
+            }
+        }
+        if self.passing {
+            return;
+        }
+        if self.held.len() + bytes.len() > MOST_HELD {
+            self.passing = true;
+            self.held = Vec::new();
+        } else {
+            self.held.extend_from_slice(bytes);
+        }
+    }
+
+    /// There is no more.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn end(mut self) -> Result<Checked, Mistakes> {
+        if self.passing {
+            self.too_long();
+        } else if !self.held.is_empty() {
+            let held = std::mem::take(&mut self.held);
+            self.line(&held);
+        }
+        if self.requests == 0 && self.count == 0 {
+            self.wrong(
+                0,
+                LineError::new("empty_file", None, "expected at least one line, got an empty file"),
+            );
+        }
+        match (self.url, u32::try_from(self.requests)) {
+            (Some((url, _)), Ok(lines)) if self.count == 0 => Ok(Checked { lines, url }),
+            _ => Err(Mistakes { first: self.mistakes, count: self.count }),
+        }
+    }
+
+    /// How many mistakes there are so far.
+    #[must_use]
+    pub const fn mistakes(&self) -> u64 {
+        self.count
+    }
+
+    fn wrong(&mut self, number: u64, mistake: LineError) {
+        self.count += 1;
+        if self.mistakes.len() < MOST_MISTAKES {
+            self.mistakes.push(mistake.at(number));
+        }
+    }
+
+    /// Another line that is no blank one; false if there are too many.
+    fn request(&mut self) -> bool {
+        if let Some(blank) = self.blank.take() {
+            self.wrong(blank, LineError::new("blank_line", None, "expected a JSON object, got a blank line"));
+        }
+        self.requests += 1;
+        let most = u64::from(MOST_LINES);
+        if self.requests == most + 1 {
+            let message = format!("expected at most {MOST_LINES} lines, got more");
+            self.wrong(self.number, LineError::new("too_many_lines", None, message));
+        }
+        self.requests <= most
+    }
+
+    fn too_long(&mut self) {
+        self.number += 1;
+        if self.request() {
+            let message = format!("expected at most {MOST_LINE} bytes, got more");
+            self.wrong(self.number, LineError::new("line_too_long", None, message));
+        }
+    }
+
+    fn line(&mut self, bytes: &[u8]) {
+        let bytes = bare(bytes, self.number == 0);
+        if bytes.len() > MOST_LINE {
+            return self.too_long();
+        }
+        self.number += 1;
+        let number = self.number;
+        if bytes.trim_ascii().is_empty() {
+            self.blank.get_or_insert(number);
+            return;
+        }
+        if !self.request() {
+            return;
+        }
+        match line(bytes) {
+            Err(mistake) => self.wrong(number, mistake),
+            Ok(input) => self.compare(number, input.url, &input.custom_id),
+        }
+    }
+
+    /// Holds a sound line against those before it.
+    fn compare(&mut self, number: u64, url: &'static str, custom_id: &str) {
+        match self.url {
+            Some((first, line)) if first != url => {
+                let message = format!("expected {first} as in line {line}, got {url}");
+                self.wrong(number, LineError::new("mixed_urls", Some("url"), message));
+            }
+            Some(_) => {}
+            None => self.url = Some((url, number)),
+        }
+        match self.names.entry(digest(custom_id)) {
+            std::collections::hash_map::Entry::Occupied(taken) => {
+                let message =
+                    format!("expected a name that no other line has, but line {} has it", taken.get());
+                self.wrong(number, LineError::new("duplicate_custom_id", Some("custom_id"), message));
+            }
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(number);
+            }
+        }
+    }
+}
+
+/// 128 bits that stand for a name, so that memory does not grow with the names' length. Whoever finds two names
+/// of one digest spoils a file of their own.
+fn digest(name: &str) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, name).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
+}

@@ -1,0 +1,5 @@
+//! The batch room: what an uploaded file of requests has to be. Pure: bytes in, lines or mistakes out.
+//!
+//! - [`jsonl`] proves a file while it arrives, however it is cut, and reads one of its lines.
+
+pub mod jsonl;
