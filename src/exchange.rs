@@ -2,6 +2,7 @@
 //! record. Whatever ends it, the client hears its own dialect and the record
 //! is written once.
 
+use crate::caller::Caller;
 use crate::endpoint::{self, Endpoint};
 use crate::gate::{self, Habits, Pass};
 use crate::house::{House, Live};
@@ -29,8 +30,8 @@ pub struct Exchange<'a> {
     pub house: &'a Arc<House>,
     /// The configuration it began with; a reload does not touch it.
     pub live: Arc<Live>,
-    /// The client's side.
-    pub session: &'a mut ServerSession,
+    /// Who asks.
+    pub caller: Caller<'a>,
     /// Its name.
     pub id: RequestId,
     /// When its head was there.
@@ -77,20 +78,20 @@ pub async fn run(house: &Arc<House>, session: &mut ServerSession, keep: Option<u
         record: Record::new(id, dialect),
         keep,
         browser: session.get_header(header::ORIGIN).is_some(),
-        session,
+        caller: Caller::Connection(session),
     };
     let ended = match serve(&mut exchange, &path).await {
         Ok(ended) => ended,
         Err(refusal) => exchange.refuse(&refusal).await,
     };
-    exchange.record.end(matches!(ended, Ended::Left), exchange.session.body_bytes_sent());
+    exchange.record.end(matches!(ended, Ended::Left), exchange.caller.body_bytes_sent());
     house.observe(&exchange.record, exchange.started);
-    matches!(ended, Ended::Written) && keep.is_some() && exchange.session.is_body_done()
+    matches!(ended, Ended::Written) && keep.is_some() && exchange.caller.is_body_done()
 }
 
 /// From the route to the endpoint.
 async fn serve(x: &mut Exchange<'_>, path: &str) -> Result<Ended, Refusal> {
-    let method = x.session.req_header().method.clone();
+    let method = x.caller.req_header().method.clone();
     if method == http::Method::OPTIONS && x.browser {
         return Ok(x.preflight().await);
     }
@@ -105,7 +106,7 @@ async fn serve(x: &mut Exchange<'_>, path: &str) -> Result<Ended, Refusal> {
 impl Exchange<'_> {
     /// Finds the key and checks its scope.
     fn authenticate(&mut self, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
-        let head = self.session.req_header();
+        let head = self.caller.req_header();
         let authorization = head.headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
         let api_key = head.headers.get("x-api-key").map(|value| value.as_bytes());
         self.grant = self.house.keyring.admit(authorization, api_key)?;
@@ -122,7 +123,7 @@ impl Exchange<'_> {
         let limits = &self.live.settings.limits;
         let (cap, within) = (limits.json_body, limits.body);
         let announced = self.invite(cap).await?;
-        let body = timeout(within, gather(self.session, announced, cap))
+        let body = timeout(within, gather(&mut self.caller, announced, cap))
             .await
             .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
         self.invited(body.is_ok());
@@ -142,8 +143,8 @@ impl Exchange<'_> {
             self.keep = None;
             return Err(too_large(cap));
         }
-        if self.session.get_header_bytes(header::EXPECT).eq_ignore_ascii_case(b"100-continue") {
-            self.session.write_continue_response().await.ok();
+        if self.caller.get_header_bytes(header::EXPECT).eq_ignore_ascii_case(b"100-continue") {
+            self.caller.write_continue_response().await;
         }
         Ok(announced)
     }
@@ -154,11 +155,11 @@ impl Exchange<'_> {
         if !whole {
             self.keep = None;
         }
-        self.session.set_keepalive(self.keep);
+        self.caller.set_keepalive(self.keep);
     }
 
     pub(crate) fn plain_encoding(&self) -> Result<(), Refusal> {
-        let encoding = self.session.get_header_bytes(header::CONTENT_ENCODING);
+        let encoding = self.caller.get_header_bytes(header::CONTENT_ENCODING);
         if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") {
             return Ok(());
         }
@@ -170,7 +171,7 @@ impl Exchange<'_> {
 
     fn json_only(&self) -> Result<(), Refusal> {
         self.plain_encoding()?;
-        let kind = self.session.get_header_bytes(header::CONTENT_TYPE);
+        let kind = self.caller.get_header_bytes(header::CONTENT_TYPE);
         let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         if essence.is_empty() || essence.eq_ignore_ascii_case(b"application/json") {
             return Ok(());
@@ -182,7 +183,7 @@ impl Exchange<'_> {
     }
 
     fn content_length(&self) -> Result<Option<usize>, Refusal> {
-        let value = self.session.get_header_bytes(header::CONTENT_LENGTH);
+        let value = self.caller.get_header_bytes(header::CONTENT_LENGTH);
         if value.is_empty() {
             return Ok(None);
         }
@@ -232,13 +233,12 @@ impl Exchange<'_> {
         if let Some(url) = &self.live.settings.listen.public_url {
             return url.to_string();
         }
-        let tls = self.session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
-        let head = self.session.req_header();
+        let head = self.caller.req_header();
         let asked = head.uri.authority().map(http::uri::Authority::as_str);
         let host = asked.or_else(|| head.headers.get(header::HOST)?.to_str().ok());
         let may = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
         let host = host.filter(|host| !host.is_empty() && host.bytes().all(may));
-        let scheme = if tls { "https" } else { "http" };
+        let scheme = if self.caller.is_tls() { "https" } else { "http" };
         host.map_or_else(String::new, |host| format!("{scheme}://{host}"))
     }
 
@@ -259,19 +259,19 @@ impl Exchange<'_> {
     pub async fn answer(&mut self, status: u16, body: Vec<u8>) -> Ended {
         self.record.status = status;
         let Ok(head) = self.head(status) else { return Ended::Left };
-        ended(head.json(self.session, vec![Bytes::from(body)]).await)
+        ended(head.json(&mut self.caller, vec![Bytes::from(body)]).await)
     }
 
     /// Speaks a refusal; after a stream has begun there is nothing left to say.
     async fn refuse(&mut self, refusal: &Refusal) -> Ended {
         self.record.refused(refusal);
-        if self.session.response_written().is_some_and(|head| !head.status.is_informational()) {
+        if self.caller.answered() {
             return Ended::Left;
         }
         self.swallow().await;
-        if self.keep.is_none() || !self.session.is_body_done() {
+        if self.keep.is_none() || !self.caller.is_body_done() {
             // Unread bytes of a refused body are not worth reading.
-            self.session.set_keepalive(None);
+            self.caller.set_keepalive(None);
             self.keep = None;
         }
         // Before the client hears of it: whoever asks again at once finds the place free.
@@ -280,17 +280,17 @@ impl Exchange<'_> {
         let now = self.house.clock.now();
         let limits = (met || limited).then(|| (gate::standing(&self.grant, now), now));
         let (dialect, id, browser) = (self.dialect, self.id, self.browser);
-        let written = reply::refuse(self.session, dialect, &id, refusal, limits, browser).await;
+        let written = reply::refuse(&mut self.caller, dialect, &id, refusal, limits, browser).await;
         ended(written)
     }
 
     /// Reads what is left of a short body: a connection that is closed over unread
     /// bytes is reset, and may take the refusal with it.
     async fn swallow(&mut self) {
-        let awaits = !self.session.get_header_bytes(header::EXPECT).is_empty();
+        let awaits = !self.caller.get_header_bytes(header::EXPECT).is_empty();
         let short = self.content_length().ok().flatten().is_some_and(|length| length <= SHORT);
-        if short && !awaits && !self.session.is_body_done() {
-            let rest = async { while let Ok(Some(_)) = self.session.read_request_body().await {} };
+        if short && !awaits && !self.caller.is_body_done() {
+            let rest = async { while let Ok(Some(_)) = self.caller.read_request_body().await {} };
             timeout(SWALLOW, rest).await.ok();
         }
     }
@@ -301,7 +301,7 @@ impl Exchange<'_> {
         let Ok(head) = Head::new(204, &self.id).and_then(|head| head.for_browser(true)) else {
             return Ended::Left;
         };
-        ended(head.json(self.session, Vec::new()).await)
+        ended(head.json(&mut self.caller, Vec::new()).await)
     }
 }
 
@@ -317,10 +317,10 @@ pub(crate) fn too_large(cap: usize) -> Refusal {
 
 /// Gathers a body in one buffer, never more than `cap`. A body that comes in one
 /// piece is not copied.
-async fn gather(session: &mut ServerSession, announced: Option<usize>, cap: usize) -> Result<Bytes, Refusal> {
+async fn gather(caller: &mut Caller<'_>, announced: Option<usize>, cap: usize) -> Result<Bytes, Refusal> {
     let cut =
         |_| Refusal::because(Code::InvalidRequest, "The request body ended before its announced length.");
-    let Some(first) = session.read_request_body().await.map_err(cut)? else { return Ok(Bytes::new()) };
+    let Some(first) = caller.read_request_body().await.map_err(cut)? else { return Ok(Bytes::new()) };
     if announced == Some(first.len()) {
         return Ok(first);
     }
@@ -331,7 +331,7 @@ async fn gather(session: &mut ServerSession, announced: Option<usize>, cap: usiz
             return Err(too_large(cap));
         }
         body.extend_from_slice(&piece);
-        next = session.read_request_body().await.map_err(cut)?;
+        next = caller.read_request_body().await.map_err(cut)?;
     }
     Ok(body.freeze())
 }

@@ -26,7 +26,7 @@ impl Exchange<'_> {
     /// No form, too large, too slow, cut short, or what is wrong with a part.
     pub async fn sound(&mut self) -> Result<(Ask, Spooled), Refusal> {
         self.plain_encoding()?;
-        let kind = self.session.get_header_bytes(header::CONTENT_TYPE);
+        let kind = self.caller.get_header_bytes(header::CONTENT_TYPE);
         let upload = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.live.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
@@ -49,7 +49,7 @@ impl Exchange<'_> {
         let mut sound = Vec::new();
         loop {
             let asked = Instant::now();
-            let read = timeout(idle, self.session.read_request_body()).await;
+            let read = timeout(idle, self.caller.read_request_body()).await;
             // Waiting for a client is no work of the gateway's.
             self.record.waited += asked.elapsed();
             let cut = |_| {

@@ -2,13 +2,13 @@
 //! length, refusals in the caller's dialect. Nothing of a provider's own head
 //! ever passes.
 
+use crate::caller::Caller;
 use crate::civil::{moment, span};
 use crate::request_id::RequestId;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, header};
 use penstock_contract::{Code, Dialect, Refusal};
 use penstock_limits::Standing;
-use pingora_core::protocols::http::ServerSession;
 use pingora_error::{Error, Result};
 use pingora_http::ResponseHeader;
 use std::time::Duration;
@@ -149,8 +149,8 @@ impl Head {
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn json(self, session: &mut ServerSession, body: Vec<Bytes>) -> Result<()> {
-        self.whole(session, "application/json", body).await
+    pub async fn json(self, caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
+        self.whole(caller, "application/json", body).await
     }
 
     /// Sends a body of any type with its exact length.
@@ -159,43 +159,38 @@ impl Head {
     /// The client is gone.
     pub async fn whole(
         mut self,
-        session: &mut ServerSession,
+        caller: &mut Caller<'_>,
         kind: &'static str,
         body: Vec<Bytes>,
     ) -> Result<()> {
         let length: usize = body.iter().map(Bytes::len).sum();
         self.head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(kind))?;
         self.head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length))?;
-        let silent = session.req_header().method == http::Method::HEAD;
-        session.write_response_header(Box::new(self.head)).await?;
+        let silent = caller.req_header().method == http::Method::HEAD;
+        caller.write_response_header(Box::new(self.head)).await?;
         if length == 0 || silent {
-            return session.write_response_body(Bytes::new(), true).await;
+            return caller.write_response_body(Bytes::new(), true).await;
         }
-        write_all(session, body).await
+        write_all(caller, body).await
     }
 
     /// Sends the head of a body of this length; its bytes follow one by one.
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn piecewise(
-        mut self,
-        session: &mut ServerSession,
-        kind: &'static str,
-        length: u64,
-    ) -> Result<()> {
+    pub async fn piecewise(mut self, caller: &mut Caller<'_>, kind: &'static str, length: u64) -> Result<()> {
         self.head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(kind))?;
         self.head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length))?;
-        let silent = session.req_header().method == http::Method::HEAD || length == 0;
-        session.write_response_header(Box::new(self.head)).await?;
-        if silent { session.write_response_body(Bytes::new(), true).await } else { Ok(()) }
+        let silent = caller.req_header().method == http::Method::HEAD || length == 0;
+        caller.write_response_header(Box::new(self.head)).await?;
+        if silent { caller.write_response_body(Bytes::new(), true).await } else { Ok(()) }
     }
 
     /// Opens a stream of server-sent events.
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn stream(mut self, session: &mut ServerSession) -> Result<()> {
+    pub async fn stream(mut self, caller: &mut Caller<'_>) -> Result<()> {
         let head = &mut self.head;
         head.insert_header(
             header::CONTENT_TYPE,
@@ -203,15 +198,19 @@ impl Head {
         )?;
         head.insert_header(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))?;
         head.insert_header(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"))?;
-        if !session.is_http2() {
+        if caller.in_chunks() {
             head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
         }
-        session.write_response_header(Box::new(self.head)).await
+        caller.write_response_header(Box::new(self.head)).await
     }
 }
 
-/// Writes pieces as one body: small neighbours joined, long ones in slices.
-async fn write_all(session: &mut ServerSession, body: Vec<Bytes>) -> Result<()> {
+/// Writes pieces as one body: small neighbours joined, long ones in slices. A line takes them as they are.
+async fn write_all(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
+    if let Caller::Line(line) = caller {
+        line.take(body);
+        return Ok(());
+    }
     let mut pending = BytesMut::new();
     let mut pieces = body.into_iter().peekable();
     while let Some(mut piece) = pieces.next() {
@@ -219,17 +218,17 @@ async fn write_all(session: &mut ServerSession, body: Vec<Bytes>) -> Result<()> 
         if pending.len() + piece.len() <= SLICE && !(last && pending.is_empty()) {
             pending.extend_from_slice(&piece);
             if last {
-                return session.write_response_body(pending.freeze(), true).await;
+                return caller.write_response_body(pending.freeze(), true).await;
             }
             continue;
         }
         if !pending.is_empty() {
-            session.write_response_body(pending.split().freeze(), false).await?;
+            caller.write_response_body(pending.split().freeze(), false).await?;
         }
         while piece.len() > SLICE {
-            session.write_response_body(piece.split_to(SLICE), false).await?;
+            caller.write_response_body(piece.split_to(SLICE), false).await?;
         }
-        session.write_response_body(piece, last).await?;
+        caller.write_response_body(piece, last).await?;
     }
     Ok(())
 }
@@ -239,7 +238,7 @@ async fn write_all(session: &mut ServerSession, body: Vec<Bytes>) -> Result<()> 
 /// # Errors
 /// The client is gone.
 pub async fn refuse(
-    session: &mut ServerSession,
+    caller: &mut Caller<'_>,
     dialect: Dialect,
     id: &RequestId,
     refusal: &Refusal,
@@ -265,5 +264,5 @@ pub async fn refuse(
         head = head.for_browser(false)?;
     }
     let body = penstock_wire::error::envelope(dialect, refusal, id.as_str());
-    head.json(session, vec![Bytes::from(body)]).await
+    head.json(caller, vec![Bytes::from(body)]).await
 }

@@ -14,6 +14,7 @@ mod status;
 mod unmatched;
 mod wrong;
 
+use crate::caller::Caller;
 use crate::gateway::Source;
 use crate::house::House;
 use crate::observe::log;
@@ -115,13 +116,14 @@ impl HttpServerApp for Admin {
         let Answer(status, kind, body) = match self.answer(&mut session).await {
             Ok(answer) => answer,
             Err(refusal) => {
-                crate::reply::refuse(&mut session, Dialect::Chat, &id, &refusal, None, false).await.ok();
+                let caller = &mut Caller::Connection(&mut session);
+                crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, false).await.ok();
                 session.finish().await.ok();
                 return None;
             }
         };
         let head = Head::new(status, &id).ok()?;
-        head.whole(&mut session, kind, vec![Bytes::from(body)]).await.ok();
+        head.whole(&mut Caller::Connection(&mut session), kind, vec![Bytes::from(body)]).await.ok();
         session.finish().await.ok();
         None
     }

@@ -47,6 +47,6 @@ impl Endpoint for CountTokens {
             return Ok(Ended::Left);
         };
         let body = format!("{{\"input_tokens\":{}}}", count.tokens);
-        Ok(ended(head.json(x.session, vec![Bytes::from(body)]).await))
+        Ok(ended(head.json(&mut x.caller, vec![Bytes::from(body)]).await))
     }
 }

@@ -74,8 +74,8 @@ impl Endpoint for Content {
         x.record.status = 200;
         let left = kept.until.saturating_sub(now);
         let Ok(head) = head(x, left) else { return Ok(Ended::Left) };
-        let sent = head.piecewise(x.session, kept.kind, kept.image.len()).await.is_ok();
-        let silent = x.session.req_header().method == Method::HEAD;
+        let sent = head.piecewise(&mut x.caller, kept.kind, kept.image.len()).await.is_ok();
+        let silent = x.caller.req_header().method == Method::HEAD;
         if !sent || silent || first.is_empty() {
             return Ok(if sent { Ended::Written } else { Ended::Left });
         }
@@ -102,7 +102,7 @@ async fn send(x: &mut Exchange<'_>, image: &Spooled, mut piece: bytes::Bytes) ->
     loop {
         at += piece.len() as u64;
         let last = at >= image.len();
-        if x.session.write_response_body(piece, last).await.is_err() {
+        if x.caller.write_response_body(piece, last).await.is_err() {
             return Ended::Left;
         }
         if last {

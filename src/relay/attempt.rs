@@ -110,7 +110,7 @@ async fn once(
     until: Instant,
 ) -> Result<Answering, (Stop, bool)> {
     let connect = pin!(offer.provider.route.open());
-    let link = match run.watch.race(run.x.session, connect, until).await {
+    let link = match run.watch.race(&mut run.x.caller, connect, until).await {
         Woken::Done(link) => link.map_err(|fault| (Stop::Fault(fault), false))?,
         woken => return Err((woken.stop(FaultKind::Connect, run.deadline), false)),
     };
@@ -118,7 +118,7 @@ async fn once(
     let alarm = until.min(Instant::now() + first_byte);
     let asked = {
         let exchange = pin!(send(link, offer, speech, call, run.upload.as_ref()));
-        run.watch.race(run.x.session, exchange, alarm).await
+        run.watch.race(&mut run.x.caller, exchange, alarm).await
     };
     let way = match asked {
         Woken::Done(sent) => sent.map_err(|fault| (Stop::Fault(fault), reused))?,
@@ -232,7 +232,7 @@ async fn refused(
     let whole = loop {
         let read = {
             let read = pin!(answering.way.session.read_response_body());
-            run.watch.race(run.x.session, read, alarm).await
+            run.watch.race(&mut run.x.caller, read, alarm).await
         };
         match read {
             Woken::Done(Ok(Some(piece))) if body.len() + piece.len() <= ERROR_BODY => {
@@ -263,7 +263,7 @@ pub async fn read(
     let alarm = alarm.min(answering.until);
     let read = {
         let read = pin!(answering.way.session.read_response_body());
-        run.watch.race(run.x.session, read, alarm).await
+        run.watch.race(&mut run.x.caller, read, alarm).await
     };
     match read {
         Woken::Done(Ok(Some(piece))) => answering.decoder.push(piece).map(Some).map_err(|_| malformed()),

@@ -211,7 +211,7 @@ impl Run<'_, '_> {
             if let Some(seat) = offer.sit(self.chosen.batch) {
                 return Ok(Some(seat));
             }
-            match self.watch.race(self.x.session, notified, alarm).await {
+            match self.watch.race(&mut self.x.caller, notified, alarm).await {
                 watch::Woken::Done(()) => {}
                 watch::Woken::Left => return Err(Stop::Left),
                 watch::Woken::Revoked => return Err(Stop::Revoked),
@@ -289,7 +289,7 @@ impl Run<'_, '_> {
     async fn pause(&mut self, span: Duration) -> bool {
         let until = (Instant::now() + span).min(self.deadline);
         let never = std::pin::pin!(std::future::pending::<()>());
-        matches!(self.watch.race(self.x.session, never, until).await, watch::Woken::Alarm)
+        matches!(self.watch.race(&mut self.x.caller, never, until).await, watch::Woken::Alarm)
     }
 
     /// The client left, or may no longer listen. It pays for what it received.

@@ -91,7 +91,7 @@ async fn fetch(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, url: &str, room: u
     let until = run.deadline.min(Instant::now() + timeouts.total);
     let asked = {
         let exchange = pin!(ask(route, head, timeouts.first_byte, room));
-        run.watch.race(run.x.session, exchange, until.min(Instant::now() + timeouts.first_byte)).await
+        run.watch.race(&mut run.x.caller, exchange, until.min(Instant::now() + timeouts.first_byte)).await
     };
     let mut answering = match asked {
         Woken::Done(answering) => Answering { until, ..answering? },

@@ -48,10 +48,10 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
         && let Some(kind) = penstock_media::speech::content_type(task.script)
     {
         let head = settle::in_headers(head, &objects).map_err(|_| Stop::Left)?;
-        return Ok(ended(head.whole(run.x.session, kind, whole.body).await));
+        return Ok(ended(head.whole(&mut run.x.caller, kind, whole.body).await));
     }
     let body = penstock_annotate::splice(whole.body, &objects);
-    Ok(ended(head.json(run.x.session, body).await))
+    Ok(ended(head.json(&mut run.x.caller, body).await))
 }
 
 /// Makes the calls one after the other: an attempt has one seat.

@@ -125,7 +125,7 @@ async fn hear(
         let beat = if run.headed { times.told + heartbeat } else { limit };
         let woken = {
             let read = pin!(answering.way.session.read_response_body());
-            run.watch.race(run.x.session, read, limit.min(beat)).await
+            run.watch.race(&mut run.x.caller, read, limit.min(beat)).await
         };
         match woken {
             Woken::Done(Ok(piece)) => return unpacked(answering, piece),
@@ -173,7 +173,7 @@ async fn tell(
 async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {
     run.headed = true;
     run.x.record.status = 200;
-    head.stream(run.x.session).await.map_err(|_| Stop::Left)
+    head.stream(&mut run.x.caller).await.map_err(|_| Stop::Left)
 }
 
 /// A sign of life while nobody has been asked yet. The head that goes out with
@@ -188,7 +188,7 @@ pub async fn keep_alive(run: &mut Run<'_, '_>) -> Result<(), Stop> {
 }
 
 async fn write(run: &mut Run<'_, '_>, bytes: Bytes, end: bool) -> Result<(), Stop> {
-    run.x.session.write_response_body(bytes, end).await.map_err(|_| Stop::Left)
+    run.x.caller.write_response_body(bytes, end).await.map_err(|_| Stop::Left)
 }
 
 /// The pieces as one, so that they leave in one write.
@@ -226,7 +226,7 @@ async fn close(
     reply.close(&usage, &objects, &mut out);
     answering.way.release_soon();
     settle::written(run).await;
-    Ok(ended(run.x.session.write_response_body(joined(&mut out), true).await))
+    Ok(ended(run.x.caller.write_response_body(joined(&mut out), true).await))
 }
 
 /// A reply that knows only the client's dialect, to say that nobody answered.
@@ -246,6 +246,6 @@ pub async fn fail(run: &mut Run<'_, '_>, refusal: &Refusal) -> Ended {
     let Some(mut reply) = run.reply.take().or_else(|| unasked(run)) else { return Ended::Left };
     let mut out = Out::default();
     reply.fail(refusal, run.x.id.as_str(), &mut out);
-    let written = run.x.session.write_response_body(joined(&mut out), true).await;
+    let written = run.x.caller.write_response_body(joined(&mut out), true).await;
     ended(written)
 }

@@ -2,8 +2,8 @@
 //! revoked, and one alarm may go off. One timer serves the whole request and is
 //! moved only when an earlier alarm needs it.
 
+use crate::caller::Caller;
 use crate::keyring::Grant;
-use pingora_core::protocols::http::ServerSession;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Watch {
     /// be waited for again.
     pub async fn race<T>(
         &mut self,
-        client: &mut ServerSession,
+        caller: &mut Caller<'_>,
         mut work: Pin<&mut impl Future<Output = T>>,
         alarm: Instant,
     ) -> Woken<T> {
@@ -48,8 +48,7 @@ impl Watch {
             tokio::select! {
                 biased;
                 done = work.as_mut() => return Woken::Done(done),
-                // Ends only when the client is gone, or sends what it may not.
-                _ = client.read_body_or_idle(true) => return Woken::Left,
+                () = caller.gone() => return Woken::Left,
                 () = self.revoked.as_mut() => return Woken::Revoked,
                 () = timer => {
                     if Instant::now() >= alarm {
