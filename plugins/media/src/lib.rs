@@ -1,5 +1,5 @@
 //! The media room: what goes in and out of models that draw and of models that
-//! listen. Forms and sounds are pushed through as they arrive and never held;
+//! listen. Sounds are pushed through as they arrive and never held;
 //! drawings and transcripts of every shape of provider become the contract's.
 //!
 //! Nothing here reads a file or a socket, and no bytes, however broken, make it
@@ -9,7 +9,6 @@
 //! [`speech`], a folder of golden cases in `testdata`, and code only where it
 //! differs from those there.
 
-pub mod form;
 mod measured;
 pub mod picture;
 pub mod sound;

@@ -2,10 +2,10 @@
 //! of which only the small ones are held. The sound goes on as it comes.
 
 use super::fields::{Fields, MOST_PROMPT, wrong};
-use crate::form::{Broken, Event, Form, Part, boundary};
 use crate::sound::{Format, Meter, NoSound};
 use bytes::Bytes;
 use penstock_contract::{Code, Heard, Refusal, Transcribe};
+use penstock_wire::form::{Broken, Event, Form, Part, boundary};
 
 /// The part that is the sound.
 const FILE: &str = "file";
@@ -132,18 +132,7 @@ impl Upload {
 
     fn broken(&self, broken: Broken) -> Refusal {
         let name = self.part.as_ref().and_then(|(name, _)| shown(name));
-        let sentence = match broken {
-            Broken::Head => "expected content-disposition: form-data with a name in the head of each part",
-            Broken::HeadTooLong => "expected shorter heads of its parts",
-            Broken::TooManyParts => "expected fewer parts",
-            Broken::Delimiter => "expected its parts to be delimited as the content type says",
-            Broken::Truncated if name.is_some() => "expected the whole part, but it ends too early",
-            Broken::Truncated => "expected its closing delimiter, but it ends before",
-        };
-        match name {
-            Some(name) if broken == Broken::Truncated => wrong(name, sentence),
-            _ => Refusal::because(Code::InvalidRequest, format!("The form: {sentence}.")).at("body"),
-        }
+        broken.refusal(name)
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use penstock_media::form::{Broken, Event, Form, MOST_HEAD, MOST_PARTS};
+use penstock_wire::form::{Broken, Event, Form, MOST_HEAD, MOST_PARTS};
 use proptest::prelude::*;
 
 /// Names, whether files, contents.

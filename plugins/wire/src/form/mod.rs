@@ -5,9 +5,11 @@
 //! no more than one part's head is ever held.
 
 mod boundary;
+mod broken;
 mod head;
 
 pub use boundary::boundary;
+pub use broken::Broken;
 pub use head::Part;
 
 use bytes::{Bytes, BytesMut};
@@ -28,21 +30,6 @@ pub enum Event {
     Content(Bytes),
     /// The part is whole.
     Whole,
-}
-
-/// Why it is no form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// A part's head that cannot be read, or has no name.
-    Head,
-    /// A part's head of more than [`MOST_HEAD`] bytes.
-    HeadTooLong,
-    /// More than [`MOST_PARTS`] parts.
-    TooManyParts,
-    /// Something else behind a delimiter than a line's end or the form's.
-    Delimiter,
-    /// It ends before its closing delimiter.
-    Truncated,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

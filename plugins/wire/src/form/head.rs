@@ -10,6 +10,8 @@ pub struct Part {
     pub name: String,
     /// It names a file: sent as `filename` or `filename*`, whatever that says.
     pub is_file: bool,
+    /// What the file is called, as the client wrote it.
+    pub filename: Option<String>,
 }
 
 impl Part {
@@ -27,10 +29,37 @@ impl Part {
         if !kind.trim().eq_ignore_ascii_case("form-data") {
             return None;
         }
-        let is_file =
-            parameter(parameters, "filename").or_else(|| parameter(parameters, "filename*")).is_some();
-        Some(Self { name: parameter(parameters, "name")?, is_file })
+        let extended = parameter(parameters, "filename*");
+        let plain = parameter(parameters, "filename");
+        let is_file = extended.is_some() || plain.is_some();
+        let filename = extended.as_deref().and_then(decoded).or(plain);
+        Some(Self { name: parameter(parameters, "name")?, is_file, filename })
     }
+}
+
+/// A value such as `UTF-8''na%C3%AFve.txt`; `None` if it is in another encoding.
+fn decoded(value: &str) -> Option<String> {
+    let (charset, rest) = value.split_once('\'')?;
+    let (_, text) = rest.split_once('\'')?;
+    if !charset.eq_ignore_ascii_case("utf-8") {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| *first == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// One of the parameters of a header: `a=b; c="d\"e"`.
@@ -91,6 +120,22 @@ mod tests {
             let part = read(file).unwrap();
             assert_eq!((part.name.as_str(), part.is_file), ("file", true), "{file}");
         }
+    }
+
+    #[test]
+    fn a_files_name_is_read_in_both_forms() {
+        let name = |parameters: &str| {
+            read(&format!("Content-Disposition: form-data; name=\"file\"; {parameters}")).unwrap().filename
+        };
+        assert_eq!(name("filename=\"a \\\"b\\\".jsonl\"").as_deref(), Some("a \"b\".jsonl"));
+        assert_eq!(
+            name("filename*=UTF-8''na%C3%AFve%20%e4%b8%ad.jsonl").as_deref(),
+            Some("na\u{ef}ve \u{4e2d}.jsonl")
+        );
+        assert_eq!(name("filename=x; filename*=utf-8'en'y%").as_deref(), Some("y%"));
+        assert_eq!(name("filename=x; filename*=ISO-8859-1''%E9").as_deref(), Some("x"));
+        assert_eq!(name("filename*=UTF-8''%ff"), None);
+        assert_eq!(name("filename=\"\"").as_deref(), Some(""));
     }
 
     #[test]
