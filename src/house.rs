@@ -4,6 +4,7 @@
 
 use crate::clock::Clock;
 use crate::config::settings::{Model, Settings};
+use crate::files::{Files, When};
 use crate::keyring::Keyring;
 use crate::ledger::Ledger;
 use crate::observe::Record;
@@ -18,6 +19,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use penstock_catalog::Catalog;
 use penstock_routing::{Breaker, Hour, RetryBudget};
+use penstock_storage::files::FileStore;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -47,6 +49,8 @@ pub struct House {
     pub spools: Spools,
     /// Images that wait for their client.
     pub shelf: Shelf,
+    /// What clients keep.
+    pub files: Arc<Files>,
     /// Told whenever a seat at a provider is given back.
     pub freed: Arc<Notify>,
     draining: AtomicBool,
@@ -159,6 +163,7 @@ impl House {
         let vault = Vault::open(&settings.storage)?;
         let keyring = Keyring::load(&vault, clock)?;
         let ledger = Ledger::open(vault.ledger.clone(), &settings.ledger, clock)?;
+        let files = Files::open(&settings.files, FileStore::new(vault.store.clone()))?;
         let pools = Pools::default();
         let freed = Arc::new(Notify::new());
         let live = Live::build(settings, None, &pools, &freed)?;
@@ -173,6 +178,7 @@ impl House {
             budget: Mutex::new(RetryBudget::new()),
             spools,
             shelf: Shelf::default(),
+            files: Arc::new(files),
             metrics: Metrics::new().map_err(|error| error.to_string())?,
             freed,
             draining: AtomicBool::new(false),
@@ -184,6 +190,11 @@ impl House {
     /// The configuration at work now.
     pub fn live(&self) -> Arc<Live> {
         self.live.load_full()
+    }
+
+    /// This moment, for files that may be over by it.
+    pub fn when(&self) -> When {
+        When { now: self.clock.unix(), retention: self.live().settings.files.retention }
     }
 
     /// Swaps another configuration in.

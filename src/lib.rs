@@ -27,6 +27,7 @@
 //! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
 //! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
 //! | [`spool`], [`shelf`] | uploads on disk; images that wait for their client |
+//! | [`files`], [`object_id`] | what clients keep, and what it is called |
 //! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
 //! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
 //! | [`simulate`], [`simulators`] | simulated providers |
@@ -56,6 +57,7 @@ pub mod config;
 pub mod count;
 pub mod endpoint;
 pub mod exchange;
+pub mod files;
 pub mod front;
 pub mod gate;
 pub mod gateway;
@@ -63,6 +65,7 @@ pub mod house;
 pub mod intake;
 pub mod keyring;
 pub mod ledger;
+pub mod object_id;
 pub mod observe;
 pub mod relay;
 pub mod reply;

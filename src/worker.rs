@@ -20,6 +20,8 @@ const SPENDS: Duration = Duration::from_secs(1);
 const TIDY: Duration = Duration::from_secs(10);
 /// How often idle connections are looked at.
 const SWEEP: Duration = Duration::from_secs(5);
+/// How often files that are over are deleted.
+const OLD: Duration = Duration::from_secs(60);
 /// How often it is looked whether a check is due.
 const CHECK: Duration = Duration::from_millis(250);
 
@@ -38,6 +40,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         }),
         every(CHECK, stop, house, |house| async move { check::due(&house).await }),
         every(TIDY, stop, house, |house| async move { house.shelf.clear(house.clock.now()) }),
+        every(OLD, stop, house, |house| async move { sweep_files(&house).await }),
         every(CHECK, stop, house, |house| async move { watch_store(&house) }),
     ]
 }
@@ -50,6 +53,18 @@ fn watch_store(house: &House) {
         log::event(log::error(), "store_stuck", &[("milliseconds", &since)]);
         log::flush();
         std::process::abort();
+    }
+}
+
+/// Deletes the files that are over.
+async fn sweep_files(house: &House) {
+    let (files, at) = (house.files.clone(), house.when());
+    let swept = tokio::task::spawn_blocking(move || files.sweep(at)).await;
+    let told = |name: &str, what: &str| log::event(log::info(), name, &[("files", what)]);
+    match swept {
+        Ok(Ok(0)) | Err(_) => {}
+        Ok(Ok(swept)) => told("files_over", &swept.to_string()),
+        Ok(Err(error)) => log::event(log::error(), "files_not_swept", &[("why", &error.to_string())]),
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Raw {
     pub storage: Storage,
     /// Uploads and images while they are needed.
     pub spool: Spool,
+    /// Files that clients upload, and results of batches.
+    pub files: Files,
     /// The process.
     pub process: Process,
     /// Lines on standard error.
@@ -120,6 +122,26 @@ pub struct Spool {
     pub disk: Size,
 }
 
+/// Files that clients upload, and results of batches: kept until they are deleted or over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Files {
+    /// Folder of their contents, relative to this file; `files` in the folder of the store when left out.
+    #[schemars(length(min = 1), example = &"/var/lib/penstock/files")]
+    pub path: Option<String>,
+    /// Largest file; more is refused with 413.
+    pub upload: Size,
+    /// All files together; what does not fit is refused with 507.
+    pub disk: Size,
+    /// All files of one API key; what does not fit is refused with 507.
+    pub per_key: Size,
+    /// Room on the disk that uploads leave free, for the store and for what runs.
+    pub keep_free: Size,
+    /// How long files are kept; 0s until they are deleted.
+    pub retention: Pause,
+}
+
 /// The process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -187,7 +209,7 @@ pub struct Limits {
     pub body_idle: Span,
     /// Time for a whole request body.
     pub body: Span,
-    /// Time for a whole form with audio.
+    /// Time for a whole form with audio or a file.
     pub upload: Span,
     /// How long an idle client connection stays open.
     pub keep_alive: Span,
@@ -285,6 +307,19 @@ impl Default for Storage {
 impl Default for Spool {
     fn default() -> Self {
         Self { path: None, memory: Size(256 << 10), disk: mib(4096) }
+    }
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self {
+            path: None,
+            upload: mib(512),
+            disk: mib(64 << 10),
+            per_key: mib(16 << 10),
+            keep_free: mib(256),
+            retention: Pause(Duration::from_secs(30 * 86_400)),
+        }
     }
 }
 

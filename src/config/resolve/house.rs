@@ -2,13 +2,15 @@
 
 use super::super::raw::{self, OneOrMany, Raw};
 use super::super::settings::{
-    Breaker, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated, Spool, Storage,
+    Breaker, Files, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated, Spool,
+    Storage,
 };
 use super::spot::Spot;
 use super::{Proof, url};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// A size as the machine counts.
 fn bytes(size: raw::Size) -> usize {
@@ -135,17 +137,43 @@ impl Proof<'_> {
     }
 
     pub fn spool(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Spool> {
-        let spot = top.key("spool");
-        let path = match &raw.spool.path {
-            Some(path) => spot.key("path").file(path),
-            None => top.key("storage").key("path").file(&raw.storage.path).join("spool"),
+        let path = self.below_store(&raw.spool.path, "spool", raw, top)?;
+        Some(Spool { path, memory: bytes(raw.spool.memory), disk: raw.spool.disk.0 })
+    }
+
+    pub fn files(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Files> {
+        let path = self.below_store(&raw.files.path, "files", raw, top)?;
+        let files = &raw.files;
+        let retention = files.retention.0.as_secs();
+        Some(Files {
+            path,
+            upload: files.upload.0,
+            disk: files.disk.0,
+            per_key: files.per_key.0,
+            keep_free: files.keep_free.0,
+            retention: (!files.retention.0.is_zero()).then_some(retention.max(1)),
+        })
+    }
+
+    /// The folder of a section: as written, else of the section's name in the folder of the store.
+    fn below_store(
+        &mut self,
+        written: &Option<String>,
+        section: &str,
+        raw: &Raw,
+        top: &Spot<'_>,
+    ) -> Option<PathBuf> {
+        let spot = top.key(section).key("path");
+        let path = match written {
+            Some(path) => spot.file(path),
+            None => top.key("storage").key("path").file(&raw.storage.path).join(section),
         };
         if path.exists() && !path.is_dir() {
             let fix = "Write the path of a folder, or of one to be made.";
-            self.wrong(&spot.key("path"), "It is a file, and must be a folder.", fix);
+            self.wrong(&spot, "It is a file, and must be a folder.", fix);
             return None;
         }
-        Some(Spool { path, memory: bytes(raw.spool.memory), disk: raw.spool.disk.0 })
+        Some(path)
     }
 
     fn https(&mut self, https: &raw::Https, spot: &Spot<'_>) -> Option<Https> {

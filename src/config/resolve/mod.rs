@@ -65,6 +65,7 @@ pub fn resolve(
     let listen = proof.listen(&raw, &top);
     let storage = proof.storage(&raw, &top);
     let spool = proof.spool(&raw, &top);
+    let files = proof.files(&raw, &top);
     let simulators = proof.simulators(&raw, &top);
     proof.clashes(listen.as_ref(), &simulators, &top);
     let models = proof.models(&raw, &top);
@@ -74,6 +75,7 @@ pub fn resolve(
         version: version(&raw),
         listen: listen?,
         spool: spool?,
+        files: files?,
         storage: storage?,
         limits: house::limits(&raw),
         routing: house::routing(&raw),

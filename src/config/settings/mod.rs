@@ -23,6 +23,8 @@ pub struct Settings {
     pub storage: Storage,
     /// Where it keeps what is needed for a while.
     pub spool: Spool,
+    /// What clients keep.
+    pub files: Files,
     /// Sizes and times that bound a client.
     pub limits: Limits,
     /// How providers are tried.
@@ -99,6 +101,23 @@ pub struct Spool {
     pub memory: usize,
     /// Bytes of all files together.
     pub disk: u64,
+}
+
+/// Files that clients upload, and results of batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// Folder of their contents; made at the first start.
+    pub path: PathBuf,
+    /// Bytes of the largest file.
+    pub upload: u64,
+    /// Bytes of all files.
+    pub disk: u64,
+    /// Bytes of one key's files.
+    pub per_key: u64,
+    /// Bytes of the disk that uploads leave free.
+    pub keep_free: u64,
+    /// Seconds that files are kept; `None` until they are deleted.
+    pub retention: Option<u64>,
 }
 
 /// Images that clients fetch by their address.

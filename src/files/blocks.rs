@@ -1,0 +1,117 @@
+//! How a whole file lies on the disk, so that damaged bytes are found before they are served:
+//! `contents | a CRC32C for each 64 KiB of them | footer`. The record holds the checksum of the table, so that
+//! another file under this name is found out too.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::fs::FileExt;
+
+/// Bytes that one checksum stands for.
+pub const BLOCK: usize = 64 << 10;
+/// How a footer begins: what follows is length (8 bytes), block (4) and the table's checksum (4), little-endian.
+const MAGIC: &[u8; 8] = b"penstkF1";
+const FOOTER: usize = 24;
+
+/// Checksums in the making.
+#[derive(Debug, Default)]
+pub struct Sums {
+    done: Vec<u32>,
+    /// Of the block that is not full.
+    open: u32,
+    length: u64,
+}
+
+impl Sums {
+    /// Takes the next bytes.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let filled = usize::try_from(self.length % BLOCK as u64).unwrap_or(0);
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK - filled));
+            self.open = crc32c::crc32c_append(self.open, now);
+            self.length += now.len() as u64;
+            if filled + now.len() == BLOCK {
+                self.done.push(std::mem::take(&mut self.open));
+            }
+            bytes = later;
+        }
+    }
+
+    /// What stands behind the contents, and the checksum of the table in it.
+    #[must_use]
+    pub fn finish(mut self) -> (Vec<u8>, u32) {
+        if !self.length.is_multiple_of(BLOCK as u64) {
+            self.done.push(self.open);
+        }
+        let mut tail: Vec<u8> = self.done.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        let sum = crc32c::crc32c(&tail);
+        tail.extend_from_slice(MAGIC);
+        tail.extend_from_slice(&self.length.to_le_bytes());
+        tail.extend_from_slice(&u32::try_from(BLOCK).unwrap_or(u32::MAX).to_le_bytes());
+        tail.extend_from_slice(&sum.to_le_bytes());
+        (tail, sum)
+    }
+}
+
+/// The checksums of a file whose record says so many bytes and this checksum of the table.
+///
+/// # Errors
+/// `InvalidData` if the file is not that.
+pub fn table(file: &File, bytes: u64, sum: u32) -> Result<Vec<u32>> {
+    let blocks = usize::try_from(bytes.div_ceil(BLOCK as u64)).map_err(|_| damaged())?;
+    let mut tail = vec![0; blocks * 4 + FOOTER];
+    if file.metadata()?.len() != bytes + tail.len() as u64 {
+        return Err(damaged());
+    }
+    file.read_exact_at(&mut tail, bytes)?;
+    let (table, footer) = tail.split_at(blocks * 4);
+    if crc32c::crc32c(table) != sum || !footer.starts_with(MAGIC) {
+        return Err(damaged());
+    }
+    let (sums, _) = table.as_chunks::<4>();
+    Ok(sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect())
+}
+
+/// The bytes are not those that were written.
+#[must_use]
+pub fn damaged() -> Error {
+    Error::from(ErrorKind::InvalidData)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::io::Write;
+
+    fn sealed(contents: &[u8], cut: usize) -> (File, u32) {
+        let mut sums = Sums::default();
+        contents.chunks(cut).for_each(|piece| sums.push(piece));
+        let (tail, sum) = sums.finish();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(contents).and_then(|()| file.write_all(&tail)).unwrap();
+        (file, sum)
+    }
+
+    #[test]
+    fn a_table_is_the_same_however_the_bytes_were_cut() {
+        for length in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK] {
+            let contents: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let (file, sum) = sealed(&contents, BLOCK * 7);
+            assert_eq!(sealed(&contents, 1_000).1, sum);
+            let expected: Vec<u32> = contents.chunks(BLOCK).map(crc32c::crc32c).collect();
+            assert_eq!(table(&file, length as u64, sum).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn another_file_or_another_length_is_found_out() {
+        let (file, sum) = sealed(b"contents", 3);
+        assert!(table(&file, 8, sum).is_ok());
+        assert!(table(&file, 7, sum).is_err() && table(&file, 8, sum ^ 1).is_err());
+        file.write_all_at(b"x", 12).unwrap();
+        assert!(table(&file, 8, sum).is_err(), "the footer");
+        let (file, sum) = sealed(b"contents", 3);
+        file.set_len(20).unwrap();
+        assert!(table(&file, 8, sum).is_err());
+    }
+}
