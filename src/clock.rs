@@ -18,6 +18,14 @@ impl Clock {
         Self { origin, start: Instant::now() }
     }
 
+    /// One that is ahead.
+    #[cfg(test)]
+    #[must_use]
+    pub fn ahead(by: Duration) -> Self {
+        let clock = Self::start();
+        Self { origin: clock.origin + by, ..clock }
+    }
+
     /// Now.
     #[must_use]
     pub fn now(&self) -> Duration {

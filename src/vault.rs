@@ -85,6 +85,19 @@ impl Vault {
     }
 }
 
+/// The store alone, if there is one, to be looked at; nothing is made.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn look(storage: &Storage) -> Result<Option<Arc<dyn Store>>, String> {
+    let folder = storage.path.join(STORE);
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+    penstock_storage::open(&folder, options).map(Some).map_err(|error| sentence(&error.to_string()))
+}
+
 /// Writes the ledger of a store again from its second copy; returns its entries.
 ///
 /// # Errors

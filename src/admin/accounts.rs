@@ -59,9 +59,7 @@ pub(super) fn named(vault: &Vault, asked: &Asked, id: &str) -> Result<(AccountRe
     if let Some(account) = vault.accounts.get(id).map_err(failed)? {
         return Ok((account, false));
     }
-    // Keys of earlier versions may name an account that was never made.
-    let known = id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(failed)?.keys.is_empty();
-    if !known {
+    if !expected(vault, id)? {
         let message = "There is no account of this id; make it first (penstock accounts create).";
         return Err(Refusal::invalid("account", message));
     }
@@ -74,6 +72,21 @@ pub(super) fn named(vault: &Vault, asked: &Asked, id: &str) -> Result<(AccountRe
     };
     insert(vault, asked, &account)?;
     Ok((account, true))
+}
+
+/// An account that is made by itself when it is needed: the default one, and those that keys of earlier versions name.
+fn expected(vault: &Vault, id: &str) -> Result<bool, Refusal> {
+    Ok(id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(failed)?.keys.is_empty())
+}
+
+/// Whether somebody may be given something: a mistyped name is no account.
+///
+/// # Errors
+/// 404, or what the store says.
+pub(super) fn known(vault: &Vault, id: &str) -> Result<(), Refusal> {
+    let there = vault.accounts.get(id).map_err(failed)?.is_some() || expected(vault, id)?;
+    let message = || format!("There is no account {id}; make it first (penstock accounts create).");
+    if there { Ok(()) } else { Err(Refusal::because(Code::NotFound, message()).at("account")) }
 }
 
 pub(super) fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {

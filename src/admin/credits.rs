@@ -2,13 +2,14 @@
 //! monthly statements. The command line uses the same functions on a store that
 //! no gateway has open.
 
-use super::accounts::DEFAULT as DEFAULT_ACCOUNT;
+use super::accounts::{self, DEFAULT as DEFAULT_ACCOUNT};
 use super::desk::Asked;
 use super::fields::Fields;
 use super::routes::Operation;
 use crate::ledger::report::{self, Failed, Monthly};
 use crate::ledger::rerate::rerate;
 use crate::ledger::{Ledger, Refused, views};
+use crate::vault::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_ledger::{Act, Day, Ending, Entry, Month, Sums, Wallet};
 use rust_decimal::Decimal;
@@ -33,9 +34,9 @@ impl Grant {
     /// The field that is not what it has to be.
     pub fn read(body: &Value) -> Result<Self, Refusal> {
         let fields = Fields::of(body, &GRANT)?;
-        let account = fields.text("account")?.some().filter(|name| is_account(name));
-        let wrong = "account has to be 1 to 64 letters, digits, `.`, `_` or `-`.";
-        let account = account.ok_or_else(|| Refusal::invalid("account", wrong))?;
+        let account = fields.text("account")?.some().filter(|name| !name.is_empty());
+        let account =
+            account.ok_or_else(|| Refusal::invalid("account", "account has to be the id of one."))?;
         let (field, wallet, amount) = amount(body)?;
         if amount <= 0 {
             let sentence =
@@ -73,12 +74,15 @@ impl Correction {
     }
 }
 
-/// Makes a grant.
+/// Makes a grant, to an account that is there.
 ///
 /// # Errors
 /// Why it is not made.
-pub async fn grant(ledger: &Ledger, wanted: Grant, by: &str) -> Result<Value, Refusal> {
+pub async fn grant(vault: &Vault, ledger: &Ledger, wanted: Grant, by: &str) -> Result<Value, Refusal> {
     let Grant { account, id, wallet, amount, note } = wanted;
+    let (vault, name) = (vault.clone(), account.clone());
+    let known = tokio::task::spawn_blocking(move || accounts::known(&vault, &name)).await;
+    known.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))?;
     let entry = ledger
         .grant(&account, &id, wallet, amount, (&note, by))
         .await
@@ -322,11 +326,16 @@ pub const fn is_one(operation: Operation) -> bool {
 ///
 /// # Errors
 /// What is wrong with the request, or with the store.
-pub async fn answer(ledger: &Arc<Ledger>, operation: Operation, asked: &Asked) -> Result<Told, Refusal> {
+pub async fn answer(
+    vault: &Vault,
+    ledger: &Arc<Ledger>,
+    operation: Operation,
+    asked: &Asked,
+) -> Result<Told, Refusal> {
     let store = ledger.store.clone();
     let told = match operation {
         Operation::Grant => {
-            let made = grant(ledger, Grant::read(&asked.body)?, &asked.who).await?;
+            let made = grant(vault, ledger, Grant::read(&asked.body)?, &asked.who).await?;
             return Ok(Told::Json(201, made));
         }
         Operation::Correct => {
@@ -380,11 +389,6 @@ fn amount(body: &Value) -> Result<(&'static str, Wallet, i64), Refusal> {
         .and_then(|decimal| views::amount(wallet, decimal));
     let amount = amount.ok_or_else(|| Refusal::invalid(field, wrong()))?;
     Ok((field, wallet, amount))
-}
-
-fn is_account(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=64).contains(&name.len()) && name.bytes().all(plain)
 }
 
 fn random_id() -> String {

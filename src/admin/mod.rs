@@ -11,7 +11,7 @@ pub mod keys;
 pub mod openapi;
 pub mod routes;
 mod status;
-mod unmatched;
+pub mod unmatched;
 mod wrong;
 
 use crate::caller::Caller;
@@ -190,7 +190,7 @@ impl Admin {
             _ if credits::is_one(operation) => {
                 let (who, query) = (who(session), query(session));
                 let asked = Asked { id, query, body: body(session).await?, who, now: house.clock.unix() };
-                match credits::answer(&house.ledger, operation, &asked).await? {
+                match credits::answer(&house.vault, &house.ledger, operation, &asked).await? {
                     credits::Told::Json(status, value) => Ok(written(status, &value)),
                     credits::Told::Lines(lines) => Ok(Answer(200, JSON_LINES, lines)),
                 }

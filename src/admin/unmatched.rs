@@ -5,11 +5,14 @@ use super::{desk, fields};
 use crate::house::House;
 use crate::vault::Vault;
 use penstock_auth::{Scope, Scopes};
+use penstock_catalog::Catalog;
 use penstock_contract::Refusal;
-use penstock_storage::accounts::AccountRecord;
-use penstock_storage::keys::{KeyLimits, KeyRecord};
+use penstock_storage::accounts::{AccountRecord, AccountStore};
+use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
+use penstock_storage::{Store, StoreError};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Warnings about a key. `model` says whether a name is the catalogue's id of a model, and which one it is an
 /// alias of, where the catalogue is known.
@@ -62,9 +65,9 @@ pub enum Model {
     Unknown,
 }
 
-/// What a name is in the catalogue at work.
-pub fn model(house: &House, name: &str) -> Model {
-    match house.live().catalog.resolve(name) {
+/// What a name is in a catalogue.
+pub fn model(catalog: &Catalog, name: &str) -> Model {
+    match catalog.resolve(name) {
         None => Model::Unknown,
         Some(card) if card.id == name => Model::Known,
         Some(card) => Model::Alias(card.id.clone()),
@@ -89,18 +92,69 @@ fn limited(limits: &KeyLimits) -> impl Iterator<Item = (&'static str, u64)> + us
 /// # Errors
 /// What the store says.
 pub fn list(house: &House, vault: &Vault) -> Result<Value, Refusal> {
-    let known = |name: &str| model(house, name);
-    let now = house.clock.unix();
+    let known = |name: &str| model(&house.live().catalog, name);
+    let passed = |whose: Whose, id: &str| match whose {
+        Whose::Key => house.keyring.grant(id).map(|grant| grant.tally().passed()),
+        Whose::Account => house.keyring.account(id).map(|account| account.tally.passed()),
+    };
+    let passed = |whose: Whose, id: &str| Some(passed(whose, id).unwrap_or(0));
+    let found =
+        all(&vault.keys, &vault.accounts, house.clock.unix(), &known, &passed).map_err(desk::failed)?;
+    let told = |found: Found| {
+        let whose = if found.whose == Whose::Key { "key" } else { "account" };
+        json!({ whose: found.id, "name": found.name, "warnings": found.warnings })
+    };
+    Ok(json!({ "data": found.into_iter().map(told).collect::<Vec<_>>() }))
+}
+
+/// The same for a store that no gateway has open, as sentences: what can be known without one.
+///
+/// # Errors
+/// What the store says.
+pub fn at_rest(store: &Arc<dyn Store>, catalog: &Catalog, now: u64) -> Result<Vec<String>, StoreError> {
+    let (keys, accounts) = (KeyStore::new(store.clone()), AccountStore::new(store.clone()));
+    let found = all(&keys, &accounts, now, &|name| model(catalog, name), &|_, _| None)?;
+    let told = |found: &Found| {
+        let whose = if found.whose == Whose::Key { "Key" } else { "Account" };
+        let told = |warning: &String| format!("{whose} {}: {warning}", found.id);
+        found.warnings.iter().map(told).collect::<Vec<_>>()
+    };
+    Ok(found.iter().flat_map(told).collect())
+}
+
+/// Whose warnings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Key,
+    Account,
+}
+
+/// A key or an account with warnings.
+struct Found {
+    whose: Whose,
+    id: String,
+    name: String,
+    warnings: Vec<String>,
+}
+
+/// Every key and account with a warning. `passed` says how many requests have met its limits, where that is known.
+fn all(
+    keys: &KeyStore,
+    accounts: &AccountStore,
+    now: u64,
+    known: &dyn Fn(&str) -> Model,
+    passed: &dyn Fn(Whose, &str) -> Option<u64>,
+) -> Result<Vec<Found>, StoreError> {
     let mut found = Vec::new();
     let mut owners: HashMap<String, Option<AccountRecord>> = HashMap::new();
     let mut after: Option<String> = None;
     loop {
-        let page = vault.keys.list(None, after.as_deref(), desk::PAGE).map_err(desk::failed)?;
+        let page = keys.list(None, after.as_deref(), desk::PAGE)?;
         for key in &page.keys {
             let account = match owners.get(&key.account) {
                 Some(account) => account.clone(),
                 None => {
-                    let account = vault.accounts.get(&key.account).map_err(desk::failed)?;
+                    let account = accounts.get(&key.account)?;
                     owners.insert(key.account.clone(), account.clone());
                     account
                 }
@@ -108,11 +162,10 @@ pub fn list(house: &House, vault: &Vault) -> Result<Value, Refusal> {
             if key.revoked.is_some() || key.expires.is_some_and(|end| end <= now) {
                 continue;
             }
-            let mut warnings = of_key(key, account.as_ref(), Some(&known));
-            let passed = house.keyring.grant(&key.id).map_or(0, |grant| grant.tally().passed());
-            warnings.extend(unmet(&key.limits, passed));
+            let mut warnings = of_key(key, account.as_ref(), Some(known));
+            warnings.extend(unmet(&key.limits, passed(Whose::Key, &key.id)));
             if !warnings.is_empty() {
-                found.push(json!({ "key": key.id, "name": key.name, "warnings": warnings }));
+                found.push(Found { whose: Whose::Key, id: key.id.clone(), name: key.name.clone(), warnings });
             }
         }
         after = page.next;
@@ -122,27 +175,31 @@ pub fn list(house: &House, vault: &Vault) -> Result<Value, Refusal> {
     }
     let mut after: Option<String> = None;
     loop {
-        let page = vault.accounts.list(after.as_deref(), desk::PAGE).map_err(desk::failed)?;
+        let page = accounts.list(after.as_deref(), desk::PAGE)?;
         for account in &page.accounts {
             let mut warnings = Vec::new();
             if limited(&account.limits).next().is_some() && !owners.contains_key(&account.id) {
                 warnings.push("limits match nothing: no key belongs to this account.".to_owned());
             }
-            let passed = house.keyring.account(&account.id).map_or(0, |account| account.tally.passed());
-            warnings.extend(unmet(&account.limits, passed));
+            warnings.extend(unmet(&account.limits, passed(Whose::Account, &account.id)));
             if !warnings.is_empty() {
-                found.push(json!({ "account": account.id, "name": account.name, "warnings": warnings }));
+                found.push(Found {
+                    whose: Whose::Account,
+                    id: account.id.clone(),
+                    name: account.name.clone(),
+                    warnings,
+                });
             }
         }
         after = page.next;
         if after.is_none() {
-            return Ok(json!({ "data": found }));
+            return Ok(found);
         }
     }
 }
 
-fn unmet(limits: &KeyLimits, passed: u64) -> Option<String> {
-    (passed == 0 && limited(limits).next().is_some())
+fn unmet(limits: &KeyLimits, passed: Option<u64>) -> Option<String> {
+    (passed == Some(0) && limited(limits).next().is_some())
         .then(|| "limits have met no request since the gateway started.".to_owned())
 }
 
@@ -151,7 +208,7 @@ pub fn after_change(house: &House, vault: &Vault, effect: &desk::Effect) -> Vec<
     match effect {
         desk::Effect::Key(key, _) => {
             let account = vault.accounts.get(&key.account).ok().flatten();
-            of_key(key, account.as_ref(), Some(&|name| model(house, name)))
+            of_key(key, account.as_ref(), Some(&|name| model(&house.live().catalog, name)))
         }
         desk::Effect::Account(_) | desk::Effect::None => Vec::new(),
     }

@@ -1,8 +1,10 @@
 //! `run`, `check` and the demo: what happens to a configuration.
 
 use super::speak::{err, out};
+use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
-use crate::{gateway, start};
+use crate::{gateway, start, vault};
+use penstock_catalog::Catalog;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -25,7 +27,27 @@ pub fn check(source: &Source) -> Result<(), String> {
         Source::Demo => "The demo".to_owned(),
         Source::File(path) => path.display().to_string(),
     };
+    err(&matchless(&loaded.settings, &name));
     out(&format!("{name} is good.\n{}", summary(&loaded.settings)))
+}
+
+/// Warnings about limits and models of keys and accounts that match nothing under this configuration, where its
+/// store can be read.
+fn matchless(settings: &Settings, name: &str) -> String {
+    let now = super::way::now();
+    let found = vault::look(&settings.storage).and_then(|store| {
+        let Some(store) = store else { return Ok(Vec::new()) };
+        let cards = settings.models.iter().map(|model| model.card()).collect();
+        let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
+        at_rest(&store, &catalog, now).map_err(|error| error.to_string())
+    });
+    match found {
+        Ok(found) => found.iter().map(|warning| format!("warning: {warning}\n\n")).collect(),
+        Err(why) => format!(
+            "note: limits that match nothing were not looked for: {why} The gateway that has it open tells them: \
+             penstock accounts check --config {name}\n\n"
+        ),
+    }
 }
 
 /// Reads the same source again, for a reload.

@@ -173,7 +173,7 @@ pub enum Way {
     /// Through the admin listener.
     Gateway(Client),
     /// Directly, with a ledger of this process's own.
-    Store(tokio::runtime::Runtime, Arc<Ledger>),
+    Store(tokio::runtime::Runtime, Box<Vault>, Arc<Ledger>),
 }
 
 impl Way {
@@ -190,11 +190,15 @@ impl Way {
                     answers_wait: true,
                     debt: i64::MAX,
                     backlog: usize::MAX,
+                    slow: Duration::from_secs(1),
+                    // Nothing here is about now but grants and corrections: a clock that is wrong is told by
+                    // the gateway.
+                    ahead: Duration::MAX,
                 };
-                let ledger = Ledger::open(vault.ledger, &settings, Clock::start())?;
+                let ledger = Ledger::open(vault.ledger.clone(), &settings, Clock::start())?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(|error| format!("A runtime cannot be started: {error}."))?;
-                Ok(Self::Store(runtime, ledger))
+                Ok(Self::Store(runtime, Box::new(vault), ledger))
             }
         }
     }
@@ -243,7 +247,7 @@ impl Way {
         query: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Result<Told, String> {
-        let Self::Store(runtime, ledger) = self else { return Err("There is no store.".to_owned()) };
+        let Self::Store(runtime, vault, ledger) = self else { return Err("There is no store.".to_owned()) };
         let method = http::Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
         let (operation, id) = routes::find(&method, path).map_err(sentence)?;
         let asked = Asked {
@@ -253,7 +257,7 @@ impl Way {
             who: format!("{} on the store", actor()),
             now: now(),
         };
-        runtime.block_on(credits::answer(ledger, operation, &asked)).map_err(sentence)
+        runtime.block_on(credits::answer(vault, ledger, operation, &asked)).map_err(sentence)
     }
 
     fn export(&self, export: &Export) -> Result<(), String> {

@@ -28,6 +28,7 @@ mod writer;
 pub use hold::{Hold, Settlement};
 pub use queue::{Refused, TermsText};
 
+use crate::civil::rfc3339;
 use crate::clock::Clock;
 use crate::config::settings;
 use crate::observe::log;
@@ -35,21 +36,19 @@ use parking_lot::{Mutex, RwLock};
 use penstock_contract::{Code, MicroCredits, NanoKwh, Refusal};
 use penstock_ledger::{Act, Chain, Drawn, Open, Wallet, lines};
 use penstock_storage::StoreError;
-use penstock_storage::ledger::LedgerStore;
+use penstock_storage::ledger::{LedgerStore, Tip};
 use purse::Purse;
 use queue::{Op, Order, Queue};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
-/// A write that takes longer means that the store fails.
-const SLOW: Duration = Duration::from_secs(1);
-/// Longest wait of an answer for its charge; then the store fails, and requests go on from memory.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait of an order for its entry; whether it is made is then not known.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a request may come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +70,10 @@ pub struct Ledger {
     clock: Clock,
     debt: AtomicI64,
     backlog: AtomicU64,
+    /// A write that takes longer means that the store fails, in milliseconds.
+    slow: AtomicU64,
+    /// The last request was refused since too much is unwritten: what is left of the debt is less than a request.
+    turned_away: AtomicBool,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -106,6 +109,7 @@ impl Ledger {
     ) -> Result<Arc<Self>, String> {
         let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
         let tip = store.tip().map_err(said)?;
+        in_time(tip, settings.ahead, clock.unix())?;
         let balances = store.balances().map_err(said)?;
         let purses = balances.iter().map(|(account, balance)| {
             (account.as_str().into(), Arc::new(Purse::new(account, balance.credits, balance.energy)))
@@ -142,6 +146,8 @@ impl Ledger {
             clock,
             debt: AtomicI64::new(0),
             backlog: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
+            turned_away: AtomicBool::new(false),
             writer: Mutex::new(Some(writer)),
         };
         ledger.configure(settings);
@@ -152,6 +158,7 @@ impl Ledger {
     pub fn configure(&self, settings: &settings::Ledger) {
         self.debt.store(settings.debt, Ordering::Relaxed);
         self.backlog.store(settings.backlog as u64, Ordering::Relaxed);
+        self.slow.store(u64::try_from(settings.slow.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.queue.wait_for(settings.window);
     }
 
@@ -177,8 +184,11 @@ impl Ledger {
     ) -> Result<Hold, Refusal> {
         let purse = self.purse(account);
         self.queue.expose(need.eur);
-        let state = self.pressed();
-        let taken = if state { Err(unwritten()) } else { choose(&purse, need, prepaid) };
+        let pressed = self.pressed();
+        if pressed != self.turned_away.load(Ordering::Relaxed) {
+            self.turned_away.store(pressed, Ordering::Relaxed);
+        }
+        let taken = if pressed { Err(unwritten()) } else { choose(&purse, need, prepaid) };
         let (wallet, amount) = match taken {
             Ok(taken) => taken,
             Err(refusal) => {
@@ -200,7 +210,11 @@ impl Ledger {
     /// Whether the store does not take entries, or takes too long.
     #[must_use]
     pub fn failing(&self) -> bool {
-        self.queue.failing() || self.queue.busy() > SLOW
+        self.queue.failing() || self.queue.busy() > self.slow()
+    }
+
+    fn slow(&self) -> Duration {
+        Duration::from_millis(self.slow.load(Ordering::Relaxed))
     }
 
     /// How it is.
@@ -208,7 +222,7 @@ impl Ledger {
     pub fn state(&self) -> State {
         State {
             failing: self.failing(),
-            exhausted: self.pressed(),
+            exhausted: self.pressed() || (self.failing() && self.turned_away.load(Ordering::Relaxed)),
             copied: self.queue.copied(),
             exposed: self.queue.exposed(),
             waiting: self.queue.waiting(),
@@ -220,7 +234,7 @@ impl Ledger {
     /// Waits until what was pushed up to `ticket` is on the disk; not while the store fails.
     pub async fn written(&self, ticket: u64) {
         if !self.failing() {
-            tokio::time::timeout(PATIENCE, self.queue.written(ticket)).await.ok();
+            tokio::time::timeout(self.slow() * 2, self.queue.written(ticket)).await.ok();
         }
     }
 
@@ -268,10 +282,12 @@ impl Ledger {
         if self.failing() {
             return Err(Refused::Failing);
         }
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = mpsc::channel();
         let order = Order { purse: self.purse(account), at: self.clock.unix(), act, names, answer };
         self.queue.push(Op::Order(Box::new(order)));
-        answered.await.unwrap_or(Err(Refused::Unknown))
+        // On a thread: a caller may have no timers, and a disk that hangs must not hold an operator up.
+        let waited = tokio::task::spawn_blocking(move || answered.recv_timeout(PATIENCE));
+        waited.await.ok().and_then(Result::ok).unwrap_or(Err(Refused::Unknown))
     }
 
     /// Writes what is waiting and ends; blocks.
@@ -287,6 +303,19 @@ impl Drop for Ledger {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Entries are never dated before the one they follow: behind a last entry of the future, all that come are
+/// of the future too, on statements and invoices.
+fn in_time(tip: Option<Tip>, ahead: Duration, now: u64) -> Result<(), String> {
+    let Some(tip) = tip.filter(|tip| tip.at > now.saturating_add(ahead.as_secs())) else { return Ok(()) };
+    Err(format!(
+        "The ledger's last entry is of {}, and this machine's clock says {}: set the clock right and start again. If \
+         the clock is right and was ahead then, allow it with ledger.ahead; entries go on with that date until it \
+         is reached.",
+        rfc3339(tip.at),
+        rfc3339(now)
+    ))
 }
 
 /// The reserves that have no end on the disk.

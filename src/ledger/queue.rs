@@ -6,8 +6,9 @@ use parking_lot::{Condvar, Mutex};
 use penstock_ledger::Act;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 /// The terms that charges refer to.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ pub(super) struct Order {
     pub(super) act: Act,
     /// None of these may have been used.
     pub(super) names: Vec<String>,
-    pub(super) answer: oneshot::Sender<Result<u64, Refused>>,
+    pub(super) answer: mpsc::Sender<Result<u64, Refused>>,
 }
 
 impl Op {

@@ -2,7 +2,7 @@
 //! entries. Every call blocks.
 
 use super::rerate::terms_of;
-use penstock_ledger::{Books, Chain, Entry, Month, Statement, lines};
+use penstock_ledger::{Act, Books, Chain, Entry, Month, Statement, lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{BalanceRecord, LedgerStore, Sheet};
 use serde_json::{Value, json};
@@ -247,6 +247,15 @@ pub fn page(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, F
     Ok(None)
 }
 
+/// The model whose charge an entry corrects.
+fn corrected_model(store: &LedgerStore, entry: &Entry) -> Result<Option<Arc<str>>, Failed> {
+    let Act::Correct { of, .. } = &entry.act else { return Ok(None) };
+    Ok(find(store, *of)?.and_then(|found| match found.act {
+        Act::Settle { sale, .. } => Some(sale.model),
+        _ => None,
+    }))
+}
+
 /// A month added up, and the terms its charges refer to.
 pub struct Monthly {
     /// Which month.
@@ -266,6 +275,9 @@ pub fn monthly(store: &LedgerStore, month: Month, account: Option<&str>) -> Resu
     each(store, month, |entry| {
         if account.is_none_or(|name| *entry.account == *name) {
             statement.take(&entry);
+            if let Some(model) = corrected_model(store, &entry)? {
+                statement.take_model(&entry, &model);
+            }
         }
         Ok(())
     })?;

@@ -204,7 +204,7 @@ fn while_the_store_is_full_requests_go_on_up_to_the_debt_and_grants_are_refused(
     assert_eq!((refused.code, refused.retry_after), (Code::Unavailable, Some(5)));
     assert!(served <= 100_000 && served + 1_000 > 100_000, "{served} of 100000");
     let state = ledger.state();
-    assert!(state.failing && state.exposed == served, "{state:?}");
+    assert!(state.failing && state.exhausted && state.exposed == served, "{state:?}");
     // What was served before the disk had room again is written then, and counts once.
     store.full.store(false, Ordering::Release);
     until("the store to be back", || !ledger.failing());
@@ -225,7 +225,7 @@ fn a_slow_store_counts_as_failing_and_holds_no_request_up() {
     for n in 0..50 {
         reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10));
     }
-    assert!(began.elapsed() < SLOW, "requests waited for the disk");
+    assert!(began.elapsed() < ledger.slow(), "requests waited for the disk");
     until("slowness to show", || ledger.failing());
     assert_eq!(grant(&ledger, "g2", 5), Err(Refused::Failing));
     store.stalls.store(false, Ordering::Release);
@@ -367,4 +367,53 @@ fn a_balance_changed_by_hand_is_named() {
     store.apply(Batch::new().put(Space::Balances, *b"acme", text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();
     assert!(proof.balances.len() == 1 && proof.balances[0].contains("acme"), "{proof:?}");
+}
+
+#[test]
+fn an_order_is_answered_though_the_store_hangs_and_is_made_once() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    store.stalls.store(true, Ordering::Release);
+    assert_eq!(grant(&ledger, "g1", 7), Err(Refused::Unknown));
+    store.stalls.store(false, Ordering::Release);
+    settled(&ledger);
+    until("the store to be back", || !ledger.failing());
+    assert!(matches!(grant(&ledger, "g1", 7), Err(Refused::Already(_))));
+    assert_eq!(ledger.balance("acme").credits.amount, 7);
+}
+
+#[test]
+fn a_charge_that_no_balance_holds_ends_its_reserve_on_the_disk_without_one() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    let charges = ["r1", "r2"].map(|request| {
+        let hold = ledger.reserve("acme", &"key".into(), request, need(10), false).unwrap();
+        hold.settle(Settlement { eur: 10, ..charge(i64::MAX) })
+    });
+    assert!(charges[0] < charges[1]);
+    let proof = settled(&ledger);
+    assert_eq!((proof.open, ledger.state().open), (0, 0));
+    let (text, _) = report::page(&ledger.store, 0).unwrap().unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let of = |act: &str| text.lines().filter(|line| line.contains(&format!("\"act\":\"{act}\""))).count();
+    assert_eq!((of("reserve"), of("settle"), of("void")), (2, 1, 1), "{text}");
+    assert!(text.contains("unwritable"), "{text}");
+    ledger.close();
+    assert_eq!(settled(&open(&store, QUICK)).entries, proof.entries, "nothing is left to void");
+}
+
+#[test]
+fn a_ledger_written_by_a_clock_that_was_ahead_is_not_gone_on_with_unless_that_is_allowed() {
+    let store = Flaky::over(memory());
+    let book = || Arc::new(LedgerStore::look(store.clone()));
+    let start = |text: &str, by: Duration| Ledger::open(book(), &settings(text).ledger, Clock::ahead(by));
+    const DAY: Duration = Duration::from_secs(86_400);
+    let ledger = start(QUICK, DAY * 3_650).unwrap();
+    grant(&ledger, "g1", 7).unwrap();
+    ledger.close();
+    let why = start(QUICK, Duration::ZERO).err().unwrap();
+    assert!(why.contains("set the clock right") && why.contains("ledger.ahead"), "{why}");
+    assert!(start(QUICK, DAY * 3_648).is_err());
+    assert!(start(QUICK, DAY * 3_649 + Duration::from_secs(3_600)).is_ok());
+    assert!(start("[ledger]\nahead = \"4000d\"\n", Duration::ZERO).is_ok());
 }

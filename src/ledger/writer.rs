@@ -104,8 +104,13 @@ impl Writer {
                     self.terms(at, &terms.id, &terms.text);
                 }
                 self.draft.exposed = self.draft.exposed.saturating_add(exposed);
+                let end = instead(&act);
                 if self.enter(at, &account, act).is_none() {
                     log::event(log::error(), "ledger_entry_lost", &[("account", &account)]);
+                    // The reserve ends on the disk all the same, and the next start has nothing to make up for.
+                    if let Some(end) = end {
+                        self.enter(at, &account, end);
+                    }
                 }
             }
             Op::Order(order) => self.order(*order),
@@ -240,7 +245,7 @@ impl Writer {
             self.queue.failed();
             // Who ordered is told now; the order stays, and counts once it is written.
             for (order, _) in orders.iter_mut() {
-                let (nobody, _) = tokio::sync::oneshot::channel();
+                let (nobody, _) = std::sync::mpsc::channel();
                 std::mem::replace(&mut order.answer, nobody).send(Err(Refused::Unknown)).ok();
             }
             if !told {
@@ -257,6 +262,13 @@ impl Writer {
             }
         }
     }
+}
+
+/// What ends the reserve of a charge that cannot be entered.
+fn instead(act: &Act) -> Option<Act> {
+    let Act::Settle { request, key, wallet, held, drawn, .. } = act else { return None };
+    let (request, key, why) = (request.clone(), key.clone(), "unwritable".into());
+    Some(Act::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
 }
 
 /// What an act makes of a balance; `Some(None)` if it leaves it as it is, `None` if that cannot be.

@@ -8,7 +8,10 @@ use crate::harness::script::{
 };
 use crate::harness::{Bench, Provider, until};
 use penstock::ledger::report;
+use penstock_ledger::Wallet;
+use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 const PREPAID: &str = "[billing]\ncredit = \"prepaid\"\n";
 const CHAT: &str = "/v1/chat/completions";
@@ -378,20 +381,59 @@ async fn what_is_read_from_the_ledger_agrees_with_the_answers() {
     for _ in 0..3 {
         running.chat().await;
     }
-    entries(&running).await;
+    // Of the days and months that the charges are of: the clock may go over midnight on the way.
+    let days: BTreeSet<String> = of(&running, "settle")
+        .await
+        .iter()
+        .map(|entry| penstock::civil::day(entry["at"].as_u64().unwrap()))
+        .collect();
+    let months: BTreeSet<&str> = days.iter().map(|day| &day[..7]).collect();
     let admin = running.admin();
-    let month = running.admin().get("/admin/statement").await.json();
-    let row = &month["accounts"][0];
-    assert_eq!((row["account"].as_str(), row["requests"].as_u64()), (Some("default"), Some(3)));
-    assert_eq!((row["input_tokens"].as_u64(), row["output_tokens"].as_u64()), (Some(33), Some(21)));
-    assert_eq!(row["eur"].as_str(), Some("0.000075"));
-    assert_eq!(row["keys"].as_array().unwrap().len(), 1);
-    assert_eq!(month["methodologies"].as_array().unwrap().len(), 1, "{month}");
-    let day = admin.get("/admin/credits/rerate").await.json();
-    assert_eq!((day["charges"].as_u64(), day["same"].as_bool()), (Some(3), Some(true)), "{day}");
-    assert_eq!(day["charged"], day["computed_again"]);
+    let (mut requests, mut tokens, mut eur) = (0, (0, 0), Decimal::ZERO);
+    for month in months {
+        let month = admin.get(&format!("/admin/statement?month={month}")).await.json();
+        let row = &month["accounts"][0];
+        assert_eq!(row["account"], "default");
+        requests += row["requests"].as_u64().unwrap();
+        tokens.0 += row["input_tokens"].as_u64().unwrap();
+        tokens.1 += row["output_tokens"].as_u64().unwrap();
+        eur += row["eur"].as_str().unwrap().parse::<Decimal>().unwrap();
+        assert_eq!(row["keys"].as_array().unwrap().len(), 1);
+        assert_eq!(month["methodologies"].as_array().unwrap().len(), 1, "{month}");
+    }
+    assert_eq!((requests, tokens, eur), (3, (33, 21), Decimal::new(75, 6)));
+    let mut charges = 0;
+    for day in &days {
+        let day = admin.get(&format!("/admin/credits/rerate?day={day}")).await.json();
+        charges += day["charges"].as_u64().unwrap();
+        assert_eq!((day["same"].as_bool(), &day["charged"]), (Some(true), &day["computed_again"]), "{day}");
+    }
+    assert_eq!(charges, 3);
     let proof = admin.get("/admin/credits/verify").await.json();
     assert_eq!((proof["good"].as_bool(), proof["open_reserves"].as_u64()), (Some(true), Some(0)), "{proof}");
     let balances = admin.get("/admin/credits?account=default").await.json();
     assert_eq!(balances["data"][0]["credits"]["balance"].as_f64(), Some(-0.0075));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_an_account_that_is_there_is_granted_anything() {
+    let (_provider, running) = one(plain("Hello")).await;
+    let admin = running.admin();
+    for name in ["defualt", "a b", "x"] {
+        let refused =
+            admin.post("/admin/credits/grant", &json!({"account": name, "credits": 1, "id": "g"})).await;
+        assert_eq!((refused.status, &refused.json()["error"]["param"]), (404, &json!("account")), "{name}");
+    }
+    let nobody = admin.post("/admin/credits/grant", &json!({"account": "", "credits": 1})).await;
+    assert_eq!((nobody.status, &nobody.json()["error"]["param"]), (400, &json!("account")));
+    assert_eq!(entries(&running).await.len(), 0);
+    admin.post("/admin/accounts", &json!({"id": "acme"})).await;
+    let made = admin.post("/admin/credits/grant", &json!({"account": "acme", "credits": 1, "id": "g"})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    // An account that earlier versions gave something, and that was never made: what it has can be taken back.
+    let ledger = &running.gateway.house.ledger;
+    let number = ledger.grant("typo", "old", Wallet::Credits, 5_000_000, ("", "me")).await.unwrap();
+    let back = admin.post("/admin/credits/correct", &json!({"entry": number, "credits": 0})).await;
+    assert_eq!((back.status, &back.json()["account"]), (201, &json!("typo")), "{}", back.text());
+    assert_eq!(ledger.balance("typo").credits.amount, 0);
 }

@@ -2,7 +2,7 @@
 //! and proven by the command line, with a gateway and without one.
 
 use crate::harness::process::{Home, catalogue, complaint};
-use crate::harness::{Client, Provider, until};
+use crate::harness::{Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Output;
@@ -29,8 +29,9 @@ fn credits(home: &Home, account: &str) -> f64 {
     told["data"][0]["credits"]["balance"].as_f64().unwrap()
 }
 
-/// What clients got before the process was gone: the ids of whole answers.
-async fn load(client: &Client, kill_after: usize, mut kill: impl FnMut()) -> BTreeSet<String> {
+/// What clients got before the process was gone: the ids of whole answers,
+/// of each client, in order.
+async fn load(client: &Client, kill_after: usize, mut kill: impl FnMut()) -> Vec<Vec<String>> {
     let (done, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let tasks: Vec<_> = (0..16)
         .map(|number| {
@@ -59,35 +60,25 @@ async fn load(client: &Client, kill_after: usize, mut kill: impl FnMut()) -> BTr
     until("answers", || done.load(Ordering::Acquire) >= kill_after).await;
     kill();
     over.store(true, Ordering::Release);
-    let mut whole = BTreeSet::new();
+    let mut whole = Vec::new();
     for task in tasks {
-        whole.extend(task.await.unwrap());
+        whole.push(task.await.unwrap());
     }
     whole
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_in_the_middle_of_charged_requests_nothing_is_charged_twice_and_nothing_answered_is_forgotten()
-{
-    let requests: usize =
-        std::env::var("PENSTOCK_KILLED_REQUESTS").map_or(900, |number| number.parse().unwrap());
-    let provider = Provider::start().await;
-    let home = Home::new();
-    let prepaid = "[billing]\ncredit = \"prepaid\"\n[ledger]\nsync = \"answer\"\nwindow = \"2ms\"\n";
-    home.write(&format!("{prepaid}{}", catalogue(&provider, "")));
-    said(&home.command(&["credits", "grant", "default", "--credits", "100000", "--id", "invoice-1"]));
-    let (client, _) = home.key();
-    let mut answered = BTreeSet::new();
-    for _ in 0..3 {
-        let process = home.run().await;
-        answered.extend(load(&client, requests / 3, || process.signal("KILL")).await);
-        process.kill().await;
-    }
+fn requests() -> usize {
+    std::env::var("PENSTOCK_KILLED_REQUESTS").map_or(900, |number| number.parse().unwrap())
+}
+
+/// The requests that were charged, once the ledger is proven: each reserve ended once, nothing charged that no
+/// provider was asked for, and the balance is what was granted less the charges.
+fn charged(home: &Home, provider: &Provider, granted: f64) -> BTreeSet<String> {
     let proof = said(&home.command(&["credits", "verify"]));
     assert!(proof.contains(", 0 open reserves"), "{proof}");
     let mut ends: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut charged = 0;
-    for entry in entries(&home) {
+    for entry in entries(home) {
         let act = entry["act"].as_str().unwrap().to_owned();
         if act == "settle" {
             charged += entry["amount"].as_i64().unwrap();
@@ -97,13 +88,75 @@ async fn killed_in_the_middle_of_charged_requests_nothing_is_charged_twice_and_n
         }
     }
     assert!(ends.values().all(|acts| acts.len() == 1), "a reserve ended twice");
-    let settled = |id: &String| ends.get(id).is_some_and(|acts| acts[0] == "settle");
-    let forgotten: Vec<_> = answered.iter().filter(|id| !settled(id)).collect();
-    assert!(forgotten.is_empty(), "{} of {} answers have no charge", forgotten.len(), answered.len());
+    let settles: BTreeSet<String> =
+        ends.into_iter().filter(|(_, acts)| acts[0] == "settle").map(|(request, _)| request).collect();
+    assert!(settles.len() <= provider.calls(), "more charges than answers");
+    assert!((credits(home, "default") - (granted - charged as f64 / 1e6)).abs() < 1e-6);
+    settles
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_in_the_middle_of_charged_requests_nothing_is_charged_twice_and_nothing_answered_is_forgotten()
+{
+    let requests = requests();
+    let provider = Provider::start().await;
+    let home = Home::new();
+    // A disk that takes seconds for a write is slow, and no reason to let answers go without their charge.
+    let prepaid =
+        "[billing]\ncredit = \"prepaid\"\n[ledger]\nsync = \"answer\"\nwindow = \"2ms\"\nslow = \"25s\"\n";
+    home.write(&format!("{prepaid}{}", catalogue(&provider, "")));
+    said(&home.command(&["credits", "grant", "default", "--credits", "100000", "--id", "invoice-1"]));
+    let (client, _) = home.key();
+    let mut answered = BTreeSet::new();
+    for _ in 0..3 {
+        let process = home.run().await;
+        let whole = load(&client, requests / 3, || process.signal("KILL")).await;
+        answered.extend(whole.into_iter().flatten());
+        process.kill().await;
+    }
+    let charged = charged(&home, &provider, 100_000.0);
+    let forgotten = answered.iter().filter(|id| !charged.contains(*id)).count();
+    assert_eq!(forgotten, 0, "of {} answers have no charge", answered.len());
     assert!(answered.len() >= requests, "{} answers", answered.len());
-    let settles = ends.values().filter(|acts| acts[0] == "settle").count();
-    assert!(settles <= provider.calls(), "more charges than answers");
-    assert!((credits(&home, "default") - (100_000.0 - charged as f64 / 1e6)).abs() < 1e-6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_while_charges_are_written_behind_only_the_last_of_them_are_forgotten() {
+    let requests = requests();
+    let provider = Provider::start().await;
+    let home = Home::new();
+    let prepaid = "[billing]\ncredit = \"prepaid\"\n[ledger]\nsync = \"behind\"\nwindow = \"20ms\"\n";
+    home.write(&format!("{prepaid}{}", catalogue(&provider, "")));
+    said(&home.command(&["credits", "grant", "default", "--credits", "100000", "--id", "invoice-1"]));
+    let (client, _) = home.key();
+    let (mut kept, mut last) = (BTreeSet::new(), Vec::new());
+    for _ in 0..3 {
+        let process = home.run().await;
+        kept.extend(load(&client, requests / 6, || {}).await.into_iter().flatten());
+        within("the charges to be written", async {
+            loop {
+                let status = home.admin().get("/status").await.json();
+                if (status["requests_open"].as_u64(), status["ledger"]["unwritten_bytes"].as_u64())
+                    == (Some(0), Some(0))
+                {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        last.extend(load(&client, requests / 6, || process.signal("KILL")).await);
+        process.kill().await;
+    }
+    let charged = charged(&home, &provider, 100_000.0);
+    let forgotten = kept.iter().filter(|id| !charged.contains(*id)).count();
+    assert_eq!(forgotten, 0, "of {} charges that were told to be written are forgotten", kept.len());
+    // What is forgotten is the end: nothing of a client is written behind something forgotten of it.
+    for answers in last {
+        let written = answers.iter().take_while(|id| charged.contains(*id)).count();
+        let later = answers.iter().skip(written).filter(|id| charged.contains(*id)).count();
+        assert_eq!(later, 0, "a charge is missing in the middle: {written} of {}", answers.len());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -129,6 +182,7 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
         &["credits", "grant", "default", "--credits", "0.0000001"],
         &["credits", "grant", "default", "--credits", "many"],
         &["credits", "grant", "a b", "--credits", "1"],
+        &["credits", "grant", "defualt", "--credits", "1"],
         &["credits", "correct", "99", "--credits", "1"],
         &["statement", "--month", "2026-13"],
         &["credits", "rerate", "--day", "yesterday"],
@@ -143,11 +197,11 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     said(&home.command(&["credits", "correct", &number, "--credits", "0.001", "--note", "a test"]));
     let twice = home.command(&["credits", "correct", &number, "--credits", "0"]);
     assert!(complaint(&twice).contains("done before"), "{}", complaint(&twice));
-    let with = read(&home, &id);
+    let with = read(&home, &id, &charge);
     process.signal("TERM");
     process.until_ended().await;
     // The same without.
-    assert_eq!(read(&home, &id), with);
+    assert_eq!(read(&home, &id, &charge), with);
     assert_eq!(credits(&home, "default"), 0.499);
     // The store is lost; its ledger is not.
     std::fs::remove_dir_all(home.storage().join("store")).unwrap();
@@ -155,26 +209,37 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     assert!(complaint(&refused).contains("rebuild"), "{}", complaint(&refused));
     let rebuilt = said(&home.command(&["credits", "rebuild"]));
     assert!(rebuilt.contains("entries"), "{rebuilt}");
-    assert_eq!(read(&home, &id), with);
+    assert_eq!(read(&home, &id, &charge), with);
     assert_eq!(credits(&home, "default"), 0.499);
 }
 
-/// Everything that is read from the ledger.
-fn read(home: &Home, key: &str) -> Vec<String> {
+/// Everything that is read from the ledger, of the day and the month of a charge: the clock may have gone over
+/// midnight since.
+fn read(home: &Home, key: &str, charge: &Value) -> Vec<String> {
+    let day = |entry: &Value| penstock::civil::day(entry["at"].as_u64().unwrap());
+    let (of, month) = (day(charge), day(charge)[..7].to_owned());
+    let all = entries(home);
+    let correction = all.iter().find(|entry| entry["act"] == "correct").unwrap();
     let proof = said(&home.command(&["credits", "verify"]));
     assert!(proof.contains("Every entry follows"), "{proof}");
     let csv = said(&home.command(&["credits", "export", "--format", "csv"]));
     assert!(csv.starts_with("seq,at,act,account,key,") && csv.contains("\"a present, for once\""), "{csv}");
-    let text = said(&home.command(&["statement"]));
+    let text = said(&home.command(&["statement", "--month", &month]));
     for word in [key, "Methodology:", "Grid:", "Paris, France", "scope 3"] {
         assert!(text.contains(word), "{word} is missing in\n{text}");
     }
-    let rows = said(&home.command(&["statement", "--format", "csv"]));
+    let rows = said(&home.command(&["statement", "--month", &month, "--format", "csv"]));
     let header: Vec<&str> = rows.lines().next().unwrap().split(',').collect();
     assert!(rows.lines().all(|row| row.split(',').count() == header.len()), "{rows}");
-    let json: Value = serde_json::from_str(&said(&home.command(&["statement", "--format", "json"]))).unwrap();
-    assert_eq!(json["accounts"][0]["credits"], "0.001", "the correction counts");
-    let day = said(&home.command(&["credits", "rerate"]));
-    assert!(day.contains("\"same\": true"), "{day}");
-    vec![proof, csv, text, rows, json.to_string(), day]
+    let json = said(&home.command(&["statement", "--month", &month, "--format", "json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let credits = if day(correction).starts_with(&month) { "0.001" } else { "0.0025" };
+    let account = &json["accounts"][0];
+    for row in [account, &account["keys"][0], &account["models"][0]] {
+        assert_eq!(row["credits"], credits, "the correction counts: {json}");
+    }
+    assert_eq!(account["models"][0]["model"], "m");
+    let rated = said(&home.command(&["credits", "rerate", "--day", &of]));
+    assert!(rated.contains("\"same\": true") && rated.contains("\"charges\": 1"), "{rated}");
+    vec![proof, csv, text, rows, json.to_string(), rated]
 }

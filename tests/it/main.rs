@@ -26,6 +26,7 @@ mod commands;
 mod embeddings;
 mod failover;
 mod footprint;
+mod full_disk;
 mod images;
 mod ledger;
 mod limits;

@@ -208,3 +208,22 @@ async fn a_simulated_provider_is_a_server_of_its_own() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_warns_of_what_keys_name_and_the_configuration_has_not() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    let made = home.command(&["keys", "create", "--model", "m", "--model", "gone"]);
+    assert!(made.status.success(), "{}", complaint(&made));
+    let id = String::from_utf8(made.stdout).unwrap()["sk-svc-".len()..][..16].to_owned();
+    let checked = home.command(&["check"]);
+    let said = complaint(&checked);
+    assert!(checked.status.success(), "{said}");
+    assert!(said.contains(&format!("warning: Key {id}: models: gone matches no model")), "{said}");
+    // A gateway has the store open: it is said who knows.
+    let running = home.run().await;
+    let checked = home.command(&["check"]);
+    assert!(checked.status.success() && complaint(&checked).contains("penstock accounts check"));
+    running.kill().await;
+}

@@ -156,6 +156,15 @@ impl Statement {
         }
     }
 
+    /// Adds a correction to the model that the corrected charge was for. [`Statement::take`] does not know it: a
+    /// correction does not say, and the charge may be of an earlier month.
+    pub fn take_model(&mut self, correction: &Entry, model: &Arc<str>) {
+        if let Act::Correct { what: Ending::Settle, .. } = &correction.act {
+            let of_model = (correction.account.clone(), model.clone());
+            self.models.entry(of_model).or_default().take(&correction.act);
+        }
+    }
+
     /// A row for each key of each account, by name.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         self.rows.iter().map(|((account, key), sums)| Row {

@@ -1,6 +1,6 @@
 //! `[billing]` and `[ledger]` as users write them.
 
-use super::{Exact, Pause, Size, mib};
+use super::{Exact, Pause, Size, Span, mib};
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,10 @@ pub struct Ledger {
     pub debt: Exact,
     /// Memory for what is unwritten; beyond it requests are refused.
     pub backlog: Size,
+    /// A write that takes longer means that the store fails.
+    pub slow: Span,
+    /// How far the last entry may be dated ahead of the clock; beyond it the gateway does not start.
+    pub ahead: Span,
 }
 
 /// What an answer waits for.
@@ -70,6 +74,8 @@ impl Default for Ledger {
             sync: Sync::Behind,
             debt: Exact(Decimal::ONE_HUNDRED),
             backlog: mib(64),
+            slow: Span::seconds(1),
+            ahead: Span::seconds(86_400),
         }
     }
 }

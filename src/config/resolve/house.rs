@@ -42,6 +42,8 @@ pub fn ledger(raw: &Raw) -> Ledger {
         answers_wait: ledger.sync == raw::Sync::Answer,
         debt: debt.trunc().to_i64().unwrap_or(i64::MAX),
         backlog: bytes(ledger.backlog),
+        slow: ledger.slow.0,
+        ahead: ledger.ahead.0,
     }
 }
 

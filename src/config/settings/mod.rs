@@ -237,6 +237,10 @@ pub struct Ledger {
     pub debt: i64,
     /// What may stand unwritten at all, in bytes.
     pub backlog: usize,
+    /// A write that takes longer means that the store fails.
+    pub slow: Duration,
+    /// How far the last entry may be dated ahead of the clock.
+    pub ahead: Duration,
 }
 
 /// Lines on standard error.

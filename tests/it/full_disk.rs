@@ -1,0 +1,218 @@
+//! A disk that is full, for real: the storage folder on a small disk of its own,
+//! in a mount namespace that only this test's process sees.
+
+use crate::harness::process::{Home, Process, catalogue, complaint};
+use crate::harness::{Answer, Client, Provider, within};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Set in the process that has a mount namespace of its own.
+const INSIDE: &str = "PENSTOCK_IT_NAMESPACE";
+const CHAT: &str = "/v1/chat/completions";
+/// What the script's answer costs: 11 tokens at 1 EUR and 7 at 2 EUR a million, a credit a cent.
+const ANSWER: f64 = 0.0025;
+
+/// Runs a test of this binary again, in a mount namespace of its own: as root, or as the root of a user
+/// namespace. True in that process.
+fn inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let may = |way: &&str| {
+        let probe = ["-c", "mount -t tmpfs -o size=1m none /tmp"];
+        let tried = Command::new("unshare").arg(way).arg("sh").args(probe).output();
+        tried.is_ok_and(|tried| tried.status.success())
+    };
+    let way = ["-m", "-rm"].into_iter().find(may).expect(
+        "this test needs a small disk to fill, and may make none: run it as root, or where unprivileged users may \
+         have namespaces (`unshare -rm` works)",
+    );
+    let me = std::env::current_exe().unwrap();
+    let ran = Command::new("unshare")
+        .arg(way)
+        .arg(me)
+        .args(["--exact", test, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+    false
+}
+
+/// A disk of so many MiB in the place of a folder.
+fn mount(folder: &Path, mib: u32) {
+    std::fs::create_dir_all(folder).unwrap();
+    let size = format!("size={mib}m");
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(folder).output().unwrap();
+    assert!(mounted.status.success(), "{}", complaint(&mounted));
+}
+
+/// Takes all the room there is, to the last block; again and again, since the store gives its ballast up.
+fn fill(path: &Path) {
+    let mut file = File::options().create(true).append(true).open(path).unwrap();
+    for size in [1 << 20, 4_096, 1] {
+        while file.write_all(&vec![1; size]).is_ok() {}
+    }
+}
+
+struct Told(Home);
+
+impl Told {
+    fn admin(&self) -> Client {
+        let token = std::fs::read_to_string(self.0.storage().join("admin.token")).unwrap();
+        Client { address: self.0.admin, key: token.trim().to_owned() }
+    }
+
+    async fn until(&self, what: &str, is: impl Fn(&Answer, &Value) -> bool) {
+        within(what, async {
+            loop {
+                let ready = self.0.admin().get("/readyz").await;
+                if is(&ready, &self.0.admin().get("/status").await.json()) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+}
+
+fn ask() -> Value {
+    json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]})
+}
+
+/// Asks until `over`; the ids of good answers. Anything else is the answer that ends it too.
+async fn asked(
+    client: &Client,
+    most: usize,
+    over: impl AsyncFn() -> bool,
+) -> (BTreeSet<String>, Option<Answer>) {
+    let mut good = BTreeSet::new();
+    while good.len() < most && !over().await {
+        let answer = client.post(CHAT, &ask()).await;
+        if answer.status != 200 {
+            return (good, Some(answer));
+        }
+        good.insert(answer.header("x-request-id").unwrap().to_owned());
+    }
+    (good, None)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
+    if !inside("full_disk::on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost") {
+        return;
+    }
+    let provider = Provider::start().await;
+    let home = Home::new();
+    // Room for 80 charges of 0.000025 EUR.
+    let settings = "[billing]\ncredit = \"prepaid\"\n[ledger]\ndebt = 0.002\nslow = \"25s\"\n";
+    home.write(&format!("{settings}{}", catalogue(&provider, "")));
+    let written = std::fs::read_to_string(home.config()).unwrap();
+    std::fs::write(home.config(), written.replace("ballast = \"0B\"", "ballast = \"2MiB\"")).unwrap();
+    mount(&home.storage(), 64);
+    let (client, _) = home.key();
+    let granted = home.command(&["credits", "grant", "default", "--credits", "100"]);
+    assert!(granted.status.success(), "{}", complaint(&granted));
+    let told = Told(home);
+    let mut process = told.0.run().await;
+    let (mut answered, none) = asked(&client, 20, async || false).await;
+    assert!(none.is_none());
+
+    // The disk is full, and soon it shows.
+    let filler = told.0.storage().join("filler");
+    let shows = async || {
+        fill(&filler);
+        told.0.admin().get("/readyz").await.text().contains("cannot be written")
+    };
+    let (before, none) = asked(&client, 20_000, shows).await;
+    assert!(none.is_none() && before.len() < 20_000, "{none:?}");
+    answered.extend(before);
+    while_full(&told, &process, &filler).await;
+
+    // Known keys are served up to the debt, and then told to come again.
+    let still = async || {
+        fill(&filler);
+        false
+    };
+    let (owed, refused) = asked(&client, 1_000, still).await;
+    let refused = refused.expect("a debt without end");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")), "{}", refused.text());
+    assert!(!owed.is_empty(), "nothing was served");
+    let status = told.0.admin().get("/status").await.json();
+    let unwritten = status["ledger"]["unwritten_eur"].as_f64().unwrap();
+    assert!(unwritten > 0.0 && unwritten <= 0.002, "{status}");
+    let ready = told.0.admin().get("/readyz").await;
+    assert_eq!((ready.status, ready.text().contains("no more may wait")), (503, true), "{}", ready.text());
+    answered.extend(owed);
+    while_full(&told, &process, &filler).await;
+
+    // Room again: it goes on by itself.
+    std::fs::remove_file(&filler).unwrap();
+    told.until("the ledger to be written", |ready, status| {
+        ready.text() == "ready\n" && status["ledger"]["unwritten_bytes"] == 0
+    })
+    .await;
+    let (after, none) = asked(&client, 20, async || false).await;
+    assert!(none.is_none(), "{none:?}");
+    answered.extend(after);
+    let granted = told.0.command(&["credits", "grant", "default", "--credits", "1", "--id", "refused"]);
+    let twice = complaint(&granted).contains("done before");
+    assert!(granted.status.success() || twice, "{}", complaint(&granted));
+    process.signal("TERM");
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+    proven(&told.0, &answered);
+}
+
+/// Nothing new is taken, and everything tells. As long as the store finds a last corner of the disk it may take a
+/// row after all: what it takes counts.
+async fn while_full(told: &Told, process: &Process, filler: &Path) {
+    let admin = told.admin();
+    let grant = json!({"account": "default", "credits": 1, "id": "refused"});
+    for (path, body) in [("/admin/credits/grant", grant), ("/admin/keys", json!({}))] {
+        within("a refusal", async {
+            loop {
+                fill(filler);
+                let refused = admin.post(path, &body).await;
+                if refused.status == 507 {
+                    assert!(refused.text().contains("RESOURCE_5006"), "{}", refused.text());
+                    return;
+                }
+                assert!([201, 409].contains(&refused.status), "{path}: {}", refused.text());
+            }
+        })
+        .await;
+    }
+    let made = told.0.command(&["keys", "create"]);
+    assert_eq!(made.status.code(), Some(1), "{}", complaint(&made));
+    let metrics = told.0.admin().get("/metrics").await.text();
+    assert!(metrics.contains("penstock_ledger_failing 1"), "{metrics}");
+    process.until_said("ledger_not_written").await;
+}
+
+/// Every good answer is charged, once, and nothing else.
+fn proven(home: &Home, answered: &BTreeSet<String>) {
+    let proof = home.command(&["credits", "verify"]);
+    assert!(proof.status.success(), "{}", complaint(&proof));
+    let proof = String::from_utf8(proof.stdout).unwrap();
+    assert!(proof.contains(", 0 open reserves"), "{proof}");
+    let text = String::from_utf8(home.command(&["credits", "export"]).stdout).unwrap();
+    let entries = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let charged: Vec<String> = entries
+        .filter(|entry| entry["act"] == "settle")
+        .map(|entry| entry["request"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(charged.len(), answered.len());
+    assert_eq!(&charged.into_iter().collect::<BTreeSet<_>>(), answered);
+    let told = home.command(&["credits", "balance", "default", "--json"]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let balance = told["data"][0]["credits"]["balance"].as_f64().unwrap();
+    assert!((balance - (101.0 - answered.len() as f64 * ANSWER)).abs() < 1e-6, "{balance}");
+}
