@@ -8,15 +8,20 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+
+/// How often a thread that has connections looks at the time. Whoever sets an alarm that is earlier than all
+/// others of its thread pays for a system call; none of a request's alarms is earlier than this.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Threads at work; they end, and what runs on them, when this is dropped.
 pub struct Threads(Vec<Thread>);
 
 struct Thread {
     handle: Handle,
-    connections: Arc<AtomicUsize>,
+    connections: Arc<Connections>,
     /// Dropped to end it.
     _end: oneshot::Sender<()>,
 }
@@ -35,7 +40,7 @@ impl Threads {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let Some(thread) = self.0.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed))
+        let Some(thread) = self.0.iter().min_by_key(|thread| thread.connections.open.load(Ordering::Relaxed))
         else {
             return;
         };
@@ -52,28 +57,56 @@ impl Thread {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<()>();
+        let connections = Arc::<Connections>::default();
+        let ticking = connections.clone();
         thread::Builder::new().name("penstock".to_owned()).spawn(move || {
-            runtime.block_on(ended).ok();
+            runtime.block_on(async move {
+                tokio::select! {
+                    _ = ended => {}
+                    () = ticking.tick() => {}
+                }
+            });
             // What still blocks is not waited for.
             runtime.shutdown_background();
         })?;
-        Ok(Self { handle, connections: Arc::default(), _end: end })
+        Ok(Self { handle, connections, _end: end })
+    }
+}
+
+/// The connections of a thread.
+#[derive(Default)]
+struct Connections {
+    open: AtomicUsize,
+    first: Notify,
+}
+
+impl Connections {
+    /// Ticks while there are any, and never ends.
+    async fn tick(&self) {
+        loop {
+            match self.open.load(Ordering::Relaxed) {
+                0 => self.first.notified().await,
+                _ => tokio::time::sleep(TICK).await,
+            }
+        }
     }
 }
 
 /// One connection of a thread.
-struct Counted(Arc<AtomicUsize>);
+struct Counted(Arc<Connections>);
 
 impl Counted {
-    fn new(connections: &Arc<AtomicUsize>) -> Self {
-        connections.fetch_add(1, Ordering::Relaxed);
+    fn new(connections: &Arc<Connections>) -> Self {
+        if connections.open.fetch_add(1, Ordering::Relaxed) == 0 {
+            connections.first.notify_one();
+        }
         Self(connections.clone())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

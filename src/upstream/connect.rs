@@ -1,7 +1,7 @@
 //! The way to a provider: addresses resolved here and not by a blocking call,
 //! one pool for all providers that share their roots, every timeout set.
 
-use super::idle::Idle;
+use super::idle::{Home, Idle};
 use crate::config::settings::{BaseUrl, HttpVersion, Provider};
 use crate::spool::Spooled;
 use bytes::Bytes;
@@ -113,6 +113,8 @@ pub struct Way {
     pub session: HttpSession,
     /// It came from the pool: the provider may have closed it meanwhile.
     pub reused: bool,
+    /// Where its socket is watched.
+    home: Home,
     /// All of the request went out. What follows half a request would be read as the rest of it.
     pub whole: bool,
     door: Arc<Door>,
@@ -131,6 +133,7 @@ pub enum Link {
 pub struct Line {
     stream: Stream,
     reused: bool,
+    home: Home,
     door: Arc<Door>,
     pool: Arc<Pool>,
 }
@@ -155,7 +158,7 @@ impl Line {
 
     fn session(self) -> Way {
         let session = HttpSession::H1(Http1Session::new_with_options(self.stream, &self.door.peer));
-        Way { session, reused: self.reused, whole: true, door: self.door, pool: self.pool }
+        Way { session, reused: self.reused, home: self.home, whole: true, door: self.door, pool: self.pool }
     }
 }
 
@@ -285,16 +288,17 @@ impl Route {
         let Some(door) = door else { return Err(Fault::new(FaultKind::Connect)) };
         let pool = self.pool.clone();
         let opened = if door.only_http1() {
-            if let Some(stream) = pool.idle.take(door.key) {
-                return Ok(Link::Stream(Line { stream, reused: true, door, pool }));
+            if let Some((stream, home)) = pool.idle.take(door.key) {
+                return Ok(Link::Stream(Line { stream, reused: true, home, door, pool }));
             }
             // Boxed, as is the other: a new connection is rare, and its state would be a part of every request's.
             let opened = Box::pin(pool.streams.new_stream(&door.peer)).await;
-            opened.map(|stream| Link::Stream(Line { stream, reused: false, door, pool }))
+            let home = Home::here();
+            opened.map(|stream| Link::Stream(Line { stream, reused: false, home, door, pool }))
         } else {
             let opened = Box::pin(pool.http.get_http_session(&door.peer)).await;
             opened.map(|(session, reused)| {
-                Link::Session(Box::new(Way { session, reused, whole: true, door, pool }))
+                Link::Session(Box::new(Way { session, reused, home: Home::here(), whole: true, door, pool }))
             })
         };
         opened.map_err(|error| {
@@ -326,7 +330,7 @@ impl Way {
             HttpSession::H1(mut session) if self.door.only_http1() => {
                 session.respect_keepalive();
                 if let Some(stream) = session.reuse().await {
-                    self.pool.idle.put(self.door.key, stream);
+                    self.pool.idle.put(self.door.key, stream, self.home);
                 }
             }
             session => self.pool.http.release_http_session(session, &self.door.peer, Some(IDLE)).await,

@@ -1,6 +1,7 @@
-//! Idle HTTP/1.1 connections to providers. A connection goes back to the shelf of
-//! the thread that gives it back, and is taken from there first: its socket is
-//! watched by that thread, and waking another one costs more than the request.
+//! Idle HTTP/1.1 connections to providers. A connection's home is the shelf of the
+//! thread that opened it, for its socket is watched there: it is taken from there
+//! first and goes back there, and whoever else borrows it pays for waking that
+//! thread. Who has borrowed for a while opens connections of its own.
 //!
 //! Nobody waits on an idle connection. Whether it is still good is looked at when
 //! it is taken, which costs no system call; those that nobody takes are swept.
@@ -17,6 +18,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 /// Shelves; threads beyond that share.
 const SHELVES: usize = 64;
+/// Times that a thread borrows before it opens a connection of its own.
+const BORROWS: u32 = 8;
 
 /// Idle connections by what they lead to.
 pub struct Idle {
@@ -28,7 +31,23 @@ pub struct Idle {
     patience: Duration,
 }
 
-type Shelf = HashMap<u64, Vec<Kept>, ahash::RandomState>;
+/// The thread that watches a connection's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home(usize);
+
+impl Home {
+    /// Of what this thread opens now.
+    pub fn here() -> Self {
+        Self(own_shelf())
+    }
+}
+
+#[derive(Default)]
+struct Shelf {
+    kept: HashMap<u64, Vec<Kept>, ahash::RandomState>,
+    /// Times that its thread borrowed since it opened one.
+    borrowed: u32,
+}
 
 struct Kept {
     stream: Stream,
@@ -42,19 +61,30 @@ impl Idle {
         Self { shelves, kept: AtomicUsize::new(0), most, patience }
     }
 
-    /// The connection with this key that idled last, if one is good.
-    pub fn take(&self, key: u64) -> Option<Stream> {
+    /// The connection with this key that idled last, if one is good, and where it goes back to.
+    pub fn take(&self, key: u64) -> Option<(Stream, Home)> {
         if self.kept.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let own = own_shelf();
-        let (before, after) = self.shelves.split_at_checked(own)?;
-        after.iter().chain(before).find_map(|shelf| self.take_from(shelf, key))
+        let shelf = self.shelves.get(own)?;
+        if let Some(stream) = self.take_from(shelf, key) {
+            return Some((stream, Home(own)));
+        }
+        if shelf.lock().borrowed >= BORROWS {
+            shelf.lock().borrowed = 0;
+            return None;
+        }
+        let others = self.shelves.iter().enumerate().filter(|(place, _)| *place != own);
+        let (stream, place) =
+            others.into_iter().find_map(|(place, shelf)| Some((self.take_from(shelf, key)?, place)))?;
+        shelf.lock().borrowed += 1;
+        Some((stream, Home(place)))
     }
 
     fn take_from(&self, shelf: &Mutex<Shelf>, key: u64) -> Option<Stream> {
         loop {
-            let mut kept = shelf.lock().get_mut(&key)?.pop()?;
+            let mut kept = shelf.lock().kept.get_mut(&key)?.pop()?;
             self.kept.fetch_sub(1, Ordering::Relaxed);
             if kept.since.elapsed() < self.patience && quiet(&mut kept.stream) {
                 return Some(kept.stream);
@@ -63,13 +93,13 @@ impl Idle {
     }
 
     /// Keeps a connection on which nothing is under way; drops it if there is no room.
-    pub fn put(&self, key: u64, stream: Stream) {
+    pub fn put(&self, key: u64, stream: Stream, home: Home) {
         if self.kept.fetch_add(1, Ordering::Relaxed) >= self.most {
             self.kept.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let Some(shelf) = self.shelves.get(own_shelf()) else { return };
-        shelf.lock().entry(key).or_default().push(Kept { stream, since: Instant::now() });
+        let Some(shelf) = self.shelves.get(home.0) else { return };
+        shelf.lock().kept.entry(key).or_default().push(Kept { stream, since: Instant::now() });
     }
 
     /// Drops what has idled too long or was closed by its provider. Blocks for a
@@ -77,7 +107,7 @@ impl Idle {
     pub fn sweep(&self) {
         for shelf in &self.shelves {
             let mut gone = Vec::new();
-            shelf.lock().retain(|_, all| {
+            shelf.lock().kept.retain(|_, all| {
                 let good = |kept: &mut Kept| kept.since.elapsed() < self.patience && quiet(&mut kept.stream);
                 gone.extend(all.extract_if(.., |kept| !good(kept)));
                 !all.is_empty()
@@ -119,7 +149,7 @@ mod tests {
     /// Puts a connection on the shelf; its other end.
     fn kept(idle: &Idle, key: u64) -> DuplexStream {
         let (near, far) = duplex(64);
-        idle.put(key, Box::new(near));
+        idle.put(key, Box::new(near), Home::here());
         far
     }
 
@@ -139,7 +169,7 @@ mod tests {
         drop(kept(&idle, 1));
         let mut last = kept(&idle, 1);
         last.write_all(b"HTTP/1.1 408").await.unwrap();
-        let mut taken = idle.take(1).unwrap();
+        let (mut taken, _) = idle.take(1).unwrap();
         taken.write_all(b"x").await.unwrap();
         assert_eq!(tokio::io::AsyncReadExt::read_u8(&mut first).await.unwrap(), b'x');
         assert!(idle.take(1).is_none());
@@ -166,9 +196,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_threads_shelf_is_looked_at_last() {
+    async fn what_is_borrowed_goes_home_and_lenders_are_not_asked_for_ever() {
         let idle = Idle::new(8, LONG);
-        let _far = std::thread::scope(|scope| scope.spawn(|| kept(&idle, 1)).join().unwrap());
-        assert!(idle.take(1).is_some());
+        let (_far, home) =
+            std::thread::scope(|scope| scope.spawn(|| (kept(&idle, 1), Home::here())).join().unwrap());
+        assert_ne!(home, Home::here());
+        for _ in 0..BORROWS {
+            let (stream, from) = idle.take(1).unwrap();
+            assert_eq!(from, home);
+            idle.put(1, stream, from);
+        }
+        assert!(idle.take(1).is_none(), "time for one of its own");
+        let _own = kept(&idle, 1);
+        assert_eq!(idle.take(1).unwrap().1, Home::here());
+        assert_eq!(idle.take(1).unwrap().1, home);
     }
 }
