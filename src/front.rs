@@ -10,6 +10,7 @@ use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::server::ShutdownWatch;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// Windows of a downstream HTTP/2 connection: with the default of 64 KiB a long
@@ -18,6 +19,15 @@ const H2_STREAM_WINDOW: u32 = 4 << 20;
 const H2_CONNECTION_WINDOW: u32 = 16 << 20;
 /// The biggest frame a client may send.
 const H2_FRAME: u32 = 64 << 10;
+
+/// What is read of a body that was refused, so that its client hears why …
+const UNWANTED: usize = 64 << 20;
+/// … how long that may take …
+const PARTING: Duration = Duration::from_secs(10);
+/// … and how long nothing may come meanwhile.
+const SILENCE: Duration = Duration::from_secs(2);
+/// Bytes of it that are read at once.
+const PIECE: usize = 16 << 10;
 
 /// What Pingora hands connections to.
 pub struct Front {
@@ -60,6 +70,28 @@ impl Front {
     }
 }
 
+/// Ends a connection whose client still sends a body that nobody wants. A connection that is closed over unread
+/// bytes is reset, and a reset takes the refusal with it before the client has read it: so the answer is ended
+/// first, and what comes is read and thrown away for a while.
+async fn part(session: ServerSession) {
+    let ServerSession::H1(mut session) = session else { return };
+    session.finish_body().await.ok();
+    let mut stream = session.into_inner();
+    if AsyncWriteExt::shutdown(&mut stream).await.is_err() {
+        return;
+    }
+    let unwanted = async {
+        let mut piece = vec![0; PIECE];
+        let mut left = UNWANTED;
+        while left > 0
+            && let Ok(Ok(read @ 1..)) = timeout(SILENCE, stream.read(&mut piece)).await
+        {
+            left = left.saturating_sub(read);
+        }
+    };
+    timeout(PARTING, unwanted).await.ok();
+}
+
 /// Ends when the house starts to drain.
 async fn stopped(shutdown: &mut ShutdownWatch) {
     if shutdown.wait_for(|stop| *stop).await.is_err() {
@@ -75,7 +107,7 @@ impl HttpServerApp for Front {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         self.head(&mut session, shutdown).await?;
-        let _open = self.house.open_exchange();
+        let open = self.house.open_exchange();
         let limits = self.house.live().settings.limits.clone();
         session.set_write_timeout(Some(limits.client_write));
         session.set_read_timeout(Some(limits.body_idle));
@@ -88,6 +120,11 @@ impl HttpServerApp for Front {
         session.set_total_drain_timeout(Some(Duration::from_secs(5)));
         if session.is_http2() {
             session.finish().await.ok();
+            return None;
+        }
+        if !reusable && !session.is_body_done() {
+            drop(open);
+            part(session).await;
             return None;
         }
         let mut settings = HttpPersistentSettings::for_session(&session);

@@ -52,18 +52,17 @@ impl Shelf {
         (now, life): (Duration, Duration),
         most: u64,
     ) -> Result<String> {
+        // First, since what goes may be the room that this one needs.
+        let bytes = u64::try_from(image.len()).unwrap_or(u64::MAX);
+        drop(self.inner.lock().make_room(bytes, most, now));
         let mut spool = spools.open();
         spool.push(image).await?;
         let kept = Kept { image: spool.seal().await?, kind, until: now + life };
         let name: String =
             rand::random::<[u8; LETTERS / 2]>().iter().map(|byte| format!("{byte:02x}")).collect();
         let mut inner = self.inner.lock();
-        inner.clear(now);
-        while !inner.order.is_empty()
-            && (inner.order.len() >= MOST || inner.bytes.saturating_add(kept.image.len()) > most)
-        {
-            inner.drop_oldest();
-        }
+        // Others may have come meanwhile.
+        let _gone = inner.make_room(bytes, most, now);
         inner.bytes += kept.image.len();
         inner.order.push_back(name.as_str().into());
         inner.images.insert(name.as_str().into(), kept);
@@ -108,10 +107,18 @@ impl Inner {
         self.bytes = images.values().map(|kept| kept.image.len()).sum();
     }
 
-    fn drop_oldest(&mut self) {
-        if let Some(kept) = self.order.pop_front().and_then(|name| self.images.remove(&name)) {
-            self.bytes = self.bytes.saturating_sub(kept.image.len());
+    /// Takes the oldest down until there is room for so many bytes more.
+    fn make_room(&mut self, bytes: u64, most: u64, now: Duration) -> Vec<Kept> {
+        self.clear(now);
+        let mut gone = Vec::new();
+        while !self.order.is_empty() && (self.order.len() >= MOST || self.bytes.saturating_add(bytes) > most)
+        {
+            if let Some(kept) = self.order.pop_front().and_then(|name| self.images.remove(&name)) {
+                self.bytes = self.bytes.saturating_sub(kept.image.len());
+                gone.push(kept);
+            }
         }
+        gone
     }
 }
 
@@ -148,6 +155,13 @@ mod tests {
         }
         let there: Vec<bool> = names.iter().map(|name| shelf.get(name, LIFE).is_some()).collect();
         assert_eq!(there, [false, false, true, true]);
+        // What goes is the room that the next one needs.
+        let narrow = Spools::new(folder.path().to_owned(), 4, 100);
+        let shelf = Shelf::default();
+        for _ in 0..5 {
+            shelf.put(&narrow, &[7; 40], "image/png", (LIFE, LIFE), 100).await.unwrap();
+        }
+        assert_eq!((shelf.len(), narrow.used()), (2, 80));
         // One that is larger than all the room is there for its client all the same.
         let large = shelf.put(&spools, &[7; 400], "image/png", (LIFE, LIFE), 100).await.unwrap();
         assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);

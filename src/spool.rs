@@ -15,6 +15,9 @@ use tokio::task::spawn_blocking;
 /// Bytes of a file that are read at once.
 pub const SLICE: usize = 64 << 10;
 
+/// Files beyond this are let go of on another thread.
+const LARGE: u64 = 1 << 20;
+
 /// Where files are made, and how much may be in them together.
 pub struct Spools {
     folder: PathBuf,
@@ -60,6 +63,10 @@ struct Room {
 }
 
 impl Room {
+    fn none() -> Self {
+        Self { used: Arc::default(), most: 0, taken: 0 }
+    }
+
     fn take(&mut self, bytes: u64) -> Result<()> {
         let grown = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.most);
         self.used
@@ -73,6 +80,14 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         self.used.fetch_sub(self.taken, Ordering::AcqRel);
+    }
+}
+
+/// Lets go of a file. One that is large takes its time, and requests on this thread have none.
+fn let_go<F: Send + 'static>(file: F, bytes: u64) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) if bytes > LARGE => drop(runtime.spawn_blocking(move || drop(file))),
+        _ => drop(file),
     }
 }
 
@@ -127,15 +142,27 @@ impl Spool {
     ///
     /// # Errors
     /// What the disk says.
-    pub async fn seal(self) -> Result<Spooled> {
-        let held = match self.file {
-            None => Held::Memory(self.held.freeze()),
-            Some(mut file) => {
-                file.flush().await?;
-                Held::File(file.into_std().await, self.room)
+    pub async fn seal(mut self) -> Result<Spooled> {
+        let length = self.length;
+        if let Some(file) = &mut self.file {
+            file.flush().await?;
+        }
+        let held = match self.file.take() {
+            None => Held::Memory(std::mem::take(&mut self.held).freeze()),
+            Some(file) => {
+                let room = std::mem::replace(&mut self.room, Room::none());
+                Held::File(OnDisk { file: Some(file.into_std().await), length, _room: room })
             }
         };
-        Ok(Spooled { held: Arc::new(held), length: self.length })
+        Ok(Spooled { held: Arc::new(held), length })
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            let_go(file, self.length);
+        }
     }
 }
 
@@ -148,7 +175,23 @@ pub struct Spooled {
 
 enum Held {
     Memory(Bytes),
-    File(File, #[allow(dead_code, reason = "given back when dropped")] Room),
+    File(OnDisk),
+}
+
+/// A file, and its share of the room for all.
+struct OnDisk {
+    /// `None` once it is let go of.
+    file: Option<File>,
+    length: u64,
+    _room: Room,
+}
+
+impl Drop for OnDisk {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            let_go(file, self.length);
+        }
+    }
 }
 
 impl Spooled {
@@ -186,7 +229,7 @@ impl Spooled {
         let held = self.held.clone();
         let read = spawn_blocking(move || {
             let mut bytes = vec![0; most];
-            if let Held::File(file, _) = &*held {
+            if let Held::File(OnDisk { file: Some(file), .. }) = &*held {
                 file.read_exact_at(&mut bytes, at)?;
             }
             Ok(Bytes::from(bytes))

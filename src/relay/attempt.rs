@@ -3,7 +3,7 @@
 use super::Run;
 use super::watch::Woken;
 use crate::spool::Spooled;
-use crate::upstream::connect::{self, Link, Way};
+use crate::upstream::connect::{self, Link, Unsent, Way};
 use crate::upstream::decode::Decoder;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::speech::Speech;
@@ -49,7 +49,7 @@ const ERROR_BODY: usize = 64 * 1024;
 /// How long they are waited for.
 const ERROR_WAIT: Duration = Duration::from_secs(2);
 /// Pooled connections that may turn out to be closed before a new one is made.
-const STALE: usize = 3;
+pub const STALE: usize = 3;
 /// Slices in which a long body is written, so that a write timeout covers little.
 const SLICE: usize = 64 * 1024;
 
@@ -158,9 +158,14 @@ async fn send(
     let (mut way, written) = match link {
         Link::Stream(line) => line.ask(&head.wire, call, upload).await,
         Link::Session(mut way) => {
-            let written = Box::pin(write(&mut way, head.parsed.clone(), call, upload)).await.is_ok();
+            let written = Box::pin(write(&mut way, head.parsed.clone(), call, upload)).await;
             (*way, written)
         }
+    };
+    let written = match written {
+        Ok(()) => true,
+        Err(Unsent::Stopped) => false,
+        Err(Unsent::Unread(error)) => return Err(Fault::caller(crate::intake::disk(&error))),
     };
     way.whole = written;
     loop {
@@ -186,7 +191,7 @@ async fn write(
     mut head: RequestHeader,
     call: &Call,
     upload: Option<&Spooled>,
-) -> pingora_error::Result<()> {
+) -> Result<(), Unsent> {
     let mut left = connect::length(call, upload);
     head.insert_header(header::CONTENT_TYPE, &*call.content_type)?;
     head.insert_header(header::CONTENT_LENGTH, left)?;
@@ -195,8 +200,7 @@ async fn write(
         if let Some(upload) = upload.filter(|_| call.upload == Some(index)) {
             let mut at = 0;
             while at < upload.len() {
-                let failed = |_| pingora_error::Error::new_str("spool");
-                let slice = upload.read(at).await.map_err(failed)?;
+                let slice = upload.read(at).await.map_err(Unsent::Unread)?;
                 at += slice.len() as u64;
                 left -= slice.len() as u64;
                 way.session.write_request_body(slice, left == 0).await?;
@@ -209,7 +213,7 @@ async fn write(
             way.session.write_request_body(slice, left == 0).await?;
         }
     }
-    way.session.finish_request_body().await
+    Ok(way.session.finish_request_body().await?)
 }
 
 /// Reads what a status other than 200 has to say, and gives it its kind.

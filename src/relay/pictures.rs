@@ -3,7 +3,7 @@
 //! client. It is followed to the hosts that the configuration names and nowhere
 //! else: of what the provider says only the path is used.
 
-use super::attempt::{Answering, Stop};
+use super::attempt::{Answering, STALE, Stop};
 use super::watch::Woken;
 use super::{Run, plain};
 use crate::config::settings::{BaseUrl, Provider};
@@ -89,14 +89,21 @@ async fn fetch(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, url: &str, room: u
     let head = request(route.base(), &path, own.then_some(&provider.provider)).map_err(|_| malformed())?;
     let timeouts = provider.provider.timeouts;
     let until = run.deadline.min(Instant::now() + timeouts.total);
-    let asked = {
-        let exchange = pin!(ask(route, head, timeouts.first_byte, room));
-        run.watch.race(&mut run.x.caller, exchange, until.min(Instant::now() + timeouts.first_byte)).await
+    let mut stale = 0;
+    let answering = loop {
+        let asked = {
+            let exchange = pin!(ask(route, head.clone(), timeouts.first_byte, room));
+            run.watch.race(&mut run.x.caller, exchange, until.min(Instant::now() + timeouts.first_byte)).await
+        };
+        match asked {
+            Woken::Done(Ok(answering)) => break answering,
+            // The provider closed an idle connection at the very moment it was used.
+            Woken::Done(Err((fault, true))) if fault.kind == FaultKind::Reset && stale < STALE => stale += 1,
+            Woken::Done(Err((fault, _))) => return Err(fault.into()),
+            woken => return Err(woken.stop(FaultKind::FirstByte, run.deadline)),
+        }
     };
-    let mut answering = match asked {
-        Woken::Done(answering) => Answering { until, ..answering? },
-        woken => return Err(woken.stop(FaultKind::FirstByte, run.deadline)),
-    };
+    let mut answering = Answering { until, ..answering };
     let image = plain::whole(run, &mut answering, timeouts.idle, room).await?;
     answering.way.release().await;
     if image.is_empty() { Err(malformed()) } else { Ok(image) }
@@ -140,10 +147,18 @@ fn request(base: &BaseUrl, path: &str, own: Option<&Arc<Provider>>) -> pingora_e
     Ok(head)
 }
 
-/// Asks, and takes nothing but a good answer: no detour to elsewhere either.
-async fn ask(route: &Route, head: RequestHeader, wait: Duration, cap: usize) -> Result<Answering, Fault> {
-    let reset = || Fault::new(FaultKind::Reset);
-    let mut way = route.session().await?;
+/// Asks, and takes nothing but a good answer: no detour to elsewhere either. With an error, whether the connection
+/// was a pooled one.
+async fn ask(
+    route: &Route,
+    head: RequestHeader,
+    wait: Duration,
+    cap: usize,
+) -> Result<Answering, (Fault, bool)> {
+    let mut way = route.session().await.map_err(|fault| (fault, false))?;
+    let reused = way.reused;
+    let reset = || (Fault::new(FaultKind::Reset), reused);
+    let malformed = || (Fault::new(FaultKind::Malformed), false);
     way.session.set_read_timeout(Some(wait));
     way.session.write_request_header(Box::new(head)).await.map_err(|_| reset())?;
     way.session.finish_request_body().await.map_err(|_| reset())?;
@@ -151,9 +166,8 @@ async fn ask(route: &Route, head: RequestHeader, wait: Duration, cap: usize) -> 
     let head = way.session.response_header().ok_or_else(reset)?;
     let encoding = head.headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_vec());
     if head.status != 200 {
-        return Err(Fault::new(FaultKind::Malformed));
+        return Err(malformed());
     }
-    let decoder =
-        Decoder::new(&encoding.unwrap_or_default(), cap).map_err(|_| Fault::new(FaultKind::Malformed))?;
+    let decoder = Decoder::new(&encoding.unwrap_or_default(), cap).map_err(|_| malformed())?;
     Ok(Answering { way, decoder, until: Instant::now() })
 }

@@ -151,14 +151,39 @@ impl Link {
 impl Line {
     /// Writes a request: head, body, and nothing in between. Also tells whether
     /// all of it went out; a provider may answer early and stop reading.
-    pub async fn ask(mut self, head: &[u8], call: &Call, upload: Option<&Spooled>) -> (Way, bool) {
-        let written = write(&mut self.stream, head, call, upload).await.is_ok();
+    pub async fn ask(
+        mut self,
+        head: &[u8],
+        call: &Call,
+        upload: Option<&Spooled>,
+    ) -> (Way, Result<(), Unsent>) {
+        let written = write(&mut self.stream, head, call, upload).await;
         (self.session(), written)
     }
 
     fn session(self) -> Way {
         let session = HttpSession::H1(Http1Session::new_with_options(self.stream, &self.door.peer));
         Way { session, reused: self.reused, home: self.home, whole: true, door: self.door, pool: self.pool }
+    }
+}
+
+/// Why a request did not go out whole.
+pub enum Unsent {
+    /// The provider does not take it.
+    Stopped,
+    /// The upload cannot be read back: no provider's doing.
+    Unread(std::io::Error),
+}
+
+impl From<std::io::Error> for Unsent {
+    fn from(_: std::io::Error) -> Self {
+        Self::Stopped
+    }
+}
+
+impl From<Box<pingora_error::Error>> for Unsent {
+    fn from(_: Box<pingora_error::Error>) -> Self {
+        Self::Stopped
     }
 }
 
@@ -175,7 +200,7 @@ async fn write(
     head: &[u8],
     call: &Call,
     upload: Option<&Spooled>,
-) -> std::io::Result<()> {
+) -> Result<(), Unsent> {
     let length = length(call, upload);
     let kind = call.content_type.as_bytes();
     let ahead = usize::try_from(length).unwrap_or(FIRST).min(FIRST);
@@ -205,7 +230,7 @@ async fn write(
     if let (Some(before), Some(upload)) = (call.upload, upload) {
         let mut at = 0;
         loop {
-            let piece = upload.read(at).await?;
+            let piece = upload.read(at).await.map_err(Unsent::Unread)?;
             if piece.is_empty() {
                 break;
             }
@@ -216,7 +241,7 @@ async fn write(
             stream.write_all(piece).await?;
         }
     }
-    stream.flush().await
+    Ok(stream.flush().await?)
 }
 
 impl Door {

@@ -312,3 +312,20 @@ async fn a_simulated_provider_draws_in_every_shape() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_was_closed_while_idle_is_no_failure_of_a_fetch() {
+    let provider = Provider::start().await;
+    let running = draws(&[("a", &provider, "")]).start().await;
+    // The fetch takes the connection of the answer, which ends at that very moment.
+    provider.then(drawn(&[json!({"url": "/files/1.png"})]));
+    provider.get_then(vec![Act::Cut]).get_then(image());
+    let answer = running.client.post(PATH, &ask(&json!({"response_format": "b64_json"}))).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["data"][0]["b64_json"], PNG64);
+    let gets = || provider.seen().iter().filter(|seen| seen.method == "GET").count();
+    assert_eq!((provider.calls(), gets()), (1, 2));
+    // On a connection of its own it is one.
+    provider.always(drawn(&[json!({"url": "/files/1.png"})])).gets(vec![Act::Cut]);
+    error(&running.client.post(PATH, &ask(&json!({}))).await, 503, "INFERENCE_3103");
+}

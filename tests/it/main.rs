@@ -46,3 +46,5 @@ mod tidy;
 mod tls;
 mod transcriptions;
 mod upload_memory;
+mod uploads;
+mod waits;

@@ -10,11 +10,11 @@ use crate::harness::{Answer, Bench, Provider, until, within};
 use crate::sounds;
 use serde_json::{Value, json};
 
-const PATH: &str = "/v1/audio/transcriptions";
-const TYPE: (&str, &str) = ("content-type", "multipart/form-data; boundary=b0und");
+pub const PATH: &str = "/v1/audio/transcriptions";
+pub const TYPE: (&str, &str) = ("content-type", "multipart/form-data; boundary=b0und");
 
 /// A transcription model `w` at these providers: name, provider, lines of the offer.
-fn hears(providers: &[(&str, &Provider, &str)]) -> Bench {
+pub fn hears(providers: &[(&str, &Provider, &str)]) -> Bench {
     let mut toml = "[[models]]\nid = \"w\"\nkind = \"transcription\"\ncontext_length = 448\nprice = { minute = 0.006 }\n"
         .to_owned();
     for (id, provider, offer) in providers {
@@ -28,9 +28,9 @@ fn hears(providers: &[(&str, &Provider, &str)]) -> Bench {
 }
 
 /// Parts as clients send them: name, whether it is a file, content.
-type Part<'a> = (&'a str, bool, &'a [u8]);
+pub type Part<'a> = (&'a str, bool, &'a [u8]);
 
-fn form(parts: &[Part<'_>]) -> Vec<u8> {
+pub fn form(parts: &[Part<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, file, content) in parts {
         let file = if *file { "; filename=\"a.bin\"\r\nContent-Type: application/octet-stream" } else { "" };
@@ -82,7 +82,7 @@ fn error(answer: &Answer, status: u16, code: &str) -> Value {
 }
 
 /// Nothing of an upload is left: no room taken, no name in the folder.
-async fn nothing_is_left(running: &Running) {
+pub async fn nothing_is_left(running: &Running) {
     until("the spool to be empty", || running.gateway.house.spools.used() == 0).await;
     let folder = running.storage().join("spool");
     assert!(!folder.exists() || std::fs::read_dir(folder).unwrap().count() == 0);
@@ -258,24 +258,41 @@ async fn bad_forms_are_refused_by_the_name_of_what_is_wrong() {
     let wav = sounds::wav(100);
     let good: [Part<'_>; 2] = [("model", false, b"w"), ("file", true, &wav)];
     let whole = form(&good);
-    for (kind, body, field) in [
-        ("multipart/form-data", whole.clone(), "content-type"),
-        (TYPE.1, form(&[("model", false, b"w"), ("audio", true, &wav)]), "file"),
-        (TYPE.1, form(&[good[0], good[1], good[1]]), "file"),
-        (TYPE.1, form(&[("model", false, b"w"), ("file", true, b"")]), "file"),
-        (TYPE.1, form(&[("model", false, b"w"), ("file", true, b"no sound at all, just text")]), "file"),
-        (TYPE.1, form(&[good[1]]), "model"),
-        (TYPE.1, form(&[good[0], ("language", false, b"german"), good[1]]), "language"),
-        (TYPE.1, form(&[good[0], ("response_format", false, b"html"), good[1]]), "response_format"),
-        (TYPE.1, whole[..whole.len() - 30].to_vec(), "file"),
-        (TYPE.1, b"not a form".to_vec(), "body"),
-        (TYPE.1, form(&[("model", false, b"m"), good[1]]), "model"),
+    for (kind, body, field, why) in [
+        ("multipart/form-data", whole.clone(), "content-type", "with a boundary, but it is missing"),
+        (TYPE.1, form(&[("model", false, b"w"), ("audio", true, &wav)]), "file", "got a file in \"audio\""),
+        (TYPE.1, form(&[good[0], good[1], good[1]]), "file", "expected one file, got more than one"),
+        (TYPE.1, form(&[("model", false, b"w"), ("file", true, b"")]), "file", "got a file of 0 bytes"),
+        (
+            TYPE.1,
+            form(&[("model", false, b"w"), ("file", true, b"no sound at all, just text")]),
+            "file",
+            "expected audio in MP3",
+        ),
+        (TYPE.1, form(&[good[0]]), "file", "expected an audio file, but it is missing"),
+        (TYPE.1, form(&[good[1]]), "model", "expected the name of a model, but it is missing"),
+        (TYPE.1, form(&[good[0], ("language", false, b"german"), good[1]]), "language", "ISO 639-1"),
+        (
+            TYPE.1,
+            form(&[good[0], ("response_format", false, b"html"), good[1]]),
+            "response_format",
+            "expected \"json\", \"verbose_json\"",
+        ),
+        (
+            TYPE.1,
+            whole[..whole.len() - 30].to_vec(),
+            "file",
+            "expected the whole part, but it ends too early",
+        ),
+        (TYPE.1, b"not a form".to_vec(), "body", "closing delimiter"),
+        (TYPE.1, form(&[("model", false, b"m"), good[1]]), "model", "/v1/chat/completions"),
     ] {
         let answer = running.client.send("POST", PATH, &[("content-type", kind)], &body).await;
         assert_eq!(answer.status, 400, "{}", answer.text());
         let told = answer.json()["error"].clone();
         assert_eq!(told["param"], field, "{told}");
-        assert!(!told["message"].as_str().unwrap().is_empty());
+        let message = told["message"].as_str().unwrap();
+        assert!(message.contains(why) && message.ends_with('.'), "{why} is missing in {message}");
     }
     let json = running.client.post(PATH, &json!({"model": "w"})).await;
     error(&json, 415, "RESOURCE_5005");

@@ -140,6 +140,11 @@ impl Proof<'_> {
 
     pub fn spool(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Spool> {
         let path = self.below_store(&raw.spool.path, "spool", raw, top)?;
+        if raw.images.keep.0 > raw.spool.disk.0 {
+            let why = "All files together may be smaller (spool.disk): images would take the room of uploads, and \
+                       then of each other.";
+            self.warn(&top.key("images").key("keep"), why, "Write less than spool.disk, or more there.");
+        }
         Some(Spool { path, memory: bytes(raw.spool.memory), disk: raw.spool.disk.0 })
     }
 

@@ -67,6 +67,7 @@ fn what_runs_but_is_odd_is_told() {
     warned(&base.replace("[[providers.offers]]\nmodel = \"m1\"", ""), "No provider offers this model");
     warned(&base.replace("price = { input = 0.1, output = 0.2 }", ""), "given away");
     warned(&with("", "", "timeouts = { idle = \"20m\" }", ""), "has no effect");
+    warned(&format!("[spool]\ndisk = \"1MiB\"\n{base}"), "room of uploads");
     assert_eq!(load(&base.replace("https://api.example.eu", "http://127.0.0.1:9")).unwrap().warnings, []);
 }
 

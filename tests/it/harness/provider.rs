@@ -36,6 +36,7 @@ struct State {
     queue: Mutex<VecDeque<Script>>,
     always: Mutex<Option<Script>>,
     gets: Mutex<Option<Script>>,
+    next_gets: Mutex<VecDeque<Script>>,
     seen: Mutex<Vec<Seen>>,
     /// Clients that left before the script was done.
     left: AtomicUsize,
@@ -84,6 +85,12 @@ impl Provider {
     /// What it does with every GET.
     pub fn gets(&self, script: Script) -> &Self {
         *self.state.gets.lock() = Some(script);
+        self
+    }
+
+    /// What it does with the next GET that has no script yet.
+    pub fn get_then(&self, script: Script) -> &Self {
+        self.state.next_gets.lock().push_back(script);
         self
     }
 
@@ -138,7 +145,8 @@ async fn serve(mut socket: TcpStream, state: &State) {
         let streamed = seen.body.windows(13).any(|window| window == b"\"stream\":true");
         let check = seen.method == "GET";
         state.seen.lock().push(seen);
-        let gets = || state.gets.lock().clone().or_else(|| Some(plain("ok")));
+        let next = || state.next_gets.lock().pop_front();
+        let gets = || next().or_else(|| state.gets.lock().clone()).or_else(|| Some(plain("ok")));
         let script = if check { gets() } else { state.queue.lock().pop_front() };
         let script = script.or_else(|| state.always.lock().clone());
         let script = script.unwrap_or_else(|| if streamed { stream(&["Hel", "lo"]) } else { plain("Hello") });
