@@ -1,8 +1,9 @@
-//! A hold: what was set aside for one request. It ends once, whatever happens.
+//! A hold: what was set aside for one request. It ends once, whatever happens:
+//! at once, or as an [`Ending`] that is entered together with others.
 
 use super::Ledger;
 use super::purse::Purse;
-use super::queue::{Op, TermsText};
+use super::queue::{Deed, Op, TermsText};
 use penstock_ledger::{Act, Drawn, Sale, Wallet};
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ impl Hold {
     /// Writes the reserve down.
     pub(super) fn reserved(&self) {
         let (request, key) = (self.request.clone(), self.key.clone());
-        self.push(Act::Reserve { request, key, wallet: self.wallet, amount: self.amount }, None, 0);
+        let act = Act::Reserve { request, key, wallet: self.wallet, amount: self.amount };
+        self.ledger.queue.push(Op::Act(self.deed(act, None, 0)));
     }
 
     /// The wallet that pays.
@@ -60,6 +62,28 @@ impl Hold {
     /// The request was answered; returns what to wait for if its charge has to
     /// be on the disk.
     pub fn settle(mut self, charge: Settlement) -> u64 {
+        let deed = self.settled(charge);
+        self.ledger.queue.push(Op::Act(deed))
+    }
+
+    /// The request ended without a charge.
+    pub fn void(mut self, why: &'static str, drawn: Drawn) {
+        self.end(why, drawn);
+    }
+
+    /// The request was answered; its charge is entered later.
+    #[must_use]
+    pub fn settling(self, charge: Settlement) -> Ending {
+        Ending { hold: self, how: How::Settled(Box::new(charge)) }
+    }
+
+    /// The request ended without a charge, which is entered later.
+    #[must_use]
+    pub const fn voiding(self, why: &'static str, drawn: Drawn) -> Ending {
+        Ending { hold: self, how: How::Voided(why, drawn) }
+    }
+
+    fn settled(&mut self, charge: Settlement) -> Deed {
         self.ended = true;
         self.purse.end(self.wallet, self.amount, charge.amount);
         self.ledger.queue.expose(charge.eur.saturating_sub(self.exposed));
@@ -72,15 +96,15 @@ impl Hold {
             sale: Box::new(charge.sale),
             drawn: charge.drawn,
         };
-        self.push(act, Some(charge.terms), charge.eur)
-    }
-
-    /// The request ended without a charge.
-    pub fn void(mut self, why: &'static str, drawn: Drawn) {
-        self.end(why, drawn);
+        self.deed(act, Some(charge.terms), charge.eur)
     }
 
     fn end(&mut self, why: &'static str, drawn: Drawn) {
+        let deed = self.voided(why, drawn);
+        self.ledger.queue.push(Op::Act(deed));
+    }
+
+    fn voided(&mut self, why: &'static str, drawn: Drawn) -> Deed {
         self.ended = true;
         self.purse.end(self.wallet, self.amount, 0);
         self.ledger.queue.expose(-self.exposed);
@@ -92,12 +116,39 @@ impl Hold {
             why: why.into(),
             drawn,
         };
-        self.push(act, None, 0);
+        self.deed(act, None, 0)
     }
 
-    fn push(&self, act: Act, terms: Option<Arc<TermsText>>, exposed: i64) -> u64 {
-        let (at, account) = (self.ledger.clock.unix(), self.purse.name.clone());
-        self.ledger.queue.push(Op::Act { at, account, act, terms, exposed })
+    fn deed(&self, act: Act, terms: Option<Arc<TermsText>>, exposed: i64) -> Deed {
+        Deed { at: self.ledger.clock.unix(), account: self.purse.name.clone(), act, terms, exposed }
+    }
+}
+
+/// How a request ended, to be entered with [`Ledger::enter`]; dropped before
+/// that, the request is voided.
+pub struct Ending {
+    hold: Hold,
+    how: How,
+}
+
+enum How {
+    Settled(Box<Settlement>),
+    Voided(&'static str, Drawn),
+}
+
+impl Ending {
+    /// Whether something is charged.
+    #[must_use]
+    pub const fn is_charge(&self) -> bool {
+        matches!(self.how, How::Settled(_))
+    }
+
+    pub(super) fn deed(self) -> Deed {
+        let Self { mut hold, how } = self;
+        match how {
+            How::Settled(charge) => hold.settled(*charge),
+            How::Voided(why, drawn) => hold.voided(why, drawn),
+        }
     }
 }
 

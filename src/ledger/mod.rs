@@ -25,7 +25,7 @@ mod tests;
 pub mod views;
 mod writer;
 
-pub use hold::{Hold, Settlement};
+pub use hold::{Ending, Hold, Settlement};
 pub use queue::{Refused, TermsText};
 
 use crate::civil::rfc3339;
@@ -36,9 +36,9 @@ use parking_lot::{Mutex, RwLock};
 use penstock_contract::{Code, MicroCredits, NanoKwh, Refusal};
 use penstock_ledger::{Act, Chain, Drawn, Open, Wallet, lines};
 use penstock_storage::StoreError;
-use penstock_storage::ledger::{LedgerStore, Tip};
+use penstock_storage::ledger::{LedgerStore, MAX_ROW_BYTES, RowWrite, Tip};
 use purse::Purse;
-use queue::{Op, Order, Queue};
+use queue::{Deed, Lines, Op, Order, Queue};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,6 +60,16 @@ pub struct Need {
     /// In 1e-8 EUR.
     pub eur: i64,
 }
+
+/// Most ends of one [`Ledger::enter`].
+pub const MOST_ENDS: usize = 512;
+/// Most rows of one [`Ledger::enter`].
+pub const MOST_ROWS: usize = 128;
+/// Most bytes of its rows, keys included.
+pub const MOST_ROW_BYTES: usize = MAX_ROW_BYTES;
+
+/// More than one commit can hold; nothing of it was entered.
+pub struct TooMuch(pub Vec<Ending>, pub Vec<RowWrite>);
 
 /// Every account's purse, and the way to the ledger.
 pub struct Ledger {
@@ -126,13 +136,8 @@ impl Ledger {
                 why: "crash".into(),
                 drawn: Drawn::default(),
             };
-            queue.push(Op::Act {
-                at: clock.unix(),
-                account: hold.account.clone(),
-                act,
-                terms: None,
-                exposed: 0,
-            });
+            let (at, account) = (clock.unix(), hold.account.clone());
+            queue.push(Op::Act(Deed { at, account, act, terms: None, exposed: 0 }));
         }
         if !open.is_empty() {
             let count = open.len().to_string();
@@ -236,6 +241,27 @@ impl Ledger {
         if !self.failing() {
             tokio::time::timeout(self.slow() * 2, self.queue.written(ticket)).await.ok();
         }
+    }
+
+    /// Enters how requests ended, and the rows that belong to that: all of it in
+    /// one commit, in the order of all that is pushed. A store that fails for now
+    /// gets it later. Returns what to wait for, see [`Ledger::kept`].
+    ///
+    /// # Errors
+    /// Over [`MOST_ENDS`], [`MOST_ROWS`] or [`MOST_ROW_BYTES`].
+    pub fn enter(&self, ends: Vec<Ending>, rows: Vec<RowWrite>) -> Result<u64, TooMuch> {
+        let bytes: usize = rows.iter().map(RowWrite::bytes).sum();
+        if ends.len() > MOST_ENDS || rows.len() > MOST_ROWS || bytes > MOST_ROW_BYTES {
+            return Err(TooMuch(ends, rows));
+        }
+        let ends = ends.into_iter().map(Ending::deed).collect();
+        Ok(self.queue.push(Op::Lines(Lines { ends, rows })))
+    }
+
+    /// Waits until what was pushed up to `ticket` is on the disk, for as long as
+    /// the store takes. False if it is not and will not be: the process ends.
+    pub async fn kept(&self, ticket: u64) -> bool {
+        self.queue.kept_up_to(ticket).await
     }
 
     /// What an account has, and what open reserves hold of it.

@@ -4,6 +4,7 @@
 use super::purse::Purse;
 use parking_lot::{Condvar, Mutex};
 use penstock_ledger::Act;
+use penstock_storage::ledger::RowWrite;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -35,16 +36,27 @@ pub enum Refused {
 /// Something to be written.
 pub(super) enum Op {
     /// An act of a request.
-    Act {
-        at: u64,
-        account: Arc<str>,
-        act: Act,
-        terms: Option<Arc<TermsText>>,
-        /// What it owes, 1e-8 EUR: no more exposed once it is written.
-        exposed: i64,
-    },
+    Act(Deed),
+    /// The ends of several requests and the rows that belong to them: one commit, or none.
+    Lines(Lines),
     /// An order of the operator.
     Order(Box<Order>),
+}
+
+/// An act, whose and when.
+pub(super) struct Deed {
+    pub(super) at: u64,
+    pub(super) account: Arc<str>,
+    pub(super) act: Act,
+    pub(super) terms: Option<Arc<TermsText>>,
+    /// What it owes, 1e-8 EUR: no more exposed once it is written.
+    pub(super) exposed: i64,
+}
+
+/// Lines of batches that have ended, and what else is written with them.
+pub(super) struct Lines {
+    pub(super) ends: Vec<Deed>,
+    pub(super) rows: Vec<RowWrite>,
 }
 
 /// A grant or a correction, and who waits for it.
@@ -59,11 +71,23 @@ pub(super) struct Order {
 
 impl Op {
     /// What it takes on the disk and here, about.
-    pub(super) const fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         match self {
-            Self::Act { act: Act::Settle { .. }, .. } => 800,
-            Self::Act { .. } => 320,
+            Self::Act(deed) => deed.bytes(),
+            Self::Lines(lines) => {
+                let rows: usize = lines.rows.iter().map(RowWrite::bytes).sum();
+                lines.ends.iter().map(Deed::bytes).sum::<u64>() + rows as u64
+            }
             Self::Order(_) => 1_024,
+        }
+    }
+}
+
+impl Deed {
+    const fn bytes(&self) -> u64 {
+        match self.act {
+            Act::Settle { .. } => 800,
+            _ => 320,
         }
     }
 }
@@ -83,6 +107,8 @@ pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     wake: Condvar,
     written: watch::Sender<u64>,
+    /// Nothing is written any more.
+    over: AtomicBool,
     window_us: AtomicU64,
     bytes: AtomicU64,
     exposed: AtomicI64,
@@ -101,6 +127,7 @@ impl Queue {
             waiting: Mutex::default(),
             wake: Condvar::new(),
             written: watch::Sender::new(0),
+            over: AtomicBool::new(false),
             window_us: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             exposed: AtomicI64::new(0),
@@ -217,6 +244,20 @@ impl Queue {
 
     pub(super) async fn written(&self, ticket: u64) {
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
+    }
+
+    /// The same for as long as it takes; false if the writer has ended without it.
+    pub(super) async fn kept_up_to(&self, ticket: u64) -> bool {
+        let over = || self.over.load(Ordering::Acquire);
+        let mut written = self.written.subscribe();
+        let reached = written.wait_for(|reached| *reached >= ticket || over()).await;
+        reached.is_ok_and(|reached| *reached >= ticket)
+    }
+
+    /// The writer has ended.
+    pub(super) fn over(&self) {
+        self.over.store(true, Ordering::Release);
+        self.written.send_modify(|_| {});
     }
 
     pub(super) fn expose(&self, change: i64) {

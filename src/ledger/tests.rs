@@ -2,6 +2,8 @@
 //! refused, and that nothing is lost or written twice.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod lines;
+
 use super::*;
 use crate::config::settings::Settings;
 use crate::config::{Surroundings, load_text};
@@ -21,6 +23,8 @@ struct Flaky {
     lies: AtomicU32,
     /// Batches wait as long as this.
     stalls: AtomicBool,
+    /// What was kept.
+    kept: Mutex<Vec<Batch>>,
 }
 
 impl Flaky {
@@ -30,6 +34,7 @@ impl Flaky {
             full: AtomicBool::new(false),
             lies: AtomicU32::new(0),
             stalls: AtomicBool::new(false),
+            kept: Mutex::default(),
         })
     }
 }
@@ -66,7 +71,8 @@ impl Store for Flaky {
         if self.full.load(Ordering::Acquire) {
             return Err(StoreError::Full);
         }
-        self.inner.apply(batch)?;
+        self.inner.apply(batch.clone())?;
+        self.kept.lock().push(batch);
         match self.lies.load(Ordering::Acquire) {
             0 => Ok(()),
             left => {

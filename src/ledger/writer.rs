@@ -3,11 +3,11 @@
 //! did not take is tried again, the same bytes, until it is known to be there:
 //! so nothing is written twice and nothing out of order.
 
-use super::queue::{Kept, Op, Order, Queue, Refused};
+use super::queue::{Deed, Kept, Op, Order, Queue, Refused};
 use crate::observe::log;
 use penstock_ledger::{Act, Chain, Ending, Entry, MAX_LINE, Month, Open, Wallet};
 use penstock_storage::ledger::{
-    BalanceRecord, Group, LedgerStore, MAX_GROUP, MAX_ROWS, MAX_SHEET, Sheet, Tip,
+    BalanceRecord, Group, LedgerStore, MAX_GROUP, MAX_ROW_BYTES, MAX_ROWS, MAX_SHEET, RowWrite, Sheet, Tip,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use std::time::Duration;
 const MOST: usize = 4_096;
 /// Pause before a group is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
+/// Bytes of an entry beside its names.
+const PLAIN: usize = 1_024;
 /// Tries for a group when the process ends.
 const LAST_TRIES: u32 = 4;
 
@@ -69,22 +71,70 @@ struct Draft {
     balances: BTreeMap<String, BalanceRecord>,
     names: Vec<(String, u64)>,
     orders: Vec<(Order, u64)>,
+    rows: Vec<RowWrite>,
+    row_bytes: usize,
     weight: u64,
     exposed: i64,
 }
 
 impl Draft {
-    fn is_full(&self) -> bool {
-        let rows = self.sheets.len() + self.balances.len() + self.names.len();
-        self.bytes + 2 * MAX_LINE > MAX_GROUP || rows + 8 > MAX_ROWS
+    /// Whether all of an op fits; it is never cut in two.
+    fn has_room(&self, op: &Op) -> bool {
+        let (bytes, rows, row_bytes) = room(op);
+        let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len();
+        // A sheet ends a line's room before its end, and a last one is begun.
+        let sheets = bytes / (MAX_SHEET - MAX_LINE) + 2;
+        self.bytes + bytes <= MAX_GROUP
+            && own + rows + sheets <= MAX_ROWS
+            && self.row_bytes + row_bytes <= MAX_ROW_BYTES
     }
+}
+
+/// What an op takes at most: bytes of entries, rows but for sheets, bytes of further rows.
+fn room(op: &Op) -> (usize, usize, usize) {
+    match op {
+        Op::Act(deed) => (most(deed) + deed.terms.as_ref().map_or(0, |terms| line(terms.text.len())), 2, 0),
+        Op::Order(order) => (MAX_LINE, 1 + order.names.len(), 0),
+        Op::Lines(lines) => {
+            let accounts: HashSet<&str> = lines.ends.iter().map(|deed| &*deed.account).collect();
+            let terms = lines.ends.iter().filter_map(|deed| deed.terms.as_ref());
+            let terms: HashMap<&str, usize> =
+                terms.map(|terms| (&*terms.id, line(terms.text.len()))).collect();
+            let bytes = lines.ends.iter().map(most).sum::<usize>() + terms.values().sum::<usize>();
+            let row_bytes = lines.rows.iter().map(RowWrite::bytes).sum();
+            (bytes, lines.rows.len() + accounts.len() + terms.len(), row_bytes)
+        }
+    }
+}
+
+/// Bytes of an act at most, the terms that may go before it aside.
+fn most(deed: &Deed) -> usize {
+    let names = match &deed.act {
+        Act::Settle { request, key, sale, .. } => {
+            request.len() + key.len() + sale.model.len() + sale.provider.len() + sale.terms.len()
+        }
+        Act::Reserve { request, key, .. } | Act::Void { request, key, .. } => request.len() + key.len(),
+        Act::Grant { .. } | Act::Correct { .. } | Act::Terms { .. } => MAX_LINE,
+    };
+    line(deed.account.len() + names)
+}
+
+/// Bytes of an entry with names of this length at most: a letter takes six.
+const fn line(names: usize) -> usize {
+    let bytes = PLAIN + 6 * names;
+    if bytes < MAX_LINE { bytes } else { MAX_LINE }
 }
 
 impl Writer {
     fn run(mut self) {
+        self.work();
+        self.queue.over();
+    }
+
+    fn work(&mut self) {
         while let Some((ops, last)) = self.queue.collect(MOST) {
             for op in ops {
-                if self.draft.is_full() && !self.commit() {
+                if !self.draft.has_room(&op) && !self.commit() {
                     return;
                 }
                 self.draft.weight += op.bytes();
@@ -99,21 +149,29 @@ impl Writer {
 
     fn take(&mut self, op: Op) {
         match op {
-            Op::Act { at, account, act, terms, exposed } => {
-                if let Some(terms) = terms.filter(|terms| !self.known.contains(&terms.id)) {
-                    self.terms(at, &terms.id, &terms.text);
-                }
-                self.draft.exposed = self.draft.exposed.saturating_add(exposed);
-                let end = instead(&act);
-                if self.enter(at, &account, act).is_none() {
-                    log::event(log::error(), "ledger_entry_lost", &[("account", &account)]);
-                    // The reserve ends on the disk all the same, and the next start has nothing to make up for.
-                    if let Some(end) = end {
-                        self.enter(at, &account, end);
-                    }
-                }
+            Op::Act(deed) => self.deed(deed),
+            Op::Lines(lines) => {
+                lines.ends.into_iter().for_each(|deed| self.deed(deed));
+                self.draft.row_bytes += lines.rows.iter().map(RowWrite::bytes).sum::<usize>();
+                self.draft.rows.extend(lines.rows);
             }
             Op::Order(order) => self.order(*order),
+        }
+    }
+
+    fn deed(&mut self, deed: Deed) {
+        let Deed { at, account, act, terms, exposed } = deed;
+        if let Some(terms) = terms.filter(|terms| !self.known.contains(&terms.id)) {
+            self.terms(at, &terms.id, &terms.text);
+        }
+        self.draft.exposed = self.draft.exposed.saturating_add(exposed);
+        let end = instead(&act);
+        if self.enter(at, &account, act).is_none() {
+            log::event(log::error(), "ledger_entry_lost", &[("account", &account)]);
+            // The reserve ends on the disk all the same, and the next start has nothing to make up for.
+            if let Some(end) = end {
+                self.enter(at, &account, end);
+            }
         }
     }
 
@@ -198,19 +256,23 @@ impl Writer {
             low: self.open.oldest().unwrap_or(self.chain.seq + 1),
         };
         let mut copied = true;
-        if !draft.sheets.is_empty() {
+        let moved = !draft.sheets.is_empty();
+        if moved || !draft.rows.is_empty() {
             let group = Group {
                 before: self.tip,
-                after,
+                after: if moved { after } else { self.tip.unwrap_or_default() },
                 sheets: draft.sheets,
                 balances: draft.balances.into_iter().collect(),
                 names: draft.names,
+                rows: draft.rows,
             };
             match self.append(&group, &mut draft.orders) {
                 Some(kept) => copied = kept,
                 None => return false,
             }
-            self.tip = Some(after);
+            if moved {
+                self.tip = Some(after);
+            }
         }
         self.queue.kept(&Kept {
             bytes: draft.weight,

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use penstock_storage::ledger::{LedgerStore, MAX_SHEET};
-use penstock_storage::{Options, Store, StoreError, export, import, memory, open};
+use penstock_storage::ledger::{Group, LedgerStore, MAX_SHEET, RowWrite, Tip};
+use penstock_storage::{MAX_VALUE, Options, Space, Store, StoreError, export, import, memory, open};
 
 use self::workload::{check, group, work};
 
@@ -55,6 +55,56 @@ fn sheets_over_their_cap_are_refused_and_nothing_is_written() {
     odd.sheets[0].month = "2026-1".to_owned();
     assert!(matches!(ledger.append(&odd), Err(StoreError::Format { .. })));
     assert_eq!((ledger.tip().unwrap(), ledger.months().unwrap()), (None, vec![]));
+}
+
+fn row(key: &str, value: Option<&[u8]>) -> RowWrite {
+    RowWrite { space: Space::Files, key: key.as_bytes().to_vec(), value: value.map(<[u8]>::to_vec) }
+}
+
+#[test]
+fn rows_are_there_with_the_commit_or_not_at_all() {
+    let store = memory();
+    let ledger = LedgerStore::look(store.clone());
+    let mut refused = group(2);
+    refused.rows.push(row("of two", Some(b"2")));
+    assert!(matches!(ledger.append(&refused), Err(StoreError::Guard { .. })), "it skips the first");
+    let mut large = group(1);
+    large.rows.push(row("large", Some(&vec![0; MAX_VALUE + 1])));
+    assert!(matches!(ledger.append(&large), Err(StoreError::TooLarge { .. })));
+    assert_eq!((ledger.tip().unwrap(), store.scan(Space::Lines, b"", None, 9).unwrap().rows), (None, vec![]));
+    assert!(store.get(Space::Files, b"of two").unwrap().is_none());
+    ledger.append(&group(1)).unwrap();
+    ledger.append(&refused).unwrap();
+    assert_eq!(store.get(Space::Files, b"of two").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn rows_alone_leave_the_ledger_where_it_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = memory();
+    let ledger = LedgerStore::open(store.clone(), Some(dir.path())).unwrap();
+    let alone = |before: Option<Tip>, value: &[u8]| Group {
+        before,
+        after: before.unwrap_or_default(),
+        rows: vec![row("a", Some(value)), row("b", None)],
+        ..Group::default()
+    };
+    for _ in 0..2 {
+        assert!(ledger.append(&alone(None, b"1")).unwrap().copied);
+        assert_eq!(ledger.tip().unwrap(), None);
+    }
+    ledger.append(&group(1)).unwrap();
+    let tip = ledger.tip().unwrap();
+    assert!(matches!(ledger.append(&alone(None, b"2")), Err(StoreError::Guard { .. })), "the ledger went on");
+    for _ in 0..2 {
+        ledger.append(&alone(tip, b"3")).unwrap();
+        assert_eq!(
+            (ledger.tip().unwrap(), store.get(Space::Files, b"a").unwrap().unwrap()),
+            (tip, b"3".to_vec())
+        );
+    }
+    ledger.append(&group(2)).unwrap();
+    check(&store, dir.path(), 2).unwrap();
 }
 
 #[test]

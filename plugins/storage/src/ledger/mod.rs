@@ -11,6 +11,7 @@
 //! row of a month    meta `ledger/2026-11`                                      →  bytes of its file
 //! file of a month   <folder>/2026-11.jsonl                                     =  its sheets in order
 //! ```
+//! Rows of others may go with a commit: what was charged for and its charge are there together, or neither.
 //! The store is written first, so after a crash a file may lack its end, never have more than the store: that
 //! is made up for when the ledger is opened. A file that has more is proof that the store lost entries, and
 //! the ledger is not opened; see [`LedgerStore::clear`].
@@ -35,8 +36,10 @@ const MONTH: usize = 7;
 pub const MAX_SHEET: usize = MAX_VALUE;
 /// Most bytes of the sheets of one commit.
 pub const MAX_GROUP: usize = MAX_BATCH / 2;
-/// Most sheets, balances and names of one commit together.
+/// Most sheets, balances, names and further rows of one commit together.
 pub const MAX_ROWS: usize = MAX_STEPS / 2;
+/// Most bytes of the further rows of one commit.
+pub const MAX_ROW_BYTES: usize = MAX_BATCH / 4;
 
 /// Entries that are added together, all of one month.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +52,26 @@ pub struct Sheet {
     pub text: Vec<u8>,
 }
 
-/// One commit.
+/// A row that belongs to a commit and is none of the ledger's own: what became of the work that is charged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowWrite {
+    /// Its space.
+    pub space: Space,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its value; `None` removes it.
+    pub value: Option<Vec<u8>>,
+}
+
+impl RowWrite {
+    /// What it takes of [`MAX_ROW_BYTES`].
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// One commit. Without sheets the ledger stands where it stood, `before` and `after` being the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     /// Where the ledger has to stand for it; `None` before the first.
@@ -62,6 +84,8 @@ pub struct Group {
     pub balances: Vec<(String, BalanceRecord)>,
     /// Names that are used up, see [`LedgerStore::number_of`], with the number of their entry.
     pub names: Vec<(String, u64)>,
+    /// Rows that are written with it, in order.
+    pub rows: Vec<RowWrite>,
 }
 
 /// What became of a commit that is durable.
@@ -111,7 +135,8 @@ impl LedgerStore {
     }
 
     /// Adds a commit. When it returns `Ok` the commit survives a power cut. Asking again with the same group
-    /// after any error is safe: a commit that was kept after all is found to be so.
+    /// after any error is safe: a commit that was kept after all is found to be so, and one without sheets is
+    /// the same rows once more.
     ///
     /// # Errors
     /// `Guard` if the ledger stands elsewhere, `TooLarge`, and what [`Store::apply`] fails with.
@@ -130,7 +155,9 @@ impl LedgerStore {
             None => Batch::new().absent(Space::Meta, TIP),
             Some(tip) => Batch::new().is(Space::Meta, TIP, tip.to_row()?),
         };
-        batch = batch.put(Space::Meta, TIP, group.after.to_row()?);
+        if !group.sheets.is_empty() {
+            batch = batch.put(Space::Meta, TIP, group.after.to_row()?);
+        }
         let mut months: Vec<(&str, u64)> = Vec::new();
         for sheet in &group.sheets {
             batch = batch.put(Space::Ledger, sheet_key(&sheet.month, sheet.last)?, sheet.text.as_slice());
@@ -148,6 +175,12 @@ impl LedgerStore {
         }
         for (name, number) in &group.names {
             batch = batch.put(Space::Idempotency, name_key(name), number.to_le_bytes());
+        }
+        for row in &group.rows {
+            batch = match &row.value {
+                Some(value) => batch.put(row.space, row.key.as_slice(), value.as_slice()),
+                None => batch.delete(row.space, row.key.as_slice()),
+            };
         }
         Ok(batch)
     }

@@ -1,12 +1,12 @@
 //! A workload on the ledger whose every state can be told right from wrong: commit `n` adds one sheet, moves the
-//! tip from `n - 1` to `n`, and puts the balance `n`. Every `PER_MONTH` commits a month begins, with a commit
+//! tip from `n - 1` to `n`, puts the balance `n`, and the row `n` of work that is charged, the one before it removed. Every `PER_MONTH` commits a month begins, with a commit
 //! that has a sheet of both.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use penstock_storage::ledger::{BalanceRecord, Group, LedgerStore, Sheet, Tip};
-use penstock_storage::{Store, StoreError};
+use penstock_storage::ledger::{BalanceRecord, Group, LedgerStore, RowWrite, Sheet, Tip};
+use penstock_storage::{Space, Store, StoreError};
 
 const PER_MONTH: u64 = 40;
 
@@ -37,7 +37,18 @@ pub fn group(n: u64) -> Group {
         sheets,
         balances: vec![("acme".to_owned(), BalanceRecord { credits: i64::try_from(n).unwrap(), energy: 1 })],
         names: vec![(format!("name {n}"), n)],
+        rows: rows(n),
     }
+}
+
+/// The work of commit `n` in place of the one before, and how far it is.
+fn rows(n: u64) -> Vec<RowWrite> {
+    let row = |space, key: String, value| RowWrite { space, key: key.into_bytes(), value };
+    vec![
+        row(Space::Lines, format!("line {n}"), Some(line(n))),
+        row(Space::Lines, format!("line {}", n - 1), None),
+        row(Space::Batches, "batch".to_owned(), Some(n.to_le_bytes().to_vec())),
+    ]
 }
 
 /// The number of the last commit.
@@ -82,6 +93,25 @@ pub fn check(store: &Arc<dyn Store>, copies: &Path, acknowledged: u64) -> Result
     if ledger.number_of(&format!("name {head}")).map_err(wrong)?.unwrap_or(0) != head {
         return Err(format!("the name of {head} is not there"));
     }
+    let (row, far) = work_done(&**store).map_err(wrong)?;
+    if (row, far) != (head, head) {
+        return Err(format!("the work is at {row} and {far}, the ledger at {head}"));
+    }
     let findings = ledger.compare().map_err(wrong)?;
     if findings.is_empty() { Ok((ledger, head)) } else { Err(findings.join("; ")) }
+}
+
+/// Which work is there, alone, and how far it says it is.
+fn work_done(store: &dyn Store) -> Result<(u64, u64), StoreError> {
+    let page = store.scan(Space::Lines, b"", None, 10)?;
+    let row = match page.rows.as_slice() {
+        [] => 0,
+        [row] => {
+            let n = std::str::from_utf8(&row.key).unwrap().trim_start_matches("line ").parse().unwrap();
+            if row.value == line(n) { n } else { u64::MAX }
+        }
+        _ => u64::MAX,
+    };
+    let far = store.get(Space::Batches, b"batch")?;
+    Ok((row, far.map_or(0, |far| u64::from_le_bytes(far.try_into().unwrap()))))
 }
