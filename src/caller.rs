@@ -1,14 +1,16 @@
 //! Who asks and hears the answer: a client over its connection, or a line of a
 //! batch, which has its body already and keeps its answer. One exchange serves both.
 
+use crate::ledger::Ending;
 use bytes::Bytes;
 use http::header::AsHeaderName;
 use http::{HeaderValue, Request};
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::Result;
 use pingora_http::{RequestHeader, ResponseHeader};
-use std::future::pending;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use tokio::sync::Notify;
 
 /// The caller of an exchange.
 pub enum Caller<'a> {
@@ -19,21 +21,71 @@ pub enum Caller<'a> {
 }
 
 /// A line of a batch: no socket, and no headers either way.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Line {
     body: Option<Bytes>,
     begun: bool,
     sent: Vec<Bytes>,
+    cancel: CancelLine,
+    asked_back: CancelLine,
+    /// How its reserve ends; entered with its answer.
+    pub end: Option<Ending>,
+}
+
+/// Tells once, to everybody who holds it, that their work is to end.
+#[derive(Clone, Debug, Default)]
+pub struct CancelLine(Arc<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    so: AtomicBool,
+    told: Notify,
+}
+
+impl CancelLine {
+    /// Tells.
+    pub fn cancel(&self) {
+        self.0.so.store(true, Ordering::Release);
+        self.0.told.notify_waiters();
+    }
+
+    /// Whether it was told.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.so.load(Ordering::Acquire)
+    }
+
+    /// Ends when it is told.
+    pub async fn cancelled(&self) {
+        let told = self.0.told.notified();
+        tokio::pin!(told);
+        told.as_mut().enable();
+        if !self.is_cancelled() {
+            told.await;
+        }
+    }
 }
 
 /// What a line has instead of a request head.
 static NO_HEAD: LazyLock<RequestHeader> = LazyLock::new(|| Request::new(()).into_parts().0.into());
 
 impl Line {
-    /// A line with this body.
+    /// A line with this body, until `cancel` is told.
     #[must_use]
-    pub fn new(body: Bytes) -> Self {
-        Self { body: Some(body).filter(|body| !body.is_empty()), ..Self::default() }
+    pub fn new(body: Bytes, cancel: CancelLine) -> Self {
+        Self { body: Some(body).filter(|body| !body.is_empty()), cancel, ..Self::default() }
+    }
+
+    /// Its batch wants no more of it.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Its seat was needed by a request at once.
+    #[must_use]
+    pub fn was_asked_back(&self) -> bool {
+        self.asked_back.is_cancelled()
     }
 
     /// Takes more of its answer.
@@ -43,8 +95,8 @@ impl Line {
 
     /// Its answer.
     #[must_use]
-    pub fn answer(self) -> Vec<Bytes> {
-        self.sent
+    pub fn answer(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.sent)
     }
 }
 
@@ -111,7 +163,20 @@ impl Caller<'_> {
             Self::Connection(session) => {
                 session.read_body_or_idle(true).await.ok();
             }
-            Self::Line(_) => pending().await,
+            Self::Line(line) => tokio::select! {
+                biased;
+                () = line.cancel.cancelled() => {}
+                () = line.asked_back.cancelled() => {}
+            },
+        }
+    }
+
+    /// The signal that asks a line to leave its seat.
+    #[must_use]
+    pub fn asked_back(&self) -> Option<CancelLine> {
+        match self {
+            Self::Connection(_) => None,
+            Self::Line(line) => Some(line.asked_back.clone()),
         }
     }
 

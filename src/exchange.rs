@@ -62,24 +62,13 @@ pub enum Ended {
 
 /// Runs one request; true if the connection may serve another.
 pub async fn run(house: &Arc<House>, session: &mut ServerSession, keep: Option<u64>) -> bool {
-    let id = RequestId::random();
     let path = session.req_header().uri.path().to_owned();
     let dialect = endpoint::dialect(&path, session.get_header("anthropic-version").is_some());
     session.set_keepalive(keep);
-    let mut exchange = Exchange {
-        house,
-        live: house.live(),
-        id,
-        started: Instant::now(),
-        dialect,
-        grant: Grant::nobody(),
-        work: Work::Request,
-        pass: None,
-        record: Record::new(id, dialect),
-        keep,
-        browser: session.get_header(header::ORIGIN).is_some(),
-        caller: Caller::Connection(session),
-    };
+    let browser = session.get_header(header::ORIGIN).is_some();
+    let mut exchange = Exchange::new(house, Caller::Connection(session), dialect, Work::Request);
+    exchange.keep = keep;
+    exchange.browser = browser;
     let ended = match serve(&mut exchange, &path).await {
         Ok(ended) => ended,
         Err(refusal) => exchange.refuse(&refusal).await,
@@ -101,6 +90,27 @@ async fn serve(x: &mut Exchange<'_>, path: &str) -> Result<Ended, Refusal> {
         x.authenticate(found)?;
     }
     found.handle(x, tail).await
+}
+
+impl<'a> Exchange<'a> {
+    /// An exchange that begins now.
+    pub(crate) fn new(house: &'a Arc<House>, caller: Caller<'a>, dialect: Dialect, work: Work) -> Self {
+        let id = RequestId::random();
+        Self {
+            house,
+            live: house.live(),
+            caller,
+            id,
+            started: Instant::now(),
+            dialect,
+            grant: Grant::nobody(),
+            work,
+            pass: None,
+            record: Record::new(id, dialect),
+            keep: None,
+            browser: false,
+        }
+    }
 }
 
 impl Exchange<'_> {
@@ -263,7 +273,7 @@ impl Exchange<'_> {
     }
 
     /// Speaks a refusal; after a stream has begun there is nothing left to say.
-    async fn refuse(&mut self, refusal: &Refusal) -> Ended {
+    pub(crate) async fn refuse(&mut self, refusal: &Refusal) -> Ended {
         self.record.refused(refusal);
         if self.caller.answered() {
             return Ended::Left;
@@ -318,10 +328,11 @@ pub(crate) fn too_large(cap: usize) -> Refusal {
 /// Gathers a body in one buffer, never more than `cap`. A body that comes in one
 /// piece is not copied.
 async fn gather(caller: &mut Caller<'_>, announced: Option<usize>, cap: usize) -> Result<Bytes, Refusal> {
+    let whole = matches!(caller, Caller::Line(_));
     let cut =
         |_| Refusal::because(Code::InvalidRequest, "The request body ended before its announced length.");
     let Some(first) = caller.read_request_body().await.map_err(cut)? else { return Ok(Bytes::new()) };
-    if announced == Some(first.len()) {
+    if announced == Some(first.len()) || (whole && first.len() <= cap) {
         return Ok(first);
     }
     let mut body = BytesMut::with_capacity(announced.unwrap_or(first.len() * 2).min(cap));

@@ -51,8 +51,6 @@ pub struct House {
     pub shelf: Shelf,
     /// What clients keep.
     pub files: Arc<Files>,
-    /// Told whenever a seat at a provider is given back.
-    pub freed: Arc<Notify>,
     draining: AtomicBool,
     open: AtomicUsize,
     emptied: Notify,
@@ -89,18 +87,14 @@ impl Live {
     ///
     /// # Errors
     /// One sentence that says what cannot be put to work.
-    pub fn build(
-        settings: Settings,
-        old: Option<&Self>,
-        pools: &Pools,
-        freed: &Arc<Notify>,
-    ) -> Result<Self, String> {
+    pub fn build(settings: Settings, old: Option<&Self>, pools: &Pools) -> Result<Self, String> {
         let cards = settings.models.iter().map(|model| model.card()).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
+        let lines = settings.routing.batch_lines;
         let providers: Vec<Arc<ProviderLive>> = settings
             .providers
             .iter()
-            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, freed.clone())))
+            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, lines)))
             .collect();
         let mut offers = Vec::with_capacity(settings.offers.len());
         for offer in &settings.offers {
@@ -165,8 +159,7 @@ impl House {
         let ledger = Ledger::open(vault.ledger.clone(), &settings.ledger, clock)?;
         let files = Files::open(&settings.files, FileStore::new(vault.store.clone()))?;
         let pools = Pools::default();
-        let freed = Arc::new(Notify::new());
-        let live = Live::build(settings, None, &pools, &freed)?;
+        let live = Live::build(settings, None, &pools)?;
         Ok(Arc::new(Self {
             live: ArcSwap::from_pointee(live),
             vault,
@@ -180,7 +173,6 @@ impl House {
             shelf: Shelf::default(),
             files: Arc::new(files),
             metrics: Metrics::new().map_err(|error| error.to_string())?,
-            freed,
             draining: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             emptied: Notify::new(),
@@ -203,7 +195,7 @@ impl House {
     /// One sentence; the old one stays.
     pub fn reload(&self, settings: Settings) -> Result<(), String> {
         let old = self.live();
-        let fresh = Live::build(settings, Some(&old), &self.pools, &self.freed)?;
+        let fresh = Live::build(settings, Some(&old), &self.pools)?;
         self.ledger.configure(&fresh.settings.ledger);
         self.live.store(Arc::new(fresh));
         Ok(())

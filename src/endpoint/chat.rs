@@ -29,6 +29,10 @@ impl Endpoint for Chat {
         Scope::Chat
     }
 
+    fn takes_lines(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
         let ask = penstock_admission::chat(body, &x.live.admission)?;

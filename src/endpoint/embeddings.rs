@@ -36,6 +36,10 @@ impl Endpoint for Embeddings {
         Scope::Embeddings
     }
 
+    fn takes_lines(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
         let ask = penstock_admission::embeddings(body, &x.live.admission)?;

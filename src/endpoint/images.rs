@@ -32,6 +32,10 @@ impl Endpoint for Generations {
         Scope::Images
     }
 
+    fn takes_lines(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
         let ask = penstock_admission::images(body, &x.live.admission)?;

@@ -30,6 +30,10 @@ impl Endpoint for Messages {
         Scope::Chat
     }
 
+    fn takes_lines(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
         let ask = penstock_admission::messages(body, &x.live.admission, Purpose::Generate)?;

@@ -37,6 +37,11 @@ pub trait Endpoint: Sync {
         false
     }
 
+    /// Lines of batches may ask it.
+    fn takes_lines(&self) -> bool {
+        false
+    }
+
     /// Answers, or hands the ask to the relay. `tail` is what `*` matched, still encoded.
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal>;
 }

@@ -70,8 +70,14 @@ pub fn exchange(record: &Record, took: Duration) {
         line.list("tried", record.attempts.iter().map(|note| (&*note.provider, note.outcome)));
     }
     line.flag("stream", record.stream);
+    if record.line {
+        line.flag("line", true);
+    }
     line.millis("ms", took);
-    line.millis("own_ms", took.saturating_sub(record.waited));
+    line.millis("own_ms", record.own(took));
+    if !record.queued.is_zero() {
+        line.millis("queued_ms", record.queued);
+    }
     if let Some(first) = record.first_token {
         line.millis("first_token_ms", first);
     }

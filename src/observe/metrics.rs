@@ -26,6 +26,7 @@ pub(super) const NONE: &str = "none";
 pub struct Metrics {
     registry: Registry,
     requests: IntCounterVec,
+    lines: IntCounterVec,
     overhead: HistogramVec,
     attempts: IntCounterVec,
     checks: IntCounterVec,
@@ -53,6 +54,12 @@ impl Metrics {
                 "penstock_requests_total",
                 "Requests by endpoint, outcome and status.",
                 &["endpoint", "outcome", "status"],
+            )?,
+            lines: counter(
+                &r,
+                "penstock_batch_lines_total",
+                "Those of the requests that were lines of batches, by endpoint and outcome; yielded ones are asked again.",
+                &["endpoint", "outcome"],
             )?,
             overhead: histogram(
                 &r,
@@ -126,13 +133,17 @@ impl Metrics {
         let mut status = itoa::Buffer::new();
         let labels = [record.endpoint, record.outcome.name(), status.format(record.status)];
         self.requests.with_label_values(&labels).inc();
-        let own = took.saturating_sub(record.waited).as_secs_f64();
+        if record.line {
+            self.lines.with_label_values(&[record.endpoint, record.outcome.name()]).inc();
+        }
+        let own = record.own(took).as_secs_f64();
         self.overhead.with_label_values(&[record.endpoint]).observe(own);
         for note in &record.attempts {
             self.attempts.with_label_values(&[&*note.provider, note.outcome]).inc();
         }
         let series: std::sync::Arc<Series> = self.keeper.of(record);
-        series.observe(record, took);
+        // How long batch work queued is no figure of a model.
+        series.observe(record, took.saturating_sub(record.queued));
     }
 
     /// Counts an active check.

@@ -19,6 +19,8 @@ pub enum Outcome {
     Broken,
     /// The client left first.
     Left,
+    /// A line of a batch that gave its seat up; it is asked again.
+    Yielded,
 }
 
 impl Outcome {
@@ -30,6 +32,7 @@ impl Outcome {
             Self::Refused => "refused",
             Self::Broken => "broken",
             Self::Left => "left",
+            Self::Yielded => "yielded",
         }
     }
 }
@@ -76,6 +79,10 @@ pub struct Record {
     pub first_token: Option<Duration>,
     /// Time spent waiting for providers; the rest is the gateway's own.
     pub waited: Duration,
+    /// Time spent waiting for a seat.
+    pub queued: Duration,
+    /// It is a line of a batch.
+    pub line: bool,
     /// Size of the request body.
     pub bytes_in: usize,
     /// Size of the response body.
@@ -107,12 +114,20 @@ impl Record {
             provider: None,
             first_token: None,
             waited: Duration::ZERO,
+            queued: Duration::ZERO,
+            line: false,
             bytes_in: 0,
             bytes_out: 0,
             done: None,
             footprint: None,
             charge: None,
         }
+    }
+
+    /// How much of it the gateway took itself.
+    #[must_use]
+    pub fn own(&self, took: Duration) -> Duration {
+        took.saturating_sub(self.waited).saturating_sub(self.queued)
     }
 
     /// It was refused.

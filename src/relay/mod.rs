@@ -14,6 +14,7 @@ mod pictures;
 mod plain;
 mod pump;
 mod reserve;
+mod seat;
 mod select;
 mod settle;
 mod watch;
@@ -24,9 +25,10 @@ use crate::exchange::{Ended, Exchange};
 use crate::ledger::Hold;
 use crate::observe::AttemptNote;
 use crate::spool::Spooled;
-use crate::upstream::offer::{OfferLive, Seat};
+use crate::upstream::offer::OfferLive;
 use attempt::Stop;
 use penstock_contract::{Ask, Code, Fault, FaultKind, Refusal, Reply, Rescue};
+use penstock_limits::Work;
 use penstock_routing::{Course, Next, Outcome, Policy};
 use select::Selection;
 use std::sync::Arc;
@@ -76,6 +78,9 @@ pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
 /// # Errors
 /// The refusal, as long as nothing has been sent.
 pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) -> Result<Ended, Refusal> {
+    if ask.stream && x.work == Work::BatchLine {
+        return Err(Refusal::invalid("stream", "stream: expected false in a line of a batch."));
+    }
     x.record.stream = ask.stream;
     let habits = x.early()?;
     let chosen = select::select(x, ask).await?;
@@ -118,7 +123,7 @@ impl Run<'_, '_> {
                         next = course.pass(self.now());
                         continue;
                     };
-                    let seat = match self.seat(&offer).await {
+                    let seat = match self.seat(&offer, &mut course).await {
                         Ok(Some(seat)) => seat,
                         Ok(None) => {
                             next = course.pass(self.now());
@@ -168,60 +173,6 @@ impl Run<'_, '_> {
 
     fn now(&self) -> Duration {
         self.x.house.clock.now()
-    }
-
-    /// A seat at the provider, if its breaker lets one ask. Batch work waits for
-    /// its turn; others move on from a provider that is full.
-    async fn seat(&mut self, offer: &Arc<OfferLive>) -> Result<Option<Seat>, Stop> {
-        let alone = self.chosen.entries.len() == 1;
-        if !offer.breaker.lock().try_probe(self.now()) && !self.chosen.all_ejected {
-            return Ok(None);
-        }
-        let batch = self.chosen.batch;
-        if let Some(seat) = offer.sit(batch) {
-            return Ok(Some(seat));
-        }
-        let patience = if batch { self.x.live.settings.routing.batch_wait } else { Duration::ZERO };
-        let waited = batch || alone;
-        let seat = if waited { Box::pin(self.wait_for_seat(offer, patience)).await } else { Ok(None) };
-        if !matches!(seat, Ok(Some(_))) {
-            // A probe that is not made gives its place back.
-            offer.learn(self.now(), Outcome::Neutral, None);
-        }
-        seat
-    }
-
-    /// Waits until a seat is free, at most `patience`. A stream that waits long
-    /// is opened and kept alive meanwhile; should it fail then, it ends with an
-    /// error event instead of a status.
-    async fn wait_for_seat(
-        &mut self,
-        offer: &Arc<OfferLive>,
-        patience: Duration,
-    ) -> Result<Option<Seat>, Stop> {
-        let until = (Instant::now() + patience).min(self.deadline);
-        let heartbeat = self.x.live.settings.limits.heartbeat;
-        let mut beat = Instant::now() + heartbeat;
-        loop {
-            let alarm = if self.ask.stream { until.min(beat) } else { until };
-            let freed = self.x.house.freed.clone();
-            let notified = freed.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
-            if let Some(seat) = offer.sit(self.chosen.batch) {
-                return Ok(Some(seat));
-            }
-            match self.watch.race(&mut self.x.caller, notified, alarm).await {
-                watch::Woken::Done(()) => {}
-                watch::Woken::Left => return Err(Stop::Left),
-                watch::Woken::Revoked => return Err(Stop::Revoked),
-                watch::Woken::Alarm if Instant::now() >= until => return Ok(None),
-                watch::Woken::Alarm => {
-                    pump::keep_alive(self).await?;
-                    beat = Instant::now() + heartbeat;
-                }
-            }
-        }
     }
 
     /// One attempt with one offer, from the request's bytes to the last byte for the client.

@@ -13,6 +13,7 @@ use crate::upstream::offer::OfferLive;
 use bytes::Bytes;
 use http::{Uri, header};
 use penstock_contract::{Draw, Fault, FaultKind, Picture, PictureSource, Whole};
+use penstock_limits::Work;
 use penstock_media::picture::{self, Shown};
 use pingora_http::RequestHeader;
 use std::pin::pin;
@@ -37,18 +38,20 @@ pub async fn finish(
     created: u64,
 ) -> Result<Vec<Bytes>, Stop> {
     let mut room = run.x.live.settings.limits.response_buffer;
+    // A batch is read when an address would long be gone.
+    let inside = draw.base64 || run.x.work == Work::BatchLine;
     let mut shown = Vec::with_capacity(pictures.len());
     for picture in pictures {
-        let image = match (picture.source, draw.base64) {
+        let image = match (picture.source, inside) {
             (PictureSource::Base64(text), true) => Shown::Inside(text),
             (PictureSource::Base64(text), false) => {
                 let image = aside(move || picture::decode(&text)).await.ok_or_else(malformed)?;
                 keep(run, &image).await?
             }
-            (PictureSource::Url(url), base64) => {
+            (PictureSource::Url(url), inside) => {
                 let image = fetch(run, offer, &url, room).await?;
                 room = room.saturating_sub(image.len());
-                if base64 {
+                if inside {
                     Shown::Inside(aside(move || Some(picture::encode(&image))).await.ok_or_else(malformed)?)
                 } else {
                     keep(run, &image).await?

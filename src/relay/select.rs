@@ -5,6 +5,7 @@ use crate::exchange::Exchange;
 use crate::house::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Code, Dialect, Kind, Refusal};
+use penstock_limits::Work;
 use penstock_routing::{BATCH, Candidate, Entry, Flavor, Health, default_for, plan, split};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,13 +50,14 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusa
         let message = "This API key may not use this model.";
         return Err(Refusal::because(Code::InsufficientScope, message).at("model"));
     }
-    let flavor = flavor.unwrap_or_else(|| default_for(ask.kind));
+    let line = x.work == Work::BatchLine;
+    let flavor = flavor.unwrap_or_else(|| if line { BATCH } else { default_for(ask.kind) });
     x.record.model = Some(model.model.card.id.as_str().into());
     x.record.flavor = Some(flavor.name());
     let mut selection = Selection {
         entries: Vec::new(),
         all_ejected: true,
-        batch: flavor.name() == BATCH.name(),
+        batch: line || flavor.name() == BATCH.name(),
         rescue: model.model.rescue,
         // Messages clients compare the name with the one they sent, flavor and all.
         asked_for: match ask.dialect {

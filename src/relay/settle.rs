@@ -1,7 +1,9 @@
 //! The bill of an answer: what it used, what that drew, what it costs. Nothing
-//! delivered is nothing charged; the client pays one answer, once.
+//! delivered is nothing charged; the client pays one answer, once. A line's bill
+//! is entered later, together with its answer.
 
 use super::Run;
+use crate::caller::Caller;
 use crate::ledger::Hold;
 use crate::reply::Head;
 use crate::upstream::bill::{Terms, drawn, worth};
@@ -80,7 +82,11 @@ pub fn served(
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
     run.x.used(&Used { input, output, money });
     if let Some(hold) = run.hold.take() {
-        run.ticket = Some(hold.settle(offer.bill.settlement(&settled, &done, terms.batch)));
+        let charge = offer.bill.settlement(&settled, &done, terms.batch);
+        match &mut run.x.caller {
+            Caller::Connection(_) => run.ticket = Some(hold.settle(charge)),
+            Caller::Line(line) => line.end = Some(hold.settling(charge)),
+        }
     }
     let record = &mut run.x.record;
     record.provider = Some(offer.offer.provider.id.clone());
@@ -119,7 +125,11 @@ pub fn broken(run: &mut Run<'_, '_>) {
 pub fn void(run: &mut Run<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.spent.0.as_ref().map(Attempt::footprint);
-        hold.void(why, footprint.as_ref().map(drawn).unwrap_or_default());
+        let drawn = footprint.as_ref().map(drawn).unwrap_or_default();
+        match &mut run.x.caller {
+            Caller::Connection(_) => hold.void(why, drawn),
+            Caller::Line(line) => line.end = Some(hold.voiding(why, drawn)),
+        }
     }
 }
 

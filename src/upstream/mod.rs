@@ -9,5 +9,6 @@ mod idle;
 pub mod live;
 pub mod offer;
 pub mod rate;
+pub mod seats;
 pub mod speech;
 pub mod tokenize;

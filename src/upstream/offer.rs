@@ -3,6 +3,8 @@
 
 use super::bill::Bill;
 use super::live::ProviderLive;
+use super::seats::{Place, Queued, Turn};
+use crate::caller::CancelLine;
 use crate::config::settings::{Billing, Offer};
 use http::{HeaderName, HeaderValue, header};
 use parking_lot::Mutex;
@@ -13,9 +15,6 @@ use rust_decimal::prelude::ToPrimitive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Share of a provider's seats, in fifths, that batch work leaves to others.
-const BATCH_LEAVES: u32 = 5;
 
 /// An offer and its state.
 pub struct OfferLive {
@@ -145,19 +144,31 @@ impl OfferLive {
         }
     }
 
-    /// Takes a seat at the provider if one is free.
-    pub fn sit(self: &Arc<Self>, batch: bool) -> Option<Seat> {
-        let limit = self
-            .offer
-            .provider
-            .seats
-            .map(|seats| if batch { (seats - seats / BATCH_LEAVES).max(1) } else { seats });
-        if !self.provider.take_seat(limit) {
-            return None;
+    /// A seat at the provider for a request at once, if one is free.
+    pub fn sit(self: &Arc<Self>) -> Option<Seat> {
+        self.provider.seats.take().map(|place| self.seat(place))
+    }
+
+    /// A seat for batch work, or a turn in its queue. A line gives the signal that asks it to leave.
+    ///
+    /// # Errors
+    /// The turn.
+    pub fn queue(self: &Arc<Self>, line: Option<CancelLine>) -> Result<Seat, Waiting> {
+        match self.provider.seats.queue(line) {
+            Queued::Place(place) => Ok(self.seat(place)),
+            Queued::Turn(turn) => Err(Waiting { offer: self.clone(), turn }),
         }
+    }
+
+    /// Asks the youngest line at the provider to leave, for a request at once.
+    pub fn ask_back(self: &Arc<Self>) -> Option<Waiting> {
+        self.provider.seats.ask_back().map(|turn| Waiting { offer: self.clone(), turn })
+    }
+
+    fn seat(self: &Arc<Self>, place: Place) -> Seat {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        Some(Seat { offer: self.clone() })
+        Seat { offer: self.clone(), _place: place }
     }
 
     /// An attempt is over.
@@ -172,12 +183,26 @@ impl OfferLive {
 /// A place in a provider's queue of work; given back when dropped.
 pub struct Seat {
     offer: Arc<OfferLive>,
+    _place: Place,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         self.offer.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.offer.provider.free_seat();
+    }
+}
+
+/// A turn that comes; given up when dropped.
+pub struct Waiting {
+    offer: Arc<OfferLive>,
+    turn: Turn,
+}
+
+impl Waiting {
+    /// Waits for it; may be dropped and asked again.
+    pub async fn seat(&mut self) -> Option<Seat> {
+        let place = self.turn.come().await?;
+        Some(self.offer.seat(place))
     }
 }
 

@@ -30,6 +30,7 @@ mod full_disk;
 mod images;
 mod ledger;
 mod limits;
+mod lines;
 mod messages;
 mod models;
 mod privacy;

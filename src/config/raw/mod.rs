@@ -237,6 +237,9 @@ pub struct Routing {
     pub quick_retry: Pause,
     /// How long a request with `:batch` waits for its turn.
     pub batch_wait: Span,
+    /// Lines of batches that a provider without `max_in_flight` is asked at a time.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub batch_lines: u32,
     /// When a provider is left alone for a while.
     pub breaker: Breaker,
 }
@@ -361,6 +364,7 @@ impl Default for Routing {
             patience: Pause(Duration::ZERO),
             quick_retry: Pause(Duration::from_millis(50)),
             batch_wait: Span::seconds(600),
+            batch_lines: 64,
             breaker: Breaker::default(),
         }
     }

@@ -56,6 +56,7 @@ pub fn routing(raw: &Raw) -> Routing {
         patience: routing.patience.0,
         quick_retry: routing.quick_retry.0,
         batch_wait: routing.batch_wait.0,
+        batch_lines: usize::try_from(routing.batch_lines).unwrap_or(usize::MAX),
         breaker: Breaker {
             consecutive: breaker.consecutive,
             error_rate: breaker.error_rate.0.to_f64().unwrap_or(1.0),

@@ -169,6 +169,8 @@ pub struct Routing {
     pub quick_retry: Duration,
     /// How long a request with `:batch` waits for its turn.
     pub batch_wait: Duration,
+    /// Lines of batches at a time at a provider without a number of seats.
+    pub batch_lines: usize,
     /// When a provider is left alone.
     pub breaker: Breaker,
 }

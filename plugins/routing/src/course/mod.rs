@@ -177,6 +177,11 @@ impl Course {
         self.take(next, now)
     }
 
+    /// The request waited for its turn: that long the deadline is later.
+    pub fn delayed(&mut self, by: Duration) {
+        self.policy.deadline = self.policy.deadline.saturating_add(by);
+    }
+
     /// Failed attempts so far, in order.
     #[must_use]
     pub fn attempts(&self) -> &[Attempt] {

@@ -1,0 +1,101 @@
+//! A seat at the provider that is to be asked: at once, after a wait, or given up
+//! by a line of a batch.
+
+use super::attempt::Stop;
+use super::watch::Woken;
+use super::{Run, pump};
+use crate::upstream::offer::{OfferLive, Seat, Waiting};
+use penstock_limits::Work;
+use penstock_routing::{Course, Outcome};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest wait of a request at once for the seat of a line that was asked to leave.
+const ASKED_BACK: Duration = Duration::from_secs(1);
+/// An alarm for who waits without an end.
+const LONG: Duration = Duration::from_secs(3_600);
+
+impl Run<'_, '_> {
+    /// A seat at the provider, if its breaker lets one ask. Batch work waits for
+    /// its turn; others are given the seat of a line, or move on from a provider
+    /// that is full.
+    pub(super) async fn seat(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        course: &mut Course,
+    ) -> Result<Option<Seat>, Stop> {
+        if !self.may_ask(offer) {
+            return Ok(None);
+        }
+        let batch = self.chosen.batch;
+        let waiting = if batch { Some(offer.queue(self.x.caller.asked_back())) } else { None };
+        let waiting = match waiting {
+            None => match offer.sit() {
+                Some(seat) => return Ok(Some(seat)),
+                None => offer.ask_back(),
+            },
+            Some(Ok(seat)) => return Ok(Some(seat)),
+            Some(Err(waiting)) => Some(waiting),
+        };
+        // A probe that is not made gives its place back.
+        offer.learn(self.now(), Outcome::Neutral, None);
+        let Some(waiting) = waiting else { return Ok(None) };
+        let began = Instant::now();
+        let seat = Box::pin(self.wait_for_seat(waiting, self.patience())).await;
+        let waited = began.elapsed();
+        self.x.record.queued += waited;
+        if self.x.work == Work::BatchLine {
+            // The queue is no provider's time.
+            self.deadline += waited;
+            course.delayed(waited);
+        }
+        Ok(seat?.filter(|_| self.may_ask(offer)))
+    }
+
+    fn may_ask(&self, offer: &OfferLive) -> bool {
+        offer.breaker.lock().try_probe(self.now()) || self.chosen.all_ejected
+    }
+
+    /// How long a seat is waited for. A line that nobody else can take waits until it is cancelled.
+    fn patience(&self) -> Duration {
+        match (self.chosen.batch, self.x.work) {
+            (true, Work::BatchLine) if self.chosen.entries.len() == 1 => Duration::MAX,
+            (true, _) => self.x.live.settings.routing.batch_wait,
+            (false, _) => ASKED_BACK,
+        }
+    }
+
+    /// Waits until a seat is handed over, at most `patience`. A stream that waits
+    /// long is opened and kept alive meanwhile; should it fail then, it ends with
+    /// an error event instead of a status.
+    async fn wait_for_seat(
+        &mut self,
+        mut waiting: Waiting,
+        patience: Duration,
+    ) -> Result<Option<Seat>, Stop> {
+        let now = Instant::now();
+        let until = match self.x.work {
+            Work::BatchLine => now.checked_add(patience),
+            Work::Request => Some((now + patience).min(self.deadline)),
+        };
+        let heartbeat = self.x.live.settings.limits.heartbeat;
+        let mut beat = now + heartbeat;
+        loop {
+            let end = until.unwrap_or_else(|| Instant::now() + LONG);
+            let alarm = if self.ask.stream { end.min(beat) } else { end };
+            let seat = pin!(waiting.seat());
+            match self.watch.race(&mut self.x.caller, seat, alarm).await {
+                Woken::Done(seat) => return Ok(seat),
+                Woken::Left => return Err(Stop::Left),
+                Woken::Revoked => return Err(Stop::Revoked),
+                Woken::Alarm if until.is_some_and(|until| Instant::now() >= until) => return Ok(None),
+                Woken::Alarm if self.ask.stream => {
+                    pump::keep_alive(self).await?;
+                    beat = Instant::now() + heartbeat;
+                }
+                Woken::Alarm => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! A provider's seats: who works there, who waits for one, who gives his up.
+//!
+//! A request at once takes a seat in one atomic step, or finds none. Batch work
+//! leaves a fifth of the seats to others; what finds no seat waits in one queue,
+//! first come first served, and is handed the seat of whoever leaves: nobody
+//! polls, and one seat wakes one waiter. A request at once that finds no seat
+//! asks the youngest line of a batch to leave, and is handed a seat before all
+//! others. Where no number of seats is known, lines alone are bounded.
+
+use crate::caller::CancelLine;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::oneshot;
+
+/// Share of the seats, in fifths, that batch work leaves to others.
+const BATCH_LEAVES: u32 = 5;
+
+/// The seats of one provider.
+#[derive(Debug)]
+pub struct Seats {
+    /// How many there are, if that is known.
+    limit: Option<u32>,
+    /// Most lines of batches where it is not.
+    lines: usize,
+    working: AtomicU32,
+    /// Who waits, changed under the lock alone.
+    waiting: AtomicU32,
+    desk: Mutex<Desk>,
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    /// Requests at once, each of which has asked a line to leave.
+    urgent: VecDeque<Waiter>,
+    /// Batch work.
+    patient: VecDeque<Waiter>,
+    /// Lines that have a seat, the youngest last; without a signal once they were asked to leave.
+    seated: Vec<(u64, Option<CancelLine>)>,
+    /// The last number given to a line or a waiter.
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    line: Option<CancelLine>,
+    hand: oneshot::Sender<Place>,
+}
+
+/// A seat that is taken, until this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    seats: Arc<Seats>,
+    /// The number of the line that has it.
+    line: Option<u64>,
+}
+
+/// A turn in the queue, given up when this is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    seats: Arc<Seats>,
+    number: u64,
+    hand: oneshot::Receiver<Place>,
+}
+
+/// What batch work gets.
+pub enum Queued {
+    /// A seat.
+    Place(Place),
+    /// A turn.
+    Turn(Turn),
+}
+
+impl Seats {
+    /// So many seats, all free; `lines` bounds lines of batches where there is no limit.
+    #[must_use]
+    pub fn new(limit: Option<u32>, lines: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            lines: lines.max(1),
+            working: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            desk: Mutex::default(),
+        })
+    }
+
+    /// Seats that are taken.
+    #[must_use]
+    pub fn working(&self) -> u32 {
+        self.working.load(Ordering::Relaxed)
+    }
+
+    /// Who waits for one.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// A seat for a request at once, if one is free.
+    #[must_use]
+    pub fn take(self: &Arc<Self>) -> Option<Place> {
+        self.claim(self.limit).then(|| Place { seats: self.clone(), line: None })
+    }
+
+    /// A seat for batch work, or a turn: nobody passes those who wait. A line gives its signal, which tells
+    /// it to leave.
+    #[must_use]
+    pub fn queue(self: &Arc<Self>, line: Option<CancelLine>) -> Queued {
+        let mut desk = self.desk.lock();
+        if desk.patient.is_empty() && self.claim_for_batch(&desk, line.is_some()) {
+            return Queued::Place(self.place(&mut desk, line));
+        }
+        let (hand, turn) = oneshot::channel();
+        let number = desk.next();
+        desk.patient.push_back(Waiter { number, line, hand });
+        self.waits(desk);
+        Queued::Turn(Turn { seats: self.clone(), number, hand: turn })
+    }
+
+    /// A turn before all others for a request at once, the youngest line here having been asked to leave;
+    /// `None` if there is no line to ask.
+    #[must_use]
+    pub fn ask_back(self: &Arc<Self>) -> Option<Turn> {
+        let mut desk = self.desk.lock();
+        let youngest = desk.seated.iter_mut().rev().find_map(|(_, signal)| signal.take())?;
+        let (hand, turn) = oneshot::channel();
+        let number = desk.next();
+        desk.urgent.push_back(Waiter { number, line: None, hand });
+        self.waits(desk);
+        youngest.cancel();
+        Some(Turn { seats: self.clone(), number, hand: turn })
+    }
+
+    fn claim(&self, limit: Option<u32>) -> bool {
+        let room = |working: u32| limit.is_none_or(|limit| working < limit).then_some(working + 1);
+        self.working.fetch_update(Ordering::SeqCst, Ordering::Relaxed, room).is_ok()
+    }
+
+    fn claim_for_batch(&self, desk: &Desk, line: bool) -> bool {
+        match self.limit {
+            Some(seats) => {
+                let most = (seats - seats / BATCH_LEAVES).max(1);
+                // A seat that somebody urgent waits for is taken already.
+                let urgent = u32::try_from(desk.urgent.len()).unwrap_or(u32::MAX);
+                most > urgent && self.claim(Some(most - urgent))
+            }
+            None => (!line || desk.seated.len() < self.lines) && self.claim(None),
+        }
+    }
+
+    /// The place of a claim.
+    fn place(self: &Arc<Self>, desk: &mut Desk, line: Option<CancelLine>) -> Place {
+        let line = line.map(|signal| {
+            let number = desk.next();
+            desk.seated.push((number, Some(signal)));
+            number
+        });
+        Place { seats: self.clone(), line }
+    }
+
+    /// Somebody has begun to wait: a seat that became free meanwhile is handed on.
+    fn waits(self: &Arc<Self>, mut desk: parking_lot::MutexGuard<'_, Desk>) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let handed = self.serve(&mut desk);
+        drop(desk);
+        hand_over(handed);
+    }
+
+    /// Gives free seats to those who wait. They are told when the lock is gone.
+    fn serve(self: &Arc<Self>, desk: &mut Desk) -> Vec<(Waiter, Place)> {
+        let mut handed = Vec::new();
+        while !desk.urgent.is_empty() && self.claim(self.limit) {
+            let Some(waiter) = desk.urgent.pop_front() else { break };
+            handed.push((waiter, Place { seats: self.clone(), line: None }));
+        }
+        while let Some(first) = desk.patient.front()
+            && self.claim_for_batch(desk, first.line.is_some())
+        {
+            let Some(mut waiter) = desk.patient.pop_front() else { break };
+            let place = self.place(desk, waiter.line.take());
+            handed.push((waiter, place));
+        }
+        self.waiting.fetch_sub(u32::try_from(handed.len()).unwrap_or(0), Ordering::SeqCst);
+        handed
+    }
+
+    /// A seat is given back.
+    fn leave(self: &Arc<Self>, line: Option<u64>) {
+        if line.is_none() && self.waiting.load(Ordering::SeqCst) == 0 {
+            self.working.fetch_sub(1, Ordering::SeqCst);
+            if self.waiting.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            let handed = self.serve(&mut self.desk.lock());
+            return hand_over(handed);
+        }
+        let mut desk = self.desk.lock();
+        if let Some(number) = line
+            && let Ok(at) = desk.seated.binary_search_by_key(&number, |(number, _)| *number)
+        {
+            desk.seated.remove(at);
+        }
+        let mut handed = Vec::new();
+        if let Some(waiter) = desk.urgent.pop_front() {
+            // Without being free in between, when another could take it.
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            handed.push((waiter, Place { seats: self.clone(), line: None }));
+        } else {
+            self.working.fetch_sub(1, Ordering::SeqCst);
+            handed = self.serve(&mut desk);
+        }
+        drop(desk);
+        hand_over(handed);
+    }
+
+    fn forget(&self, number: u64) {
+        let mut desk = self.desk.lock();
+        let Desk { urgent, patient, .. } = &mut *desk;
+        for queue in [urgent, patient] {
+            if let Ok(at) = queue.binary_search_by_key(&number, |waiter| waiter.number) {
+                queue.remove(at);
+                self.waiting.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+impl Desk {
+    const fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+}
+
+/// A waiter that has gone meanwhile gives its seat back at once.
+fn hand_over(handed: Vec<(Waiter, Place)>) {
+    for (waiter, place) in handed {
+        waiter.hand.send(place).ok();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.seats.leave(self.line);
+    }
+}
+
+impl Turn {
+    /// Waits for the seat; may be asked again after it was not waited for to the end.
+    pub async fn come(&mut self) -> Option<Place> {
+        (&mut self.hand).await.ok()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.seats.forget(self.number);
+        // A seat that is handed over from here on finds nobody; one that was is dropped with the channel.
+        self.hand.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+    use super::*;
+
+    fn placed(queued: Queued) -> Place {
+        match queued {
+            Queued::Place(place) => place,
+            Queued::Turn(_) => panic!("no seat"),
+        }
+    }
+
+    fn turn(queued: Queued) -> Turn {
+        match queued {
+            Queued::Place(_) => panic!("a seat"),
+            Queued::Turn(turn) => turn,
+        }
+    }
+
+    fn came(turn: &mut Turn) -> Option<Place> {
+        turn.hand.try_recv().ok()
+    }
+
+    #[test]
+    fn batch_work_leaves_a_fifth_and_is_served_in_order() {
+        let seats = Seats::new(Some(5), 1);
+        let mut places: Vec<Place> = (0..4).map(|_| placed(seats.queue(None))).collect();
+        let mut turns: Vec<Turn> = (0..3).map(|_| turn(seats.queue(None))).collect();
+        let urgent = seats.take().unwrap();
+        assert!(seats.take().is_none() && seats.ask_back().is_none(), "nobody here is a line");
+        drop(urgent);
+        assert!(turns.iter_mut().all(|turn| came(turn).is_none()), "the fifth seat is not for them");
+        places.pop();
+        let first = came(&mut turns[0]).unwrap();
+        assert!(came(&mut turns[1]).is_none());
+        drop(turns.remove(1));
+        drop(first);
+        assert!(came(&mut turns[1]).is_some(), "who left the queue is passed over");
+        drop((places, turns));
+        assert_eq!((seats.working(), seats.waiting()), (0, 0));
+    }
+
+    #[test]
+    fn the_youngest_line_is_asked_to_leave_and_its_seat_goes_to_who_asked() {
+        let seats = Seats::new(Some(2), 1);
+        let signals: Vec<CancelLine> = (0..4).map(|_| CancelLine::default()).collect();
+        let old = placed(seats.queue(Some(signals[0].clone())));
+        let young = placed(seats.queue(Some(signals[1].clone())));
+        let mut later = turn(seats.queue(Some(signals[2].clone())));
+        let mut first = seats.ask_back().unwrap();
+        let mut second = seats.ask_back().unwrap();
+        assert!(seats.ask_back().is_none(), "all were asked");
+        assert!(signals[0].is_cancelled() && signals[1].is_cancelled() && !signals[2].is_cancelled());
+        drop(young);
+        assert!(seats.take().is_none(), "it was never free");
+        let held = came(&mut first).unwrap();
+        // Who asked gives up: the line's seat goes to the next in the queue.
+        drop(second.hand.try_recv());
+        drop(second);
+        drop(old);
+        let place = came(&mut later).unwrap();
+        drop((held, place, first, later));
+        assert_eq!((seats.working(), seats.desk.lock().seated.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_seat_handed_to_who_has_gone_goes_on_to_the_next() {
+        let seats = Seats::new(Some(1), 1);
+        let place = seats.take().unwrap();
+        let (gone, mut next) = (turn(seats.queue(None)), turn(seats.queue(None)));
+        drop(place);
+        drop(gone);
+        drop(came(&mut next).unwrap());
+        assert_eq!(seats.working(), 0);
+    }
+
+    #[test]
+    fn without_a_limit_lines_alone_are_bounded() {
+        let seats = Seats::new(None, 2);
+        let line = || seats.queue(Some(CancelLine::default()));
+        let (one, _two) = (placed(line()), placed(line()));
+        let mut third = turn(line());
+        let mut batch = turn(seats.queue(None));
+        assert!(seats.take().is_some());
+        drop(one);
+        assert!(came(&mut third).is_some() && came(&mut batch).is_some());
+    }
+
+    #[test]
+    fn many_threads_lose_no_seat_and_leave_nobody_waiting() {
+        let seats = Seats::new(Some(5), 1);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
+        runtime.block_on(async {
+            let tasks: Vec<_> = (0..64)
+                .map(|task| {
+                    let seats = seats.clone();
+                    tokio::spawn(async move {
+                        for round in 0..300 {
+                            if task % 4 == 0 {
+                                let place = match seats.take() {
+                                    Some(place) => Some(place),
+                                    None => match seats.ask_back() {
+                                        Some(mut turn) => turn.come().await,
+                                        None => None,
+                                    },
+                                };
+                                assert!(seats.working() <= 5);
+                                tokio::task::yield_now().await;
+                                drop(place);
+                                continue;
+                            }
+                            let signal = CancelLine::default();
+                            let place = match seats.queue((task % 4 == 1).then(|| signal.clone())) {
+                                Queued::Place(place) => Some(place),
+                                Queued::Turn(turn) if round % 7 == 0 => {
+                                    drop(turn);
+                                    None
+                                }
+                                Queued::Turn(mut turn) => turn.come().await,
+                            };
+                            tokio::task::yield_now().await;
+                            drop(place);
+                        }
+                    })
+                })
+                .collect();
+            let all = async {
+                for task in tasks {
+                    task.await.unwrap();
+                }
+            };
+            tokio::time::timeout(std::time::Duration::from_secs(60), all).await.unwrap();
+        });
+        assert_eq!((seats.working(), seats.waiting()), (0, 0));
+    }
+}

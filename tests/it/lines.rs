@@ -1,0 +1,404 @@
+//! A line of a batch is the same exchange as a request of a client, without a
+//! socket: what it answers, what it costs and when, what it gives way to.
+
+use crate::harness::bench::{PATIENT, Running};
+use crate::harness::script::{Act, completion, json_answer, plain, silent, status, vectors};
+use crate::harness::{Bench, Provider, until, within};
+use http::Method;
+use penstock::caller::CancelLine;
+use penstock::endpoint;
+use penstock::ledger::report;
+use penstock::line::{LineAsk, LineDone, line};
+use penstock_storage::Space;
+use penstock_storage::ledger::RowWrite;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// Begins a line with this key.
+fn begin(
+    running: &Running,
+    key: &str,
+    path: &str,
+    body: &Value,
+    cancel: &CancelLine,
+) -> JoinHandle<LineDone> {
+    let house = running.gateway.house.clone();
+    let (endpoint, _) = endpoint::find(&Method::POST, path).unwrap();
+    assert!(endpoint.takes_lines());
+    let grant = house.keyring.grant(&key[7..23]).unwrap();
+    let ask = LineAsk { grant, endpoint, body: body.to_string().into(), cancel: cancel.clone() };
+    tokio::spawn(async move { line(&house, ask).await })
+}
+
+async fn at(running: &Running, path: &str, body: &Value) -> LineDone {
+    let begun = begin(running, &running.client.key, path, body, &CancelLine::default());
+    within("a line", begun).await.unwrap()
+}
+
+async fn ask(running: &Running, body: &Value) -> LineDone {
+    at(running, CHAT, body).await
+}
+
+fn told(done: &LineDone) -> Value {
+    serde_json::from_slice(&done.body.concat()).unwrap()
+}
+
+fn code(done: &LineDone) -> (u16, String) {
+    (done.status, told(done)["error"]["code"].as_str().unwrap().to_owned())
+}
+
+fn waiting(running: &Running) -> u32 {
+    running.gateway.house.live().providers.iter().map(|provider| provider.seats.waiting()).sum()
+}
+
+/// Enters the end of a line and a row, and waits until both are on the disk.
+async fn enter(running: &Running, done: &mut LineDone, row: &[u8]) {
+    let house = &running.gateway.house;
+    let row = RowWrite { space: Space::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
+    let ticket = house.ledger.enter(done.end.take().into_iter().collect(), vec![row]);
+    let ticket = ticket.map_err(|_| "too much").unwrap();
+    assert!(within("the disk", house.ledger.kept(ticket)).await);
+}
+
+/// Micro-credits that the account has, and that reserves hold.
+fn balance(running: &Running) -> (i64, i64) {
+    let credits = running.gateway.house.ledger.balance("default").credits;
+    (credits.amount, credits.held)
+}
+
+async fn one(script: Vec<Act>) -> (Provider, Running) {
+    let provider = Provider::start().await;
+    provider.always(script);
+    let running = Bench::new().provider("a", &provider).start().await;
+    (provider, running)
+}
+
+/// What differs between two answers to the same ask: names, and the price.
+fn comparable(mut answer: Value) -> Value {
+    let price = answer["billing_cost"].take();
+    assert!(price["credits"].as_f64().unwrap() > 0.0, "{answer}");
+    answer["id"].take();
+    answer["created"].take();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_is_answered_as_a_request_is_and_costs_half() {
+    let (provider, running) = one(plain("Hello")).await;
+    for (path, body) in [
+        (CHAT, running.ask()),
+        (
+            "/v1/messages",
+            json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}),
+        ),
+    ] {
+        let request = running.client.post(path, &body).await.json();
+        let sent = provider.last();
+        let done = at(&running, path, &body).await;
+        assert_eq!((done.status, done.retry, done.cancelled, done.yielded), (200, None, false, false));
+        let answer = told(&done);
+        let credits = |answer: &Value| answer["billing_cost"]["credits"].as_f64().unwrap();
+        assert!((credits(&answer) * 2.0 - credits(&request)).abs() < 1e-9, "{answer} {request}");
+        assert_eq!(comparable(answer), comparable(request));
+        let seen = provider.last();
+        assert_eq!((&seen.headers, &seen.body), (&sent.headers, &sent.body));
+        assert_eq!(done.usage.map(|usage| (usage.input, usage.output)), Some((11, 7)));
+        assert!(done.end.as_ref().unwrap().is_charge());
+    }
+    assert_eq!(provider.calls(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_endpoints_take_lines_too() {
+    let provider = Provider::start().await;
+    provider.always(vectors(&[&[0.5, 1.0]], 3));
+    let running = Bench::new()
+        .kind("embedding")
+        .model("supported_parameters = []")
+        .provider("a", &provider)
+        .start()
+        .await;
+    let done = at(&running, "/v1/embeddings", &json!({"model": "m", "input": "Hi"})).await;
+    assert_eq!(done.status, 200, "{}", told(&done));
+    assert_eq!(told(&done)["data"][0]["embedding"], json!([0.5, 1.0]));
+    for path in [CHAT, "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"] {
+        assert!(endpoint::find(&Method::POST, path).unwrap().0.takes_lines(), "{path}");
+    }
+    for path in ["/v1/audio/transcriptions", "/v1/messages/count_tokens"] {
+        assert!(!endpoint::find(&Method::POST, path).unwrap().0.takes_lines(), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_is_inside_whatever_was_asked_for() {
+    let provider = Provider::start().await;
+    provider.always(json_answer(200, &json!({"created": 1, "data": [{"b64_json": "iVBORw0KGgo="}]})));
+    let running = Bench::new()
+        .more(&format!(
+            "[[models]]\nid = \"d\"\nkind = \"image\"\ncontext_length = 512\nprice = {{ image = 0.02 }}\n\
+             energy = {{ joules_per_image = 2000.0, method = \"benchmark\" }}\n\
+             [[providers]]\nid = \"a\"\noperator = \"Test\"\ncountry = \"FR\"\ncity = \"Paris\"\npue = 1.16\nwue = 0.2\n\
+             base_url = \"http://{}/v1\"\n{PATIENT}\n[[providers.offers]]\nmodel = \"d\"\nname = \"their/d\"\n",
+            provider.address
+        ))
+        .provider("b", &Provider::start().await)
+        .start()
+        .await;
+    let body = json!({"model": "d", "prompt": "a cat", "response_format": "url"});
+    let done = at(&running, "/v1/images/generations", &body).await;
+    assert_eq!(done.status, 200, "{}", told(&done));
+    let image = &told(&done)["data"][0];
+    assert_eq!((image["b64_json"].as_str(), image["url"].as_str()), (Some("iVBORw0KGgo="), None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_charge_and_its_row_are_there_together_and_not_before() {
+    let (_provider, running) = one(plain("Hello")).await;
+    let house = running.gateway.house.clone();
+    let mut done = ask(&running, &running.ask()).await;
+    let (amount, held) = balance(&running);
+    assert!(amount == 0 && held > 0, "set aside, not charged");
+    let row = || house.vault.store.get(Space::Batches, b"batch").unwrap();
+    assert_eq!(row(), None);
+    enter(&running, &mut done, b"done").await;
+    assert_eq!(balance(&running), (-1_250, 0));
+    assert_eq!(row().as_deref(), Some(&b"done"[..]));
+    // Another, never entered: nothing is charged for what nobody keeps.
+    drop(ask(&running, &running.ask()).await);
+    assert_eq!(balance(&running), (-1_250, 0));
+    until("the ledger to be written", || house.ledger.state().waiting == 0).await;
+    let proof = report::verify(&house.vault.ledger).unwrap();
+    assert!(proof.good() && proof.open == 0, "{proof:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_fails_over_as_a_request_does() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    bad.always(status(503));
+    let cheap = "price = { input = 0.1, output = 0.1 }";
+    let running = Bench::new().provider_with("a", &bad, "", cheap).provider("b", &good).start().await;
+    let done = ask(&running, &running.ask()).await;
+    assert_eq!(done.status, 200);
+    assert_eq!(told(&done)["environment_impact"]["provider_id"], "b");
+    assert_eq!((bad.calls(), good.calls()), (1, 1), "the cheapest was asked first");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_is_the_envelope_of_its_dialect_and_says_whether_to_come_again() {
+    let (provider, running) = one(status(503)).await;
+    let bad = ask(&running, &json!({"model": "m", "messages": "Hi"})).await;
+    assert_eq!((bad.status, bad.retry, bad.end.is_none()), (400, None, true));
+    assert_eq!(told(&bad)["error"]["param"], "messages");
+    let mut streams = running.ask();
+    streams["stream"] = json!(true);
+    let streams = ask(&running, &streams).await;
+    assert_eq!((streams.status, told(&streams)["error"]["param"].as_str()), (400, Some("stream")));
+    let unknown =
+        json!({"model": "nobody", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]});
+    let unknown = at(&running, "/v1/messages", &unknown).await;
+    assert_eq!((unknown.status, told(&unknown)["type"].as_str()), (404, Some("error")));
+    let reader = running.key(&json!({"name": "r", "scopes": ["inference.models"]})).await;
+    let denied = begin(&running, &reader.key, CHAT, &running.ask(), &CancelLine::default()).await.unwrap();
+    assert_eq!(denied.status, 403, "{}", told(&denied));
+    assert_eq!(provider.calls(), 0);
+
+    let mut failed = ask(&running, &running.ask()).await;
+    assert_eq!(code(&failed), (503, "INFERENCE_3103".to_owned()));
+    assert!(failed.retry.is_some_and(|after| after >= Duration::from_secs(1)) && !failed.yielded);
+    assert!(!failed.end.as_ref().unwrap().is_charge());
+    enter(&running, &mut failed, b"failed").await;
+    assert_eq!(balance(&running), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_line_leaves_its_provider_and_costs_nothing() {
+    let (provider, running) = one(silent()).await;
+    let cancel = CancelLine::default();
+    let begun = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel);
+    provider.until_calls(1).await;
+    cancel.cancel();
+    let mut done = within("the line", begun).await.unwrap();
+    assert!(done.cancelled && done.retry.is_none() && done.body.is_empty());
+    provider.until_left(1).await;
+    enter(&running, &mut done, b"cancelled").await;
+    assert_eq!(balance(&running), (0, 0));
+    // One that is cancelled before it began never gets there.
+    let late = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel).await.unwrap();
+    assert!(late.cancelled);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_of_a_revoked_key_ends_with_it() {
+    let (provider, running) = one(silent()).await;
+    let made = running.admin().post("/admin/keys", &json!({"name": "short-lived"})).await.json();
+    let key = made["key"].as_str().unwrap();
+    let begun = begin(&running, key, CHAT, &running.ask(), &CancelLine::default());
+    provider.until_calls(1).await;
+    running.admin().post(&format!("/admin/keys/{}/revoke", made["id"].as_str().unwrap()), &json!({})).await;
+    let done = within("the line", begun).await.unwrap();
+    assert_eq!(code(&done), (401, "AUTH_1001".to_owned()));
+    assert!(done.retry.is_none() && !done.cancelled);
+    provider.until_left(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_youngest_line_gives_its_seat_to_a_request_at_once() {
+    let provider = Provider::start().await;
+    provider.then(silent()).then(silent()).always(plain("Hello"));
+    let running = Bench::new()
+        .provider_with("a", &provider, &format!("max_in_flight = 2\n{PATIENT}"), "")
+        .start()
+        .await;
+    let cancel = CancelLine::default();
+    let old = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel);
+    provider.until_calls(1).await;
+    let young = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel);
+    provider.until_calls(2).await;
+    // It waits a second at most for the seat of a line, then it would be refused.
+    let answer = running.client.post(CHAT, &running.ask()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let mut gone = within("the younger line", young).await.unwrap();
+    assert!(gone.yielded && gone.retry.is_some() && !gone.cancelled);
+    provider.until_left(1).await;
+    enter(&running, &mut gone, b"yielded").await;
+    assert!(!old.is_finished(), "the older one stays");
+    assert_eq!(provider.calls(), 3);
+    // It takes its place again once that is free.
+    assert_eq!(ask(&running, &running.ask()).await.status, 200);
+    cancel.cancel();
+    assert!(within("the older line", old).await.unwrap().cancelled);
+    until("all seats to be free", || running.gateway.house.live().providers[0].working() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batch_work_takes_turns_in_the_order_it_came() {
+    let provider = Provider::start().await;
+    let go = Arc::new(Notify::new());
+    let mut script = vec![Act::Wait(go.clone())];
+    script.extend(json_answer(200, &completion("Hello")));
+    provider.always(script);
+    let running = Bench::new()
+        .provider_with("a", &provider, &format!("max_in_flight = 1\n{PATIENT}"), "")
+        .start()
+        .await;
+    let named =
+        |model: &str, name: &str| json!({"model": model, "messages": [{"role": "user", "content": name}]});
+    let cancel = CancelLine::default();
+    let (client, body) = (running.client.clone(), named("m", "first"));
+    let first = tokio::spawn(async move { client.post(CHAT, &body).await });
+    provider.until_calls(1).await;
+    let second = begin(&running, &running.client.key, CHAT, &named("m", "second"), &cancel);
+    until("the second to wait", || waiting(&running) == 1).await;
+    let (client, body) = (running.client.clone(), named("m:batch", "third"));
+    let third = tokio::spawn(async move { client.post(CHAT, &body).await });
+    until("the third to wait", || waiting(&running) == 2).await;
+    let fourth = begin(&running, &running.client.key, CHAT, &named("m", "fourth"), &cancel);
+    until("the fourth to wait", || waiting(&running) == 3).await;
+    for calls in 1..=4 {
+        provider.until_calls(calls).await;
+        go.notify_one();
+    }
+    assert_eq!((first.await.unwrap().status, third.await.unwrap().status), (200, 200));
+    assert_eq!((second.await.unwrap().status, fourth.await.unwrap().status), (200, 200));
+    let order: Vec<String> = provider
+        .seen()
+        .iter()
+        .map(|seen| seen.json()["messages"][0]["content"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(order, ["first", "second", "third", "fourth"]);
+    assert_eq!(provider.most(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_a_seat_is_no_time_of_the_line() {
+    let provider = Provider::start().await;
+    provider.then(silent()).always(plain("Hello"));
+    let lines = format!("max_in_flight = 1\n{PATIENT}");
+    let running = Bench::new()
+        .settings("[routing]\ntotal = \"2s\"")
+        .provider_with("a", &provider, &lines, "")
+        .start()
+        .await;
+    let (client, body) = (running.client.clone(), running.ask());
+    let began = Instant::now();
+    let held = tokio::spawn(async move { client.post(CHAT, &body).await });
+    provider.until_calls(1).await;
+    // The seat is free when the first request's time is over; a line's begins then.
+    let done = ask(&running, &running.ask()).await;
+    assert_eq!(done.status, 200, "{}", told(&done));
+    assert!(began.elapsed() >= Duration::from_secs(2));
+    assert_eq!(held.await.unwrap().status, 503);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_without_a_number_of_seats_is_asked_so_many_lines_at_a_time() {
+    let provider = Provider::start().await;
+    let go = Arc::new(Notify::new());
+    let mut script = vec![Act::Wait(go.clone())];
+    script.extend(json_answer(200, &completion("Hello")));
+    provider.always(script);
+    let running = Bench::new().settings("[routing]\nbatch_lines = 2").provider("a", &provider).start().await;
+    let cancel = CancelLine::default();
+    let lines: Vec<_> =
+        (0..5).map(|_| begin(&running, &running.client.key, CHAT, &running.ask(), &cancel)).collect();
+    until("three to wait", || waiting(&running) == 3).await;
+    provider.until_calls(2).await;
+    // Requests of clients are not bounded by it.
+    let (client, body) = (running.client.clone(), running.ask());
+    let request = tokio::spawn(async move { client.post(CHAT, &body).await });
+    provider.until_calls(3).await;
+    until("all of them", || {
+        go.notify_one();
+        request.is_finished() && lines.iter().all(JoinHandle::is_finished)
+    })
+    .await;
+    for line in lines {
+        assert_eq!(line.await.unwrap().status, 200);
+    }
+    assert_eq!(request.await.unwrap().status, 200);
+    assert_eq!((provider.calls(), provider.most()), (6, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn budgets_bind_lines_and_request_limits_do_not() {
+    let (provider, running) = one(plain("Hello")).await;
+    let limits = json!({"requests_per_minute": 1, "tokens_per_minute": 1000, "concurrent": 1});
+    let limited = running.key(&json!({"name": "limited", "limits": limits})).await;
+    let mut body = running.ask();
+    body["max_tokens"] = json!(100);
+    assert_eq!(limited.post(CHAT, &body).await.status, 200);
+    assert_eq!(limited.post(CHAT, &body).await.status, 429);
+    for _ in 0..3 {
+        let done = begin(&running, &limited.key, CHAT, &body, &CancelLine::default()).await.unwrap();
+        assert_eq!(done.status, 200, "{}", told(&done));
+    }
+    let poor = running.key(&json!({"name": "poor", "limits": {"budget_per_month": 0.003}})).await;
+    body["max_tokens"] = json!(7);
+    let mut spent = Vec::new();
+    for _ in 0..4 {
+        spent.push(begin(&running, &poor.key, CHAT, &body, &CancelLine::default()).await.unwrap());
+    }
+    let statuses: Vec<u16> = spent.iter().map(|done| done.status).collect();
+    assert!(statuses.contains(&200) && statuses.ends_with(&[402]), "{statuses:?}");
+    assert!(spent.last().unwrap().retry.is_none() && spent.last().unwrap().end.is_none());
+    assert_eq!(provider.calls(), 4 + statuses.iter().filter(|status| **status == 200).count());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_are_counted_as_what_they_are() {
+    let (_provider, running) = one(plain("Hello")).await;
+    running.chat().await;
+    drop(ask(&running, &running.ask()).await);
+    let metrics = running.admin().get("/metrics").await.text();
+    for line in [
+        r#"penstock_requests_total{endpoint="chat",outcome="ok",status="200"} 2"#,
+        r#"penstock_batch_lines_total{endpoint="chat",outcome="ok"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+}
