@@ -8,8 +8,9 @@
 //! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. A piece
 //! of `n > 1` tokens may be merged otherwise by others, which cuts what stands at both sides of a seam: it
 //! counts `2n - 1` more, and in ASCII at least one for two bytes. A capital glued to a letter and the end of
-//! a line count one more, digits one each, because many tokenizers keep them apart. Nothing counts more than
-//! its bytes, which no byte-level tokenizer exceeds.
+//! a line count one more, digits one each, because many tokenizers keep them apart. Beyond ASCII, where each
+//! tokenizer has its own idea of a word, every sign and mark counts one more, and so does a piece that no
+//! space parts from the one before. Nothing counts more than its bytes, which no byte-level tokenizer exceeds.
 
 #[cfg(test)]
 mod tests;
@@ -112,23 +113,38 @@ fn written(tool: &Tool) -> String {
 #[must_use]
 pub fn estimate_text(text: &str) -> u64 {
     let mut tokens = 0;
-    let mut after_letter = false;
+    // The last character so far, and whether its piece is of ASCII.
+    let mut before: Option<(char, bool)> = None;
     O200k::shared().pieces(text, |piece, symbols| {
-        let bytes = piece.len() as u64;
-        let digits = piece.bytes().any(|byte| byte.is_ascii_digit());
-        let weight: u64 = symbols.iter().map(weight).sum();
-        let several = symbols.len() as u64;
-        // Others do not cut where small letters turn into capitals.
-        let glued = after_letter && piece.starts_with(char::is_alphabetic);
-        let guess = match several {
-            0 | 1 => weight + u64::from(glued || piece.ends_with(['\n', '\r'])),
-            _ if piece.is_ascii() => (weight + 2 * several - 1).max(bytes.div_ceil(2)),
-            _ => weight + 2 * several - 1,
-        };
-        after_letter = piece.ends_with(char::is_alphabetic);
-        tokens += if digits { bytes } else { bytes.min(guess) };
+        let guess = guess(piece, symbols, before);
+        before = piece.chars().next_back().map(|last| (last, piece.is_ascii()));
+        tokens += guess.min(piece.len() as u64);
     });
     tokens
+}
+
+/// What a piece may come to elsewhere, after the one that ends `before` it.
+fn guess(piece: &str, symbols: &[Symbol], before: Option<(char, bool)>) -> u64 {
+    if piece.bytes().any(|byte| byte.is_ascii_digit()) {
+        return piece.len() as u64;
+    }
+    let weight: u64 = symbols.iter().map(weight).sum();
+    let several = symbols.len() as u64;
+    let ends = u64::from(piece.ends_with(['\n', '\r']));
+    if piece.is_ascii() && before.is_none_or(|(_, ascii)| ascii) {
+        // Others do not cut where small letters turn into capitals.
+        let letters = |last: char| last.is_alphabetic() && piece.starts_with(char::is_alphabetic);
+        let glued = before.is_some_and(|(last, _)| letters(last));
+        return match several {
+            0 | 1 => weight + 2 * u64::from(glued) + ends,
+            _ => (weight + 2 * several - 1 + u64::from(glued)).max(piece.len().div_ceil(2) as u64),
+        };
+    }
+    // Where scripts, marks and signs meet, others cut in other places.
+    let first = piece.chars().next().unwrap_or(' ');
+    let glued = before.is_some_and(|(last, _)| !last.is_whitespace() && !first.is_whitespace());
+    let signs = piece.chars().filter(|letter| !letter.is_ascii() && !letter.is_alphabetic()).count() as u64;
+    weight + 2 * several.saturating_sub(1) + u64::from(several > 1) + u64::from(glued) + signs + ends
 }
 
 /// What a token of `o200k` weighs.

@@ -53,6 +53,13 @@ fn prose_is_at_most_a_half_more_than_it_is() {
 }
 
 #[test]
+fn what_broke_it_once_does_not_again() {
+    for text in ["\u{200d}या°F", "या°F", "Zwölf°F", "A\u{200d}B\u{301}C", "»Wort«“x”"] {
+        never_below(text);
+    }
+}
+
+#[test]
 fn whole_conversations_are_never_below_the_exact_count() {
     let cases: serde_json::Value = serde_json::from_str(include_str!("../../testdata/cases.json")).unwrap();
     for (name, body) in cases.as_object().unwrap() {
@@ -77,11 +84,13 @@ fn what_nobody_knows_costs_a_lot() {
     assert_eq!(upper_bound(usize::MAX, u32::MAX, u64::MAX), u64::MAX);
 }
 
-/// Cases of each property; a search by hand takes some hundred thousand.
-const CASES: u32 = 1_000;
+/// Cases of each property; `PROPTEST_CASES` makes it a search, with another `PROPTEST_RNG_SEED`.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").map_or(1_000, |cases| cases.parse().unwrap())
+}
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(CASES))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn any_text_is_never_below(text in ".{0,160}") {
