@@ -3,7 +3,7 @@
 
 mod support;
 
-use penstock_contract::{Ask, Code, Dialect, Kind};
+use penstock_contract::{Ask, Code, Dialect, Kind, Said};
 use serde_json::{Value, json};
 use support::{ask_chat, assert_refused, edited};
 
@@ -345,6 +345,25 @@ fn efforts_are_folded_to_the_contracts_three() {
             edited(&taken(&with(&format!("\"reasoning_effort\":\"{from}\""))))["reasoning_effort"],
             to
         );
+    }
+}
+
+#[test]
+fn what_some_providers_do_not_take_is_seen() {
+    let said = |messages: &str| taken(&conversation(messages)).said;
+    let user = r#"{"role":"user","content":"\"reasoning\" \"tool_call_id\" \"system\""}"#;
+    let system = r#"{"role":"system","content":"s"}"#;
+    assert_eq!(said(&format!("{system},{user}")), Said::default());
+    for role in ["system", "developer", r"s\u0079stem"] {
+        let later = system.replace("system", role);
+        assert_eq!(said(&format!("{user},{later}")), Said { later_system: true, ..Said::default() });
+    }
+    let result = r#"{"role":"tool","tool_call_id":"c1","content":"r"}"#;
+    let called = Said { calls: true, ..Said::default() };
+    assert_eq!(said(&format!("{user},{CALL},{result}")), Said { results: true, ..called });
+    for name in ["reasoning", "reasoning_content"] {
+        let thought = format!(r#"{user},{{"role":"assistant","content":"a","{name}":"t"}},{user}"#);
+        assert_eq!(said(&thought), Said { reasoning: true, ..Said::default() });
     }
 }
 

@@ -64,6 +64,19 @@ pub struct Needs {
     pub prefill: bool,
 }
 
+/// What stands in a conversation of the chat dialect that some providers do not take as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Reasoning of earlier answers.
+    pub reasoning: bool,
+    /// Calls of tools, or ids of calls.
+    pub calls: bool,
+    /// Results of tools.
+    pub results: bool,
+    /// System messages anywhere but in the first place.
+    pub later_system: bool,
+}
+
 /// Whether and how thinking is shown (messages dialect).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Thinking {
@@ -118,6 +131,8 @@ pub struct Ask {
     pub prompt_bytes: usize,
     /// Inline and linked images in the prompt.
     pub images: u32,
+    /// What stands in the messages of the chat dialect.
+    pub said: Said,
 }
 
 /// Bytes of text per token where nobody counted: more than most tokenizers
@@ -148,6 +163,7 @@ impl Ask {
             thinking: Thinking::Off,
             prompt_bytes: 0,
             images: 0,
+            said: Said::default(),
         }
     }
 

@@ -16,7 +16,7 @@ mod table;
 mod task;
 mod usage;
 
-pub use ask::{Ask, Edit, Field, Fields, Needs, Thinking};
+pub use ask::{Ask, Edit, Field, Fields, Needs, Said, Thinking};
 pub use fault::{Fault, FaultKind};
 pub use kind::{Dialect, Kind};
 pub use media::{Draw, Heard, Picture, PictureSource, Script, Size, Transcribe};

@@ -32,6 +32,7 @@ fn ask() -> Ask {
         thinking: Thinking::Off,
         prompt_bytes: 0,
         images: 0,
+        said: penstock_contract::Said::default(),
     }
 }
 

@@ -40,6 +40,7 @@ fn ask(dialect: Dialect, body: String) -> Ask {
         needs: Needs::default(),
         thinking: Thinking::Off,
         images: 0,
+        said: penstock_contract::Said::default(),
     }
 }
 

@@ -47,6 +47,21 @@ pub(crate) fn ask(dialect: Dialect, body: &[u8]) -> Ask {
         thinking: Thinking::Off,
         prompt_bytes: body.len(),
         images: u32::try_from(String::from_utf8_lossy(body).matches("\"image_url\":").count()).unwrap(),
+        said: said(&value),
+    }
+}
+
+/// What admission says of the conversation, for lists of messages.
+fn said(body: &Value) -> Said {
+    let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let has =
+        |names: &[&str]| messages.iter().any(|message| names.iter().any(|name| !message[name].is_null()));
+    let role = |message: &Value, roles: &[&str]| roles.iter().any(|role| message["role"] == **role);
+    Said {
+        reasoning: has(&["reasoning", "reasoning_content"]),
+        calls: has(&["tool_calls", "tool_call_id", "function_call"]),
+        results: messages.iter().any(|message| role(message, &["tool", "function"])),
+        later_system: messages.iter().skip(1).any(|message| role(message, &["system", "developer"])),
     }
 }
 

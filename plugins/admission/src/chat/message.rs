@@ -7,7 +7,7 @@ use crate::body::Top;
 use crate::json::Value;
 use crate::path::Path;
 use crate::read;
-use penstock_contract::Refusal;
+use penstock_contract::{Refusal, Said};
 
 const ROLES: &[&str] = &["system", "developer", "user", "assistant", "tool", "function"];
 
@@ -20,7 +20,7 @@ pub(super) fn messages(messages: Value<'_>, top: &Top<'_>, found: &mut Findings)
     let mut calls = Calls::default();
     let mut last = Last::default();
     for (index, message) in messages.items().enumerate() {
-        last = self::message(message, &path.index(index), &mut calls, found)?;
+        last = self::message(message, index, &path.index(index), &mut calls, found)?;
     }
     let path = top.path("continue_final_message");
     let continued = read::flag(top.get("continue_final_message"), &path)?.unwrap_or(false);
@@ -54,6 +54,7 @@ struct Message<'d> {
 
 fn message<'d>(
     whole: Value<'d>,
+    index: usize,
     at: &Path<'_>,
     calls: &mut Calls<'d>,
     found: &mut Findings,
@@ -81,7 +82,9 @@ fn message<'d>(
     let message =
         Message { whole, content, name, tool_calls, tool_call_id, function_call, refusal, reasoning, prefix };
     message.name.map(|name| read::string(name, &at.key("name"))).transpose()?;
-    match read::one_of(role, &role_path, ROLES)? {
+    let role_named = read::one_of(role, &role_path, ROLES)?;
+    message.note(role_named, index, &mut found.said);
+    match role_named {
         "developer" => {
             found.edits.replace(role.range(), r#""system""#);
             message.said(at, Parts::Text, found)?;
@@ -106,6 +109,15 @@ fn message<'d>(
 }
 
 impl<'d> Message<'d> {
+    /// Notes what some providers do not take as it is.
+    fn note(&self, role: &str, index: usize, said: &mut Said) {
+        said.later_system |= index > 0 && matches!(role, "system" | "developer");
+        said.results |= matches!(role, "tool" | "function");
+        said.calls |=
+            self.tool_calls.or(self.tool_call_id).or(self.function_call).is_some() || role == "function";
+        said.reasoning |= self.reasoning.0.or(self.reasoning.1).is_some();
+    }
+
     /// The content of a system or user message: it must be there.
     fn said(&self, at: &Path<'_>, allowed: Parts, found: &mut Findings) -> Result<(), Refusal> {
         let path = at.key("content");

@@ -14,7 +14,7 @@ use crate::path::Style;
 use crate::plain::{self, Integers, Numbers};
 use crate::read;
 use bytes::Bytes;
-use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal, Task, Thinking};
+use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal, Said, Task, Thinking};
 
 const NUMBERS: Numbers = &[
     ("temperature", 0.0, 2.0),
@@ -49,6 +49,7 @@ pub fn chat(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
 struct Findings {
     edits: Edits,
     needs: Needs,
+    said: Said,
     images: u32,
     /// Bytes of inline media.
     media: usize,
@@ -93,6 +94,7 @@ fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
         thinking: Thinking::Off,
         prompt_bytes: text_bytes.saturating_sub(found.media),
         images: found.images,
+        said: found.said,
     })
 }
 

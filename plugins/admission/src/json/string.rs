@@ -75,18 +75,18 @@ const LAST: u64 = 1 << 63;
 
 #[inline]
 fn quarters(block: &[u8; 64]) -> [u8x16; 4] {
-    let (parts, _) = block.as_chunks::<16>();
-    let mut quarters = [u8x16::default(); 4];
-    for (quarter, part) in quarters.iter_mut().zip(parts) {
-        *quarter = u8x16::new(*part);
+    match block.as_chunks::<16>() {
+        ([a, b, c, d], []) => [u8x16::new(*a), u8x16::new(*b), u8x16::new(*c), u8x16::new(*d)],
+        // 64 bytes are four times 16.
+        _ => [QUOTE; 4],
     }
-    quarters
 }
 
 #[inline]
 fn any_special(quarters: [u8x16; 4]) -> bool {
-    let [a, b, c, d] = quarters.map(special);
-    (a | b | c | d).any()
+    // Written out: a closure over an array is not always inlined.
+    let [a, b, c, d] = quarters;
+    (special(a) | special(b) | special(c) | special(d)).any()
 }
 
 /// Bytes that cannot simply be passed over.
@@ -98,8 +98,9 @@ fn special(bytes: u8x16) -> u8x16 {
 /// One bit for each byte that is as asked.
 #[inline]
 fn mask(quarters: [u8x16; 4], is: impl Fn(u8x16) -> u8x16) -> u64 {
-    let [a, b, c, d] = quarters.map(|bytes| u64::from(is(bytes).to_bitmask()));
-    a | b << 16 | c << 32 | d << 48
+    let [a, b, c, d] = quarters;
+    let bits = |bytes| u64::from(is(bytes).to_bitmask());
+    bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48
 }
 
 /// What may follow a backslash, besides `"`, `\` and `u`.

@@ -13,7 +13,7 @@ use crate::path::Style;
 use crate::plain::{self, Integers, Numbers};
 use crate::read;
 use bytes::Bytes;
-use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal, Task};
+use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal, Said, Task};
 
 const NUMBERS: Numbers = &[("temperature", 0.0, 1.0), ("top_p", 0.0, 1.0)];
 const INTEGERS: Integers = &[("top_k", 0, i64::MAX)];
@@ -91,5 +91,6 @@ fn admit(body: &[u8], limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal>
         thinking,
         prompt_bytes: text_bytes.saturating_sub(found.media),
         images: found.images,
+        said: Said::default(),
     })
 }

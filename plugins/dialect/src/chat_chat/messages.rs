@@ -1,9 +1,8 @@
 //! The conversation: passed on as it stands where the provider takes it so,
 //! rewritten turn by turn where it does not.
 
-use super::turns::{self, Turns};
+use super::turns::Turns;
 use crate::pieces::Pieces;
-use memchr::memmem;
 use penstock_contract::{Ask, Continuation, Prefill, Refusal, Target};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,8 +36,7 @@ pub(super) fn write(
     let mark = mark(ask, target, delivered.is_some())?;
     out.put(r#","messages":"#);
     let range = field.value.clone();
-    let written = ask.body.get(range.clone()).unwrap_or_default();
-    if delivered.is_none() && mark != Mark::Prefix && !needs_rewriting(written, ask, target) {
+    if delivered.is_none() && mark != Mark::Prefix && !needs_rewriting(ask, target) {
         edited(ask, range, &mut |bytes| out.raw(bytes));
     } else {
         let canonical = canonical(ask, range);
@@ -74,27 +72,13 @@ fn mark(ask: &Ask, target: &Target<'_>, rescue: bool) -> Result<Mark, Refusal> {
     }
 }
 
-/// Whether something may stand in the messages that this provider does not
-/// take. A search for words, so now and then it says yes for nothing.
-fn needs_rewriting(messages: &[u8], ask: &Ask, target: &Target<'_>) -> bool {
-    let abilities = target.abilities;
-    let has = |word: &str| memmem::find(messages, word.as_bytes()).is_some();
-    (!abilities.replay_reasoning && has("\"reasoning"))
-        || (abilities.short_tool_ids && has("\"tool_call"))
-        || (!abilities.tool_images && ask.images > 0 && has("\"tool_call_id\""))
-        || (!abilities.system_anywhere && has_later_system(messages))
-}
-
-/// Whether a `system` message may stand anywhere but in the first place.
-/// Quotes inside of texts are escaped, so the words are found only as whole strings.
-fn has_later_system(messages: &[u8]) -> bool {
-    let words = ["\"system\"", "\"developer\""];
-    let count = |word: &str| memmem::find_iter(messages, word.as_bytes()).take(2).count();
-    match words.iter().map(|word| count(word)).sum::<usize>() {
-        0 => false,
-        1 => !turns::begins_with_system(messages),
-        _ => turns::has_later_system(messages),
-    }
+/// Whether something stands in the messages that this provider does not take.
+const fn needs_rewriting(ask: &Ask, target: &Target<'_>) -> bool {
+    let (abilities, said) = (target.abilities, ask.said);
+    (!abilities.replay_reasoning && said.reasoning)
+        || (abilities.short_tool_ids && said.calls)
+        || (!abilities.tool_images && ask.images > 0 && said.results)
+        || (!abilities.system_anywhere && said.later_system)
 }
 
 /// Calls `put` for the bytes of a range with the ask's edits in it.

@@ -33,20 +33,6 @@ struct Turn<'a> {
 /// The messages of a request.
 pub(super) struct Turns<'a>(Vec<Turn<'a>>);
 
-/// Whether a `system` message stands anywhere but in the first place.
-pub(super) fn has_later_system(messages: &[u8]) -> bool {
-    scan::elements(messages).skip(1).any(says_system)
-}
-
-/// Whether the first message is a `system` message.
-pub(super) fn begins_with_system(messages: &[u8]) -> bool {
-    scan::elements(messages).next().is_some_and(says_system)
-}
-
-fn says_system(message: &[u8]) -> bool {
-    scan::member(message, "role").is_some_and(is_system)
-}
-
 fn is_system(role: &[u8]) -> bool {
     matches!(role, b"\"system\"" | b"\"developer\"")
 }
