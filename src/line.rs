@@ -2,7 +2,9 @@
 //! socket. Its charge is not entered here but given back with its answer, so that
 //! both are written together or neither.
 
-use crate::caller::{Caller, CancelLine, Line};
+pub use crate::caller::CancelLine;
+
+use crate::caller::{Caller, Line};
 use crate::endpoint::{self, Endpoint};
 use crate::exchange::{Ended, Exchange};
 use crate::house::House;
@@ -45,7 +47,8 @@ pub struct LineDone {
     pub usage: Option<Usage>,
     /// It failed for now and may be asked again after this.
     pub retry: Option<Duration>,
-    /// It gave its seat to a request at once: no failure, and to be asked again as if it never was.
+    /// It gave its seat to a request at once, or got none to the end: no failure, and to be asked again as if
+    /// it never was.
     pub yielded: bool,
     /// It was ended by its signal, before there was an answer.
     pub cancelled: bool,
@@ -76,7 +79,8 @@ pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
             x.refuse(&refusal).await;
         }
     }
-    let yielded = yielded(&x) && retry.is_some();
+    let unseated = x.record.attempts.is_empty() && !x.record.queued.is_zero();
+    let yielded = retry.is_some() && (yielded(&x) || unseated);
     if yielded {
         x.record.outcome = Outcome::Yielded;
     }

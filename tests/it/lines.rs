@@ -402,3 +402,26 @@ async fn lines_are_counted_as_what_they_are() {
         assert!(metrics.contains(line), "{line}\n{metrics}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_got_no_seat_anywhere_has_not_failed() {
+    let (one, other) = (Provider::start().await, Provider::start().await);
+    one.always(silent());
+    other.always(silent());
+    let lines = format!("max_in_flight = 1\n{PATIENT}");
+    let running = Bench::new()
+        .settings("[routing]\nbatch_wait = \"100ms\"")
+        .provider_with("a", &one, &lines, "")
+        .provider_with("b", &other, &lines, "")
+        .start()
+        .await;
+    let body = running.ask().to_string();
+    let _first = running.client.open("POST", CHAT, &[], body.as_bytes()).await;
+    let _second = running.client.open("POST", CHAT, &[], body.as_bytes()).await;
+    one.until_calls(1).await;
+    other.until_calls(1).await;
+    let done = ask(&running, &running.ask()).await;
+    assert_eq!(code(&done), (503, "INFERENCE_3103".to_owned()));
+    assert!(done.yielded && done.retry.is_some() && !done.cancelled);
+    assert_eq!((one.calls(), other.calls()), (1, 1));
+}
