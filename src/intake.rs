@@ -44,24 +44,9 @@ impl Exchange<'_> {
         mut upload: Upload,
         cap: usize,
     ) -> Result<(Box<str>, Task, Spooled), Refusal> {
-        let idle = self.live.settings.limits.body_idle;
         let mut spool = self.house.spools.open();
         let mut sound = Vec::new();
-        loop {
-            let asked = Instant::now();
-            let read = timeout(idle, self.caller.read_request_body()).await;
-            // Waiting for a client is no work of the gateway's.
-            self.record.waited += asked.elapsed();
-            let cut = |_| {
-                Refusal::because(Code::InvalidRequest, "The request body ended before its announced length.")
-            };
-            let Some(piece) = read.map_err(|_| Refusal::new(Code::RequestTimeout))?.map_err(cut)? else {
-                break;
-            };
-            self.record.bytes_in += piece.len();
-            if self.record.bytes_in > cap {
-                return Err(crate::exchange::too_large(cap));
-            }
+        while let Some(piece) = self.next_piece(cap).await? {
             upload.push(piece, &mut sound)?;
             for piece in sound.drain(..) {
                 spool.push(&piece).await.map_err(|error| disk(&error))?;
@@ -70,5 +55,24 @@ impl Exchange<'_> {
         let (model, task) = upload.end()?;
         let sound = spool.seal().await.map_err(|error| disk(&error))?;
         Ok((model, Task::Transcribe(task), sound))
+    }
+
+    /// The next piece of a body of at most `cap` bytes, `None` at its end.
+    ///
+    /// # Errors
+    /// Too large, too slow, cut short.
+    pub(crate) async fn next_piece(&mut self, cap: usize) -> Result<Option<Bytes>, Refusal> {
+        let asked = Instant::now();
+        let read = timeout(self.live.settings.limits.body_idle, self.caller.read_request_body()).await;
+        // Waiting for a client is no work of the gateway's.
+        self.record.waited += asked.elapsed();
+        let cut =
+            |_| Refusal::because(Code::InvalidRequest, "The request body ended before its announced length.");
+        let piece = read.map_err(|_| Refusal::new(Code::RequestTimeout))?.map_err(cut)?;
+        self.record.bytes_in += piece.as_ref().map_or(0, Bytes::len);
+        if self.record.bytes_in > cap {
+            return Err(crate::exchange::too_large(cap));
+        }
+        Ok(piece)
     }
 }

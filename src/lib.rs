@@ -46,7 +46,7 @@
 //! 10. After the first content token nothing is retried; a broken stream is
 //!     rescued without a byte sent twice, or ends with an error.
 //! 11. `conf/penstock.toml` is the defaults.
-//! 12. No request content is logged or stored.
+//! 12. No request content is logged or stored, files and batches aside.
 
 pub mod admin;
 pub mod caller;

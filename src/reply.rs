@@ -16,13 +16,13 @@ use std::time::Duration;
 /// Names of response headers that browsers may read.
 const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-reset, x-penstock-provider, \
      x-penstock-flavor, x-penstock-attempts, x-token-count-method, x-environment-impact, x-billing-cost, \
-     x-should-retry, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
+     x-should-retry, content-disposition, content-range, etag, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
      x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
      anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, \
      anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
      anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
 /// Request headers that browsers may send: what the client libraries add by themselves.
-const ALLOWED: &str = "authorization, content-type, x-api-key, anthropic-version, anthropic-beta, \
+const ALLOWED: &str = "authorization, content-type, range, x-api-key, anthropic-version, anthropic-beta, \
      anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
      idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
      x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
@@ -259,6 +259,12 @@ pub async fn refuse(
         && let Ok(value) = HeaderValue::from_str(allow)
     {
         head = head.with(header::ALLOW, value)?;
+    }
+    if refusal.code == Code::RangeNotSatisfiable
+        && let Some(bytes) = refusal.details.get("bytes").and_then(serde_json::Value::as_u64)
+        && let Ok(value) = HeaderValue::try_from(format!("bytes */{bytes}"))
+    {
+        head = head.with(header::CONTENT_RANGE, value)?;
     }
     if browser {
         head = head.for_browser(false)?;

@@ -3,6 +3,7 @@
 mod chat;
 mod count_tokens;
 mod embeddings;
+mod files;
 mod images;
 mod messages;
 mod models;
@@ -26,7 +27,7 @@ pub trait Endpoint: Sync {
     /// The method it takes.
     fn method(&self) -> Method;
 
-    /// Its path below the host; a final `/*` takes any non-empty tail.
+    /// Its path below the host; a `*` takes anything that is not nothing.
     fn path(&self) -> &'static str;
 
     /// The scope that a key needs.
@@ -57,6 +58,11 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &embeddings::Embeddings,
     &rerank::Rerank("/v1/rerank"),
     &rerank::Rerank("/v2/rerank"),
+    &files::Create,
+    &files::List,
+    &files::Content,
+    &files::One,
+    &files::Delete,
     &models::List,
     &models::One,
 ];
@@ -106,8 +112,10 @@ fn versioned(path: &str) -> &str {
 }
 
 fn matches<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => path.strip_prefix(prefix).filter(|tail| !tail.is_empty()),
+    match pattern.split_once('*') {
+        Some((prefix, suffix)) => {
+            path.strip_prefix(prefix)?.strip_suffix(suffix).filter(|tail| !tail.is_empty())
+        }
         None => (pattern == path).then_some(""),
     }
 }
@@ -150,6 +158,16 @@ mod tests {
         assert_eq!(find(&Method::POST, "/v1/v1/messages").unwrap().0.name(), "messages");
         assert_eq!(find(&Method::GET, "/v1/models/").unwrap().0.name(), "models");
         assert_eq!(find(&Method::POST, "/v1/v2/rerank").unwrap().0.name(), "rerank");
+    }
+
+    #[test]
+    fn what_stands_behind_an_id_is_no_part_of_it() {
+        let (endpoint, tail) = find(&Method::GET, "/v1/files/file-1/content").unwrap();
+        assert_eq!((endpoint.name(), tail), ("file_content", "file-1"));
+        let (endpoint, tail) = find(&Method::HEAD, "/v1/files/file-1/").unwrap();
+        assert_eq!((endpoint.name(), tail), ("file", "file-1"));
+        assert_eq!(find(&Method::DELETE, "/v1/files/file-1").unwrap().0.name(), "file_delete");
+        assert_eq!(find(&Method::PUT, "/v1/files").err().unwrap().details.get("allow").unwrap(), "POST, GET");
     }
 
     #[test]

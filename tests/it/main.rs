@@ -25,6 +25,8 @@ mod chat;
 mod commands;
 mod embeddings;
 mod failover;
+mod files;
+mod files_kept;
 mod footprint;
 mod full_disk;
 mod images;
