@@ -147,6 +147,13 @@ impl Grant {
         !self.stopped() && self.expires.is_none_or(|end| now < end)
     }
 
+    /// Whether its account is suspended, which may pass.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        let revoked = self.live.revoked.load(Ordering::Acquire);
+        !revoked && self.account.suspended.load(Ordering::Acquire)
+    }
+
     fn stopped(&self) -> bool {
         self.live.revoked.load(Ordering::Acquire) || self.account.suspended.load(Ordering::Acquire)
     }

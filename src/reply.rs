@@ -249,6 +249,10 @@ pub async fn refuse(
     if let Some(seconds) = refusal.retry_after {
         head = head.with(header::RETRY_AFTER, HeaderValue::from(seconds))?;
     }
+    if refusal.code == Code::Conflict {
+        // Client libraries try a 409 again by themselves; what is in the way here stays there.
+        head = head.with(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"))?;
+    }
     if let Some((standing, now)) = limits {
         head = head.standing(dialect, &standing, now)?;
         if refusal.code == Code::RateLimited {

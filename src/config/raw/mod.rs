@@ -1,11 +1,13 @@
 //! The configuration as users write it. These types are the one source of the keys, their defaults, their
 //! sentences, the JSON Schema and the checks of shape; `resolve` makes [`super::Settings`] of them.
 
+mod batches;
 mod catalogue;
 mod leaf;
 mod money;
 mod providers;
 
+pub use batches::{Batches, Grid};
 pub use catalogue::{
     Billing as ModelBilling, DatedPrice, Energy, Kind, Lifecycle, Method, Modality, Model, Presets, Price,
     Score, TokenIds, Tokenizer,
@@ -52,6 +54,10 @@ pub struct Raw {
     pub billing: Billing,
     /// How charges are written down.
     pub ledger: Ledger,
+    /// How batches are worked off.
+    pub batches: Batches,
+    /// When the grid is clean.
+    pub grid: Grid,
     /// The catalogue: a block for each model.
     pub models: Vec<Model>,
     /// A block for each provider, with its offers.

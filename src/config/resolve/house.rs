@@ -2,8 +2,8 @@
 
 use super::super::raw::{self, OneOrMany, Raw};
 use super::super::settings::{
-    Breaker, Files, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated, Spool,
-    Storage,
+    Batches, Breaker, Files, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated,
+    Spool, Storage,
 };
 use super::spot::Spot;
 use super::{Proof, url};
@@ -44,6 +44,20 @@ pub fn ledger(raw: &Raw) -> Ledger {
         backlog: bytes(ledger.backlog),
         slow: ledger.slow.0,
         ahead: ledger.ahead.0,
+    }
+}
+
+pub fn batches(raw: &Raw) -> Batches {
+    let batches = &raw.batches;
+    let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    Batches {
+        concurrency: number(batches.concurrency),
+        open: number(batches.open),
+        again: penstock_batch::again::Again {
+            first: batches.retry_first.0,
+            most: batches.retry_most.0.max(batches.retry_first.0),
+            tries: batches.retries,
+        },
     }
 }
 

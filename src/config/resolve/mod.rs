@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod country;
+mod grid;
 mod house;
 mod offer;
 mod provider;
@@ -71,6 +72,7 @@ pub fn resolve(
     let models = proof.models(&raw, &top);
     let providers = proof.providers(&raw, &top);
     let offers = proof.offers(&raw, &models, &providers, &top);
+    let grid = proof.grid(&raw, &top);
     let settings = Settings {
         version: version(&raw),
         listen: listen?,
@@ -88,6 +90,8 @@ pub fn resolve(
             reserve_output_tokens: raw.billing.reserve_output_tokens.into(),
         },
         ledger: house::ledger(&raw),
+        batches: house::batches(&raw),
+        grid,
         drain: raw.process.drain.0,
         threads: house::threads(raw.process.threads),
         log: house::log(&raw),

@@ -37,6 +37,10 @@ pub struct Settings {
     pub billing: Billing,
     /// How charges are written down.
     pub ledger: Ledger,
+    /// How batches are worked off.
+    pub batches: Batches,
+    /// When the grid is clean.
+    pub grid: Grid,
     /// How long open requests may go on after a termination signal.
     pub drain: Duration,
     /// Worker threads, at least one.
@@ -243,6 +247,26 @@ pub struct Ledger {
     pub slow: Duration,
     /// How far the last entry may be dated ahead of the clock.
     pub ahead: Duration,
+}
+
+/// How batches are worked off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batches {
+    /// Most lines at work at the same time.
+    pub concurrency: usize,
+    /// Most batches of an account that are not over.
+    pub open: usize,
+    /// When a line is asked again.
+    pub again: penstock_batch::again::Again,
+}
+
+/// When the grid is clean; without places batches never wait for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grid {
+    /// Least saving that is worth a wait, in thousandths.
+    pub saving: u32,
+    /// What a kilowatt-hour emits, by member state or id of a provider.
+    pub places: std::collections::BTreeMap<String, penstock_batch::grid::Place>,
 }
 
 /// Lines on standard error.

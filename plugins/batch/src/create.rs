@@ -1,0 +1,166 @@
+//! What a client asks for when it creates a batch, proven sane field by field.
+
+use crate::jsonl::URLS;
+use crate::window;
+use penstock_contract::Refusal;
+use serde_json::{Map, Value};
+
+/// Most pairs of metadata, and the longest of each side, in characters.
+const PAIRS: usize = 16;
+const NAME: usize = 64;
+const TEXT: usize = 512;
+
+/// A batch as it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Create {
+    /// The uploaded file.
+    pub input_file_id: String,
+    /// Where its lines go: one of [`URLS`].
+    pub endpoint: &'static str,
+    /// The window as the client wrote it.
+    pub completion_window: String,
+    /// The same in seconds.
+    pub window: u64,
+    /// Pairs the client keeps with it, in its order.
+    pub metadata: Vec<(String, String)>,
+}
+
+impl Create {
+    /// Reads the body of a creation. Fields it does not know are left alone.
+    ///
+    /// # Errors
+    /// Names the first field that is not what it has to be.
+    pub fn read(body: &[u8]) -> Result<Self, Refusal> {
+        let value: Value = serde_json::from_slice(body)
+            .map_err(|_| Refusal::invalid("body", "body: expected a JSON object"))?;
+        let Value::Object(fields) = value else {
+            return Err(Refusal::invalid("body", "body: expected a JSON object"));
+        };
+        let input_file_id = match fields.get("input_file_id") {
+            Some(Value::String(id)) if !id.is_empty() => id.clone(),
+            _ => {
+                let expected =
+                    "input_file_id: expected the id of a file that was uploaded with purpose \"batch\"";
+                return Err(Refusal::invalid("input_file_id", expected));
+            }
+        };
+        let endpoint = endpoint(fields.get("endpoint"))?;
+        let completion_window = match fields.get("completion_window") {
+            None | Some(Value::Null) => window::DEFAULT,
+            Some(Value::String(text)) => text,
+            Some(_) => "",
+        };
+        let window = window::seconds(completion_window)
+            .map_err(|expected| Refusal::invalid("completion_window", expected))?;
+        let completion_window = completion_window.to_owned();
+        let metadata = metadata(fields.get("metadata"))?;
+        Ok(Self { input_file_id, endpoint, completion_window, window, metadata })
+    }
+}
+
+fn endpoint(value: Option<&Value>) -> Result<&'static str, Refusal> {
+    let asked = value.and_then(Value::as_str);
+    URLS.into_iter().find(|known| Some(*known) == asked).ok_or_else(|| {
+        let known = URLS.join(", ");
+        Refusal::invalid("endpoint", format!("endpoint: expected one of {known}"))
+    })
+}
+
+fn metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, Refusal> {
+    let pairs: &Map<String, Value> = match value {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(pairs)) => pairs,
+        Some(_) => return Err(Refusal::invalid("metadata", "metadata: expected an object of strings")),
+    };
+    if pairs.len() > PAIRS {
+        return Err(Refusal::invalid("metadata", format!("metadata: expected at most {PAIRS} pairs")));
+    }
+    let mut read = Vec::with_capacity(pairs.len());
+    for (name, value) in pairs {
+        if name.chars().count() > NAME {
+            let expected = format!("metadata: expected names of at most {NAME} characters");
+            return Err(Refusal::invalid("metadata", expected));
+        }
+        match value {
+            Value::String(text) if text.chars().count() <= TEXT => read.push((name.clone(), text.clone())),
+            _ => {
+                let expected = format!("metadata: expected strings of at most {TEXT} characters as values");
+                return Err(Refusal::invalid(format!("metadata.{name}"), expected));
+            }
+        }
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn read(value: &Value) -> Result<Create, Refusal> {
+        Create::read(value.to_string().as_bytes())
+    }
+
+    fn good() -> Value {
+        json!({"input_file_id": "file-1", "endpoint": "/v1/chat/completions"})
+    }
+
+    fn with(name: &str, value: Value) -> Value {
+        let mut body = good();
+        body[name] = value;
+        body
+    }
+
+    #[test]
+    fn the_window_is_a_day_unless_told() {
+        let create = read(&good()).unwrap();
+        assert_eq!((create.completion_window.as_str(), create.window), ("24h", 86_400));
+        assert!(create.metadata.is_empty());
+        assert_eq!(read(&with("completion_window", json!("2d"))).unwrap().window, 172_800);
+    }
+
+    #[test]
+    fn every_endpoint_is_taken_and_no_other() {
+        for endpoint in URLS {
+            assert_eq!(read(&with("endpoint", json!(endpoint))).unwrap().endpoint, endpoint);
+        }
+        for wrong in
+            [json!("/v1/completions"), json!("/v1/audio/transcriptions"), json!(""), json!(7), json!(null)]
+        {
+            let refusal = read(&with("endpoint", wrong)).unwrap_err();
+            assert_eq!(refusal.param.as_deref(), Some("endpoint"));
+            assert!(refusal.message.contains("/v1/rerank"));
+        }
+    }
+
+    #[test]
+    fn each_mistake_names_its_field() {
+        let many: Map<String, Value> = (0..17).map(|i| (i.to_string(), json!("x"))).collect();
+        for (name, wrong, param) in [
+            ("input_file_id", json!(null), "input_file_id"),
+            ("input_file_id", json!(""), "input_file_id"),
+            ("input_file_id", json!(["x"]), "input_file_id"),
+            ("completion_window", json!("soon"), "completion_window"),
+            ("completion_window", json!(24), "completion_window"),
+            ("metadata", json!([]), "metadata"),
+            ("metadata", Value::Object(many), "metadata"),
+            ("metadata", json!({"a": 1}), "metadata.a"),
+            ("metadata", json!({"a": "x".repeat(513)}), "metadata.a"),
+            ("metadata", json!({"a".repeat(65): "x"}), "metadata"),
+        ] {
+            let refusal = read(&with(name, wrong)).unwrap_err();
+            assert_eq!(refusal.param.as_deref(), Some(param));
+            assert!(refusal.message.contains("expected"), "{}", refusal.message);
+        }
+        for body in [&b"[]"[..], b"", b"{", b"\"x\""] {
+            assert_eq!(Create::read(body).unwrap_err().param.as_deref(), Some("body"));
+        }
+    }
+
+    #[test]
+    fn metadata_keeps_its_order() {
+        let create = read(&with("metadata", json!({"b": "1", "a": "2"}))).unwrap();
+        assert_eq!(create.metadata, [("b".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())]);
+    }
+}

@@ -1,0 +1,222 @@
+//! Greener hours: when a batch that has time is best begun, by what a kilowatt-hour emits in each hour where its
+//! lines would be answered.
+
+use std::collections::BTreeMap;
+
+/// Seconds of an hour.
+const HOUR: u64 = 3_600;
+
+/// Emissions at one place, grams of CO2e per kWh, hour by hour. A forecast of an hour goes before what is usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// What is usual, by hour of the day, UTC.
+    pub usual: Option<[u32; 24]>,
+    /// What is forecast, by hour since 1970.
+    pub forecast: BTreeMap<u64, u32>,
+}
+
+impl Place {
+    /// Grams per kWh in the hour since 1970; `None` if nobody knows.
+    #[must_use]
+    pub fn at(&self, hour: u64) -> Option<u32> {
+        let usual = || self.usual.as_ref()?.get((hour % 24) as usize).copied();
+        self.forecast.get(&hour).copied().or_else(usual)
+    }
+}
+
+/// When to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The moment, Unix seconds: `now`, or the start of an hour after it.
+    pub start: u64,
+    /// Mean grams per kWh from then on, and if it began now.
+    pub grams: (u64, u64),
+}
+
+/// The best moment between `now` and `latest` to begin work of `takes` seconds at `places`, of which nobody knows
+/// which will answer: their mean counts. The earliest of equal ones; `now` unless at least `saving` thousandths
+/// are saved; `None` if nothing is known of now.
+#[must_use]
+pub fn plan(places: &[&Place], now: u64, latest: u64, takes: u64, saving: u32) -> Option<Plan> {
+    let takes = takes.max(1);
+    let at_once = mean(places, now, takes)?;
+    let mut best = (at_once, now);
+    let mut start = (now / HOUR + 1) * HOUR;
+    while start <= latest {
+        if let Some(grams) = mean(places, start, takes)
+            && grams < best.0
+        {
+            best = (grams, start);
+        }
+        start += HOUR;
+    }
+    let worth = u128::from(best.0) * 1_000 <= u128::from(at_once) * u128::from(1_000 - saving.min(1_000));
+    let (grams, start) = if worth { best } else { (at_once, now) };
+    Some(Plan { start, grams: (grams, at_once) })
+}
+
+/// Mean grams per kWh over the places and the hours of a piece of work, times a thousand so that small
+/// differences count; `None` if one of them is not known.
+fn mean(places: &[&Place], start: u64, takes: u64) -> Option<u64> {
+    let (mut sum, mut at) = (0u128, start);
+    let end = start.checked_add(takes)?;
+    while at < end {
+        let hour = at / HOUR;
+        let until = ((hour + 1) * HOUR).min(end);
+        for place in places {
+            sum += u128::from(place.at(hour)?) * u128::from(until - at);
+        }
+        at = until;
+    }
+    let whole = u128::from(takes) * places.len() as u128;
+    u64::try_from((sum * 1_000).checked_div(whole)?).ok()
+}
+
+/// Reads a forecast: lines of `place,hour,grams`, such as `FR,2026-11-22T14:00Z,31`. Empty lines, those that begin
+/// with `#` and a first line of names do not count.
+///
+/// # Errors
+/// The line, from 1, and what was expected there.
+pub fn forecast(text: &str) -> Result<BTreeMap<String, BTreeMap<u64, u32>>, (usize, &'static str)> {
+    let mut places: BTreeMap<String, BTreeMap<u64, u32>> = BTreeMap::new();
+    let mut first = true;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let named = std::mem::take(&mut first) && line.eq_ignore_ascii_case("place,hour,g_per_kwh");
+        if named {
+            continue;
+        }
+        let mut cells = line.split(',').map(str::trim);
+        let (Some(place), Some(hour), Some(grams), None) =
+            (cells.next(), cells.next(), cells.next(), cells.next())
+        else {
+            return Err((index + 1, "expected place,hour,grams"));
+        };
+        let hour = hour_of(hour).ok_or((index + 1, "expected an hour such as 2026-11-22T14:00Z"))?;
+        let grams = grams.parse().ok().filter(|grams| *grams <= 5_000);
+        let grams = grams.ok_or((index + 1, "expected whole grams of CO2e per kWh, 0 to 5000"))?;
+        places.entry(place.to_owned()).or_default().insert(hour, grams);
+    }
+    Ok(places)
+}
+
+/// The hour since 1970 of `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z`.
+fn hour_of(text: &str) -> Option<u64> {
+    let text = text.strip_suffix('Z')?;
+    let (date, time) = text.split_once('T')?;
+    let number = |text: &str, digits: usize| {
+        (text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| text.parse::<u64>().ok())?
+    };
+    let mut parts = date.split('-');
+    let (year, month, day) =
+        (number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
+    let mut clock = time.split(':');
+    let hour = number(clock.next()?, 2)?;
+    let rest: Vec<&str> = clock.collect();
+    let whole = matches!(rest.as_slice(), ["00"] | ["00", "00"]);
+    let real =
+        (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24;
+    (parts.next().is_none() && whole && real).then(|| days(year, month, day) * 24 + hour)
+}
+
+/// Days since 1970 (after H. Hinnant's `days_from_civil`, public domain).
+const fn days(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year / 400, year % 400);
+    let shifted = if month > 2 { month - 3 } else { month + 9 };
+    let of_year = (153 * shifted + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Dirty by day, clean from two to five at night.
+    fn night() -> Place {
+        let mut usual = [300; 24];
+        usual[2] = 60;
+        usual[3] = 50;
+        usual[4] = 60;
+        Place { usual: Some(usual), forecast: BTreeMap::new() }
+    }
+
+    const EVENING: u64 = 20_000 * 86_400 + 20 * HOUR + 600;
+
+    #[test]
+    fn work_waits_for_the_clean_hours_if_it_may() {
+        let place = night();
+        let day_later = EVENING + 86_400;
+        let plan = plan(&[&place], EVENING, day_later, HOUR, 100).unwrap();
+        assert_eq!(plan.start, 20_001 * 86_400 + 3 * HOUR);
+        assert_eq!(plan.grams, (50_000, 300_000));
+        let long = super::plan(&[&place], EVENING, day_later, 3 * HOUR, 100).unwrap();
+        assert_eq!(long.start, 20_001 * 86_400 + 2 * HOUR);
+    }
+
+    #[test]
+    fn it_begins_at_once_where_waiting_is_no_use() {
+        let place = night();
+        assert_eq!(plan(&[&place], EVENING, EVENING + HOUR, HOUR, 100).unwrap().start, EVENING);
+        let flat = Place { usual: Some([100; 24]), forecast: BTreeMap::new() };
+        assert_eq!(plan(&[&flat], EVENING, EVENING + 86_400, HOUR, 0).unwrap().start, EVENING);
+        let little = Place {
+            usual: Some(std::array::from_fn(|hour| if hour == 3 { 95 } else { 100 })),
+            forecast: BTreeMap::new(),
+        };
+        assert_eq!(plan(&[&little], EVENING, EVENING + 86_400, HOUR, 100).unwrap().start, EVENING);
+        assert_ne!(plan(&[&little], EVENING, EVENING + 86_400, HOUR, 50).unwrap().start, EVENING);
+    }
+
+    #[test]
+    fn a_forecast_goes_before_what_is_usual_and_the_unknown_is_not_guessed() {
+        let mut place = night();
+        place.forecast.insert(EVENING / HOUR + 2, 1);
+        let plan_of = |place: &Place| plan(&[place], EVENING, EVENING + 86_400, HOUR, 100);
+        assert_eq!(plan_of(&place).unwrap().start, (EVENING / HOUR + 2) * HOUR);
+        place.usual = None;
+        assert_eq!(plan_of(&place), None, "nothing is known of now");
+        place.forecast.insert(EVENING / HOUR, 200);
+        place.forecast.insert(EVENING / HOUR + 1, 200);
+        assert_eq!(plan_of(&place).unwrap().start, (EVENING / HOUR + 2) * HOUR);
+        assert_eq!(plan(&[], EVENING, EVENING + 86_400, HOUR, 100), None);
+    }
+
+    #[test]
+    fn several_places_count_by_their_mean() {
+        let (one, mut other) = (night(), night());
+        other.usual.as_mut().unwrap()[3] = 900;
+        let plan = plan(&[&one, &other], EVENING, EVENING + 86_400, HOUR, 100).unwrap();
+        assert_eq!(plan.start, 20_001 * 86_400 + 2 * HOUR);
+    }
+
+    #[test]
+    fn a_forecast_is_read_line_by_line() {
+        let text = "place,hour,g_per_kwh\n# made today\n\nFR,2024-02-29T14:00Z,31\nFR, 2024-02-29T15:00:00Z ,30\nDE,1970-01-01T00:00Z,400\n";
+        let places = forecast(text).unwrap();
+        assert_eq!(places["FR"][&(1_709_215_200 / HOUR)], 31);
+        assert_eq!(places["FR"].len(), 2);
+        assert_eq!(places["DE"][&0], 400);
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_line() {
+        for (text, line) in [
+            ("FR,2024-02-29T14:00Z", 1),
+            ("\nFR,2024-02-29T14:30Z,31", 2),
+            ("FR,2024-13-29T14:00Z,31", 1),
+            ("FR,2024-02-29T24:00Z,31", 1),
+            ("FR,29.2.2024,31", 1),
+            ("FR,2024-02-29T14:00Z,31.5", 1),
+            ("FR,2024-02-29T14:00Z,6000", 1),
+            ("FR,2024-02-29T14:00Z,1,2", 1),
+        ] {
+            assert_eq!(forecast(text).unwrap_err().0, line, "{text}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A line of the output file. The body goes in as the bytes it is; only line breaks between its tokens become
+//! spaces, since a line of the file is a line.
+
+/// Writes a result: `{"id","custom_id","status_code","response","error":null}` and a line break. `id` holds
+/// letters, digits and `_` alone; `body` is the synchronous answer in pieces.
+pub fn write<'b>(
+    out: &mut Vec<u8>,
+    id: &str,
+    custom_id: &str,
+    status: u16,
+    body: impl IntoIterator<Item = &'b [u8]>,
+) {
+    out.extend_from_slice(b"{\"id\":\"");
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(b"\",\"custom_id\":");
+    text(out, custom_id);
+    out.extend_from_slice(b",\"status_code\":");
+    out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+    out.extend_from_slice(b",\"response\":");
+    let start = out.len();
+    for piece in body {
+        let from = out.len();
+        out.extend_from_slice(piece);
+        // Within a JSON string there is no bare line break: these stand between tokens.
+        for byte in out.iter_mut().skip(from).filter(|byte| matches!(byte, b'\n' | b'\r')) {
+            *byte = b' ';
+        }
+    }
+    if out.len() == start {
+        out.extend_from_slice(b"null");
+    }
+    out.extend_from_slice(b",\"error\":null}\n");
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    let start = out.len();
+    if serde_json::to_writer(&mut *out, text).is_err() {
+        out.truncate(start);
+        out.extend_from_slice(b"null");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_body_stands_in_it_as_the_bytes_it_is() {
+        let mut out = Vec::new();
+        write(&mut out, "batch_req_1", "a\"b", 200, [&b"{\"x\":1.10,"[..], b"\"y\": \"\\n\"}"]);
+        assert_eq!(
+            std::str::from_utf8(&out).unwrap(),
+            "{\"id\":\"batch_req_1\",\"custom_id\":\"a\\\"b\",\"status_code\":200,\"response\":{\"x\":1.10,\"y\": \"\\n\"},\"error\":null}\n"
+        );
+    }
+
+    #[test]
+    fn a_line_stays_a_line() {
+        let mut out = Vec::new();
+        write(&mut out, "r", "c", 400, [&b"{\r\n  \"x\": [1,\n2]\n}\n"[..]]);
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(value["response"]["x"][1], 2);
+        assert_eq!(value["status_code"], 400);
+        assert!(value["error"].is_null());
+    }
+
+    #[test]
+    fn no_body_is_null() {
+        let mut out = Vec::new();
+        write(&mut out, "r", "c", 503, []);
+        assert!(serde_json::from_slice::<serde_json::Value>(&out).unwrap()["response"].is_null());
+    }
+}

@@ -1,0 +1,97 @@
+//! The machine against a model of four numbers: whatever happens in whatever order, an ended batch stays as it
+//! is, and its counts add up.
+#![allow(missing_docs)]
+
+use penstock_batch::state::{Life, State, Why};
+use proptest::prelude::*;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Begin(u32),
+    Finish(bool),
+    End(Why),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let why = prop_oneof![
+        Just(Why::Cancelled),
+        Just(Why::Invalid),
+        Just(Why::InputDeleted),
+        Just(Why::Expired),
+        Just(Why::KeyRevoked),
+        Just(Why::OutputDamaged)
+    ];
+    prop_oneof![
+        2 => (1u32..6).prop_map(Event::Begin),
+        8 => any::<bool>().prop_map(Event::Finish),
+        1 => why.prop_map(Event::End),
+    ]
+}
+
+/// What a batch is, written the short way.
+#[derive(Default)]
+struct Model {
+    total: Option<u32>,
+    good: u32,
+    bad: u32,
+    end: Option<State>,
+}
+
+impl Model {
+    fn take(&mut self, event: Event) -> bool {
+        if self.end.is_some() {
+            return false;
+        }
+        match (event, self.total) {
+            (Event::Begin(lines), None) => self.total = Some(lines),
+            (Event::Begin(_), Some(_)) | (Event::Finish(_), None) => return false,
+            (Event::Finish(good), Some(total)) => {
+                if good {
+                    self.good += 1;
+                } else {
+                    self.bad += 1;
+                }
+                if self.good + self.bad == total {
+                    self.end = Some(State::Completed);
+                }
+            }
+            (Event::End(Why::Cancelled), _) => self.end = Some(State::Cancelled),
+            (Event::End(_), _) => self.end = Some(State::Failed),
+        }
+        true
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_order_of_events_gives_what_the_model_says(events in proptest::collection::vec(event(), 0..24)) {
+        let (mut life, mut model) = (Life::default(), Model::default());
+        for (now, event) in (1u64..).zip(events) {
+            let before = life;
+            let taken = match event {
+                Event::Begin(lines) => life.begin(lines, now),
+                Event::Finish(good) => life.finish(good, now),
+                Event::End(why) => life.end(why, now),
+            };
+            prop_assert_eq!(taken, model.take(event));
+            if !taken {
+                prop_assert_eq!(life, before, "what is not taken changes nothing");
+            }
+            let counts = life.counts;
+            prop_assert_eq!((counts.completed, counts.failed), (model.good, model.bad));
+            prop_assert_eq!(counts.total, model.total.unwrap_or(0));
+            let sum = counts.completed + counts.failed + counts.cancelled + counts.expired;
+            prop_assert_eq!(sum + counts.left(), counts.total);
+            match model.end {
+                Some(end) => {
+                    prop_assert_eq!(life.state, end);
+                    prop_assert_eq!(counts.left(), 0, "the counts of an end add up");
+                    let ends = [life.at.completed, life.at.failed, life.at.cancelled];
+                    prop_assert_eq!(ends.iter().flatten().count(), 1, "it ends once");
+                }
+                None if model.total.is_some() => prop_assert_eq!(life.state, State::InProgress),
+                None => prop_assert_eq!(life.state, State::Validating),
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `[grid]`: tables and forecasts of what a kilowatt-hour emits, read and proven.
+
+use super::super::raw::Raw;
+use super::super::settings::Grid;
+use super::Proof;
+use super::spot::Spot;
+use penstock_batch::grid::{Place, forecast};
+use penstock_footprint::country::member;
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+use std::collections::BTreeMap;
+
+/// Hours of a day.
+const HOURS: usize = 24;
+/// More grams per kWh than any grid emits.
+const MOST: u32 = 5_000;
+
+impl Proof<'_> {
+    pub fn grid(&mut self, raw: &Raw, top: &Spot<'_>) -> Grid {
+        let spot = top.key("grid");
+        let saving =
+            raw.grid.saving.0.saturating_mul(Decimal::ONE_THOUSAND).trunc().to_u32().unwrap_or(1_000);
+        let mut places: BTreeMap<String, Place> = BTreeMap::new();
+        for (place, hours) in &raw.grid.hours {
+            let at = spot.key("hours").key(place);
+            let Some(usual) = <[u32; HOURS]>::try_from(hours.as_slice()).ok() else {
+                let why = format!("It has {} numbers, and a day has 24 hours.", hours.len());
+                self.wrong(&at, why, "Write 24 numbers, the first for 0:00 to 1:00 UTC.");
+                continue;
+            };
+            if usual.iter().any(|grams| *grams > MOST) {
+                let why = "A number is over 5000 grams of CO2e per kWh, which no grid emits.";
+                self.wrong(&at, why, "Write grams of CO2e per kWh, such as 31.");
+                continue;
+            }
+            if !known(raw, place) {
+                let fix = "Write the code of a member state, such as FR, or the id of a provider.";
+                self.wrong(&at, "It is neither a member state nor a provider.", fix);
+                continue;
+            }
+            places.entry(place.clone()).or_default().usual = Some(usual);
+        }
+        if let Some(path) = &raw.grid.forecast {
+            self.forecast(raw, path, &spot.key("forecast"), &mut places);
+        }
+        Grid { saving, places }
+    }
+
+    fn forecast(&mut self, raw: &Raw, path: &str, spot: &Spot<'_>, places: &mut BTreeMap<String, Place>) {
+        let text = match std::fs::read_to_string(spot.file(path)) {
+            Ok(text) => text,
+            Err(error) => {
+                let why = format!("The file cannot be read: {error}.");
+                self.wrong(spot, why, "Write the path of a CSV file of lines place,hour,g_per_kwh.");
+                return;
+            }
+        };
+        match forecast(&text) {
+            Err((line, expected)) => {
+                let fix = "Each line is like FR,2026-11-22T14:00Z,31.";
+                self.wrong(spot, format!("Line {line} of the file is not right: {expected}."), fix);
+            }
+            Ok(read) => {
+                for (place, hours) in read {
+                    if known(raw, &place) {
+                        places.entry(place).or_default().forecast = hours;
+                    } else {
+                        let why =
+                            format!("The file speaks of {place:?}, neither a member state nor a provider.");
+                        self.warn(spot, why, "Those lines are left out.");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn known(raw: &Raw, place: &str) -> bool {
+    member(place).is_some() || raw.providers.iter().any(|provider| provider.id == place)
+}
