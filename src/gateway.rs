@@ -2,6 +2,7 @@
 //! stop. The binary runs one; tests run many in one process.
 
 use crate::admin;
+use crate::batch::Batches;
 use crate::config::settings::Settings;
 use crate::house::House;
 use crate::server::{Bound, Public, bind};
@@ -50,6 +51,7 @@ impl Gateway {
         tasks.extend(worker::start(&house, &stopped));
         tasks.push(admin::serve(admin, &house, source, stopped.clone()));
         worker::resolve(&house).await;
+        Batches::start(&house).await?;
         tasks.extend(public.serve(&house, &stopped)?);
         Ok(Self { house, http, https, admin: admin_address, stop, tasks })
     }
@@ -59,7 +61,9 @@ impl Gateway {
     pub async fn stop(self, within: Duration) -> usize {
         self.house.drain();
         self.stop.send_replace(true);
-        tokio::time::timeout(within, self.house.emptied()).await.ok();
+        // Batches do not take as long as requests may: what they have not done they go on with at the next start.
+        let emptied = tokio::time::timeout(within, self.house.emptied());
+        tokio::join!(emptied, self.house.batches.close()).0.ok();
         let cut = self.house.exchanges();
         if cut == 0 {
             tokio::time::sleep(LINGER).await;

@@ -2,6 +2,7 @@
 //! [`Live`] beside the old one and swaps it in whole; exchanges that began with
 //! the old one end with it.
 
+use crate::batch::Batches;
 use crate::clock::Clock;
 use crate::config::settings::{Model, Settings};
 use crate::files::{Files, When};
@@ -51,6 +52,8 @@ pub struct House {
     pub shelf: Shelf,
     /// What clients keep.
     pub files: Arc<Files>,
+    /// Files of requests, worked off in their own time.
+    pub batches: Arc<Batches>,
     draining: AtomicBool,
     open: AtomicUsize,
     emptied: Notify,
@@ -158,6 +161,8 @@ impl House {
         let keyring = Keyring::load(&vault, clock)?;
         let ledger = Ledger::open(vault.ledger.clone(), &settings.ledger, clock)?;
         let files = Files::open(&settings.files, FileStore::new(vault.store.clone()))?;
+        let batches = Arc::new(Batches::new(vault.store.clone()));
+        files.run_by(batches.clone());
         let pools = Pools::default();
         let live = Live::build(settings, None, &pools)?;
         Ok(Arc::new(Self {
@@ -166,6 +171,7 @@ impl House {
             keyring,
             desk: Mutex::new(()),
             ledger,
+            batches,
             clock,
             pools,
             budget: Mutex::new(RetryBudget::new()),

@@ -28,6 +28,7 @@
 //! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
 //! | [`spool`], [`shelf`] | uploads on disk; images that wait for their client |
 //! | [`files`], [`object_id`] | what clients keep, and what it is called |
+//! | [`batch`] | files of requests, worked off in their own time |
 //! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
 //! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
 //! | [`simulate`], [`simulators`] | simulated providers |
@@ -49,6 +50,7 @@
 //! 12. No request content is logged or stored, files and batches aside.
 
 pub mod admin;
+pub mod batch;
 pub mod caller;
 pub mod civil;
 pub mod cli;

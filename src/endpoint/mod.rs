@@ -1,5 +1,6 @@
 //! What the gateway answers. A newcomer adds a file here and a line in [`ENDPOINTS`].
 
+mod batches;
 mod chat;
 mod count_tokens;
 mod embeddings;
@@ -58,6 +59,10 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &embeddings::Embeddings,
     &rerank::Rerank("/v1/rerank"),
     &rerank::Rerank("/v2/rerank"),
+    &batches::Post,
+    &batches::List,
+    &batches::Get,
+    &batches::Cancel,
     &files::Create,
     &files::List,
     &files::Content,

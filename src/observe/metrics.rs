@@ -4,6 +4,7 @@
 //! program.
 
 use super::Record;
+use super::batches::Batches;
 use super::series::{Keeper, Series};
 use crate::house::House;
 use crate::ledger::State;
@@ -38,6 +39,8 @@ pub struct Metrics {
     reloads: IntCounterVec,
     limited: IntCounterVec,
     ledger: LedgerGauges,
+    /// Batches and their lines.
+    pub batches: Batches,
     keeper: Keeper,
 }
 
@@ -123,6 +126,7 @@ impl Metrics {
                 &["limit", "of"],
             )?,
             ledger: LedgerGauges::new(&r)?,
+            batches: Batches::new(&r)?,
             keeper: Keeper::new(&r)?,
             registry: r,
         })
@@ -192,6 +196,7 @@ impl Metrics {
         let left = house.budget.lock().left(now);
         self.retries_left.set(i64::try_from(left).unwrap_or(i64::MAX));
         self.ledger.look(&house.ledger.state());
+        self.batches.look(&house.batches.standing(now.as_secs()));
     }
 }
 
@@ -258,6 +263,6 @@ pub(super) fn histogram(
     registered(r, HistogramVec::new(opts, labels)?)
 }
 
-fn gauge(r: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec> {
+pub(super) fn gauge(r: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec> {
     registered(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
 }

@@ -1,5 +1,6 @@
 //! What is told of the house: each event once, as its log line and its metric.
 
+pub mod batches;
 pub mod log;
 pub mod metrics;
 mod record;

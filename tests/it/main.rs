@@ -18,6 +18,8 @@ mod sounds;
 mod accounts;
 mod admin;
 mod agent;
+mod batch_input;
+mod batches;
 mod billing;
 mod bodies;
 mod cancel;

@@ -11,12 +11,11 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use crate::ledger::RowWrite;
 use crate::versioned;
 use crate::{Batch, Space, Store, StoreError};
 
 const WHAT: &str = "a batch";
-/// A write of one row, for whoever makes it part of a larger commit: space, key, and the value or nothing.
-pub type RowWrite = (Space, Vec<u8>, Option<Vec<u8>>);
 
 /// Where a batch is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -258,12 +257,14 @@ impl BatchStore {
 /// # Errors
 /// A record that cannot be written, which none of this program is.
 pub fn rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, StoreError> {
-    let mut rows = vec![(Space::Batches, place(&record.id), Some(versioned::write(WHAT, record)?))];
+    let lines = record.id.as_bytes().to_vec();
+    let row = |space, key, value| RowWrite { space, key, value };
+    let mut rows = vec![row(Space::Batches, place(&record.id), Some(versioned::write(WHAT, record)?))];
     if record.state.is_end() {
-        rows.push((Space::Batches, open(&record.id), None));
-        rows.push((Space::Lines, record.id.as_bytes().to_vec(), None));
+        rows.push(row(Space::Batches, open(&record.id), None));
+        rows.push(row(Space::Lines, lines, None));
     } else if let Some(done) = done {
-        rows.push((Space::Lines, record.id.as_bytes().to_vec(), Some(done.to_vec())));
+        rows.push(row(Space::Lines, lines, Some(done.to_vec())));
     }
     Ok(rows)
 }

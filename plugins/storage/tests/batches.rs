@@ -1,7 +1,8 @@
 //! Batches in a store: pages that hold still, what is open, which lines are done.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use penstock_storage::batches::{BatchRecord, BatchState, BatchStore, RowWrite, rows};
+use penstock_storage::batches::{BatchRecord, BatchState, BatchStore, rows};
+use penstock_storage::ledger::RowWrite;
 use penstock_storage::{Batch, Space, Store, StoreError, memory};
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ fn record(id: &str, key: &str, created_ms: u64) -> BatchRecord {
 }
 
 fn commit(store: &dyn Store, rows: Vec<RowWrite>) {
-    let batch = rows.into_iter().fold(Batch::new(), |batch, (space, key, value)| match value {
-        Some(value) => batch.put(space, key, value),
-        None => batch.delete(space, key),
+    let batch = rows.into_iter().fold(Batch::new(), |batch, row| match row.value {
+        Some(value) => batch.put(row.space, row.key, value),
+        None => batch.delete(row.space, row.key),
     });
     store.apply(batch).unwrap();
 }

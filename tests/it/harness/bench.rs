@@ -3,7 +3,7 @@
 use super::{Client, Provider};
 use penstock::admin::keys;
 use penstock::config::{Settings, Surroundings, load_text};
-use penstock::gateway::Gateway;
+use penstock::gateway::{Gateway, Source};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,11 +132,35 @@ impl Bench {
 
     pub async fn start(self) -> Running {
         let folder = tempfile::tempdir().unwrap();
-        let settings = self.load(folder.path());
-        let gateway = Gateway::start(settings.clone(), Arc::new(move || Ok(settings.clone()))).await.unwrap();
+        let gateway = Box::pin(self.gateway(&folder)).await;
         let key = keys::create_demo(&gateway.house).await.unwrap();
         let client = Client { address: gateway.http[0], key };
         Running { gateway, client, folder }
+    }
+
+    /// The same again on what an earlier one left, with its key.
+    pub async fn restart(self, (folder, key): (tempfile::TempDir, String)) -> Running {
+        let gateway = Box::pin(self.gateway(&folder)).await;
+        let client = Client { address: gateway.http[0], key };
+        Running { gateway, client, folder }
+    }
+
+    async fn gateway(&self, folder: &tempfile::TempDir) -> Gateway {
+        let settings = self.load(folder.path());
+        let source: Source = {
+            let settings = settings.clone();
+            Arc::new(move || Ok(settings.clone()))
+        };
+        // The one before may hold the store a moment longer than its stop takes.
+        let mut started = Gateway::start(settings.clone(), source.clone()).await;
+        super::within("the store", async {
+            while matches!(&started, Err(why) if why.contains("another process")) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                started = Gateway::start(settings.clone(), source.clone()).await;
+            }
+        })
+        .await;
+        started.unwrap()
     }
 }
 
@@ -174,7 +198,13 @@ impl Running {
         self.folder.path()
     }
 
+    /// Stops it and gives what it leaves, for [`Bench::restart`].
+    pub async fn halt(self) -> (tempfile::TempDir, String) {
+        Box::pin(self.gateway.stop(Duration::from_secs(20))).await;
+        (self.folder, self.client.key)
+    }
+
     pub async fn stop(self) {
-        self.gateway.stop(Duration::from_secs(20)).await;
+        Box::pin(self.gateway.stop(Duration::from_secs(20))).await;
     }
 }

@@ -5,6 +5,7 @@
 pub mod bench;
 pub mod client;
 pub mod h2;
+pub mod jobs;
 pub mod process;
 pub mod provider;
 pub mod script;

@@ -1,0 +1,286 @@
+//! The commit point: results are on the disk first, then one commit has their
+//! charges, which lines are done, the batch and the size of its output. So they
+//! change together or not at all.
+
+use super::view;
+use super::work::{Event, Work};
+use crate::files::{Files, Output, Owner};
+use crate::ledger::{Ending, MOST_ENDS};
+use crate::observe::log;
+use penstock_batch::state::Why;
+use penstock_contract::Usage;
+use penstock_storage::batches::{self, BatchError};
+use penstock_storage::files::{FileRecord, FileStore};
+use penstock_storage::ledger::RowWrite;
+use penstock_storage::{Batch, Step, StoreError};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// First pause after the disk failed; it doubles up to the longest.
+const REST: Duration = Duration::from_millis(500);
+const LONGEST_REST: Duration = Duration::from_secs(15);
+
+/// A line with its result.
+pub(super) struct Finished {
+    pub(super) index: u32,
+    pub(super) good: bool,
+    pub(super) end: Option<Ending>,
+    pub(super) usage: Option<Usage>,
+    pub(super) text: Vec<u8>,
+}
+
+/// Lines that are written together.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) lines: Vec<Finished>,
+    pub(super) bytes: Vec<u8>,
+    /// None follows.
+    seal: bool,
+}
+
+/// What became of a group.
+pub(super) struct Wrote {
+    group: Group,
+    /// The file it is in, to be written to again; `None` once it is sealed.
+    written: io::Result<Written>,
+}
+
+struct Written {
+    output: Option<Output>,
+    /// Its record with the next commit; `None` where nothing was ever written.
+    results: Option<FileRecord>,
+    /// It is a new file.
+    fresh: bool,
+}
+
+impl Work {
+    /// Takes the next group to the disk, if there is one and none is on its way.
+    pub(super) fn commit(&mut self) {
+        if self.writing || self.life.state.is_end() {
+            return;
+        }
+        let ends = self.ending.is_some() && self.is_idle();
+        if self.finished.is_empty() && !ends {
+            return;
+        }
+        let mut group = self.group(MOST_ENDS);
+        let last = u32::try_from(group.lines.len()).is_ok_and(|lines| lines == self.life.counts.left());
+        group.seal = (last && !group.lines.is_empty()) || (ends && self.finished.is_empty());
+        self.writing = true;
+        let (files, tell) = (self.house.files.clone(), self.tell.clone());
+        let job = Job {
+            output: self.output.take(),
+            results: self.results.clone(),
+            known: self.record.output.clone(),
+            damaged: self.ending == Some(Why::OutputDamaged),
+            key: self.record.key.clone(),
+            account: self.record.account.clone(),
+            name: format!("{}_output.jsonl", self.record.id),
+            url: self.record.endpoint.clone(),
+            now: self.house.clock.now(),
+        };
+        tokio::task::spawn_blocking(move || {
+            let written = job.write(&files, &group);
+            drop(files);
+            tell.send(Event::Wrote(Box::new(Wrote { group, written })))
+        });
+    }
+
+    /// A group is on the disk: it counts with the commit that follows. If it is not, it is tried again.
+    pub(super) fn wrote(&mut self, wrote: Wrote) {
+        let Wrote { group, written } = wrote;
+        let Written { output, results, fresh } = match written {
+            Ok(written) => written,
+            Err(error) => return self.unwritten(group, &error),
+        };
+        self.failures = 0;
+        self.rest_until = None;
+        self.output = output;
+        let now = self.house.clock.unix();
+        let (seal, mut ends) = (group.seal, Vec::with_capacity(group.lines.len()));
+        for line in group.lines {
+            // A line counts once, whatever else may go wrong.
+            if self.done.add(line.index) && self.life.finish(line.good, now) {
+                self.house.metrics.batches.line(if line.good { "completed" } else { "failed" });
+            }
+            if let Some(usage) = line.usage {
+                let sum = &mut self.record.usage;
+                sum.input = sum.input.saturating_add(usage.input);
+                sum.cached = sum.cached.saturating_add(usage.cached);
+                sum.output = sum.output.saturating_add(usage.output);
+                sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
+            }
+            ends.extend(line.end);
+        }
+        if seal && let Some(why) = self.ending {
+            self.ended(why, now);
+        }
+        let mut rows = Vec::with_capacity(6);
+        if let Some(mut results) = results {
+            results.lines = self.life.counts.done();
+            let before = self.record.output_bytes;
+            self.house.files.grown(&self.record.key, results.bytes.saturating_sub(before));
+            self.record.output = Some(results.id.clone());
+            self.record.output_bytes = results.bytes;
+            rows.extend(file_rows(&results, fresh));
+            self.results = Some(results);
+        }
+        self.enter(ends, rows);
+    }
+
+    fn ended(&mut self, why: Why, now: u64) {
+        if !self.life.end(why, now) {
+            return;
+        }
+        if let Some(code) = why.code() {
+            let message = why.sentence().to_owned();
+            self.record.errors.push(BatchError { code: code.to_owned(), message, line: None, param: None });
+        }
+    }
+
+    /// Commits the batch alone, as it is now.
+    pub(super) fn keep_row(&mut self) {
+        self.writing = true;
+        self.enter(Vec::new(), Vec::new());
+    }
+
+    /// A line is over without a result: its reserve ends now.
+    pub(super) fn void(&self, end: Option<Ending>) {
+        if let Some(end) = end {
+            self.house.ledger.enter(vec![end], Vec::new()).ok();
+        }
+    }
+
+    fn enter(&mut self, ends: Vec<Ending>, mut rows: Vec<RowWrite>) {
+        view::keep(&mut self.record, &self.life);
+        match batches::rows(&self.record, Some(self.done.bytes())) {
+            Ok(own) => rows.extend(own),
+            Err(error) => return self.impossible(&error.to_string()),
+        }
+        let Ok(ticket) = self.house.ledger.enter(ends, rows) else {
+            return self.impossible("more than one commit can hold");
+        };
+        let (house, tell) = (self.house.clone(), self.tell.clone());
+        tokio::spawn(async move {
+            let kept = house.ledger.kept(ticket).await;
+            drop(house);
+            tell.send(Event::Kept(kept)).ok();
+        });
+    }
+
+    /// Cannot happen with groups of this size; told all the same. The next start goes on from what was kept.
+    fn impossible(&self, why: &str) {
+        log::event(log::error(), "batch_not_kept", &[("batch", &self.record.id), ("why", why)]);
+        self.tell.send(Event::Kept(false)).ok();
+    }
+
+    /// The disk did not take a group: it waits, and nothing new is begun until it is there.
+    fn unwritten(&mut self, group: Group, error: &io::Error) {
+        self.writing = false;
+        if self.failures == 0 {
+            let why = error.kind().to_string();
+            log::event(log::error(), "batch_not_written", &[("batch", &self.record.id), ("why", &why)]);
+        }
+        for line in group.lines.into_iter().rev() {
+            self.finished_bytes += line.text.len();
+            self.finished.push_front(line);
+        }
+        self.rest();
+    }
+
+    /// Leaves the disk alone for a while.
+    pub(super) fn rest(&mut self) {
+        let pause = REST.saturating_mul(1 << self.failures.min(8)).min(LONGEST_REST);
+        self.failures = self.failures.saturating_add(1);
+        self.rest_until = Some(Instant::now() + pause);
+    }
+}
+
+/// A group's way to the disk.
+struct Job {
+    output: Option<Output>,
+    results: Option<FileRecord>,
+    /// Its id, where there is one though it was not opened since the start.
+    known: Option<String>,
+    /// The file is not to be touched.
+    damaged: bool,
+    key: String,
+    account: String,
+    name: String,
+    url: String,
+    now: Duration,
+}
+
+impl Job {
+    /// Blocks until it is there for good.
+    fn write(self, files: &Arc<Files>, group: &Group) -> io::Result<Written> {
+        let nothing = || Ok(Written { output: None, results: None, fresh: false });
+        if self.damaged {
+            return nothing();
+        }
+        let known = match (self.results, self.known) {
+            (None, Some(id)) => {
+                files.store().get(&id).map_err(|error| io::Error::other(error.to_string()))?
+            }
+            (results, _) => results,
+        };
+        let (record, fresh) = match known {
+            Some(record) => (record, false),
+            None if group.bytes.is_empty() => return nothing(),
+            None => {
+                let owner = Owner { key: &self.key, account: &self.account };
+                (files.new_output(owner, self.name, &self.url, self.now)?, true)
+            }
+        };
+        let written = grow(files, self.output, &record, group);
+        if fresh && written.is_err() {
+            // The next try makes another.
+            std::fs::remove_file(files.path(&record.id)).ok();
+        }
+        let (output, results) = written?;
+        Ok(Written { output, results: Some(results), fresh })
+    }
+}
+
+/// Adds a group. After an error the file is opened again the next time: what was half-written is cut off then.
+fn grow(
+    files: &Files,
+    open: Option<Output>,
+    record: &FileRecord,
+    group: &Group,
+) -> io::Result<(Option<Output>, FileRecord)> {
+    let mut output = match open {
+        Some(output) if output.len() == record.bytes => output,
+        _ => files.open_output(record)?,
+    };
+    output.append(&group.bytes)?;
+    if group.seal {
+        return Ok((None, output.seal(record)?));
+    }
+    output.sync()?;
+    let results = FileRecord { bytes: output.len(), ..record.clone() };
+    Ok((Some(output), results))
+}
+
+/// The rows of the output file; of a new one those that list it too.
+fn file_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
+    if !fresh {
+        let row = FileStore::row(results);
+        return row
+            .into_iter()
+            .map(|(space, key, value)| RowWrite { space, key, value: Some(value) })
+            .collect();
+    }
+    let steps: Result<Batch, StoreError> = FileStore::insert(results);
+    let operations = steps.iter().flat_map(Batch::operations);
+    // Its id is new: what guards against another of the same has nothing to do here.
+    let rows = operations.filter_map(|operation| match &operation.step {
+        Step::Put(value) => Some((operation, Some(value.clone()))),
+        Step::Delete => Some((operation, None)),
+        Step::Absent | Step::Present | Step::Is(_) => None,
+    });
+    rows.map(|(operation, value)| RowWrite { space: operation.space, key: operation.key.clone(), value })
+        .collect()
+}

@@ -1,0 +1,53 @@
+//! Opening what a batch works on: its input from the start, its results cut to
+//! what was committed, which lines are done. Blocks.
+
+use super::input::Input;
+use super::work::Opened;
+use crate::house::House;
+use penstock_batch::done::Done;
+use penstock_storage::StoreError;
+use penstock_storage::batches::{BatchRecord, BatchState};
+use std::io::{Error, ErrorKind, Result};
+
+/// Opens the files of a batch.
+///
+/// # Errors
+/// `NotFound`: the input was deleted; `InvalidData`: it is damaged; `UnexpectedEof`: the results are; anything else
+/// may pass.
+pub(super) fn open(house: &House, record: &BatchRecord) -> Result<Opened> {
+    let files = &house.files;
+    let file = files.store().get(&record.input).map_err(store)?.ok_or(Error::from(ErrorKind::NotFound))?;
+    let mut input = Input::new(files.read_lines(&file).map_err(|error| match error.kind() {
+        // The record is there and the contents are not.
+        ErrorKind::NotFound => Error::from(ErrorKind::InvalidData),
+        _ => error,
+    })?);
+    let done = match record.state {
+        BatchState::Validating => Done::none(file.lines),
+        _ => match house.batches.store.done(&record.id).map_err(store)? {
+            Some(bits) => Done::of(&bits),
+            None => Done::none(record.counts.total),
+        },
+    };
+    let lost = |_| Error::from(ErrorKind::UnexpectedEof);
+    let output = match &record.output {
+        None => None,
+        Some(id) => {
+            let results = files.store().get(id).map_err(store)?.ok_or(()).map_err(lost)?;
+            let output = files.open_output(&results).map_err(|error| match error.kind() {
+                ErrorKind::NotFound | ErrorKind::InvalidData => Error::from(ErrorKind::UnexpectedEof),
+                _ => error,
+            })?;
+            Some((output, results))
+        }
+    };
+    let first = input.read(&done)?;
+    Ok(Opened { input, first, file, output, done })
+}
+
+fn store(error: StoreError) -> Error {
+    match error {
+        StoreError::Corrupt { .. } => Error::from(ErrorKind::InvalidData),
+        _ => Error::other(error.to_string()),
+    }
+}

@@ -1,0 +1,255 @@
+//! Whose line is next: so many at work in the whole house, accounts in turn, and
+//! within an account its batches in turn. A batch with nothing at work may always
+//! begin one line, so that none waits for others that wait for a dead provider.
+
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// The turns of a house.
+#[derive(Clone, Default)]
+pub struct Turns(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    /// Lines at work, and turns given that nobody has begun yet.
+    taken: usize,
+    /// The most of them, as it was said last.
+    most: usize,
+    /// Accounts that wait, the next first.
+    ring: VecDeque<Arc<str>>,
+    /// Batches that wait, by account.
+    waiting: HashMap<Arc<str>, VecDeque<Arc<Waiter>>>,
+}
+
+#[derive(Default)]
+struct Waiter {
+    state: Mutex<Waits>,
+    given: Notify,
+}
+
+#[derive(Default)]
+struct Waits {
+    queued: bool,
+    /// Turns given and not begun.
+    given: usize,
+}
+
+/// A batch's place among the others; given back when it is dropped.
+pub struct Place {
+    turns: Turns,
+    account: Arc<str>,
+    waiter: Arc<Waiter>,
+}
+
+/// Leave for one line; the next in turn has it when it is dropped.
+pub struct Turn(Turns);
+
+impl Turns {
+    /// A place for a batch of this account.
+    pub fn place(&self, account: &str) -> Place {
+        Place { turns: self.clone(), account: account.into(), waiter: Arc::default() }
+    }
+
+    /// Lines at work.
+    pub fn taken(&self) -> usize {
+        self.0.lock().taken
+    }
+
+    fn give_back(&self) {
+        let mut inner = self.0.lock();
+        inner.taken = inner.taken.saturating_sub(1);
+        inner.deal();
+    }
+}
+
+impl Inner {
+    /// Gives what is free to who is next.
+    fn deal(&mut self) {
+        while self.taken < self.most {
+            let Some(account) = self.ring.pop_front() else { return };
+            let Some(batches) = self.waiting.get_mut(&account) else { continue };
+            let next = batches.pop_front();
+            if batches.is_empty() {
+                self.waiting.remove(&account);
+            } else {
+                self.ring.push_back(account);
+            }
+            if let Some(waiter) = next {
+                self.taken += 1;
+                let mut waits = waiter.state.lock();
+                waits.queued = false;
+                waits.given += 1;
+                drop(waits);
+                waiter.given.notify_one();
+            }
+        }
+    }
+}
+
+impl Place {
+    /// A turn, if it is this batch's; else it waits for one, of at most `most` in the house. `idle`: it has
+    /// nothing at work.
+    pub fn take(&self, most: usize, idle: bool) -> Option<Turn> {
+        let mut inner = self.turns.0.lock();
+        inner.most = most;
+        if self.given() {
+            return Some(self.turn());
+        }
+        let mut waits = self.waiter.state.lock();
+        if !waits.queued {
+            waits.queued = true;
+            drop(waits);
+            let batches = inner.waiting.entry(self.account.clone()).or_default();
+            batches.push_back(self.waiter.clone());
+            if batches.len() == 1 {
+                inner.ring.push_back(self.account.clone());
+            }
+        } else {
+            drop(waits);
+        }
+        inner.deal();
+        if self.given() {
+            return Some(self.turn());
+        }
+        if idle {
+            inner.taken += 1;
+            return Some(self.turn());
+        }
+        None
+    }
+
+    /// Ends when a turn was given, now or since the last call.
+    pub async fn given_one(&self) {
+        self.waiter.given.notified().await;
+    }
+
+    /// Waits no longer; what was given goes to others.
+    pub fn leave(&self) {
+        let mut inner = self.turns.0.lock();
+        let waits = std::mem::take(&mut *self.waiter.state.lock());
+        if waits.queued
+            && let Some(batches) = inner.waiting.get_mut(&self.account)
+        {
+            batches.retain(|other| !Arc::ptr_eq(other, &self.waiter));
+            if batches.is_empty() {
+                inner.waiting.remove(&self.account);
+                inner.ring.retain(|account| *account != self.account);
+            }
+        }
+        inner.taken = inner.taken.saturating_sub(waits.given);
+        inner.deal();
+    }
+
+    fn given(&self) -> bool {
+        let mut waits = self.waiter.state.lock();
+        let given = waits.given > 0;
+        waits.given -= usize::from(given);
+        given
+    }
+
+    fn turn(&self) -> Turn {
+        Turn(self.turns.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Lines that end one after the other, the oldest first; who has how many then.
+    fn play(turns: &Turns, places: &[Place], most: usize, ends: usize) -> Vec<usize> {
+        let mut at_work: VecDeque<(usize, Turn)> = VecDeque::new();
+        let fill = |at_work: &mut VecDeque<(usize, Turn)>| {
+            loop {
+                let before = at_work.len();
+                for (index, place) in places.iter().enumerate() {
+                    let idle = !at_work.iter().any(|(other, _)| *other == index);
+                    at_work.extend(place.take(most, idle).map(|turn| (index, turn)));
+                }
+                if at_work.len() == before {
+                    return;
+                }
+            }
+        };
+        for _ in 0..ends {
+            fill(&mut at_work);
+            at_work.pop_front();
+        }
+        fill(&mut at_work);
+        assert_eq!(turns.taken(), at_work.len());
+        (0..places.len()).map(|index| at_work.iter().filter(|(of, _)| *of == index).count()).collect()
+    }
+
+    #[test]
+    fn accounts_share_alike_however_many_batches_they_have() {
+        let turns = Turns::default();
+        let places = [turns.place("a"), turns.place("a"), turns.place("a"), turns.place("b")];
+        let shares = play(&turns, &places, 24, 200);
+        assert_eq!(shares.iter().sum::<usize>(), 24);
+        let (a, b) = (shares[..3].iter().sum::<usize>(), shares[3]);
+        assert!(a.abs_diff(b) <= 2, "{shares:?}");
+        assert!(shares[..3].iter().all(|share| share.abs_diff(4) <= 1), "{shares:?}");
+    }
+
+    #[test]
+    fn one_alone_has_everything_and_gives_half_of_it_to_who_comes() {
+        let turns = Turns::default();
+        let first = turns.place("a");
+        let mut held: VecDeque<Turn> = std::iter::from_fn(|| first.take(8, false)).collect();
+        assert_eq!(held.len(), 8);
+        let second = turns.place("b");
+        let own = second.take(8, true).unwrap();
+        assert_eq!(turns.taken(), 9, "the first line of a batch waits for nobody");
+        let mut theirs = 0;
+        for _ in 0..9 {
+            held.pop_front();
+            if let Some(turn) = second.take(8, false) {
+                theirs += 1;
+                std::mem::forget(turn);
+            }
+            held.extend(first.take(8, false));
+        }
+        assert!((3..=5).contains(&theirs), "{theirs}");
+        drop(own);
+    }
+
+    #[test]
+    fn who_leaves_waits_no_longer_and_gives_back_what_it_had() {
+        let turns = Turns::default();
+        let (one, two) = (turns.place("a"), turns.place("b"));
+        let held = one.take(1, false).unwrap();
+        assert!(two.take(1, false).is_none());
+        drop(held);
+        assert_eq!(turns.taken(), 1, "the turn was given");
+        drop(two);
+        assert_eq!(turns.taken(), 0);
+        assert!(one.take(1, false).is_some());
+        assert!(turns.0.lock().ring.is_empty() || turns.0.lock().waiting.len() == 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_told() {
+        let turns = Turns::default();
+        let (one, two) = (turns.place("a"), turns.place("b"));
+        let held = one.take(1, false).unwrap();
+        assert!(two.take(1, false).is_none());
+        drop(held);
+        two.given_one().await;
+        assert!(two.take(1, false).is_some());
+    }
+}

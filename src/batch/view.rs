@@ -1,0 +1,123 @@
+//! A batch as clients read it, with every member that their libraries know.
+
+use penstock_batch::state::{Counts, Life, Moments, State};
+use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchUsage};
+use serde_json::{Map, Value, json};
+
+/// The life of a batch as it is kept.
+pub fn life(record: &BatchRecord) -> Life {
+    let counts = &record.counts;
+    Life {
+        state: state(record.state),
+        counts: Counts {
+            total: counts.total,
+            completed: counts.completed,
+            failed: counts.failed,
+            cancelled: counts.cancelled,
+            expired: counts.expired,
+        },
+        at: Moments {
+            in_progress: record.in_progress,
+            completed: record.completed,
+            failed: record.failed,
+            cancelled: record.cancelled,
+        },
+    }
+}
+
+/// Keeps a life in its record.
+pub fn keep(record: &mut BatchRecord, life: &Life) {
+    record.state = match life.state {
+        State::Validating => BatchState::Validating,
+        State::InProgress => BatchState::InProgress,
+        State::Completed => BatchState::Completed,
+        State::Failed => BatchState::Failed,
+        State::Cancelled => BatchState::Cancelled,
+    };
+    let counts = &life.counts;
+    record.counts = BatchCounts {
+        total: counts.total,
+        completed: counts.completed,
+        failed: counts.failed,
+        cancelled: counts.cancelled,
+        expired: counts.expired,
+    };
+    record.in_progress = life.at.in_progress;
+    record.completed = life.at.completed;
+    record.failed = life.at.failed;
+    record.cancelled = life.at.cancelled;
+}
+
+/// The state of a record.
+pub const fn state(state: BatchState) -> State {
+    match state {
+        BatchState::Validating => State::Validating,
+        BatchState::InProgress => State::InProgress,
+        BatchState::Completed => State::Completed,
+        BatchState::Failed => State::Failed,
+        BatchState::Cancelled => State::Cancelled,
+    }
+}
+
+/// The object.
+pub fn object(record: &BatchRecord) -> Value {
+    let expired = record.errors.iter().any(|error| error.code == "batch_expired");
+    let metadata: Map<String, Value> =
+        record.metadata.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str()))).collect();
+    let counts = &record.counts;
+    json!({
+        "id": record.id,
+        "object": "batch",
+        "endpoint": record.endpoint,
+        "model": record.model,
+        "errors": errors(record),
+        "input_file_id": record.input,
+        "completion_window": record.window,
+        "status": state(record.state).name(),
+        "output_file_id": record.output,
+        "error_file_id": null,
+        "created_at": record.created_ms / 1_000,
+        "scheduled_for": record.scheduled,
+        "in_progress_at": record.in_progress,
+        "expires_at": record.expires,
+        "finalizing_at": null,
+        "completed_at": record.completed,
+        "failed_at": record.failed,
+        "expired_at": record.failed.filter(|_| expired),
+        "cancelling_at": record.cancelled,
+        "cancelled_at": record.cancelled,
+        "request_counts": {
+            "total": counts.total,
+            "completed": counts.completed,
+            "failed": counts.failed,
+            "cancelled": counts.cancelled,
+            "expired": counts.expired,
+        },
+        "usage": usage(&record.usage),
+        "metadata": metadata,
+    })
+}
+
+fn errors(record: &BatchRecord) -> Value {
+    if record.errors.is_empty() {
+        return Value::Null;
+    }
+    let data: Vec<Value> = record
+        .errors
+        .iter()
+        .map(|error| {
+            json!({"code": error.code, "message": error.message, "line": error.line, "param": error.param})
+        })
+        .collect();
+    json!({"object": "list", "data": data})
+}
+
+fn usage(usage: &BatchUsage) -> Value {
+    json!({
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.input.saturating_add(usage.output),
+    })
+}

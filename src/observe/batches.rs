@@ -1,0 +1,74 @@
+//! Batches and their lines, for Prometheus.
+
+use super::metrics::{counter, gauge, registered};
+use crate::batch::Standing;
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
+
+/// States of open batches, in the order of [`Standing::open`].
+const OPEN: [&str; 3] = ["validating", "in_progress", "scheduled"];
+
+/// Their counters and gauges.
+pub struct Batches {
+    open: IntGaugeVec,
+    ended: IntCounterVec,
+    lines: IntCounterVec,
+    left: IntGauge,
+    working: IntGauge,
+    oldest: IntGauge,
+}
+
+impl Batches {
+    pub(super) fn new(r: &Registry) -> Result<Self> {
+        let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        let batches = Self {
+            open: gauge(
+                r,
+                "penstock_batches_open",
+                "Batches that are not over, by state (scheduled: waiting for a greener hour).",
+                &["state"],
+            )?,
+            ended: counter(r, "penstock_batches_ended_total", "Batches that ended, by state.", &["state"])?,
+            lines: counter(
+                r,
+                "penstock_batch_results_total",
+                "Lines of batches by what became of them (completed, failed, retried, cancelled, expired).",
+                &["outcome"],
+            )?,
+            left: one("penstock_batch_lines_left", "Lines of open batches without a result.")?,
+            working: one("penstock_batch_lines_working", "Lines of batches at work.")?,
+            oldest: one(
+                "penstock_batch_oldest_seconds",
+                "Age of the oldest open batch, from its hour on if it was given one.",
+            )?,
+        };
+        for outcome in ["completed", "failed", "retried", "cancelled", "expired"] {
+            batches.lines.with_label_values(&[outcome]).inc_by(0);
+        }
+        for state in ["completed", "failed", "cancelled"] {
+            batches.ended.with_label_values(&[state]).inc_by(0);
+        }
+        Ok(batches)
+    }
+
+    /// Counts a line.
+    pub fn line(&self, outcome: &str) {
+        self.lines.with_label_values(&[outcome]).inc();
+    }
+
+    /// Counts a batch that ended, and its lines without a result.
+    pub fn ended(&self, state: &str, cancelled: u32, expired: u32) {
+        self.ended.with_label_values(&[state]).inc();
+        self.lines.with_label_values(&["cancelled"]).inc_by(cancelled.into());
+        self.lines.with_label_values(&["expired"]).inc_by(expired.into());
+    }
+
+    pub(super) fn look(&self, standing: &Standing) {
+        let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        for (state, open) in OPEN.iter().zip(standing.open) {
+            self.open.with_label_values(&[*state]).set(count(open as u64));
+        }
+        self.left.set(count(standing.lines));
+        self.working.set(count(standing.working as u64));
+        self.oldest.set(count(standing.oldest));
+    }
+}

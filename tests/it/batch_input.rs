@@ -1,0 +1,151 @@
+//! What a batch may be made of, and who sees it: each mistake has its sentence.
+
+use crate::harness::jobs::{CHAT, batch, cancel, create, ended, line, lines, uploaded};
+use crate::harness::script::Act;
+use crate::harness::{Bench, Client, Provider};
+use serde_json::{Value, json};
+
+async fn refused(client: &Client, asked: &Value) -> (u16, String, String) {
+    let answer = client.post("/v1/batches", asked).await;
+    let error = answer.json()["error"].clone();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (answer.status, text(&error["param"]), text(&error["message"]))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_mistake_of_a_creation_names_its_field() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("p", &provider).start().await;
+    let client = &running.client;
+    let file = uploaded(client, &lines(1)).await;
+    let output = ended(client, &create(client, &file).await.json()).await["output_file_id"].clone();
+    let good = json!({"input_file_id": file, "endpoint": CHAT});
+    for (name, value, status, says) in [
+        ("input_file_id", Value::Null, 400, "expected the id of a file"),
+        ("input_file_id", json!("file-nobody"), 404, "no file of this id"),
+        ("input_file_id", output, 400, "purpose \"batch\""),
+        ("endpoint", json!("/v1/responses"), 400, "/v1/embeddings"),
+        ("endpoint", json!("/v1/embeddings"), 400, "expected /v1/chat/completions"),
+        ("completion_window", json!("soon"), 400, "such as \"24h\""),
+        ("completion_window", json!("8d"), 400, "such as \"24h\""),
+        ("metadata", json!([1]), 400, "expected an object of strings"),
+    ] {
+        let mut asked = good.clone();
+        asked[name] = value.clone();
+        let (got, param, message) = refused(client, &asked).await;
+        assert_eq!((got, param.as_str()), (status, name), "{value}: {message}");
+        assert!(message.starts_with(name) && message.contains(says), "{message}");
+    }
+    let (status, param, _) = refused(client, &json!([])).await;
+    assert_eq!((status, param.as_str()), (400, "body"));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_key_sees_nothing_of_it() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("p", &provider).start().await;
+    let other = running.key(&json!({"name": "other", "account": "default"})).await;
+    let made = batch(&running.client, &lines(1)).await;
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(other.get(&format!("/v1/batches/{id}")).await.status, 404);
+    assert_eq!(cancel(&other, &made).await.status, 404);
+    assert_eq!(create(&other, made["input_file_id"].as_str().unwrap()).await.status, 404);
+    assert_eq!(other.get("/v1/batches").await.json()["data"], json!([]));
+    assert_eq!(other.get(&format!("/v1/batches?after={id}")).await.status, 400);
+    ended(&running.client, &made).await;
+    assert_eq!(other.get(&format!("/v1/batches/{id}")).await.status, 404);
+    let refused = running.client.get("/v1/batches/batch_nobody").await;
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (404, &json!("RESOURCE_5001")));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_needs_the_scope_of_batches_and_that_of_the_lines() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("p", &provider).start().await;
+    let key = |scopes: Value| json!({"name": "k", "account": "default", "scopes": scopes});
+    let half = running.key(&key(json!(["inference.batches"]))).await;
+    let file = uploaded(&half, &lines(1)).await;
+    let refused = create(&half, &file).await;
+    assert_eq!(refused.status, 403);
+    assert_eq!(refused.json()["error"]["details"]["required_scope"], "inference.chat");
+    let other = running.key(&key(json!(["inference.chat"]))).await;
+    let refused = other.get("/v1/batches").await;
+    assert_eq!(refused.json()["error"]["details"]["required_scope"], "inference.batches");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_come_in_pages_the_newest_first() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("p", &provider).start().await;
+    let client = &running.client;
+    let file = uploaded(client, &lines(1)).await;
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push(create(client, &file).await.json()["id"].as_str().unwrap().to_owned());
+    }
+    made.reverse();
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = client.get(&format!("/v1/batches?limit=2{after}")).await.json();
+        let ids: Vec<String> = page["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["id"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(
+            (page["first_id"].as_str(), page["last_id"].as_str()),
+            (ids.first().map(String::as_str), ids.last().map(String::as_str))
+        );
+        after = format!("&after={}", ids.last().unwrap());
+        seen.extend(ids);
+        if page["has_more"] == false {
+            break;
+        }
+    }
+    // Within one millisecond any order is right.
+    let sorted = |mut ids: Vec<String>| {
+        ids.sort();
+        ids
+    };
+    assert_eq!(sorted(seen.clone()), sorted(made));
+    assert_eq!(client.get("/v1/batches?limit=0").await.status, 400);
+    assert_eq!(client.get("/v1/batches?after=batch_nobody").await.json()["error"]["param"], "after");
+    assert_eq!(client.get("/v1/batches").await.json()["data"].as_array().unwrap().len(), 5);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_has_so_many_batches_at_a_time() {
+    let provider = Provider::start().await;
+    provider.always(vec![Act::Hang]);
+    let running = Bench::new().settings("[batches]\nopen = 2\n").provider("p", &provider).start().await;
+    let client = &running.client;
+    let file = uploaded(client, &line("a", "Hi")).await;
+    let first = create(client, &file).await.json();
+    assert_eq!(create(client, &file).await.status, 200);
+    let refused = create(client, &file).await;
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!("RATE_2001")));
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("limit of 2 batches"));
+    assert_eq!(cancel(client, &first).await.status, 200);
+    assert_eq!(create(client, &file).await.status, 200);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn paths_take_their_own_method() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("p", &provider).start().await;
+    for (method, path, allow) in [
+        ("DELETE", "/v1/batches", "POST, GET"),
+        ("GET", "/v1/batches/batch_x/cancel", "POST"),
+        ("POST", "/v1/batches/batch_x", "GET"),
+    ] {
+        let answer = running.client.send(method, path, &[], b"").await;
+        assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");
+    }
+    running.stop().await;
+}
