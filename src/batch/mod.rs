@@ -13,6 +13,7 @@ mod commit;
 mod hours;
 mod input;
 mod later;
+mod lines;
 mod open;
 mod turns;
 pub mod view;

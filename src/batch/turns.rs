@@ -168,7 +168,7 @@ impl Drop for Turn {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
 
     /// Lines that end one after the other, the oldest first; who has how many then.

@@ -72,13 +72,16 @@ fn mean(places: &[&Place], start: u64, takes: u64) -> Option<u64> {
     u64::try_from((sum * 1_000).checked_div(whole)?).ok()
 }
 
+/// Grams per kWh by place and by hour since 1970.
+pub type Forecast = BTreeMap<String, BTreeMap<u64, u32>>;
+
 /// Reads a forecast: lines of `place,hour,grams`, such as `FR,2026-11-22T14:00Z,31`. Empty lines, those that begin
 /// with `#` and a first line of names do not count.
 ///
 /// # Errors
 /// The line, from 1, and what was expected there.
-pub fn forecast(text: &str) -> Result<BTreeMap<String, BTreeMap<u64, u32>>, (usize, &'static str)> {
-    let mut places: BTreeMap<String, BTreeMap<u64, u32>> = BTreeMap::new();
+pub fn forecast(text: &str) -> Result<Forecast, (usize, &'static str)> {
+    let mut places = Forecast::new();
     let mut first = true;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();

@@ -1,0 +1,172 @@
+//! Lines of a batch at work: begun as its turns allow, asked as requests are,
+//! and then finished, or asked again.
+
+use super::commit::Finished;
+use super::input::Asked;
+use super::turns::Turn;
+use super::work::{Event, LOOK, Work};
+use crate::line::{self, LineAsk, LineDone};
+use bytes::Bytes;
+use penstock_batch::result;
+use penstock_batch::state::{State, Why};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Pause before a line is asked again that gave way to others.
+const BREATH: Duration = Duration::from_millis(100);
+/// Bodies at work, in bytes.
+const MOST_HELD: usize = 16 << 20;
+/// Results that wait for the disk, and their bytes.
+const MOST_FINISHED: usize = 2_048;
+const MOST_BYTES: usize = 8 << 20;
+
+impl Work {
+    /// Begins as many lines as there are turns for.
+    pub(super) fn begin_lines(&mut self) {
+        let now = self.house.clock.unix();
+        let due = self.life.state == State::InProgress
+            && self.record.scheduled.is_none_or(|hour| hour <= now)
+            && !self.held_up
+            && !self.house.ledger.failing();
+        while due && self.finished.len() < MOST_FINISHED && self.finished_bytes < MOST_BYTES {
+            if self.held > MOST_HELD && self.flying > 0 {
+                break;
+            }
+            let Some(asked) = self.next_line() else { break };
+            let most = self.house.live().settings.batches.concurrency;
+            match self.place.take(most, self.flying == 0) {
+                Some(turn) => self.begin(asked, turn),
+                None => {
+                    self.ahead.push_front(asked);
+                    return;
+                }
+            }
+        }
+        self.place.leave();
+    }
+
+    fn next_line(&mut self) -> Option<Asked> {
+        let again = self.later.pop(Instant::now());
+        again.or_else(|| if self.later.is_full() { None } else { self.ahead.pop_front() })
+    }
+
+    fn begin(&mut self, asked: Asked, turn: Turn) {
+        let Some(grant) = self.house.keyring.grant(&self.record.key) else {
+            self.ahead.push_front(asked);
+            return self.end(Why::KeyRevoked);
+        };
+        let Some(endpoint) = self.endpoint else { return self.end(Why::Invalid) };
+        self.flying += 1;
+        self.held += asked.body.len();
+        let ask = LineAsk { grant, endpoint, body: asked.body.clone(), cancel: self.cancel.clone() };
+        let (house, mut abort) = (self.house.clone(), self.abort.subscribe());
+        let flight = Flight { asked: Some(asked), tell: self.tell.clone(), _turn: turn };
+        self.house.batches.serve(async move {
+            let flight = flight;
+            let done = tokio::select! {
+                done = line::line(&house, ask) => Some(done),
+                _ = abort.wait_for(|abort| *abort) => None,
+            };
+            drop(house);
+            flight.land(done);
+        });
+    }
+
+    /// A line ended, one way or the other.
+    pub(super) fn landed(&mut self, mut asked: Asked, done: Option<Box<LineDone>>) {
+        self.flying = self.flying.saturating_sub(1);
+        self.held = self.held.saturating_sub(asked.body.len());
+        let ends = self.ending.is_some() || self.stopping;
+        let Some(mut done) = done else {
+            // It broke, or was cut: its reserve was voided when it was dropped.
+            if !ends {
+                asked.times += 1;
+                self.again(asked, Duration::ZERO, false);
+            }
+            return;
+        };
+        let keyless = done.status == 401 && !self.key_is_good();
+        if done.cancelled || keyless || (done.retry.is_some() && ends) {
+            if !ends {
+                // Its key is suspended, or about to be found revoked.
+                self.later.push(asked, Instant::now() + LOOK * 2);
+            }
+            return self.void(done.end.take());
+        }
+        if let Some(wanted) = done.retry {
+            let waived = done.yielded;
+            asked.times += u32::from(!waived);
+            if waived || self.may_again(&asked) {
+                self.house.metrics.batches.line("retried");
+                self.void(done.end.take());
+                return self.again(asked, wanted, waived);
+            }
+        }
+        let good = (200..300).contains(&done.status);
+        let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
+        let id = format!("batch_{}", done.request.as_str());
+        result::write(&mut text, &id, &asked.custom_id, done.status, done.body.iter().map(|piece| &**piece));
+        self.finished_bytes += text.len();
+        self.finished.push_back(Finished {
+            index: asked.index,
+            good,
+            end: done.end,
+            usage: done.usage,
+            text,
+        });
+    }
+
+    fn key_is_good(&self) -> bool {
+        let now = self.house.clock.unix();
+        self.house.keyring.grant(&self.record.key).is_some_and(|grant| grant.good(now))
+    }
+
+    fn may_again(&self, asked: &Asked) -> bool {
+        let again = self.house.live().settings.batches.again;
+        again.pause(asked.times, Duration::ZERO, 0, self.left()).is_some()
+    }
+
+    /// Asks a line again after a while; at once if it was only in the way of others.
+    fn again(&mut self, mut asked: Asked, wanted: Duration, waived: bool) {
+        let again = self.house.live().settings.batches.again;
+        let pause = again.pause(asked.times, wanted, rand::random(), self.left());
+        let pause = match pause {
+            _ if waived => wanted.max(BREATH),
+            Some(pause) => pause,
+            // One that the window has no room for ends with the window.
+            None => wanted.max(again.first),
+        };
+        // A copy: the line must not hold on to all that was read with it.
+        asked.body = Bytes::copy_from_slice(&asked.body);
+        self.later.push(asked, Instant::now() + pause);
+    }
+
+    /// What is left of the window.
+    fn left(&self) -> Duration {
+        Duration::from_secs(self.record.expires).saturating_sub(self.house.clock.now())
+    }
+}
+
+/// A line at work: whatever becomes of it, its batch hears of it.
+struct Flight {
+    asked: Option<Asked>,
+    tell: mpsc::UnboundedSender<Event>,
+    _turn: Turn,
+}
+
+impl Flight {
+    fn land(mut self, done: Option<LineDone>) {
+        if let Some(asked) = self.asked.take() {
+            self.tell.send(Event::Line(asked, done.map(Box::new))).ok();
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(asked) = self.asked.take() {
+            self.tell.send(Event::Line(asked, None)).ok();
+        }
+    }
+}
