@@ -94,7 +94,7 @@ fn metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
     use serde_json::json;
 

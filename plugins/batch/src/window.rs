@@ -28,6 +28,7 @@ pub fn seconds(text: &str) -> Result<u64, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
