@@ -29,6 +29,7 @@
 //! | [`spool`], [`shelf`] | uploads on disk; images that wait for their client |
 //! | [`files`], [`object_id`] | what clients keep, and what it is called |
 //! | [`batch`] | files of requests, worked off in their own time |
+//! | [`archive`] | all that lasts, proven, saved, restored, salvaged |
 //! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
 //! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
 //! | [`simulate`], [`simulators`] | simulated providers |
@@ -50,6 +51,7 @@
 //! 12. No request content is logged or stored, files and batches aside.
 
 pub mod admin;
+pub mod archive;
 pub mod batch;
 pub mod caller;
 pub mod civil;

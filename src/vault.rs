@@ -45,11 +45,12 @@ impl std::fmt::Debug for Pepper {
     }
 }
 
-/// File names in the storage folder.
-const STORE: &str = "store";
+/// The store, in the storage folder.
+pub const STORE: &str = "store";
 /// The ledger's second copy.
-const LEDGER: &str = "ledger";
-const PEPPER: &str = "pepper";
+pub const LEDGER: &str = "ledger";
+/// What key digests are made with.
+pub const PEPPER: &str = "pepper";
 /// The admin token's file, which the command line reads too.
 pub const ADMIN_TOKEN: &str = "admin.token";
 
@@ -128,7 +129,7 @@ where
 }
 
 /// A cause as one sentence.
-fn sentence(cause: &str) -> String {
+pub fn sentence(cause: &str) -> String {
     let mut letters = cause.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", letters.as_str())

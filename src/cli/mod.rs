@@ -11,6 +11,7 @@ mod live;
 mod simulated;
 mod speak;
 mod statement;
+mod store;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -85,6 +86,8 @@ enum Command {
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Statement(statement::Monthly),
+    /// Proves, saves, restores and salvages everything that lasts, while no gateway runs
+    Store(store::Store),
     /// Lists the models of the running gateway, and who offers them
     Models(Live),
     /// Lists the providers of the running gateway, and how they are
@@ -157,6 +160,7 @@ fn run(cli: Cli) -> Result<(), String> {
         Some(Command::Openapi) => speak::out(&crate::admin::openapi::text()),
         Some(Command::Credits(credits)) => credits::run(credits),
         Some(Command::Statement(monthly)) => statement::run(&monthly),
+        Some(Command::Store(store)) => store::run(&store),
         Some(Command::Models(asked)) => live::models(&asked.reached.source(), asked.json),
         Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.json),
         Some(Command::Reload(reached)) => live::reload(&reached.source()),

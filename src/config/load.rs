@@ -84,6 +84,8 @@ pub struct Reach {
     pub admin: SocketAddr,
     /// Folder of the store.
     pub folder: PathBuf,
+    /// Folder of the contents of files.
+    pub files: PathBuf,
     /// The store itself, or what is wrong with its part of the configuration.
     pub storage: Result<Storage, Vec<Mistake>>,
 }

@@ -47,6 +47,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// As far ahead as a configuration can say: any date will do.
+const ANY: Duration = Duration::from_secs(366 * 86_400);
 /// Longest wait of an order for its entry; whether it is made is then not known.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -334,10 +336,13 @@ impl Drop for Ledger {
 /// Entries are never dated before the one they follow: behind a last entry of the future, all that come are
 /// of the future too, on statements and invoices.
 fn in_time(tip: Option<Tip>, ahead: Duration, now: u64) -> Result<(), String> {
+    if ahead >= ANY {
+        return Ok(());
+    }
     let Some(tip) = tip.filter(|tip| tip.at > now.saturating_add(ahead.as_secs())) else { return Ok(()) };
     Err(format!(
         "The ledger's last entry is of {}, and this machine's clock says {}: set the clock right and start again. If \
-         the clock is right and was ahead then, allow it with ledger.ahead; entries go on with that date until it \
+         the clock is right and was ahead then, allow it with ledger.ahead = \"366d\"; entries go on with that date until it \
          is reached.",
         rfc3339(tip.at),
         rfc3339(now)

@@ -414,12 +414,13 @@ fn a_ledger_written_by_a_clock_that_was_ahead_is_not_gone_on_with_unless_that_is
     let book = || Arc::new(LedgerStore::look(store.clone()));
     let start = |text: &str, by: Duration| Ledger::open(book(), &settings(text).ledger, Clock::ahead(by));
     const DAY: Duration = Duration::from_secs(86_400);
-    let ledger = start(QUICK, DAY * 300).unwrap();
+    let ledger = start(QUICK, DAY * 3_650).unwrap();
     grant(&ledger, "g1", 7).unwrap();
     ledger.close();
     let why = start(QUICK, Duration::ZERO).err().unwrap();
     assert!(why.contains("set the clock right") && why.contains("ledger.ahead"), "{why}");
-    assert!(start(QUICK, DAY * 298).is_err());
-    assert!(start(QUICK, DAY * 299 + Duration::from_secs(3_600)).is_ok());
-    assert!(start("[ledger]\nahead = \"350d\"\n", Duration::ZERO).is_ok());
+    assert!(start(QUICK, DAY * 3_648).is_err());
+    assert!(start(QUICK, DAY * 3_649 + Duration::from_secs(3_600)).is_ok());
+    assert!(start("[ledger]\nahead = \"365d\"\n", Duration::ZERO).is_err());
+    assert!(start("[ledger]\nahead = \"366d\"\n", Duration::ZERO).is_ok());
 }

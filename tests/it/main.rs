@@ -47,6 +47,7 @@ mod rescue;
 mod retry;
 mod routing;
 mod seats;
+mod store;
 mod tidy;
 mod tls;
 mod transcriptions;

@@ -114,11 +114,15 @@ pub fn reach(root: &Node, around: Surroundings<'_>) -> Result<Reach, Vec<Mistake
     let mut report = Report::default();
     let mut proof = Proof { around, names: &names, report: &mut report };
     let storage = proof.storage(&raw, &top);
+    let files = proof.files(&raw, &top).map(|files| files.path);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
     let admin = proof.address(&raw.listen.admin, &top.key("listen").key("admin"));
     let folder = top.key("storage").key("path").file(&raw.storage.path);
     match admin {
-        Some(admin) => Ok(Reach { admin, folder, storage: storage.ok_or(store_mistakes) }),
+        Some(admin) => {
+            let files = files.unwrap_or_else(|| folder.join("files"));
+            Ok(Reach { admin, folder, files, storage: storage.ok_or(store_mistakes) })
+        }
         None => Err(report.mistakes),
     }
 }

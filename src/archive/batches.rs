@@ -1,0 +1,111 @@
+//! A batch against its own parts: its counts, the bits of its lines, the bytes of
+//! its results and every result in them.
+
+use super::verify::Verdict;
+use crate::files::{Contents, LineReader};
+use penstock_batch::jsonl;
+use penstock_storage::StoreError;
+use penstock_storage::batches::{BatchRecord, BatchState, BatchStore};
+use penstock_storage::files::{FileRecord, FileStore};
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// What a batch refers to.
+pub(super) struct Known<'a> {
+    pub(super) files: &'a FileStore,
+    pub(super) batches: &'a BatchStore,
+    pub(super) folder: &'a Path,
+}
+
+/// What is read of a result.
+#[derive(Deserialize)]
+struct Answered {
+    custom_id: String,
+}
+
+/// Checks one batch.
+pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdict) -> Result<(), StoreError> {
+    let mut wrong = Vec::new();
+    let counts = &batch.counts;
+    let answered = counts.completed + counts.failed;
+    let all = answered + counts.cancelled + counts.expired;
+    if all > counts.total || (batch.state == BatchState::Completed && all != counts.total) {
+        wrong.push(format!("its counts add up to {all} of {} lines", counts.total));
+    }
+    let done = known.batches.done(&batch.id)?;
+    let bits: u32 = done.iter().flatten().map(|byte| byte.count_ones()).sum();
+    match (batch.state.is_end(), &done) {
+        (true, Some(_)) => wrong.push("it is over, and its lines are still noted".to_owned()),
+        (false, _) if bits != answered => {
+            wrong.push(format!("{bits} lines are noted to be done, and {answered} are counted"));
+        }
+        _ => {}
+    }
+    let output = match &batch.output {
+        Some(id) => known.files.get(id)?,
+        None => None,
+    };
+    match (&batch.output, output) {
+        (_, Some(output)) => results(known, batch, &output, answered, &mut wrong)?,
+        // Its owner may delete it once the batch is over.
+        (Some(_), None) if !batch.state.is_end() => {
+            wrong.push("the file of its results is missing".to_owned())
+        }
+        (None, None) if answered > 0 => wrong.push("it has results and no file of them".to_owned()),
+        _ => {}
+    }
+    if wrong.is_empty() {
+        verdict.batches += 1;
+    }
+    wrong.into_iter().for_each(|wrong| verdict.find(format!("batch {}: {wrong}", batch.id)));
+    Ok(())
+}
+
+/// Every line that is counted has one result, and nothing else has.
+fn results(
+    known: &Known<'_>,
+    batch: &BatchRecord,
+    output: &FileRecord,
+    answered: u32,
+    wrong: &mut Vec<String>,
+) -> Result<(), StoreError> {
+    if output.bytes != batch.output_bytes {
+        let (file, own) = (output.bytes, batch.output_bytes);
+        wrong.push(format!("its results are {file} bytes by their file and {own} by the batch"));
+    }
+    let Ok(mut lines) = Contents::open(&known.folder.join(&output.id), output).map(LineReader::new) else {
+        // Told of the file already.
+        return Ok(());
+    };
+    let asked = asked(known, batch)?;
+    let mut seen = HashSet::new();
+    while let Ok(Some(line)) = lines.next_line() {
+        let Ok(result) = serde_json::from_slice::<Answered>(&line.bytes) else {
+            wrong.push(format!("line {} of its results cannot be read", line.number));
+            break;
+        };
+        if asked.as_ref().is_some_and(|asked| !asked.contains(&result.custom_id)) {
+            wrong.push(format!("line {} of its results answers what was not asked", line.number));
+        }
+        if !seen.insert(result.custom_id) {
+            wrong.push(format!("line {} of its results answers a line for the second time", line.number));
+        }
+    }
+    if seen.len() != answered as usize {
+        wrong.push(format!("{} results, and {answered} lines are counted", seen.len()));
+    }
+    Ok(())
+}
+
+/// What the lines of the input are called, while the input is there.
+fn asked(known: &Known<'_>, batch: &BatchRecord) -> Result<Option<HashSet<String>>, StoreError> {
+    let Some(input) = known.files.get(&batch.input)? else { return Ok(None) };
+    let Ok(contents) = Contents::open(&known.folder.join(&input.id), &input) else { return Ok(None) };
+    let (mut lines, mut asked) = (LineReader::new(contents), HashSet::new());
+    while let Ok(Some(line)) = lines.next_line() {
+        let Ok(line) = jsonl::line(&line.bytes) else { return Ok(None) };
+        asked.insert(line.custom_id.into_owned());
+    }
+    Ok(Some(asked))
+}

@@ -1,0 +1,129 @@
+//! Plain files from one place to another: whole, synced, with their SHA-256, for
+//! nobody's eyes but their owner's.
+
+use sha2::{Digest, Sha256};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Result, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Folder of the contents of files, within an archive.
+pub const FILES: &str = "files";
+
+/// Bytes and SHA-256 of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sum {
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+/// What a writer was given.
+pub struct Summing<W> {
+    inner: W,
+    digest: Sha256,
+    bytes: u64,
+}
+
+impl<W: Write> Summing<W> {
+    pub fn new(inner: W) -> Self {
+        Self { inner, digest: Sha256::new(), bytes: 0 }
+    }
+
+    pub fn finish(self) -> (W, Sum) {
+        let sum = Sum { bytes: self.bytes, sha256: hex(&self.digest.finalize()) };
+        (self.inner, sum)
+    }
+}
+
+impl<W: Write> Write for Summing<W> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.digest.update(bytes.get(..written).unwrap_or_default());
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// The sum of a file.
+pub fn sum(path: &Path) -> Result<Sum> {
+    let mut summing = Summing::new(std::io::sink());
+    pour(&mut File::open(path)?, &mut summing)?;
+    Ok(summing.finish().1)
+}
+
+/// Copies a file to where none is: it appears whole or not at all.
+pub fn copy(from: &Path, to: &Path) -> Result<Sum> {
+    let aside = PathBuf::from(format!("{}.part", to.display()));
+    let mut summing = Summing::new(create(&aside, true)?);
+    pour(&mut File::open(from)?, &mut summing)?;
+    let (file, sum) = summing.finish();
+    file.sync_all()?;
+    fs::rename(&aside, to)?;
+    Ok(sum)
+}
+
+/// A new file for its owner alone.
+pub fn create(path: &Path, replace: bool) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    if replace {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    options.open(path)
+}
+
+fn pour(from: &mut File, to: &mut impl Write) -> Result<()> {
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        let read = from.read(&mut piece)?;
+        if read == 0 {
+            return Ok(());
+        }
+        to.write_all(piece.get(..read).unwrap_or_default())?;
+    }
+}
+
+/// A folder for its owner alone, with those above it.
+pub fn folder(path: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// What was made in a folder stays so after a power cut.
+pub fn sync(folder: &Path) -> Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Names of the plain files in a folder, in order; none where there is no folder.
+pub fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Whether nothing is there, or a folder with nothing in it.
+pub fn is_empty(folder: &Path) -> Result<bool> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        entries => Ok(entries?.next().is_none()),
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,65 @@
+//! Restores an archive into a storage folder that has no store. The store appears
+//! last: until then nothing is there that a gateway would open.
+
+use super::copy::{self, FILES};
+use super::export::saved;
+use super::{Place, Saved, manifest, told};
+use crate::vault::{LEDGER, PEPPER};
+use penstock_storage::StoreError;
+use std::fs::{self, File};
+use std::io::{BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Restores the archive in the folder `from`. Doing it again after a crash goes on.
+///
+/// # Errors
+/// One sentence that says what is in the way, or what of the archive is damaged: then nothing was written.
+pub fn import(place: &Place, from: &Path) -> Result<Saved, String> {
+    let folder = &place.storage.path;
+    let failed = |error: std::io::Error| format!("{} cannot be restored to: {error}.", folder.display());
+    let said = |error: StoreError| told(&error);
+    if place.store().exists() {
+        return Err(format!("There is a store in {} already: restore to an empty folder.", folder.display()));
+    }
+    let files = manifest::read(from)?;
+    let pepper = place.storage.pepper.is_some();
+    let target = |name: &str| -> Option<PathBuf> {
+        match name.split_once('/') {
+            Some((LEDGER, file)) => Some(place.ledger().join(file)),
+            Some((FILES, file)) => Some(place.files.join(file)),
+            None if name == PEPPER && !pepper => Some(place.pepper()),
+            _ => None,
+        }
+    };
+    let plain = || files.iter().filter_map(|(name, sum)| Some((name, sum, target(name)?)));
+    // Before anything is written: what is there may be the only copy of something.
+    for (name, sum, to) in plain() {
+        match copy::sum(&to) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Ok(found) if found == *sum => {}
+            _ => return Err(format!("{} is there already, and is not {name} of the archive.", to.display())),
+        }
+    }
+    for folder in [folder.clone(), place.ledger(), place.files.clone()] {
+        copy::folder(&folder).map_err(failed)?;
+    }
+    for (name, _, to) in plain() {
+        if !to.exists() {
+            copy::copy(&from.join(name), &to).map_err(failed)?;
+        }
+    }
+    for folder in [&place.ledger(), &place.files] {
+        copy::sync(folder).map_err(failed)?;
+    }
+    let aside = folder.join("store.import");
+    if aside.exists() {
+        fs::remove_dir_all(&aside).map_err(failed)?;
+    }
+    let store = penstock_storage::open(&aside, place.options()).map_err(said)?;
+    let mut rows = BufReader::new(File::open(from.join(manifest::ROWS)).map_err(failed)?);
+    let rows = penstock_storage::import(&*store, &mut rows).map_err(said)?;
+    drop(store);
+    fs::rename(&aside, place.store()).map_err(failed)?;
+    copy::sync(folder).map_err(failed)?;
+    Ok(saved(rows, &files))
+}

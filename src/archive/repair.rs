@@ -1,0 +1,75 @@
+//! Salvages a damaged store: what can still be read moves to another folder. The
+//! ledger is taken from whichever of its two copies is whole. What is damaged is
+//! not changed.
+
+use super::copy;
+use super::verify::{Verdict, each_file, verify};
+use super::{Place, told};
+use crate::ledger::{rebuild, report};
+use penstock_storage::files::FileStore;
+use penstock_storage::ledger::LedgerStore;
+use penstock_storage::{Repaired, Store, StoreError};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What was saved.
+#[derive(Clone, Debug)]
+pub struct Salvaged {
+    /// Rows, and how many were lost.
+    pub rows: Repaired,
+    /// Entries of the ledger that were written again from the second copy.
+    pub rebuilt: Option<u64>,
+    /// Why the ledger is not whole, if it is not.
+    pub ledger: Option<String>,
+    /// What is still wrong with what was saved.
+    pub verdict: Verdict,
+}
+
+/// Salvages to the folder `to`, which has to be empty or not there yet.
+///
+/// # Errors
+/// One sentence that says what is in the way; nothing of the store could be read.
+pub fn repair(place: &Place, to: &Path) -> Result<Salvaged, String> {
+    let failed = |error: std::io::Error| format!("{} cannot be written: {error}.", to.display());
+    if !copy::is_empty(to).map_err(failed)? {
+        return Err(format!("{} is not empty: what is saved needs a folder of its own.", to.display()));
+    }
+    let new = place.moved(to);
+    for folder in [to.to_owned(), new.ledger(), new.files.clone()] {
+        copy::folder(&folder).map_err(failed)?;
+    }
+    let rows = penstock_storage::repair(&place.store(), &new.store(), place.options())
+        .map_err(|error| told(&error))?;
+    if place.pepper().exists() {
+        copy::copy(&place.pepper(), &new.pepper()).map_err(failed)?;
+    }
+    for name in copy::names(&place.ledger()).map_err(failed)? {
+        copy::copy(&place.ledger().join(&name), &new.ledger().join(&name)).map_err(failed)?;
+    }
+    let store = new.open()?;
+    let mut contents = Vec::new();
+    each_file(&FileStore::new(store.clone()), |record| contents.push(record.id.clone()))
+        .map_err(|error: StoreError| told(&error))?;
+    for id in contents {
+        // Damaged ones too: never served, and yet all that is left of them.
+        copy::copy(&place.files.join(&id), &new.files.join(&id)).ok();
+    }
+    copy::sync(&new.ledger()).and_then(|()| copy::sync(&new.files)).map_err(failed)?;
+    let (rebuilt, ledger) = ledger(&store, &new.ledger());
+    drop(store);
+    let verdict = verify(&new)?;
+    Ok(Salvaged { rows, rebuilt, ledger, verdict })
+}
+
+/// The ledger as the store has it, if that is whole, else as the second copy has it.
+fn ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<String>) {
+    let whole = LedgerStore::open(store.clone(), Some(copies))
+        .is_ok_and(|book| report::verify(&book).is_ok_and(|proof| proof.good()));
+    if whole {
+        return (None, None);
+    }
+    match rebuild::rebuild(store, copies) {
+        Ok(entries) => (Some(entries), None),
+        Err(failed) => (None, Some(failed.0)),
+    }
+}

@@ -1,0 +1,120 @@
+//! `penstock store`: everything that lasts, proven, saved, restored and salvaged,
+//! while no gateway runs.
+
+use super::client::reach;
+use super::live::print;
+use super::speak::{err, out};
+use super::{Reached, configuration};
+use crate::archive::{self, Place, Saved};
+use crate::config::Report;
+use clap::{Args, Subcommand};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// The command's arguments.
+#[derive(Debug, Args)]
+pub struct Store {
+    #[command(flatten)]
+    reached: Reached,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Checks everything: rows, the ledger, balances, every byte of every file, every batch and its results
+    ///
+    /// Ends with 1 if anything is wrong.
+    Verify {
+        /// Print JSON instead of sentences
+        #[arg(long)]
+        json: bool,
+    },
+    /// Saves everything to a folder: rows as JSON lines, the ledger, contents of files, each with its checksum
+    ///
+    /// The pepper is in it: with it and the keys' digests keys can be guessed at, so keep it as the store itself.
+    Export {
+        /// An empty folder, or one to be made
+        folder: PathBuf,
+    },
+    /// Restores an archive into a storage folder without a store, and checks it
+    Import {
+        /// The archive
+        folder: PathBuf,
+    },
+    /// Saves what a damaged store still holds to another folder; the damaged one is not changed
+    ///
+    /// Entries of the ledger that the store lost are taken from its second copy. Point `storage.path` at the new
+    /// folder afterwards.
+    Repair {
+        /// An empty folder, or one to be made
+        #[arg(long, value_name = "FOLDER")]
+        to: PathBuf,
+    },
+}
+
+/// Runs the command.
+pub fn run(store: &Store) -> Result<(), String> {
+    let place = place(&store.reached)?;
+    match &store.command {
+        Command::Verify { json } => {
+            let verdict = archive::verify(&place)?;
+            if *json {
+                print(&verdict.told())?;
+            }
+            judged(&verdict, !json)
+        }
+        Command::Export { folder } => told("Saved", archive::export(&place, folder)?),
+        Command::Import { folder } => {
+            told("Restored", archive::import(&place, folder)?)?;
+            judged(&archive::verify(&place)?, true)
+        }
+        Command::Repair { to } => {
+            let saved = archive::repair(&place, to)?;
+            let mut text =
+                format!("{} rows were saved, {} were damaged", saved.rows.saved, saved.rows.damaged);
+            text.push_str(if saved.rows.whole { ".\n" } else { "; others may not have been met.\n" });
+            if let Some(entries) = saved.rebuilt {
+                let _ =
+                    writeln!(text, "The ledger was written again from its second copy: {entries} entries.");
+            }
+            if let Some(why) = &saved.ledger {
+                let _ = writeln!(text, "The ledger is not whole, and its second copy does not help: {why}");
+            }
+            out(&text)?;
+            judged(&saved.verdict, true)
+        }
+    }
+}
+
+fn told(done: &str, saved: Saved) -> Result<(), String> {
+    let Saved { rows, files, bytes } = saved;
+    out(&format!("{done}: {rows} rows, {files} files of {bytes} bytes.\n"))
+}
+
+/// Says what was found; an error if anything is wrong.
+fn judged(verdict: &archive::Verdict, aloud: bool) -> Result<(), String> {
+    let archive::Verdict { rows, entries, files, bytes, batches, .. } = verdict;
+    if aloud {
+        out(&format!(
+            "{rows} rows, {entries} entries of the ledger, {files} files of {bytes} bytes, {batches} batches.\n"
+        ))?;
+    }
+    if verdict.good() {
+        return if aloud { out("Everything is as it was written.\n") } else { Ok(()) };
+    }
+    for wrong in &verdict.wrong {
+        err(&format!("{wrong}\n"));
+    }
+    let count = verdict.wrong.len() as u64 + verdict.more;
+    Err(format!("{count} findings: what is listed is damaged or missing (penstock store repair)."))
+}
+
+fn place(reached: &Reached) -> Result<Place, String> {
+    let reach = reach(&reached.source())?;
+    let storage = reach.storage.map_err(|mistakes| {
+        let report = Report { mistakes, warnings: Vec::new() };
+        configuration::refusal(&report, "the store cannot be opened")
+    })?;
+    Ok(Place { storage, files: reach.files })
+}

@@ -1,0 +1,286 @@
+//! `penstock store`: what is proven is all there, what is damaged is named, what is
+//! saved can be restored elsewhere, and what is left of a damaged store is saved.
+
+use crate::harness::process::{Home, catalogue, complaint};
+use crate::harness::{Client, Provider};
+use penstock::config::{Source, settings};
+use penstock::files::room::Bounds;
+use penstock::files::{Files, Owner};
+use penstock::vault::Vault;
+use penstock_batch::upload::Uploaded;
+use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchStore};
+use penstock_storage::files::{FileRecord, FileStore};
+use penstock_storage::ledger::LedgerStore;
+use penstock_storage::{Batch, Space};
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+const CHAT: &str = "/v1/chat/completions";
+const NOW: Duration = Duration::from_secs(1_700_000_000);
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", complaint(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn refused(output: &Output, why: &str) -> String {
+    let said = complaint(output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(why) && said.trim_end().ends_with('.'), "{why} is missing in {said}");
+    said
+}
+
+fn vault(home: &Home) -> Vault {
+    let reach = Source::File(home.config()).reach().unwrap();
+    Vault::open(&reach.storage.unwrap()).unwrap()
+}
+
+/// A storage folder with everything in it: keys, charges, a file, a batch half done.
+struct Furnished {
+    home: Home,
+    provider: Provider,
+    client: Client,
+    input: PathBuf,
+    output: PathBuf,
+    batch: BatchRecord,
+}
+
+async fn furnished() -> Furnished {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&format!("[billing]\ncredit = \"prepaid\"\n{}", catalogue(&provider, "")));
+    let (client, id) = home.key();
+    said(&home.command(&["credits", "grant", "default", "--credits", "10"]));
+    let mut process = home.run().await;
+    for _ in 0..3 {
+        let ask = json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]});
+        assert_eq!(client.post(CHAT, &ask).await.status, 200);
+    }
+    process.signal("TERM");
+    process.until_ended().await;
+    let (input, output, batch) = half_done(&home, &id);
+    let folder = home.storage().join("files");
+    Furnished { input: folder.join(input.id), output: folder.join(output.id), home, provider, client, batch }
+}
+
+fn line(custom_id: &str) -> String {
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+    let line = json!({"custom_id": custom_id, "method": "POST", "url": CHAT, "body": body});
+    format!("{line}\n")
+}
+
+fn result(custom_id: &str) -> String {
+    format!("{}\n", json!({"id": "batch_req_1", "custom_id": custom_id, "status_code": 200, "response": {}}))
+}
+
+/// A batch of three lines, two of which have their result.
+fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
+    let vault = vault(home);
+    let settings = settings::Files {
+        path: home.storage().join("files"),
+        upload: 1 << 20,
+        disk: 1 << 30,
+        per_key: 1 << 30,
+        keep_free: 0,
+        retention: None,
+    };
+    let files = Files::open(&settings, FileStore::new(vault.store.clone())).unwrap();
+    let owner = Owner { key, account: "default" };
+    let mut incoming = files.incoming(key, Bounds { all: 1 << 30, key: 1 << 30, free: 0 }).unwrap();
+    for id in ["a", "b", "c"] {
+        incoming.push(line(id).as_bytes()).unwrap();
+    }
+    let said = Uploaded { filename: "in.jsonl".to_owned(), expires_after: None };
+    let input = files.keep(incoming, owner, said, NOW).unwrap();
+    let fresh = files.new_output(owner, "out.jsonl".to_owned(), CHAT, NOW).unwrap();
+    let mut writer = files.open_output(&fresh).unwrap();
+    for id in ["a", "b"] {
+        writer.append(result(id).as_bytes()).unwrap();
+    }
+    writer.sync().unwrap();
+    let output = FileRecord { bytes: writer.len(), lines: 2, ..fresh };
+    let batch = BatchRecord {
+        id: "batch_1".to_owned(),
+        key: key.to_owned(),
+        account: "default".to_owned(),
+        endpoint: CHAT.to_owned(),
+        input: input.id.clone(),
+        output: Some(output.id.clone()),
+        output_bytes: output.bytes,
+        window: "24h".to_owned(),
+        created_ms: 1,
+        expires: 2,
+        state: BatchState::InProgress,
+        counts: BatchCounts { total: 3, completed: 1, failed: 1, ..BatchCounts::default() },
+        ..BatchRecord::default()
+    };
+    let done = Batch::new().put(Space::Lines, *b"batch_1", [0b11]);
+    BatchStore::new(vault.store.clone())
+        .insert(&batch, FileStore::insert(&output).unwrap().and(done))
+        .unwrap();
+    (input, output, batch)
+}
+
+/// Turns one byte of a file over, and back on the second call.
+fn turn(path: &Path, at: u64) {
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+}
+
+impl Furnished {
+    fn store(&self, words: &[&str]) -> Output {
+        self.home.command(&[&["store"], words].concat())
+    }
+
+    fn change_batch(&self, change: impl FnOnce(&mut BatchRecord)) {
+        let mut batch = self.batch.clone();
+        change(&mut batch);
+        let rows = penstock_storage::batches::rows(&batch, Some(&[0b11])).unwrap();
+        let mut writes = Batch::new();
+        for row in rows {
+            writes = match row.value {
+                Some(value) => writes.put(row.space, row.key, value),
+                None => writes.delete(row.space, row.key),
+            };
+        }
+        vault(&self.home).store.apply(writes).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_proven_and_what_is_wrong_is_named() {
+    let all = furnished().await;
+    let good = said(&all.store(&["verify"]));
+    assert!(
+        good.contains("2 files") && good.contains("1 batches") && good.contains("as it was written"),
+        "{good}"
+    );
+    let middle = fs::metadata(&all.input).unwrap().len() / 2;
+    for at in [0, 10, middle] {
+        turn(&all.input, at);
+        refused(&all.store(&["verify"]), "its contents are damaged");
+        turn(&all.input, at);
+    }
+    let kept = fs::read(&all.output).unwrap();
+    fs::File::options().write(true).open(&all.output).unwrap().set_len(kept.len() as u64 - 1).unwrap();
+    refused(&all.store(&["verify"]), "its contents are damaged");
+    fs::write(&all.output, [result("a"), result("a")].concat()).unwrap();
+    refused(&all.store(&["verify"]), "for the second time");
+    fs::write(&all.output, [result("a"), result("d")].concat()).unwrap();
+    refused(&all.store(&["verify"]), "what was not asked");
+    fs::write(&all.output, &kept).unwrap();
+    let aside = all.input.with_extension("gone");
+    fs::rename(&all.input, &aside).unwrap();
+    refused(&all.store(&["verify"]), "its contents are missing");
+    fs::rename(&aside, &all.input).unwrap();
+    for (why, counts) in [
+        ("2 lines are noted to be done, and 1 are counted", BatchCounts { failed: 0, ..all.batch.counts }),
+        ("add up to 4 of 3 lines", BatchCounts { cancelled: 2, ..all.batch.counts }),
+    ] {
+        all.change_batch(|batch| batch.counts = counts);
+        refused(&all.store(&["verify"]), why);
+    }
+    all.change_batch(|batch| batch.output_bytes = 7);
+    refused(&all.store(&["verify"]), "by their file and 7 by the batch");
+    all.change_batch(|_| {});
+    let month = fs::read_dir(all.home.storage().join("ledger")).unwrap().next().unwrap().unwrap().path();
+    let written = fs::read(&month).unwrap();
+    fs::write(&month, [&written[..], b"{}\n"].concat()).unwrap();
+    refused(&all.store(&["verify"]), "ledger: ");
+    // The end of the second copy may be behind after a crash: it is written again from the store.
+    fs::write(&month, &written[..written.len() / 2]).unwrap();
+    said(&all.store(&["verify"]));
+    assert!(fs::read(&month).unwrap() == written);
+    let running = all.home.run().await;
+    refused(&all.store(&["verify"]), "stop the gateway first");
+    running.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_saved_is_restored_elsewhere_and_works_there() {
+    let all = furnished().await;
+    let archive = all.home.path().join("archive");
+    let to = archive.to_str().unwrap();
+    let saved = said(&all.store(&["export", to]));
+    assert!(saved.starts_with("Saved: "), "{saved}");
+    refused(&all.store(&["export", to]), "is not empty");
+    refused(&all.store(&["import", to]), "There is a store");
+    let mut elsewhere = Home::new();
+    // Damage anywhere is found before a byte is written.
+    let config = |home: &Home| {
+        home.write(&format!("[billing]\ncredit = \"prepaid\"\n{}", catalogue(&all.provider, "")))
+    };
+    config(&elsewhere);
+    let mut files = vec![archive.join("manifest.jsonl"), archive.join("store.jsonl"), archive.join("pepper")];
+    for folder in ["files", "ledger"] {
+        files.extend(fs::read_dir(archive.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    assert_eq!(files.len(), 6);
+    for path in files {
+        turn(&path, fs::metadata(&path).unwrap().len() / 2);
+        refused(&elsewhere.command(&["store", "import", to]), "damaged");
+        turn(&path, fs::metadata(&path).unwrap().len() / 2);
+        assert!(!elsewhere.storage().exists(), "{}", path.display());
+    }
+    let restored = said(&elsewhere.command(&["store", "import", to]));
+    assert!(restored.contains("Everything is as it was written"), "{restored}");
+    assert_eq!(restored.lines().next().unwrap().replace("Restored", "Saved"), saved.trim());
+    refused(&elsewhere.command(&["store", "import", to]), "There is a store");
+    let export = |home: &Home| said(&home.command(&["credits", "export"]));
+    assert_eq!(export(&elsewhere), export(&all.home));
+    // The key of one is the key of the other.
+    let running = elsewhere.run().await;
+    let client = Client { address: elsewhere.http, ..all.client.clone() };
+    let ask = json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]});
+    assert_eq!(client.post(CHAT, &ask).await.status, 200);
+    running.kill().await;
+    // A restoration that was cut short goes on.
+    elsewhere = Home::new();
+    config(&elsewhere);
+    fs::create_dir_all(elsewhere.storage().join("files")).unwrap();
+    fs::create_dir_all(elsewhere.storage().join("store.import/sled.new")).unwrap();
+    fs::copy(archive.join("pepper"), elsewhere.storage().join("pepper")).unwrap();
+    let name = all.input.file_name().unwrap();
+    fs::copy(archive.join("files").join(name), elsewhere.storage().join("files").join(name)).unwrap();
+    said(&elsewhere.command(&["store", "import", to]));
+    // What is somebody else's is not written over.
+    elsewhere = Home::new();
+    config(&elsewhere);
+    fs::create_dir_all(elsewhere.storage()).unwrap();
+    fs::write(elsewhere.storage().join("pepper"), "0f".repeat(32)).unwrap();
+    refused(&elsewhere.command(&["store", "import", to]), "is there already");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_of_a_damaged_store_is_saved_and_its_ledger_is_whole_again() {
+    let all = furnished().await;
+    let before = said(&all.home.command(&["credits", "export"]));
+    let vault = vault(&all.home);
+    LedgerStore::clear(&*vault.store).unwrap();
+    drop(vault);
+    turn(&all.input, 10);
+    refused(&all.store(&["verify"]), "ledger: ");
+    let folder = all.home.path().join("saved");
+    let saved = all.store(&["repair", "--to", folder.to_str().unwrap()]);
+    refused(&saved, "its contents are damaged");
+    let told = String::from_utf8(saved.stdout).unwrap();
+    assert!(told.contains("written again from its second copy"), "{told}");
+    let written = fs::read_to_string(all.home.config()).unwrap();
+    fs::write(all.home.config(), written.replace("path = \"data\"", "path = \"saved\"")).unwrap();
+    assert_eq!(said(&all.home.command(&["credits", "export"])), before);
+    assert!(said(&all.home.command(&["credits", "verify"])).contains("Every entry follows"));
+    // Once the contents are back everything is.
+    turn(&folder.join("files").join(all.input.file_name().unwrap()), 10);
+    said(&all.store(&["verify"]));
+    refused(&all.store(&["repair", "--to", folder.to_str().unwrap()]), "is not empty");
+    let running = all.home.run().await;
+    let ask = json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]});
+    assert_eq!(all.client.post(CHAT, &ask).await.status, 200);
+    running.kill().await;
+}
