@@ -25,6 +25,7 @@ mod bodies;
 mod cancel;
 mod chat;
 mod commands;
+mod crash;
 mod embeddings;
 mod failover;
 mod files;
