@@ -11,9 +11,13 @@
     clippy::missing_panics_doc
 )]
 
+#[path = "../../plugins/storage/tests/powercut/disk.rs"]
+mod disk;
 mod harness;
 #[path = "../../plugins/media/tests/sounds/mod.rs"]
 mod sounds;
+#[path = "../../plugins/storage/tests/powercut/trace.rs"]
+mod trace;
 
 mod accounts;
 mod admin;
@@ -38,6 +42,8 @@ mod limits;
 mod lines;
 mod messages;
 mod models;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod power_cut;
 mod privacy;
 mod process;
 mod published;

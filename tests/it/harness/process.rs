@@ -42,7 +42,12 @@ pub struct Home {
 
 impl Home {
     pub fn new() -> Self {
-        Self { http: address(), admin: address(), folder: tempfile::tempdir().unwrap() }
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// A folder in this one.
+    pub fn within(folder: &Path) -> Self {
+        Self { http: address(), admin: address(), folder: tempfile::tempdir_in(folder).unwrap() }
     }
 
     pub fn path(&self) -> &Path {
@@ -91,7 +96,12 @@ impl Home {
 
     /// Starts the gateway and waits until it is ready.
     pub async fn run(&self) -> Process {
-        let mut process = self.spawn();
+        self.run_with(|_| {}).await
+    }
+
+    /// Starts the gateway, in surroundings of its own, and waits until it is ready.
+    pub async fn run_with(&self, around: impl FnOnce(&mut Command)) -> Process {
+        let mut process = self.spawn_with(around);
         let ready = async {
             while !self.is_ready().await {
                 assert!(process.ended().is_none(), "it ended: {}", process.said());
@@ -104,16 +114,17 @@ impl Home {
 
     /// Starts the gateway.
     pub fn spawn(&self) -> Process {
+        self.spawn_with(|_| {})
+    }
+
+    fn spawn_with(&self, around: impl FnOnce(&mut Command)) -> Process {
         let config = self.config();
         let out = self.path().join("said");
         let file = File::options().create(true).append(true).open(&out).unwrap();
-        let child = penstock(&["run", "--config", config.to_str().unwrap()])
-            .env("PENSTOCK_IT_SECRET", SECRET)
-            .stdout(file.try_clone().unwrap())
-            .stderr(file)
-            .spawn()
-            .unwrap();
-        Process { child, out }
+        let mut command = penstock(&["run", "--config", config.to_str().unwrap()]);
+        command.env("PENSTOCK_IT_SECRET", SECRET).stdout(file.try_clone().unwrap()).stderr(file);
+        around(&mut command);
+        Process { child: command.spawn().unwrap(), out }
     }
 
     async fn is_ready(&self) -> bool {

@@ -35,6 +35,11 @@ pub enum Event {
 
 /// Reads a log.
 pub fn read(log: &Path, root: &Path) -> Vec<Event> {
+    read_placed(log, root).into_iter().map(|(_, event)| event).collect()
+}
+
+/// Reads a log, with the place in it where each event ends.
+pub fn read_placed(log: &Path, root: &Path) -> Vec<(u64, Event)> {
     let bytes = std::fs::read(log).unwrap();
     let mut rest = bytes.as_slice();
     let mut events = Vec::new();
@@ -52,7 +57,7 @@ pub fn read(log: &Path, root: &Path) -> Vec<Event> {
             name.unwrap_or("outside").to_owned()
         };
         let path = name(path);
-        events.push(match head[0] {
+        let event = match head[0] {
             _ if path.ends_with(" (deleted)") => continue,
             b'w' if path == ACKS => acknowledged(content),
             _ if path == ACKS => continue,
@@ -64,7 +69,8 @@ pub fn read(log: &Path, root: &Path) -> Vec<Event> {
             b'u' => Event::Remove(path),
             b's' => Event::Sync(path),
             other => panic!("the shim met a call it has no word for: {} {path}", char::from(other)),
-        });
+        };
+        events.push(((bytes.len() - rest.len()) as u64, event));
     }
     events
 }
