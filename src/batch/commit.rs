@@ -10,7 +10,7 @@ use crate::observe::log;
 use penstock_batch::state::Why;
 use penstock_contract::Usage;
 use penstock_storage::batches::{self, BatchError};
-use penstock_storage::files::{FileRecord, FileStore};
+use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::RowWrite;
 use penstock_storage::{Batch, Step, StoreError};
 use std::io;
@@ -179,6 +179,15 @@ impl Work {
     /// The disk did not take a group: it waits, and nothing new is begun until it is there.
     fn unwritten(&mut self, group: Group, error: &io::Error) {
         self.writing = false;
+        let lost = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
+        if lost && self.record.output.is_some() {
+            // What cannot be given is not charged either: with its end dropped, a line is voided.
+            self.finished.clear();
+            self.finished_bytes = 0;
+            self.end(Why::OutputDamaged);
+            self.ending = Some(Why::OutputDamaged);
+            return;
+        }
         if self.failures == 0 {
             let why = error.kind().to_string();
             log::event(log::error(), "batch_not_written", &[("batch", &self.record.id), ("why", &why)]);
@@ -218,7 +227,13 @@ impl Job {
     fn write(self, files: &Arc<Files>, group: &Group) -> io::Result<Written> {
         let nothing = || Ok(Written { output: None, results: None, fresh: false });
         if self.damaged {
-            return nothing();
+            let known = self.known.and_then(|id| files.store().get(&id).ok().flatten());
+            let results = known.map(|record| FileRecord {
+                status: FileStatus::Error,
+                status_details: Some(Why::OutputDamaged.sentence().to_owned()),
+                ..record
+            });
+            return Ok(Written { output: None, results, fresh: false });
         }
         let known = match (self.results, self.known) {
             (None, Some(id)) => {
@@ -260,7 +275,7 @@ fn grow(
         return Ok((None, output.seal(record)?));
     }
     output.sync()?;
-    let results = FileRecord { bytes: output.len(), ..record.clone() };
+    let results = output.counted(record);
     Ok((Some(output), results))
 }
 

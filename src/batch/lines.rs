@@ -28,6 +28,8 @@ impl Work {
         let due = self.life.state == State::InProgress
             && self.record.scheduled.is_none_or(|hour| hour <= now)
             && !self.held_up
+            // As long as the disk takes no results, none are asked for.
+            && (self.failures == 0 || self.finished.is_empty())
             && !self.house.ledger.failing();
         while due && self.finished.len() < MOST_FINISHED && self.finished_bytes < MOST_BYTES {
             if self.held > MOST_HELD && self.flying > 0 {
@@ -86,6 +88,10 @@ impl Work {
             }
             return;
         };
+        if self.ending == Some(Why::OutputDamaged) {
+            // Its result has no place to go to; with its end dropped, it is voided.
+            return;
+        }
         let keyless = done.status == 401 && !self.key_is_good();
         if done.cancelled || keyless || (done.retry.is_some() && ends) {
             if !ends {

@@ -36,13 +36,48 @@ impl Sums {
         }
     }
 
+    fn all(&self) -> impl Iterator<Item = u32> {
+        let open = (!self.length.is_multiple_of(BLOCK as u64)).then_some(self.open);
+        self.done.iter().copied().chain(open)
+    }
+
+    /// The checksum of the table as it is now.
+    #[must_use]
+    pub fn sum(&self) -> u32 {
+        self.all().fold(0, |sum, block| crc32c::crc32c_append(sum, &block.to_le_bytes()))
+    }
+
+    /// The checksums of the first bytes of a file that grows: it has no table yet, so all of them are read.
+    ///
+    /// # Errors
+    /// `InvalidData` if they are not those that this checksum of the table stands for; what the disk says.
+    pub fn of(file: &File, bytes: u64, sum: Option<u32>, mut read: impl FnMut(&[u8])) -> Result<Self> {
+        let mut sums = Self::default();
+        let mut piece = vec![0; 4 * BLOCK];
+        while sums.length < bytes {
+            let left = usize::try_from(bytes - sums.length).unwrap_or(usize::MAX);
+            let most = left.min(piece.len());
+            let piece = piece.get_mut(..most).ok_or_else(damaged)?;
+            file.read_exact_at(piece, sums.length).map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => damaged(),
+                _ => error,
+            })?;
+            sums.push(piece);
+            read(piece);
+        }
+        if sum.is_none_or(|sum| sum == sums.sum()) { Ok(sums) } else { Err(damaged()) }
+    }
+
+    /// The checksums of the blocks.
+    #[must_use]
+    pub fn table(self) -> Vec<u32> {
+        self.all().collect()
+    }
+
     /// What stands behind the contents, and the checksum of the table in it.
     #[must_use]
-    pub fn finish(mut self) -> (Vec<u8>, u32) {
-        if !self.length.is_multiple_of(BLOCK as u64) {
-            self.done.push(self.open);
-        }
-        let mut tail: Vec<u8> = self.done.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+    pub fn finish(self) -> (Vec<u8>, u32) {
+        let mut tail: Vec<u8> = self.all().flat_map(u32::to_le_bytes).collect();
         let sum = crc32c::crc32c(&tail);
         tail.extend_from_slice(MAGIC);
         tail.extend_from_slice(&self.length.to_le_bytes());

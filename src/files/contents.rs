@@ -1,10 +1,10 @@
 //! Contents of a file as they were written, or an error: every block is held against its checksum before a byte
 //! of it is given. Calls block.
 
-use super::blocks::{BLOCK, damaged, table};
+use super::blocks::{BLOCK, Sums, damaged, table};
 use bytes::{Bytes, BytesMut};
 use penstock_batch::jsonl;
-use penstock_storage::files::FileRecord;
+use penstock_storage::files::{FileRecord, FileStatus};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt;
@@ -20,21 +20,21 @@ const MARK: &str = "\u{feff}";
 pub struct Contents {
     file: File,
     bytes: u64,
-    /// `None` while the file grows.
-    sums: Option<Vec<u32>>,
+    sums: Vec<u32>,
 }
 
 impl Contents {
-    /// Opens the contents that a record tells of.
+    /// Opens the contents that a record tells of. Those of a file that grows are all read for it.
     ///
     /// # Errors
     /// `InvalidData` if they are not those; what the disk says.
     pub fn open(path: &Path, record: &FileRecord) -> Result<Self> {
         let file = File::open(path)?;
-        let sums = record.sums.map(|sum| table(&file, record.bytes, sum)).transpose()?;
-        if sums.is_none() && file.metadata()?.len() < record.bytes {
-            return Err(damaged());
-        }
+        let sums = match (record.status, record.sums) {
+            (FileStatus::Uploaded, sum) => Sums::of(&file, record.bytes, sum, |_| {})?.table(),
+            (_, Some(sum)) => table(&file, record.bytes, sum)?,
+            (_, None) => return Err(damaged()),
+        };
         Ok(Self { file, bytes: record.bytes, sums })
     }
 
@@ -60,22 +60,17 @@ impl Contents {
             return Ok(Bytes::new());
         }
         let block = BLOCK as u64;
-        let (from, upto) = match self.sums {
-            Some(_) => (at - at % block, end.div_ceil(block).saturating_mul(block).min(self.bytes)),
-            None => (at, end),
-        };
+        let (from, upto) = (at - at % block, end.div_ceil(block).saturating_mul(block).min(self.bytes));
         let size = |bytes: u64| usize::try_from(bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge));
         let mut read = BytesMut::zeroed(size(upto - from)?);
         self.file.read_exact_at(&mut read, from).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => damaged(),
             _ => error,
         })?;
-        if let Some(sums) = &self.sums {
-            let first = size(from / block)?;
-            for (piece, sum) in read.chunks(BLOCK).zip(sums.get(first..).ok_or_else(damaged)?) {
-                if crc32c::crc32c(piece) != *sum {
-                    return Err(damaged());
-                }
+        let first = size(from / block)?;
+        for (piece, sum) in read.chunks(BLOCK).zip(self.sums.get(first..).ok_or_else(damaged)?) {
+            if crc32c::crc32c(piece) != *sum {
+                return Err(damaged());
             }
         }
         Ok(read.freeze().slice(size(at - from)?..size(end - from)?))

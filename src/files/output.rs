@@ -2,11 +2,11 @@
 //! record, in the commit that also has their charges. Bytes beyond that are no results: they are cut off when the
 //! file is opened again. Calls block.
 
-use super::blocks::{BLOCK, Sums};
+use super::blocks::Sums;
 use penstock_storage::files::{FileRecord, FileStatus};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
-use std::io::{Error, ErrorKind, Result};
+use std::io::Result;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -23,23 +23,13 @@ impl Output {
     /// Goes on where the record says.
     ///
     /// # Errors
-    /// `InvalidData` if less is there; what the disk says.
+    /// `InvalidData` if not all that counts is there as it was written; what the disk says.
     pub(super) fn open(path: &Path, record: &FileRecord) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        if file.metadata()?.len() < record.bytes {
-            return Err(super::blocks::damaged());
-        }
+        let mut digest = Sha256::new();
+        let sums = Sums::of(&file, record.bytes, record.sums, |piece| digest.update(piece))?;
         file.set_len(record.bytes)?;
-        let mut output = Self { file, sums: Sums::default(), digest: Sha256::new(), bytes: 0 };
-        let mut piece = vec![0; 4 * BLOCK];
-        while output.bytes < record.bytes {
-            let left = usize::try_from(record.bytes - output.bytes).unwrap_or(usize::MAX);
-            let most = left.min(piece.len());
-            let piece = piece.get_mut(..most).ok_or_else(|| Error::from(ErrorKind::InvalidInput))?;
-            output.file.read_exact_at(piece, output.bytes)?;
-            output.count(piece);
-        }
-        Ok(output)
+        Ok(Self { file, sums, digest, bytes: record.bytes })
     }
 
     fn count(&mut self, bytes: &[u8]) {
@@ -64,6 +54,12 @@ impl Output {
     /// What the disk says; whether it was kept is unknown then, and the file is to be opened again.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_data()
+    }
+
+    /// The record with all that was added so far, to be committed once that is synced.
+    #[must_use]
+    pub fn counted(&self, record: &FileRecord) -> FileRecord {
+        FileRecord { bytes: self.bytes, sums: Some(self.sums.sum()), ..record.clone() }
     }
 
     /// Bytes that were added, those of earlier starts included.

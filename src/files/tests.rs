@@ -200,7 +200,7 @@ fn results_grow_and_are_cut_to_what_counts() {
     output.append(b"one\n").unwrap();
     output.sync().unwrap();
     let was = record.clone();
-    record.bytes = output.len();
+    record = output.counted(&was);
     assert!(files.store().replace(&was, &record).unwrap());
     output.append(b"two, never counted\n").unwrap();
     assert_eq!(files.contents(&record).unwrap().read(0, 100).unwrap(), b"one\n"[..], "what counts, no more");
@@ -218,6 +218,34 @@ fn results_grow_and_are_cut_to_what_counts() {
     assert!(files.store().replace(&record, &whole).unwrap());
     assert_eq!(files.contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
     assert_eq!(place.open().names_of_records(), [whole.id]);
+}
+
+#[test]
+fn damaged_results_are_neither_given_nor_added_to() {
+    let place = Place::new();
+    let files = place.open();
+    let fresh = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    let mut output = files.open_output(&fresh).unwrap();
+    output.append(&lines(2_000)).unwrap();
+    output.sync().unwrap();
+    let record = output.counted(&fresh);
+    drop(output);
+    let path = files.path(&record.id);
+    let sound = fs::read(&path).unwrap();
+    for at in [0, sound.len() / 2, sound.len() - 1] {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(files.contents(&record).unwrap_err().kind(), ErrorKind::InvalidData, "{at}");
+        assert_eq!(files.open_output(&record).unwrap_err().kind(), ErrorKind::InvalidData, "{at}");
+        assert_eq!(fs::read(&path).unwrap(), bytes, "left as it was");
+    }
+    fs::write(&path, &sound[1..]).unwrap();
+    assert_eq!(files.open_output(&record).unwrap_err().kind(), ErrorKind::InvalidData, "less than counts");
+    fs::write(&path, [&sound[..], b"never counted"].concat()).unwrap();
+    assert_eq!(files.contents(&record).unwrap().read(5, 100).unwrap(), sound[5..105]);
+    let output = files.open_output(&record).unwrap();
+    assert_eq!(output.seal(&record).unwrap().sums, record.sums, "whole, it has the same checksum");
 }
 
 impl Files {

@@ -19,7 +19,7 @@ const ANSWER: f64 = 0.0025;
 
 /// Runs a test of this binary again, in a mount namespace of its own: as root, or as the root of a user
 /// namespace. True in that process.
-fn inside(test: &str) -> bool {
+pub fn inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
@@ -46,7 +46,7 @@ fn inside(test: &str) -> bool {
 }
 
 /// A disk of so many MiB in the place of a folder.
-fn mount(folder: &Path, mib: u32) {
+pub fn mount(folder: &Path, mib: u32) {
     std::fs::create_dir_all(folder).unwrap();
     let size = format!("size={mib}m");
     let mounted =
@@ -55,7 +55,7 @@ fn mount(folder: &Path, mib: u32) {
 }
 
 /// Takes all the room there is, to the last block; again and again, since the store gives its ballast up.
-fn fill(path: &Path) {
+pub fn fill(path: &Path) {
     let mut file = File::options().create(true).append(true).open(path).unwrap();
     for size in [1 << 20, 4_096, 1] {
         while file.write_all(&vec![1; size]).is_ok() {}

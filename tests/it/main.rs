@@ -11,6 +11,7 @@
     clippy::missing_panics_doc
 )]
 
+mod damage;
 #[path = "../../plugins/storage/tests/powercut/disk.rs"]
 mod disk;
 mod harness;

@@ -90,7 +90,7 @@ pub struct FileRecord {
     /// SHA-256 of its contents, 64 hex digits, once it is whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// CRC32C of the table of its blocks' checksums, once it is whole.
+    /// CRC32C of the table of its blocks' checksums; of one that grows, of the bytes that count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<u32>,
     /// When it was made.

@@ -1,8 +1,9 @@
 //! Batches as a client makes and watches them.
 
+use super::process::{Home, complaint};
 use super::{Answer, Client, within};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub const CHAT: &str = "/v1/chat/completions";
@@ -111,4 +112,22 @@ pub async fn results(client: &Client, batch: &Value) -> BTreeMap<String, Value> 
         assert!(found.insert(id, value).is_none(), "twice: {line}");
     }
     found
+}
+
+/// Each of these results is charged once and nothing else is, in a house that is stopped.
+pub fn assert_charged<'a>(home: &Home, results: impl Iterator<Item = &'a Value>) {
+    let proof = home.command(&["credits", "verify"]);
+    assert!(proof.status.success(), "{}", complaint(&proof));
+    let proof = String::from_utf8(proof.stdout).unwrap();
+    assert!(proof.contains(", 0 open reserves"), "{proof}");
+    let entries = String::from_utf8(home.command(&["credits", "export"]).stdout).unwrap();
+    let entries = entries.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let settled: Vec<String> = entries
+        .filter(|entry| entry["act"] == "settle")
+        .map(|entry| format!("batch_{}", entry["request"].as_str().unwrap()))
+        .collect();
+    let once: BTreeSet<String> = settled.iter().cloned().collect();
+    assert_eq!(once.len(), settled.len(), "something was charged twice");
+    let results: BTreeSet<String> = results.map(|result| result["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(once, results);
 }

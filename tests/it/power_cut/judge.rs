@@ -2,7 +2,7 @@
 
 use super::story::{Fact, Story};
 use crate::harness::Client;
-use crate::harness::jobs::{ended, results};
+use crate::harness::jobs::ended;
 use crate::harness::process::{Home, complaint};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ impl Judge<'_> {
         for batch in list(&client, "/v1/batches").await? {
             let end = ended(&client, &batch).await;
             so!(["completed", "cancelled"].contains(&text(&end["status"])), "it ended otherwise: {end}");
-            let found = results(&client, &end).await;
+            let found = results(&client, &end).await?;
             let counts = &end["request_counts"];
             let counted = counts["completed"].as_u64().zip(counts["failed"].as_u64());
             so!(counted == Some((found.len() as u64, 0)), "{} results of {end}", found.len());
@@ -123,6 +123,20 @@ impl Judge<'_> {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+/// Results by `custom_id`, each of which is there once.
+async fn results(client: &Client, batch: &Value) -> Result<BTreeMap<String, Value>, String> {
+    let mut found = BTreeMap::new();
+    let Some(id) = batch["output_file_id"].as_str() else { return Ok(found) };
+    let given = client.get(&format!("/v1/files/{id}/content")).await;
+    so!(given.status == 200 && given.whole, "file {id} with results: {}", given.status);
+    for line in given.text().lines() {
+        let result: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
+        let id = text(&result["custom_id"]).to_owned();
+        so!(found.insert(id, result).is_none(), "twice: {line}");
+    }
+    Ok(found)
 }
 
 async fn list(client: &Client, path: &str) -> Result<Vec<Value>, String> {
