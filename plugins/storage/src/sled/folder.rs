@@ -14,14 +14,32 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::StoreError;
+
+/// Tries for a lock that another process has, and the pause between them.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A store's folder, locked against other processes until dropped.
 #[derive(Debug)]
 pub(crate) struct Folder {
     root: PathBuf,
     _lock: File,
+}
+
+/// Takes the lock. A lock of this very process may outlive its store for a moment: until a program that another
+/// thread is just starting has closed what it inherited.
+fn locked(lock: &File) -> Result<(), TryLockError> {
+    for _ in 1..TRIES {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    lock.try_lock()
 }
 
 impl Folder {
@@ -41,7 +59,7 @@ impl Folder {
             .write(true)
             .open(root.join("lock"))
             .map_err(failed)?;
-        match lock.try_lock() {
+        match locked(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { path: root }),
             Err(TryLockError::Error(error)) => return Err(StoreError::io("lock its folder", &error)),
