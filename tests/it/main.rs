@@ -37,6 +37,7 @@ mod files;
 mod files_kept;
 mod footprint;
 mod full_disk;
+mod full_disk_batch;
 mod images;
 mod ledger;
 mod limits;
