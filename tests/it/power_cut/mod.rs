@@ -22,7 +22,7 @@ use story::{Fact, Story};
 use tokio::task::JoinSet;
 
 /// Cut points a round; each is tried under every policy.
-const CUTS: usize = 6;
+const CUTS: usize = 12;
 
 /// Where images are opened: in memory if there is room made for it, since judging them syncs a lot.
 fn scratch() -> PathBuf {
@@ -75,20 +75,38 @@ async fn recorded(provider: &Provider) -> (Home, Recorded) {
     (home, Recorded { events, ends, story, settings })
 }
 
-/// Cuts of which a third each lie right behind something that a client was told, at a change of names, and anywhere;
-/// none before there is a key.
+/// Cuts of which a quarter each lie right behind something that a client was told, at a change of names, behind a sync
+/// while a batch was at work, and anywhere; none before there is a key.
 fn cuts(recorded: &Recorded, random: &mut StdRng) -> Vec<usize> {
     let behind = |at: u64| recorded.ends.partition_point(|end| *end <= at);
-    let first = behind(recorded.story.begin);
+    let (first, last) = (behind(recorded.story.begin), recorded.events.len());
     let told: Vec<usize> = recorded.story.facts.iter().map(|(at, _)| behind(*at)).collect();
-    let names = |event: &Event| matches!(event, Event::Create(path) | Event::Rename { to: path, .. } | Event::Remove(path) if path.starts_with("files"));
-    let named: Vec<usize> =
-        (first..recorded.events.len()).filter(|at| names(&recorded.events[*at])).map(|at| at + 1).collect();
+    let places = |of: &dyn Fn(usize, &Event) -> bool| -> Vec<usize> {
+        (first..last).filter(|at| of(*at, &recorded.events[*at])).map(|at| at + 1).collect()
+    };
+    let named = places(&|_, event| match event {
+        Event::Create(path) | Event::Rename { to: path, .. } | Event::Remove(path) => {
+            path.starts_with("files")
+        }
+        _ => false,
+    });
+    let mut works = Vec::new();
+    let mut since = None;
+    for (at, fact) in &recorded.story.facts {
+        match fact {
+            Fact::Created { .. } => since = Some(behind(*at)),
+            Fact::Ended { .. } => works.extend(since.take().map(|since| since..behind(*at))),
+            _ => {}
+        }
+    }
+    let synced =
+        places(&|at, event| matches!(event, Event::Sync(_)) && works.iter().any(|work| work.contains(&at)));
     (0..CUTS)
-        .map(|number| match number % 3 {
+        .map(|number| match number % 4 {
             0 => told[random.random_range(0..told.len())],
             1 => named[random.random_range(0..named.len())],
-            _ => random.random_range(first..=recorded.events.len()),
+            2 => synced[random.random_range(0..synced.len())],
+            _ => random.random_range(first..=last),
         })
         .collect()
 }
