@@ -16,7 +16,7 @@
 //! | [`config`] | what users write → what the house uses; all mistakes at once |
 //! | [`gateway`], [`server`], [`socket`], [`threads`], [`front`] | listeners; a connection's requests one by one |
 //! | [`house`] | composition root; the configuration at work, swapped whole by a reload |
-//! | [`exchange`], [`caller`], [`line`] | the life of one request, top to bottom; who asks: a client, or a line of a batch |
+//! | [`exchange`], [`caller`], [`mod@line`] | the life of one request, top to bottom; who asks: a client, or a line of a batch |
 //! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
 //! | [`relay`] | the attempt loop: select, attempt, plain, pump, settle |
 //! | [`gate`] | limits and budgets of a key and its account: taken before, settled after |
