@@ -15,6 +15,7 @@ use http::header;
 use penstock_contract::{Code, Dialect, Refusal};
 use penstock_limits::{Cost, Used, Work};
 use pingora_core::protocols::http::ServerSession;
+use pingora_error::ErrorType;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -325,13 +326,21 @@ pub(crate) fn too_large(cap: usize) -> Refusal {
         .with("limit_bytes", cap)
 }
 
+/// A body that could not be read to its end: too slow, or cut short.
+pub(crate) fn unread(error: &pingora_error::Error) -> Refusal {
+    match error.etype() {
+        ErrorType::ReadTimedout => Refusal::new(Code::RequestTimeout),
+        _ => Refusal::because(Code::InvalidRequest, "The request body ended before its announced length."),
+    }
+}
+
 /// Gathers a body in one buffer, never more than `cap`. A body that comes in one
 /// piece is not copied.
 async fn gather(caller: &mut Caller<'_>, announced: Option<usize>, cap: usize) -> Result<Bytes, Refusal> {
     let whole = matches!(caller, Caller::Line(_));
-    let cut =
-        |_| Refusal::because(Code::InvalidRequest, "The request body ended before its announced length.");
-    let Some(first) = caller.read_request_body().await.map_err(cut)? else { return Ok(Bytes::new()) };
+    let Some(first) = caller.read_request_body().await.map_err(|error| unread(&error))? else {
+        return Ok(Bytes::new());
+    };
     if announced == Some(first.len()) || (whole && first.len() <= cap) {
         return Ok(first);
     }
@@ -342,7 +351,7 @@ async fn gather(caller: &mut Caller<'_>, announced: Option<usize>, cap: usize) -
             return Err(too_large(cap));
         }
         body.extend_from_slice(&piece);
-        next = caller.read_request_body().await.map_err(cut)?;
+        next = caller.read_request_body().await.map_err(|error| unread(&error))?;
     }
     Ok(body.freeze())
 }

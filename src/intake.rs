@@ -1,7 +1,7 @@
 //! A form with a sound on its way in: parts in any order, the sound to a spool,
 //! memory the same whatever its size.
 
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, too_large, unread};
 use crate::spool::Spooled;
 use bytes::Bytes;
 use http::header;
@@ -66,12 +66,10 @@ impl Exchange<'_> {
         let read = timeout(self.live.settings.limits.body_idle, self.caller.read_request_body()).await;
         // Waiting for a client is no work of the gateway's.
         self.record.waited += asked.elapsed();
-        let cut =
-            |_| Refusal::because(Code::InvalidRequest, "The request body ended before its announced length.");
-        let piece = read.map_err(|_| Refusal::new(Code::RequestTimeout))?.map_err(cut)?;
+        let piece = read.map_err(|_| Refusal::new(Code::RequestTimeout))?.map_err(|error| unread(&error))?;
         self.record.bytes_in += piece.as_ref().map_or(0, Bytes::len);
         if self.record.bytes_in > cap {
-            return Err(crate::exchange::too_large(cap));
+            return Err(too_large(cap));
         }
         Ok(piece)
     }
