@@ -7,10 +7,11 @@
 //! A text is encoded by `o200k`, and each token is weighed: with the most tokens that any of four
 //! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. A piece
 //! of `n > 1` tokens may be merged otherwise by others, which cuts what stands at both sides of a seam: it
-//! counts `2n - 1` more, and in ASCII at least one for two bytes. A capital glued to a letter and the end of
-//! a line count one more, digits one each, because many tokenizers keep them apart. Beyond ASCII, where each
-//! tokenizer has its own idea of a word, every sign and mark counts one more, and so does a piece that no
-//! space parts from the one before. Nothing counts more than its bytes, which no byte-level tokenizer exceeds.
+//! counts `2n - 1` more, and in ASCII at least one for two bytes. A word glued to a letter counts two more, one
+//! where it is of several tokens, and the end of a line one; digits count their bytes: many tokenizers cut there
+//! otherwise. Beyond ASCII, where each has its own idea of a word, every sign and mark counts one more, and so
+//! does a piece that no space parts from the one before. Nothing counts more than its bytes, which no byte-level
+//! tokenizer exceeds.
 
 #[cfg(test)]
 mod tests;
