@@ -163,16 +163,26 @@ impl Queue {
         number
     }
 
-    /// The next ops, at most `most`, and the number of the last of them; `None` when it is over.
-    pub(super) fn collect(&self, most: usize) -> Option<(Vec<Op>, u64)> {
+    /// The next ops, at most `most`, and the number of the last of them; none if nothing comes for as long as
+    /// `patience`; `None` when it is over.
+    pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<(Vec<Op>, u64)> {
         let mut waiting = self.waiting.lock();
         while waiting.ops.is_empty() {
             if waiting.closing {
                 return None;
             }
             waiting.idle = true;
-            self.wake.wait(&mut waiting);
+            let over = match patience {
+                None => {
+                    self.wake.wait(&mut waiting);
+                    false
+                }
+                Some(patience) => self.wake.wait_for(&mut waiting, patience).timed_out(),
+            };
             waiting.idle = false;
+            if over && waiting.ops.is_empty() {
+                return Some((Vec::new(), waiting.pushed));
+            }
         }
         if waiting.ops.len() < most && !waiting.closing {
             let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
@@ -235,6 +245,11 @@ impl Queue {
         self.behind.store(!done.copied, Ordering::Release);
         self.open.store(done.open, Ordering::Release);
         self.entries.store(done.entries, Ordering::Release);
+    }
+
+    /// Whether the second copy is up to the store.
+    pub(super) fn copied_now(&self, copied: bool) {
+        self.behind.store(!copied, Ordering::Release);
     }
 
     /// Everything up to this number is on the disk.

@@ -132,7 +132,12 @@ impl Writer {
     }
 
     fn work(&mut self) {
-        while let Some((ops, last)) = self.queue.collect(MOST) {
+        while let Some((ops, last)) = self.queue.collect(MOST, self.store.copy_due()) {
+            if ops.is_empty() {
+                // Nothing came for a while: what the second copy lacks is not left for longer.
+                self.queue.copied_now(self.store.sync_copy());
+                continue;
+            }
             for op in ops {
                 if !self.draft.has_room(&op) && !self.commit() {
                     return;

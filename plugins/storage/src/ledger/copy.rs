@@ -1,16 +1,22 @@
-//! The second copy: a file a month, to which each commit's sheets are appended and synced.
+//! The second copy: a file a month, to which each commit's sheets are appended. The disk is asked to keep them at
+//! most [`LATER`] after that, once for all commits of that time: the store has each of them durably already, and
+//! what a power cut takes from the file is written again when it is opened.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Group, LedgerStore, Sheet};
 use crate::StoreError;
 
 /// Entries whose sheets are compared with the end of the file when it is opened: more than one commit's.
 const TAIL: u64 = 16_384;
+/// Longest time from an append to its sync.
+const LATER: Duration = Duration::from_millis(250);
+/// Most entries without a sync, one commit aside: well within [`TAIL`].
+const UNSYNCED: u64 = 4_096;
 
 /// The files of a ledger.
 #[derive(Debug)]
@@ -20,6 +26,15 @@ pub(super) struct Copies {
     open: Option<(String, File, u64)>,
     /// A commit could not be copied: what is missing is looked for before the next.
     behind: bool,
+    unsynced: Option<Unsynced>,
+}
+
+/// What was appended and not synced.
+#[derive(Clone, Copy, Debug)]
+struct Unsynced {
+    since: Instant,
+    /// Number of the first entry of it.
+    from: u64,
 }
 
 impl Copies {
@@ -31,7 +46,7 @@ impl Copies {
         if fresh && let Some(parent) = folder.parent() {
             sync_dir(parent)?;
         }
-        Ok(Copies { folder, open: None, behind: false })
+        Ok(Copies { folder, open: None, behind: false, unsynced: None })
     }
 
     /// Appends a commit's sheets; whether that worked.
@@ -39,13 +54,48 @@ impl Copies {
         let copied = match self.behind {
             // The store has this commit too by now.
             true => self.catch_up(ledger),
-            false => self.write(ledger, group),
+            false => self.write(ledger, group).and_then(|()| self.sync_if_due(group.after.seq)),
         };
+        self.done(&copied)
+    }
+
+    fn done(&mut self, copied: &Result<(), StoreError>) -> bool {
         self.behind = copied.is_err();
         if self.behind {
             self.open = None;
+            self.unsynced = None;
         }
-        copied.is_ok()
+        !self.behind
+    }
+
+    /// How long the sync of what was appended may still wait; `None` if there is nothing to sync.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.unsynced.map(|unsynced| LATER.saturating_sub(unsynced.since.elapsed()))
+    }
+
+    /// Makes durable what was appended; whether that worked.
+    pub(super) fn sync(&mut self) -> bool {
+        let synced = self.sync_open();
+        self.done(&synced)
+    }
+
+    fn sync_if_due(&mut self, last: u64) -> Result<(), StoreError> {
+        let many = |unsynced: Unsynced| last.saturating_sub(unsynced.from) >= UNSYNCED;
+        match self.unsynced {
+            Some(unsynced) if unsynced.since.elapsed() >= LATER || many(unsynced) => self.sync_open(),
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_open(&mut self) -> Result<(), StoreError> {
+        if self.unsynced.is_none() {
+            return Ok(());
+        }
+        if let Some((_, file, _)) = &self.open {
+            file.sync_data().map_err(failed)?;
+        }
+        self.unsynced = None;
+        Ok(())
     }
 
     fn write(&mut self, ledger: &LedgerStore, group: &Group) -> Result<(), StoreError> {
@@ -53,12 +103,16 @@ impl Copies {
             let Some(first) = run.first() else { continue };
             let text: Vec<u8> = run.iter().flat_map(|sheet| &sheet.text).copied().collect();
             let end = ledger.length(&first.month)?;
+            if self.open.as_ref().is_some_and(|(open, ..)| *open != first.month) {
+                self.sync_open()?;
+            }
             let (file, at) = self.file(&first.month)?;
             // A commit asked for again may be there; a file that was touched from outside is not appended to.
             match end.checked_sub(text.len() as u64) {
                 Some(start) if start == *at => {
-                    file.write_all_at(&text, start).and_then(|()| file.sync_data()).map_err(failed)?;
+                    file.write_all_at(&text, start).map_err(failed)?;
                     *at = end;
+                    self.unsynced.get_or_insert(Unsynced { since: Instant::now(), from: first.last });
                 }
                 _ => return self.catch_up(ledger),
             }
@@ -93,6 +147,7 @@ impl Copies {
     /// Brings every file up to the store.
     pub(super) fn catch_up(&mut self, ledger: &LedgerStore) -> Result<(), StoreError> {
         self.open = None;
+        self.unsynced = None;
         let months = ledger.months()?;
         self.nothing_else(&months)?;
         for (place, month) in months.iter().enumerate() {
@@ -141,6 +196,12 @@ impl Copies {
         }
         *length = should;
         Ok(())
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        self.sync();
     }
 }
 

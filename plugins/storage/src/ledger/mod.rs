@@ -2,8 +2,9 @@
 //! copy of the sheets in one file a month.
 //!
 //! A sheet is what one commit adds, as lines of text. Nothing here reads the lines: their chain is the
-//! caller's. Each commit is one guarded batch (so no commit is ever made twice), and once the store has it
-//! its sheets are appended to the month's file and synced, before [`LedgerStore::append`] returns.
+//! caller's. Each commit is one guarded batch (so no commit is ever made twice), and once the store has it durably
+//! its sheets are appended to the month's file, before [`LedgerStore::append`] returns. The file is synced within
+//! a quarter of a second, see [`LedgerStore::copy_due`].
 //!
 //! ```text
 //! row of a sheet    `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text
@@ -21,6 +22,7 @@ mod record;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -88,7 +90,7 @@ pub struct Group {
     pub rows: Vec<RowWrite>,
 }
 
-/// What became of a commit that is durable.
+/// What became of a commit that is durable in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Whether the second copy has it too. If not, the next commit or opening makes up for it.
@@ -148,6 +150,19 @@ impl LedgerStore {
         }
         let copied = self.copies.as_ref().is_none_or(|copies| copies.lock().append(self, group));
         Ok(Appended { copied })
+    }
+
+    /// When the second copy wants [`LedgerStore::sync_copy`]; `None` while all of it is synced. Commits that follow
+    /// sync it by themselves; this is for the time in which none does.
+    #[must_use]
+    pub fn copy_due(&self) -> Option<Duration> {
+        self.copies.as_ref().and_then(|copies| copies.lock().due())
+    }
+
+    /// Makes durable what the second copy has; whether that worked. If not, the next commit or opening makes up
+    /// for it.
+    pub fn sync_copy(&self) -> bool {
+        self.copies.as_ref().is_none_or(|copies| copies.lock().sync())
     }
 
     fn batch(&self, group: &Group) -> Result<Batch, StoreError> {

@@ -114,7 +114,7 @@ impl Live {
     /// Only the log needs it: rows of our size live nowhere else, and files beside it appear only while
     /// sled opens, after which the whole folder is synced.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        self.log.sync_all().map_err(|error| StoreError::io("sync", &error))
+        self.log.sync_data().map_err(|error| StoreError::io("sync", &error))
     }
 
     /// Bytes of the log on disk.
