@@ -42,7 +42,8 @@ pub struct Options {
     pub stuck_after: Duration,
     /// How long `apply` waits before it answers `Stuck`. Default 30 s.
     pub answer_within: Duration,
-    /// Memory for sled's page cache in bytes. Default 64 MiB.
+    /// Memory for sled's page cache in bytes. Default 8 MiB: what requests need is in memory anyway, and the sheets
+    /// of the ledger would fill any cache and are hardly ever read.
     pub cache_bytes: u64,
     /// Opening compacts a store whose log is over this many bytes and over four times its rows. Default
     /// 64 MiB.
@@ -58,7 +59,7 @@ impl Default for Options {
             ballast_bytes: 64 << 20,
             stuck_after: Duration::from_secs(5),
             answer_within: Duration::from_secs(30),
-            cache_bytes: 64 << 20,
+            cache_bytes: 8 << 20,
             compact_over_bytes: 64 << 20,
             verify_under_bytes: 64 << 20,
         }
