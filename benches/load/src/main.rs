@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Options: `--rounds 3`, `--seconds 3` for each sample, `--rate 1` as a factor of
-//! the built-in rates. A mock provider and everyone before it run on loopback,
+//! the built-in rates, `--only TEXT` for the rows whose name holds it. A mock provider and everyone before it run on loopback,
 //! take turns under the same fixed rate, and end with this program.
 //!
 //! Processor time of everyone's own process is the figure to trust: other work on
@@ -28,13 +28,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use targets::{Bench, Target};
 
-const USAGE: &str = "usage: penstock-load PENSTOCK [--rounds 3] [--seconds 3] [--rate 1]";
+const USAGE: &str = "usage: penstock-load PENSTOCK [--rounds 3] [--seconds 3] [--rate 1] [--only TEXT]";
 
 struct Options {
     penstock: PathBuf,
     rounds: usize,
     seconds: f64,
     rate: f64,
+    only: String,
 }
 
 /// A kind of request.
@@ -68,7 +69,7 @@ fn role(given: &[String]) -> Option<Result<(), String>> {
 }
 
 fn options(given: &[String]) -> Result<Options, String> {
-    let mut options = Options { penstock: PathBuf::new(), rounds: 3, seconds: 3.0, rate: 1.0 };
+    let mut options = Options { penstock: PathBuf::new(), rounds: 3, seconds: 3.0, rate: 1.0, only: String::new() };
     let mut words = given.iter();
     while let Some(word) = words.next() {
         let mut number = || {
@@ -79,6 +80,7 @@ fn options(given: &[String]) -> Result<Options, String> {
             "--rounds" => options.rounds = number()?.ceil() as usize,
             "--seconds" => options.seconds = number()?,
             "--rate" => options.rate = number()?,
+            "--only" => options.only = words.next().cloned().ok_or(format!("--only takes a text\n{USAGE}"))?,
             path if options.penstock.as_os_str().is_empty() && !path.starts_with('-') => {
                 options.penstock = path.into();
             }
@@ -93,7 +95,7 @@ fn options(given: &[String]) -> Result<Options, String> {
 
 fn compare(options: &Options) -> Result<(), String> {
     let bench = Bench::start(&options.penstock)?;
-    for scenario in scenarios(options.rate) {
+    for scenario in scenarios(options.rate).into_iter().filter(|it| it.name.contains(&options.only)) {
         let mut rows: Vec<Row> = bench.targets.iter().map(|target| Row::new(target.name)).collect();
         // Pools are filled and pages are touched before anything counts.
         bench.targets.iter().for_each(|target| drop(sample(target, &scenario, 0.5)));
@@ -142,7 +144,8 @@ fn scenarios(factor: f64) -> Vec<Scenario> {
     let scenario =
         |name, body, rate: f64, connections| Scenario { name, body, rate: rate * factor, connections };
     vec![
-        scenario("1 KiB", body(text(900).into(), false), 400.0, 16),
+        scenario("1 KiB", body(text(900).into(), false), 3_000.0, 16),
+        scenario("1 KiB, hardly anyone", body(text(900).into(), false), 400.0, 16),
         scenario("200 KiB", body(text(200 << 10).into(), false), 100.0, 16),
         scenario("2 MiB, a data: image", body(picture, false), 15.0, 8),
         scenario("streams of 64 tokens", body(text(900).into(), true), 30.0, 32),
