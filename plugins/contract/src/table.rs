@@ -33,6 +33,10 @@ pub enum Code {
     UnsupportedMediaType,
     /// A range of bytes that a file does not have.
     RangeNotSatisfiable,
+    /// A request target over its limit.
+    TargetTooLong,
+    /// A request head over one of its limits.
+    HeadTooLarge,
     /// A limit of requests or tokens.
     RateLimited,
     /// The client took too long to send its request.
@@ -91,6 +95,8 @@ impl Code {
             Self::TooLarge => row(413, "RESOURCE_5004", "request_too_large", "request_too_large", "The request body is too large."),
             Self::UnsupportedMediaType => row(415, "RESOURCE_5005", "unsupported_media_type", "invalid_request_error", "This path does not read that content type."),
             Self::RangeNotSatisfiable => row(416, "RESOURCE_5007", "range_not_satisfiable", "invalid_request_error", "The file does not have these bytes."),
+            Self::TargetTooLong => row(414, "RESOURCE_5008", "request_too_large", "invalid_request_error", "The address of the request is too long."),
+            Self::HeadTooLarge => row(431, "RESOURCE_5009", "request_too_large", "invalid_request_error", "The head of the request is too large."),
             Self::RateLimited => row(429, "RATE_2001", "rate_limit_exceeded", "rate_limit_error", "The rate limit is reached; try again later."),
             Self::RequestTimeout => row(408, "INFERENCE_3204", "request_timeout", "timeout_error", "The request did not arrive in time."),
             Self::Internal => row(500, "SERVER_9001", "server_error", "api_error", "Something went wrong in the gateway."),

@@ -1,4 +1,4 @@
-//! Bytes on the wire: server-sent events, forms, JSON handled in place, error envelopes.
+//! Bytes on the wire: request heads, server-sent events, forms, JSON handled in place, error envelopes.
 //!
 //! Everything here works on bytes as they come and copies as little as it can.
 //! It knows the shapes of the two dialects' errors, the places where providers
@@ -7,5 +7,6 @@
 pub mod error;
 pub mod figures;
 pub mod form;
+pub mod head;
 pub mod json;
 pub mod sse;

@@ -1,0 +1,149 @@
+//! Tests only: heads whole and in pieces, at their limits, and of two meanings.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use proptest::prelude::*;
+
+const CAPS: Caps = Caps { bytes: 512, target: 40, fields: 5 };
+
+fn scan(head: &[u8]) -> Result<Option<usize>, Wrong> {
+    Scan::default().push(head, CAPS)
+}
+
+fn with(fields: &str) -> Result<Option<usize>, Wrong> {
+    scan(format!("POST /v1/x HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())
+}
+
+fn malformed(result: Result<Option<usize>, Wrong>) -> bool {
+    matches!(result, Err(Wrong::Malformed(_)))
+}
+
+#[test]
+fn a_good_head_ends_where_its_empty_line_does() {
+    let head = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    assert_eq!(scan(head), Ok(Some(head.len() - 5)));
+    assert_eq!(scan(b"\r\nGET / HTTP/1.0\r\n\r\n"), Ok(Some(20)));
+    assert!(with("Transfer-Encoding:  CHUNKED \r\n").unwrap().is_some());
+    assert_eq!(scan(b"GET / HTTP/1.1\r\nHost: a\r\n"), Ok(None));
+}
+
+#[test]
+fn whatever_ends_a_body_in_two_ways_is_refused() {
+    for fields in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        "Content-Length: 5\r\nContent-Length: 5\r\n",
+        "Content-Length: 5\r\ncontent-length: 6\r\n",
+        "Content-Length: 5, 5\r\n",
+        "Content-Length: +5\r\n",
+        "Content-Length: -5\r\n",
+        "Content-Length: 0x5\r\n",
+        "Content-Length: 5 6\r\n",
+        "Content-Length:\r\n",
+        "Content-Length: 99999999999999999999\r\n",
+        "Content-Length : 5\r\n",
+        "Content-Length\t: 5\r\n",
+        " Content-Length: 5\r\n",
+        "X: y\r\n Content-Length: 5\r\n",
+        "X: y\nContent-Length: 5\r\n",
+        "X: y\rContent-Length: 5\r\n",
+        "X: y\0\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked, identity\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Transfer-Encoding: \"chunked\"\r\n",
+        "Transfer-Encoding: chunked;q=1\r\n",
+        "Transfer-Encoding: \x0bchunked\r\n",
+        "Transfer-Encoding:\r\n chunked\r\n",
+        "Host: b\r\n",
+        "no colon\r\n",
+        ": empty\r\n",
+    ] {
+        assert!(malformed(with(fields)), "{fields:?}");
+    }
+    assert!(malformed(scan(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n")));
+}
+
+#[test]
+fn a_request_line_has_three_words_and_a_known_version() {
+    for line in [
+        "GET /\r\n",
+        "GET  / HTTP/1.1\r\n",
+        "GET / x HTTP/1.1\r\n",
+        "GET / HTTP/1.1 \r\n",
+        "GET\t/\tHTTP/1.1\r\n",
+        "GET / HTTP/0.9\r\n",
+        "GET / HTTP/1.2\r\n",
+        "GET / HTTP/2.0\r\n",
+        "GET / http/1.1\r\n",
+        "G(T / HTTP/1.1\r\n",
+        " GET / HTTP/1.1\r\n",
+        "GET / HTTP/1.1\n",
+        "\r\n\r\n",
+    ] {
+        assert!(malformed(scan(format!("{line}Host: a\r\n\r\n").as_bytes())), "{line:?}");
+    }
+    assert!(malformed(scan(b"GET / HTTP/1.1\r\n\r\n")), "HTTP/1.1 names its host");
+}
+
+#[test]
+fn each_limit_holds_at_its_value_and_not_beyond() {
+    for (length, verdict) in [(39, true), (40, true), (41, false)] {
+        let head = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", "/".repeat(length));
+        let expected = if verdict { Ok(Some(head.len())) } else { Err(Wrong::LongTarget) };
+        assert_eq!(scan(head.as_bytes()), expected);
+    }
+    for (fields, verdict) in [(4, true), (5, true), (6, false)] {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "x: y\r\n".repeat(fields - 1));
+        let expected = if verdict { Ok(Some(head.len())) } else { Err(Wrong::ManyFields) };
+        assert_eq!(scan(head.as_bytes()), expected);
+    }
+    for (size, verdict) in [(511, true), (512, true), (513, false)] {
+        let mut head = b"GET / HTTP/1.1\r\nHost: a\r\nx: ".to_vec();
+        head.resize(size - 4, b'y');
+        head.extend_from_slice(b"\r\n\r\n");
+        let expected = if verdict { Ok(Some(size)) } else { Err(Wrong::Large) };
+        assert_eq!(scan(&head), expected);
+    }
+    assert_eq!(scan(&[b'G'; 200]), Err(Wrong::LongTarget), "before its end is there");
+    assert_eq!(scan(&[b"GET / HTTP/1.1\r\nx: ", &[b'y'; 600][..]].concat()), Err(Wrong::Large));
+}
+
+#[test]
+fn a_wrong_head_still_says_its_target() {
+    assert_eq!(target(b"POST /v1/messages HTTP/9.9\nx"), "/v1/messages");
+    assert_eq!(target(b"nonsense"), "");
+}
+
+proptest! {
+    #[test]
+    fn pieces_make_no_difference(
+        fields in prop::collection::vec("[ -~]{0,20}(\r\n|\n|\r)?", 0..6),
+        cuts in prop::collection::vec(1_usize..30, 1..40),
+    ) {
+        let head = format!("POST /v1/x HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n", fields.concat());
+        let whole = scan(head.as_bytes());
+        let (mut piecewise, mut end, mut cuts) = (Scan::default(), 0, cuts.into_iter().cycle());
+        let found = loop {
+            end = (end + cuts.next().unwrap()).min(head.len());
+            match piecewise.push(&head.as_bytes()[..end], CAPS) {
+                Ok(None) if end < head.len() => {}
+                other => break other,
+            }
+        };
+        prop_assert_eq!(whole, found);
+    }
+
+    #[test]
+    fn what_passes_is_what_a_strict_parser_reads(bytes in prop::collection::vec(prop::sample::select(
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 15\tTransfer-Encoding:chunked,\0\x7f".to_vec()), 0..120)) {
+        let head = [b"GET / HTTP/1.1\r\nHost: a\r\n", &bytes[..], b"\r\n\r\n"].concat();
+        if let Ok(Some(end)) = Scan::default().push(&head, Caps { bytes: 4096, target: 40, fields: 100 }) {
+            let mut fields = [httparse::EMPTY_HEADER; 128];
+            let mut request = httparse::Request::new(&mut fields);
+            prop_assert_eq!(request.parse(&head).unwrap(), httparse::Status::Complete(end));
+        }
+    }
+}
