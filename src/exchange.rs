@@ -61,8 +61,19 @@ pub enum Ended {
     Left,
 }
 
-/// Runs one request; true if the connection may serve another.
-pub async fn run(house: &Arc<House>, session: &mut ServerSession, keep: Option<u64>) -> bool {
+/// What may become of a connection after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It may serve another.
+    Reuse,
+    /// It ends, with the answer that was written.
+    End,
+    /// It ends without one: the answer was not written to its end.
+    Cut,
+}
+
+/// Runs one request.
+pub async fn run(house: &Arc<House>, session: &mut ServerSession, keep: Option<u64>) -> After {
     let path = session.req_header().uri.path().to_owned();
     let dialect = endpoint::dialect(&path, session.get_header("anthropic-version").is_some());
     session.set_keepalive(keep);
@@ -76,7 +87,22 @@ pub async fn run(house: &Arc<House>, session: &mut ServerSession, keep: Option<u
     };
     exchange.record.end(matches!(ended, Ended::Left), exchange.caller.body_bytes_sent());
     house.observe(&exchange.record, exchange.started);
-    matches!(ended, Ended::Written) && keep.is_some() && exchange.caller.is_body_done()
+    match ended {
+        Ended::Left => After::Cut,
+        Ended::Written if keep.is_some() && exchange.caller.is_body_done() => After::Reuse,
+        Ended::Written => After::End,
+    }
+}
+
+/// Refuses a request whose head alone says that it is not to be served.
+pub async fn refuse(house: &Arc<House>, session: &mut ServerSession, refusal: &Refusal) -> After {
+    let path = session.req_header().uri.path().to_owned();
+    let dialect = endpoint::dialect(&path, session.get_header("anthropic-version").is_some());
+    let mut exchange = Exchange::new(house, Caller::Connection(session), dialect, Work::Request);
+    let ended = exchange.refuse(refusal).await;
+    exchange.record.end(matches!(ended, Ended::Left), exchange.caller.body_bytes_sent());
+    house.observe(&exchange.record, exchange.started);
+    if matches!(ended, Ended::Left) { After::Cut } else { After::End }
 }
 
 /// From the route to the endpoint.
@@ -132,9 +158,9 @@ impl Exchange<'_> {
     pub async fn json_body(&mut self) -> Result<Bytes, Refusal> {
         self.json_only()?;
         let limits = &self.live.settings.limits;
-        let (cap, within) = (limits.json_body, limits.body);
+        let (cap, within, idle) = (limits.json_body, limits.body, limits.body_idle);
         let announced = self.invite(cap).await?;
-        let body = timeout(within, gather(&mut self.caller, announced, cap))
+        let body = timeout(within, gather(&mut self.caller, announced, cap, idle))
             .await
             .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
         self.invited(body.is_ok());
@@ -336,9 +362,14 @@ pub(crate) fn unread(error: &pingora_error::Error) -> Refusal {
 
 /// Gathers a body in one buffer, never more than `cap`. A body that comes in one
 /// piece is not copied.
-async fn gather(caller: &mut Caller<'_>, announced: Option<usize>, cap: usize) -> Result<Bytes, Refusal> {
+async fn gather(
+    caller: &mut Caller<'_>,
+    announced: Option<usize>,
+    cap: usize,
+    idle: Duration,
+) -> Result<Bytes, Refusal> {
     let whole = matches!(caller, Caller::Line(_));
-    let Some(first) = caller.read_request_body().await.map_err(|error| unread(&error))? else {
+    let Some(first) = more(caller, idle).await? else {
         return Ok(Bytes::new());
     };
     if announced == Some(first.len()) || (whole && first.len() <= cap) {
@@ -351,7 +382,19 @@ async fn gather(caller: &mut Caller<'_>, announced: Option<usize>, cap: usize) -
             return Err(too_large(cap));
         }
         body.extend_from_slice(&piece);
-        next = caller.read_request_body().await.map_err(|error| unread(&error))?;
+        next = more(caller, idle).await?;
     }
     Ok(body.freeze())
+}
+
+/// The next piece of a body, within the silence that it may keep.
+async fn more(caller: &mut Caller<'_>, idle: Duration) -> Result<Option<Bytes>, Refusal> {
+    // A session of HTTP/1.1 watches this itself.
+    if caller.in_chunks() {
+        return caller.read_request_body().await.map_err(|error| unread(&error));
+    }
+    match timeout(idle, caller.read_request_body()).await {
+        Ok(read) => read.map_err(|error| unread(&error)),
+        Err(_) => Err(Refusal::new(Code::RequestTimeout)),
+    }
 }

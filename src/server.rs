@@ -3,6 +3,7 @@
 
 use crate::config::settings::{Https, Settings};
 use crate::front::Front;
+use crate::front::places::Place;
 use crate::house::House;
 use crate::observe::log;
 use crate::socket::Socket;
@@ -147,13 +148,21 @@ impl Door {
                 accepted = listener.accept() => accepted,
             };
             // The thread that serves it watches the socket, not this one.
-            let probed = accepted.and_then(|(socket, _)| {
-                // Drawing may take a minute, in which nothing is sent: probes keep the way open.
-                set_tcp_keepalive(&socket, &KEEP_ALIVE).ok();
-                socket.into_std()
+            let probed = accepted.and_then(|(socket, client)| {
+                // Who has no place is not heard: the socket closes here.
+                let Some(place) = self.front.place(client.ip()) else { return Ok(None) };
+                let patience = self.front.limits().client_write;
+                // Drawing may take a minute, in which nothing is sent: probes keep the way open. What was sent has
+                // to be taken, or the client is gone without a word.
+                let probes = TcpKeepalive { user_timeout: patience, ..KEEP_ALIVE };
+                set_tcp_keepalive(&socket, &probes).ok();
+                Ok(Some((socket.into_std()?, place, patience)))
             });
             match probed {
-                Ok(socket) => threads.serve(self.clone().serve(socket)),
+                Ok(None) => {}
+                Ok(Some((socket, place, patience))) => {
+                    threads.serve(self.clone().serve(socket, patience, place));
+                }
                 Err(error) => {
                     log::event(log::error(), "accept_failed", &[("reason", &error.kind().to_string())]);
                     // Out of descriptors: it would fail again at once.
@@ -166,17 +175,18 @@ impl Door {
     }
 
     /// One connection to its end.
-    async fn serve(self, socket: std::net::TcpStream) {
-        let Ok(socket) = Socket::new(socket, self.tls.is_some()) else { return };
+    async fn serve(self, socket: std::net::TcpStream, patience: Duration, _place: Place) {
+        let Ok(socket) = Socket::new(socket, self.tls.is_some(), patience) else { return };
         let stream: Stream = match self.tls {
             None => Box::new(socket),
             Some(tls) => {
-                let within = self.front.handshake();
+                // As long as the head of a request may take.
+                let within = self.front.limits().request_head;
                 let Ok(Ok(stream)) = timeout(within, tls.tls_handshake(socket)).await else { return };
                 Box::new(stream)
             }
         };
-        Service::handle_event(stream, self.front, self.stop).await;
+        self.front.serve(stream, self.stop).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! A client's connection, as Pingora reads and writes it: a socket whose small
-//! writes leave together, so that a head and a short body are one packet.
+//! writes leave together, so that a head and a short body are one packet, and
+//! whose client may leave no write waiting for longer than it is allowed.
 
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
@@ -7,13 +8,16 @@ use pingora_core::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
     UniqueID, UniqueIDType,
 };
-use std::io::{IoSlice, Result};
+use std::future::Future;
+use std::io::{ErrorKind, IoSlice, Result};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
 /// Bytes that wait for company before they are written.
 const WRITE: usize = 4 * 1024;
@@ -27,19 +31,34 @@ const READ_TLS: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Socket {
     io: BufReader<BufWriter<TcpStream>>,
+    patience: Duration,
+    /// Until when the write that waits may wait; none while nothing waits.
+    waits: Option<Pin<Box<Sleep>>>,
 }
 
 impl Socket {
-    /// Takes over a socket that was accepted on any thread; this thread waits for it from now on.
+    /// Takes over a socket that was accepted on any thread; this thread waits for it from now on, and for a client
+    /// that reads nothing as long as `patience` says.
     ///
     /// # Errors
     /// The client is gone already.
-    pub fn new(accepted: std::net::TcpStream, tls: bool) -> Result<Self> {
+    pub fn new(accepted: std::net::TcpStream, tls: bool, patience: Duration) -> Result<Self> {
         accepted.set_nonblocking(true)?;
         accepted.set_nodelay(true)?;
         let writer = BufWriter::with_capacity(WRITE, TcpStream::from_std(accepted)?);
         let read = if tls { READ_TLS } else { READ_PLAIN };
-        Ok(Self { io: BufReader::with_capacity(read, writer) })
+        Ok(Self { io: BufReader::with_capacity(read, writer), patience, waits: None })
+    }
+
+    /// What became of a write: an error, if it waits for too long.
+    fn within<T>(&mut self, cx: &mut Context<'_>, wrote: Poll<Result<T>>) -> Poll<Result<T>> {
+        if wrote.is_ready() {
+            self.waits = None;
+            return wrote;
+        }
+        let patience = self.patience;
+        let waits = self.waits.get_or_insert_with(|| Box::pin(sleep(patience)));
+        waits.as_mut().poll(cx).map(|()| Err(ErrorKind::TimedOut.into()))
     }
 }
 
@@ -51,15 +70,18 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
+        let wrote = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.within(cx, wrote)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let wrote = Pin::new(&mut self.io).poll_flush(cx);
+        self.within(cx, wrote)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        let wrote = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.within(cx, wrote)
     }
 
     fn poll_write_vectored(
@@ -67,7 +89,8 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+        let wrote = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.within(cx, wrote)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,24 +1,26 @@
-//! The front door: reads a request head within its deadline, lets one exchange
-//! run, and hands the connection back if it can serve another.
+//! The front door: takes a connection to its end. What comes before an exchange
+//! is here, and all of it is bounded by a setting: how many connections there
+//! are, how long and how large a head may be, how many streams a connection has
+//! and how often it may think better of them.
 
-use crate::exchange;
+mod frames;
+mod http1;
+mod http2;
+pub mod places;
+mod refusal;
+
+use crate::config::settings::Limits;
+use crate::exchange::{self, After};
 use crate::house::House;
-use async_trait::async_trait;
-use pingora_core::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
-use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
+use pingora_core::protocols::{ALPN, Stream};
 use pingora_core::server::ShutdownWatch;
+use places::{Place, Places};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-
-/// Windows of a downstream HTTP/2 connection: with the default of 64 KiB a long
-/// upload waits for a round trip at every window.
-const H2_STREAM_WINDOW: u32 = 4 << 20;
-const H2_CONNECTION_WINDOW: u32 = 16 << 20;
-/// The biggest frame a client may send.
-const H2_FRAME: u32 = 64 << 10;
 
 /// What is read of a body that was refused, so that its client hears why …
 const UNWANTED: usize = 64 << 20;
@@ -29,55 +31,75 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// Bytes of it that are read at once.
 const PIECE: usize = 16 << 10;
 
-/// What Pingora hands connections to.
+/// What connections are handed to.
 pub struct Front {
     house: Arc<House>,
-    options: HttpServerOptions,
+    places: Arc<Places>,
 }
 
 impl Front {
     /// A front door of this house.
     #[must_use]
     pub fn new(house: Arc<House>) -> Self {
-        let mut options = HttpServerOptions::default();
-        // Without HTTP/2 in clear text: its preface is awaited without a deadline.
-        options.h2c = false;
-        options.h2_idle_timeout = Some(house.live().settings.limits.keep_alive);
-        Self { house, options }
+        let places = Places::new(house.metrics.connections());
+        Self { house, places }
     }
 
-    /// How long a TLS handshake may take: as long as the head of a request.
+    /// A place for a connection from this address, if there is one.
     #[must_use]
-    pub fn handshake(&self) -> Duration {
-        self.house.live().settings.limits.request_head
+    pub fn place(&self, client: IpAddr) -> Option<Place> {
+        let live = self.house.live();
+        let limits = &live.settings.limits;
+        match self.places.take(client, limits.connections, limits.connections_per_client) {
+            Ok(place) => Some(place),
+            Err(full) => {
+                self.house.metrics.turned_away(full.name());
+                None
+            }
+        }
     }
 
-    /// Reads the head of the next request; `None` ends the connection.
-    async fn head(&self, session: &mut ServerSession, shutdown: &ShutdownWatch) -> Option<()> {
-        let live = self.house.live();
-        let reused = session.take_connection_user_context().is_some();
-        let deadline =
-            if reused { live.settings.limits.keep_alive } else { live.settings.limits.request_head };
-        drop(live);
-        let mut shutdown = shutdown.clone();
-        let read = tokio::select! {
-            biased;
-            read = timeout(deadline, session.read_request()) => read.ok()?.ok()?,
-            // An idle connection ends with the house; one that has begun is served.
-            () = stopped(&mut shutdown), if reused => return None,
-        };
-        read.then_some(())
+    /// What a client may do.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.house.live().settings.limits.clone()
+    }
+
+    /// One connection to its end.
+    pub async fn serve(self: Arc<Self>, stream: Stream, stop: ShutdownWatch) {
+        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            http2::serve(&self, stream, stop).await;
+        } else {
+            http1::serve(&self, stream, stop).await;
+        }
+    }
+
+    /// Lets one exchange run; `last` is that of its connection whatever comes of it.
+    async fn exchange(
+        &self,
+        session: &mut ServerSession,
+        limits: &Limits,
+        last: bool,
+        stop: &ShutdownWatch,
+    ) -> After {
+        session.set_write_timeout(Some(limits.client_write));
+        session.set_read_timeout(Some(limits.body_idle));
+        let last = last || *stop.borrow();
+        let keep = (!last).then(|| limits.keep_alive.as_secs().max(1));
+        let after = exchange::run(&self.house, session, keep).await;
+        if after != After::Reuse {
+            session.set_keepalive(None);
+        }
+        session.set_total_drain_timeout(Some(Duration::from_secs(5)));
+        after
     }
 }
 
-/// Ends a connection whose client still sends a body that nobody wants. A connection that is closed over unread
-/// bytes is reset, and a reset takes the refusal with it before the client has read it: so the answer is ended
+/// Ends a connection whose client may still be sending what nobody wants. A connection that is closed over unread
+/// bytes is reset, and a reset takes the answer with it before the client has read it: so the answer is ended
 /// first, and what comes is read and thrown away for a while.
-async fn part(session: ServerSession) {
-    let ServerSession::H1(mut session) = session else { return };
-    session.finish_body().await.ok();
-    let mut stream = session.into_inner();
-    if AsyncWriteExt::shutdown(&mut stream).await.is_err() {
+async fn part(mut stream: Stream) {
+    if !matches!(timeout(SILENCE, AsyncWriteExt::shutdown(&mut stream)).await, Ok(Ok(()))) {
         return;
     }
     let unwanted = async {
@@ -93,56 +115,8 @@ async fn part(session: ServerSession) {
 }
 
 /// Ends when the house starts to drain.
-async fn stopped(shutdown: &mut ShutdownWatch) {
-    if shutdown.wait_for(|stop| *stop).await.is_err() {
+async fn stopped(stop: &mut ShutdownWatch) {
+    if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;
-    }
-}
-
-#[async_trait]
-impl HttpServerApp for Front {
-    async fn process_new_http(
-        self: &Arc<Self>,
-        mut session: ServerSession,
-        shutdown: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
-        self.head(&mut session, shutdown).await?;
-        let open = self.house.open_exchange();
-        let limits = self.house.live().settings.limits.clone();
-        session.set_write_timeout(Some(limits.client_write));
-        session.set_read_timeout(Some(limits.body_idle));
-        let draining = *shutdown.borrow();
-        let keep = (!draining).then(|| limits.keep_alive.as_secs().max(1));
-        let reusable = exchange::run(&self.house, &mut session, keep).await;
-        if !reusable {
-            session.set_keepalive(None);
-        }
-        session.set_total_drain_timeout(Some(Duration::from_secs(5)));
-        if session.is_http2() {
-            session.finish().await.ok();
-            return None;
-        }
-        if !reusable && !session.is_body_done() {
-            drop(open);
-            part(session).await;
-            return None;
-        }
-        let mut settings = HttpPersistentSettings::for_session(&session);
-        settings.set_user_context(Box::new(()));
-        let stream = session.finish().await.ok().flatten()?;
-        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
-    }
-
-    fn h2_options(&self) -> Option<H2Options> {
-        let mut options = default_h2_options();
-        options
-            .initial_window_size(H2_STREAM_WINDOW)
-            .initial_connection_window_size(H2_CONNECTION_WINDOW)
-            .max_frame_size(H2_FRAME);
-        Some(options)
-    }
-
-    fn server_options(&self) -> Option<&HttpServerOptions> {
-        Some(&self.options)
     }
 }

@@ -38,6 +38,8 @@ pub struct Metrics {
     retries_left: IntGauge,
     reloads: IntCounterVec,
     limited: IntCounterVec,
+    connections: IntGauge,
+    turned_away: IntCounterVec,
     ledger: LedgerGauges,
     /// Batches and their lines.
     pub batches: Batches,
@@ -125,11 +127,31 @@ impl Metrics {
                 "Requests refused by a limit or a budget, by its name and whose it is.",
                 &["limit", "of"],
             )?,
+            connections: registered(
+                &r,
+                IntGauge::new("penstock_connections_open", "Client connections that are open.")?,
+            )?,
+            turned_away: counter(
+                &r,
+                "penstock_connections_refused_total",
+                "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse).",
+                &["reason"],
+            )?,
             ledger: LedgerGauges::new(&r)?,
             batches: Batches::new(&r)?,
             keeper: Keeper::new(&r)?,
             registry: r,
         })
+    }
+
+    /// Counts the client connections that are open.
+    pub fn connections(&self) -> IntGauge {
+        self.connections.clone()
+    }
+
+    /// A client connection was closed for this.
+    pub fn turned_away(&self, reason: &str) {
+        self.turned_away.with_label_values(&[reason]).inc();
     }
 
     /// Counts an ended exchange.

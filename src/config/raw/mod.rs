@@ -202,6 +202,27 @@ pub enum LogFormat {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Limits {
+    /// Most client connections; more are closed as they come.
+    #[schemars(range(min = 1))]
+    pub connections: u32,
+    /// Most connections of one client: an IPv4 address, or an IPv6 network of 64 bits.
+    #[schemars(range(min = 1))]
+    pub connections_per_client: u32,
+    /// Largest request head; more is refused with 431.
+    pub head: Size,
+    /// Most header fields of a request; more are refused with 431.
+    #[schemars(range(min = 8, max = 250))]
+    pub head_fields: u32,
+    /// Longest request target; more is refused with 414.
+    pub target: Size,
+    /// Most streams that an HTTP/2 connection has at a time.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub h2_streams: u32,
+    /// Most streams of an HTTP/2 connection that were given up, less those that were answered.
+    pub h2_resets: u32,
+    /// Most frames in a second that carry nothing, of an HTTP/2 connection.
+    #[schemars(range(min = 100))]
+    pub h2_frames: u32,
     /// Largest JSON body; more is refused with 413.
     pub json_body: Size,
     /// Largest form with audio; more is refused with 413.
@@ -347,6 +368,14 @@ impl Default for Log {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            connections: 16_384,
+            connections_per_client: 4_096,
+            head: Size(32 << 10),
+            head_fields: 100,
+            target: Size(8 << 10),
+            h2_streams: 100,
+            h2_resets: 200,
+            h2_frames: 2_000,
             json_body: mib(32),
             audio_body: mib(200),
             json_depth: 128,

@@ -19,7 +19,16 @@ fn bytes(size: raw::Size) -> usize {
 
 pub fn limits(raw: &Raw) -> Limits {
     let limits = &raw.limits;
+    let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Limits {
+        connections: number(limits.connections),
+        connections_per_client: number(limits.connections_per_client),
+        head: bytes(limits.head),
+        head_fields: number(limits.head_fields),
+        target: bytes(limits.target),
+        h2_streams: limits.h2_streams,
+        h2_resets: number(limits.h2_resets),
+        h2_frames: number(limits.h2_frames),
         json_body: bytes(limits.json_body),
         audio_body: bytes(limits.audio_body),
         json_depth: usize::try_from(limits.json_depth).unwrap_or(usize::MAX),

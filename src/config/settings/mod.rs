@@ -136,6 +136,22 @@ pub struct Images {
 /// Bounds on what a client may send and on how long it may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Most client connections.
+    pub connections: usize,
+    /// Most of them from one client.
+    pub connections_per_client: usize,
+    /// Largest request head, in bytes.
+    pub head: usize,
+    /// Most header fields of a request.
+    pub head_fields: usize,
+    /// Longest request target, in bytes.
+    pub target: usize,
+    /// Most streams at a time of an HTTP/2 connection.
+    pub h2_streams: u32,
+    /// Most of its streams that were given up, less those that were answered.
+    pub h2_resets: usize,
+    /// Most of its frames in a second that carry nothing.
+    pub h2_frames: usize,
     /// Largest JSON body, in bytes.
     pub json_body: usize,
     /// Largest form with audio, in bytes.

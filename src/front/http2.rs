@@ -1,0 +1,220 @@
+//! A connection that speaks HTTP/2: streams beside each other, each an exchange.
+//! What the library beneath leaves open is bounded here: the time of the preface,
+//! an idle connection, streams that are begun only to be given up.
+
+use super::frames::Frames;
+use super::{Front, refusal, stopped};
+use crate::config::settings::Limits;
+use crate::exchange::{self, After};
+use penstock_contract::Refusal;
+use penstock_wire::head::Wrong;
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::http::v2::server::{
+    H2Accept, H2Options, HttpSession, default_h2_options, handshake,
+};
+use pingora_core::protocols::{Digest, Stream};
+use pingora_core::server::ShutdownWatch;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+/// Windows of a connection: with the default of 64 KiB a long upload waits for a
+/// round trip at every window.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// The biggest frame a client may send.
+const FRAME: u32 = 64 << 10;
+/// Bytes of an answer that wait for their client to read, for each stream.
+const SEND_BUFFER: usize = 64 << 10;
+/// Empty or tiny data frames weigh as much as their bookkeeping; so much of that may lie unread.
+const SMALL_FRAMES: usize = 256 << 10;
+/// Time for the last word to a client that is sent away.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The streams of one connection.
+#[derive(Debug)]
+pub(super) struct Streams {
+    open: AtomicUsize,
+    /// A stream ended, or the client went too far.
+    news: Notify,
+    /// Streams that were given up, less those that were answered.
+    wasted: AtomicUsize,
+    most_wasted: usize,
+    abused: AtomicBool,
+}
+
+impl Streams {
+    fn new(most_wasted: usize) -> Self {
+        Self {
+            open: AtomicUsize::new(0),
+            news: Notify::new(),
+            wasted: AtomicUsize::new(0),
+            most_wasted,
+            abused: AtomicBool::new(false),
+        }
+    }
+
+    /// The client went too far: the connection ends.
+    pub(super) fn abuse(&self) {
+        self.abused.store(true, Ordering::Relaxed);
+        self.news.notify_one();
+    }
+
+    /// A stream was given up, or answered. Clients that change their mind now and then are answered too.
+    fn ended(&self, given_up: bool) {
+        if !given_up {
+            let less = |wasted: usize| wasted.checked_sub(1);
+            self.wasted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
+        } else if self.wasted.fetch_add(1, Ordering::Relaxed) >= self.most_wasted {
+            self.abuse();
+        }
+    }
+
+    async fn until_abused(&self) {
+        while !self.abused.load(Ordering::Relaxed) {
+            self.news.notified().await;
+        }
+    }
+
+    /// Ends when there was no stream for so long.
+    async fn idle(&self, within: Duration) {
+        loop {
+            if self.open.load(Ordering::Relaxed) == 0 {
+                return sleep(within).await;
+            }
+            self.news.notified().await;
+        }
+    }
+
+    /// Ends when fewer than so many are open, or the client went too far.
+    async fn below(&self, most: usize) {
+        while self.open.load(Ordering::Relaxed) >= most && !self.abused.load(Ordering::Relaxed) {
+            self.news.notified().await;
+        }
+    }
+}
+
+/// One open stream.
+struct Open(Arc<Streams>);
+
+impl Open {
+    fn new(streams: &Arc<Streams>) -> Self {
+        streams.open.fetch_add(1, Ordering::Relaxed);
+        Self(streams.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.news.notify_one();
+    }
+}
+
+pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: ShutdownWatch) {
+    let limits = front.limits();
+    let digest = Arc::new(Digest {
+        ssl_digest: stream.get_ssl_digest(),
+        timing_digest: stream.get_timing_digest(),
+        proxy_digest: stream.get_proxy_digest(),
+        socket_digest: stream.get_socket_digest(),
+    });
+    let streams = Arc::new(Streams::new(limits.h2_resets));
+    let counted: Stream = Box::new(Frames::new(stream, streams.clone(), limits.h2_frames));
+    let begun = timeout(limits.request_head, handshake(counted, Some(options(&limits)))).await;
+    let Ok(Ok(mut connection)) = begun else { return };
+    let mut stopping = false;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = streams.until_abused() => {
+                front.house.metrics.turned_away("h2_abuse");
+                connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+                timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
+                return;
+            }
+            () = stopped(&mut stop), if !stopping => {
+                connection.graceful_shutdown();
+                stopping = true;
+                continue;
+            }
+            accepted = HttpSession::from_h2_conn(&mut connection, digest.clone()) => accepted,
+            () = streams.idle(limits.keep_alive) => return,
+        };
+        match accepted {
+            Ok(Some(H2Accept::Session(session))) => {
+                let open = Open::new(&streams);
+                tokio::spawn(one(front.clone(), session, stop.clone(), open));
+            }
+            // It was malformed; that counts like one that was given up.
+            Ok(Some(H2Accept::Rejected)) => streams.ended(true),
+            Ok(None) | Err(_) => return,
+        }
+        // Those beyond the streams that a client may have at a time were given up: their ends come first.
+        streams.below(limits.h2_streams as usize + 1).await;
+    }
+}
+
+fn options(limits: &Limits) -> H2Options {
+    let mut options = default_h2_options();
+    options
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME)
+        .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES)
+        .max_header_list_size(u32::try_from(limits.head).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.h2_streams)
+        .max_local_error_reset_streams(Some(limits.h2_resets));
+    options
+}
+
+/// One stream to its end.
+async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, open: Open) {
+    if given_up(&mut session).await {
+        return open.0.ended(true);
+    }
+    let counted = front.house.open_exchange();
+    let limits = front.limits();
+    let wrong = wrong(&session, &limits);
+    let mut session = ServerSession::new_http2(session);
+    let after = match wrong {
+        None => front.exchange(&mut session, &limits, false, &stop).await,
+        Some(wrong) => exchange::refuse(&front.house, &mut session, &wrong).await,
+    };
+    drop(counted);
+    let ServerSession::H2(mut session) = session else { return };
+    let given_up = given_up(&mut session).await;
+    if after == After::Cut {
+        // What breaks off does not look like what ended.
+        session.shutdown_with_reason(h2::Reason::CANCEL);
+    } else {
+        session.finish().ok();
+    }
+    open.0.ended(given_up);
+}
+
+/// What is wrong with the head of a stream that the library lets pass.
+fn wrong(session: &HttpSession, limits: &Limits) -> Option<Refusal> {
+    let head = session.req_header();
+    let target = head.raw_path().len();
+    let wrong = if target > limits.target {
+        Wrong::LongTarget
+    } else if head.headers.len() > limits.head_fields {
+        Wrong::ManyFields
+    } else {
+        return None;
+    };
+    Some(refusal::of(wrong, limits))
+}
+
+/// Whether the client gave a stream up.
+async fn given_up(session: &mut HttpSession) -> bool {
+    let mut idle = session.idle();
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut idle).poll(cx).is_ready())).await
+}

@@ -1,0 +1,163 @@
+//! Places for connections: so many in the house, so many for each client. A
+//! client is an IPv4 address or an IPv6 network of 64 bits, which is what one
+//! subscriber has.
+
+use parking_lot::Mutex;
+use prometheus::IntGauge;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// Connections that are open, by client.
+#[derive(Debug)]
+pub struct Places {
+    taken: Mutex<Taken>,
+    /// What tells how many there are.
+    open: IntGauge,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by: HashMap<Client, usize, ahash::RandomState>,
+}
+
+/// One client; none where all clients of a proxy on this machine would look alike.
+type Client = Option<u64>;
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    client: Client,
+}
+
+/// What there is no more room in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The house.
+    House,
+    /// What one client may have.
+    Client,
+}
+
+impl Full {
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::House => "house",
+            Self::Client => "client",
+        }
+    }
+}
+
+impl Places {
+    /// All free.
+    #[must_use]
+    pub fn new(open: IntGauge) -> Arc<Self> {
+        Arc::new(Self { taken: Mutex::default(), open })
+    }
+
+    /// Takes a place, of at most so many in all and for each client.
+    ///
+    /// # Errors
+    /// There is none left.
+    pub fn take(self: &Arc<Self>, from: IpAddr, most: usize, each: usize) -> Result<Place, Full> {
+        let client = client(from);
+        let mut taken = self.taken.lock();
+        if taken.all >= most {
+            return Err(Full::House);
+        }
+        if client.is_some() {
+            let own = taken.by.entry(client).or_default();
+            // Nobody has an entry of zero: whoever finds none left has some.
+            if *own >= each.max(1) {
+                return Err(Full::Client);
+            }
+            *own += 1;
+        }
+        taken.all += 1;
+        drop(taken);
+        self.open.inc();
+        Ok(Place { places: self.clone(), client })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.open.dec();
+        let mut taken = self.places.taken.lock();
+        taken.all = taken.all.saturating_sub(1);
+        if let Some(own) = taken.by.get_mut(&self.client) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                taken.by.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Who an address belongs to.
+fn client(from: IpAddr) -> Client {
+    match from.to_canonical() {
+        IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST) => None,
+        // No network begins with these 32 bits, so the two kinds do not meet.
+        IpAddr::V4(address) => Some(u64::from(u32::from(address))),
+        IpAddr::V6(address) => Some((u128::from(address) >> 64) as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn places() -> Arc<Places> {
+        Places::new(IntGauge::new("open", "Open.").unwrap())
+    }
+
+    fn at(address: &str) -> IpAddr {
+        address.parse().unwrap()
+    }
+
+    #[test]
+    fn a_client_has_so_many_and_gets_one_back() {
+        let places = places();
+        let first = places.take(at("192.0.2.1"), 10, 2).unwrap();
+        let _second = places.take(at("::ffff:192.0.2.1"), 10, 2).unwrap();
+        assert_eq!(places.take(at("192.0.2.1"), 10, 2).unwrap_err(), Full::Client);
+        let _other = places.take(at("192.0.2.2"), 10, 2).unwrap();
+        drop(first);
+        let _again = places.take(at("192.0.2.1"), 10, 2).unwrap();
+        assert_eq!(places.open.get(), 3);
+    }
+
+    #[test]
+    fn an_ipv6_client_is_its_network() {
+        let places = places();
+        let _one = places.take(at("2001:db8:0:1::1"), 10, 1).unwrap();
+        assert_eq!(places.take(at("2001:db8:0:1:ffff::2"), 10, 1).unwrap_err(), Full::Client);
+        let _next = places.take(at("2001:db8:0:2::1"), 10, 1).unwrap();
+    }
+
+    #[test]
+    fn the_house_has_so_many_whoever_comes() {
+        let places = places();
+        let held: Vec<_> =
+            (0..5).map(|number| places.take(at(&format!("192.0.2.{number}")), 5, 9).unwrap()).collect();
+        for address in ["192.0.2.9", "127.0.0.1", "::1"] {
+            assert_eq!(places.take(at(address), 5, 9).unwrap_err(), Full::House);
+        }
+        drop(held);
+        assert_eq!((places.open.get(), places.taken.lock().by.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_proxy_on_this_machine_is_not_one_client() {
+        let places = places();
+        let _held: Vec<_> = (0..5).map(|_| places.take(at("127.0.0.1"), 9, 1).unwrap()).collect();
+        let _one = places.take(at("127.0.0.2"), 9, 1).unwrap();
+        assert_eq!(places.take(at("127.0.0.2"), 9, 1).unwrap_err(), Full::Client);
+    }
+}
