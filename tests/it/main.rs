@@ -38,6 +38,7 @@ mod files_kept;
 mod footprint;
 mod full_disk;
 mod full_disk_batch;
+mod hostile;
 mod images;
 mod ledger;
 mod limits;

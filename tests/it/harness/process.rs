@@ -179,6 +179,14 @@ impl Process {
         line.trim_matches([':', ' ', '\t']).split(' ').next().unwrap().parse().unwrap()
     }
 
+    /// Processor time that it has used, in ticks of a hundredth of a second.
+    pub fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // After the name, which is in brackets: the user's and the system's are the twelfth and the next.
+        let rest = stat.rsplit(')').next().unwrap();
+        rest.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    }
+
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()

@@ -1,0 +1,89 @@
+//! Hostile clients: each is bounded in time and memory by a setting, and others
+//! do not notice. The short forms run in the gate; `PENSTOCK_FULL=1` chooses the
+//! long ones.
+
+mod addresses;
+mod bombs;
+mod crowd;
+mod floods;
+mod frames;
+mod heads;
+mod locked;
+mod raw2;
+mod readers;
+mod slow;
+mod smuggling;
+
+use crate::harness::{Client, within};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// Whether the long form was asked for.
+pub fn full() -> bool {
+    std::env::var_os("PENSTOCK_FULL").is_some_and(|value| value == "1")
+}
+
+/// Writes what is taken, and reads until the other side closes.
+async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    // Who refuses early may close before all is written.
+    socket.write_all(bytes).await.ok();
+    within("the connection to close", rest(&mut socket)).await
+}
+
+/// Everything until the other side closes.
+async fn rest(socket: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 16 * 1024];
+    while let Ok(read @ 1..) = socket.read(&mut piece).await {
+        bytes.extend_from_slice(&piece[..read]);
+    }
+    bytes
+}
+
+/// The statuses of the answers in a row of bytes.
+fn statuses(bytes: &[u8]) -> Vec<u16> {
+    let text = String::from_utf8_lossy(bytes);
+    text.split("HTTP/1.1 ").skip(1).filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
+}
+
+/// A chat request's JSON with this text.
+fn ask(text: &str) -> String {
+    format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#)
+}
+
+/// How long honest requests took, one after the other, until `over` says so; all of them succeed.
+async fn honest(client: &Client, least: usize, mut over: impl FnMut() -> bool) -> Vec<Duration> {
+    let body: serde_json::Value = serde_json::from_str(&ask("Hi")).unwrap();
+    let mut took = Vec::new();
+    while took.len() < least || !over() {
+        let began = Instant::now();
+        let answer = client.post(CHAT, &body).await;
+        assert_eq!(answer.status, 200, "an honest request failed: {}", answer.text());
+        took.push(began.elapsed());
+    }
+    took.sort();
+    took
+}
+
+fn percentile(sorted: &[Duration], share: f64) -> Duration {
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+}
+
+/// Tells and, in the long form, holds the promise that others hardly notice. A short run on a machine that does
+/// other things besides shows only that all were answered.
+fn unharmed(what: &str, before: &[Duration], during: &[Duration]) {
+    let (calm, under) = (percentile(before, 0.99), percentile(during, 0.99));
+    eprintln!(
+        "{what}: honest p99 {calm:.1?} before ({} requests), {under:.1?} during ({} requests)",
+        before.len(),
+        during.len()
+    );
+    if full() {
+        assert!(under <= calm * 2 + Duration::from_millis(20), "{what}: {under:?} against {calm:?}");
+    }
+}
