@@ -62,7 +62,7 @@ impl Streams {
     /// The client went too far: the connection ends.
     pub(super) fn abuse(&self) {
         self.abused.store(true, Ordering::Relaxed);
-        self.news.notify_one();
+        self.news.notify_waiters();
     }
 
     /// A stream was given up, or answered. Clients that change their mind now and then are answered too.
@@ -75,27 +75,31 @@ impl Streams {
         }
     }
 
-    async fn until_abused(&self) {
-        while !self.abused.load(Ordering::Relaxed) {
-            self.news.notified().await;
-        }
-    }
-
-    /// Ends when there was no stream for so long.
-    async fn idle(&self, within: Duration) {
+    /// Ends when it is so. All who wait look at each piece of news.
+    async fn until(&self, is: impl Fn(&Self) -> bool) {
         loop {
-            if self.open.load(Ordering::Relaxed) == 0 {
-                return sleep(within).await;
+            let news = self.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if is(self) {
+                return;
             }
-            self.news.notified().await;
+            news.await;
         }
     }
 
-    /// Ends when fewer than so many are open, or the client went too far.
-    async fn below(&self, most: usize) {
-        while self.open.load(Ordering::Relaxed) >= most && !self.abused.load(Ordering::Relaxed) {
-            self.news.notified().await;
-        }
+    fn is_abused(&self) -> bool {
+        self.abused.load(Ordering::Relaxed)
+    }
+
+    fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Ends when there was no stream for so long. A new one begins it anew.
+    async fn idle(&self, within: Duration) {
+        self.until(|streams| streams.open() == 0).await;
+        sleep(within).await;
     }
 }
 
@@ -112,7 +116,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
-        self.0.news.notify_one();
+        self.0.news.notify_waiters();
     }
 }
 
@@ -132,7 +136,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
     loop {
         let accepted = tokio::select! {
             biased;
-            () = streams.until_abused() => {
+            () = streams.until(Streams::is_abused) => {
                 front.house.metrics.turned_away("h2_abuse");
                 connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
                 timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
@@ -156,7 +160,8 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
             Ok(None) | Err(_) => return,
         }
         // Those beyond the streams that a client may have at a time were given up: their ends come first.
-        streams.below(limits.h2_streams as usize + 1).await;
+        let most = limits.h2_streams as usize;
+        streams.until(|streams| streams.open() <= most || streams.is_abused()).await;
     }
 }
 

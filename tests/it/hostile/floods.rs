@@ -20,11 +20,14 @@ const GROWTH: u64 = 64 << 10;
 /// Frames of one write.
 const BURST: usize = 64;
 
+type First = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
+type Again = Box<dyn Fn(u32, &str) -> Vec<u8> + Send + Sync>;
+
 /// A kind of flood: what is written once, and what again and again with a number that grows.
 struct Flood {
     name: &'static str,
-    first: Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>,
-    again: Box<dyn Fn(u32, &str) -> Vec<u8> + Send + Sync>,
+    first: First,
+    again: Again,
     /// Whether the connection has to be ended for it, however long the run.
     ended: bool,
 }
@@ -141,7 +144,9 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
     let (provider, certified, home) = (Provider::start().await, Certified::make(), Home::new());
     let https = crate::harness::process::address();
     home.write(&format!(
-        "{}\n[listen.https]\naddress = \"{https}\"\ncertificate = {:?}\nkey = {:?}\n",
+        "[limits]\nh2_frames = {}\n{}\n[listen.https]\naddress = \"{https}\"\ncertificate = {:?}\nkey = {:?}\n",
+        // The short form may run on a machine that is too busy to flood.
+        if full() { 2000 } else { 100 },
         catalogue(&provider, ""),
         certified.chain,
         certified.key
@@ -150,16 +155,21 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
     let (client, _) = home.key();
     let before = honest(&client, if full() { 2000 } else { 100 }, || true).await;
     let ask: Value = serde_json::from_str(&ask("Hi")).unwrap();
-    let (lasts, each) =
-        if full() { (Duration::from_secs(60), 500) } else { (Duration::from_millis(1500), 20) };
+    let (lasts, each) = if full() { (Duration::from_secs(60), 500) } else { (Duration::from_millis(600), 5) };
     let idle = process.memory("VmRSS");
     for flood in floods() {
         let (until, over) = (Instant::now() + lasts, Arc::new(AtomicBool::new(false)));
         let (ended, sent) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let pouring = async {
             // Whoever is sent away comes back.
-            while Instant::now() < until {
-                let (end, frames) = pour(&flood, https, &certified.root, &client.key, until).await;
+            while Instant::now() < until || (flood.ended && ended.load(Ordering::Relaxed) == 0) {
+                let by = if flood.ended { Instant::now() + Duration::from_secs(20) } else { until };
+                let (end, frames) = pour(&flood, https, &certified.root, &client.key, by).await;
+                assert!(
+                    end || !flood.ended,
+                    "{}: after {frames} frames the connection still stood",
+                    flood.name
+                );
                 ended.fetch_add(usize::from(end), Ordering::Relaxed);
                 sent.fetch_add(frames, Ordering::Relaxed);
             }
@@ -170,7 +180,6 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
         let (ended, sent) = (ended.into_inner(), sent.into_inner());
         eprintln!("{}: {sent} frames, {ended} connections ended, grown by at most {grown} KiB", flood.name);
         assert!(grown < GROWTH, "{}: grown by {grown} KiB from {idle} KiB", flood.name);
-        assert!(!flood.ended || ended > 0, "{}: after {sent} frames the connection still stood", flood.name);
         unharmed(flood.name, &before, &during);
     }
     // What was begun for them has ended, and the house is as it was.

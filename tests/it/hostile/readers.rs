@@ -20,8 +20,7 @@ const UNDERWAY: u64 = 32 << 20;
 
 fn endless() -> Script {
     let mut script = vec![sse(), role()];
-    let piece = "x".repeat(PIECE);
-    script.extend((0..PIECES).map(|_| text(&piece)));
+    script.extend(std::iter::repeat_n(text(&"x".repeat(PIECE)), PIECES));
     script.push(Act::Hang);
     script
 }

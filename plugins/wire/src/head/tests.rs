@@ -1,5 +1,5 @@
 //! Tests only: heads whole and in pieces, at their limits, and of two meanings.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
 use proptest::prelude::*;
