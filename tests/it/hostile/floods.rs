@@ -198,7 +198,9 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_that_stays_shut_holds_little_and_not_for_long() {
     let (provider, certified) = (Provider::start().await, Certified::make());
-    let settings = if full() { "" } else { "[limits]\nclient_write = \"1s\"\nkeep_alive = \"2s\"" };
+    // The connection idles when its streams are gone; the default is longer than a test waits.
+    let write = if full() { "30s" } else { "1s" };
+    let settings = &format!("[limits]\nclient_write = \"{write}\"\nkeep_alive = \"2s\"");
     let bench = crate::harness::Bench::new().settings(settings).listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
     provider.always(crate::harness::script::plain(&"y".repeat(256 << 10)));
