@@ -26,6 +26,8 @@ const UNWANTED: usize = 64 << 20;
 const PARTING: Duration = Duration::from_secs(10);
 /// … and how long nothing may come meanwhile.
 const SILENCE: Duration = Duration::from_secs(2);
+/// How long an idle connection may still begin a request after the house started to drain.
+pub const PARTING_IDLE: Duration = Duration::from_secs(1);
 /// Bytes of it that are read at once.
 const PIECE: usize = 16 << 10;
 
@@ -63,7 +65,7 @@ impl Front {
         let read = tokio::select! {
             biased;
             read = timeout(deadline, session.read_request()) => read.ok()?.ok()?,
-            // An idle connection ends with the house; one that has begun is served.
+            // An idle connection ends with the house, a moment later; one that has begun is served.
             () = stopped(&mut shutdown), if reused => return None,
         };
         read.then_some(())
@@ -92,11 +94,13 @@ async fn part(session: ServerSession) {
     timeout(PARTING, unwanted).await.ok();
 }
 
-/// Ends when the house starts to drain.
+/// Ends a moment after the house starts to drain: a request that its client was just sending is still answered,
+/// and told that it is the last of its connection.
 async fn stopped(shutdown: &mut ShutdownWatch) {
     if shutdown.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;
     }
+    tokio::time::sleep(PARTING_IDLE).await;
 }
 
 #[async_trait]

@@ -30,6 +30,7 @@
 //! | [`files`], [`object_id`] | what clients keep, and what it is called |
 //! | [`batch`] | files of requests, worked off in their own time |
 //! | [`archive`] | all that lasts, proven, saved, restored, salvaged |
+//! | [`handover`], [`notify`] | an upgrade: sockets and store go to the next process; what systemd is told |
 //! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
 //! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
 //! | [`simulate`], [`simulators`] | simulated providers |
@@ -65,11 +66,13 @@ pub mod files;
 pub mod front;
 pub mod gate;
 pub mod gateway;
+pub mod handover;
 pub mod house;
 pub mod intake;
 pub mod keyring;
 pub mod ledger;
 pub mod line;
+pub mod notify;
 pub mod object_id;
 pub mod observe;
 pub mod relay;

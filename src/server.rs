@@ -3,6 +3,7 @@
 
 use crate::config::settings::{Https, Settings};
 use crate::front::Front;
+use crate::handover::arrive::Arrival;
 use crate::house::House;
 use crate::observe::log;
 use crate::socket::Socket;
@@ -26,6 +27,9 @@ use tokio::time::timeout;
 
 /// Pause after a connection could not be taken.
 const BREATH: Duration = Duration::from_millis(100);
+
+/// Connections that may wait to be taken; the system has a limit of its own.
+const BACKLOG: i32 = 4096;
 
 /// Probes of silent connections, to clients and to providers.
 pub const KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
@@ -57,9 +61,25 @@ pub fn bind(key: &str, address: SocketAddr) -> Result<Bound, String> {
         _ => format!("listen.{key}: {address} cannot be listened on: {error}."),
     };
     let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    Ok(Bound { address, listener })
+    // Those that come while nobody takes any wait: the standard library lets 128 of them.
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
+    Bound::of(listener).map_err(failed)
+}
+
+/// The socket of an address that the process before this one has, or one of its own.
+///
+/// # Errors
+/// As [`bind`].
+pub fn bind_or_take(
+    key: &str,
+    address: SocketAddr,
+    arrival: &mut Option<Arrival>,
+) -> Result<Bound, String> {
+    match arrival.as_mut().and_then(|arrival| arrival.take(address)) {
+        Some(listener) => Bound::of(listener)
+            .map_err(|error| format!("listen.{key}: {address} cannot be taken over: {error}.")),
+        None => bind(key, address),
+    }
 }
 
 /// The sockets of the public side.
@@ -69,6 +89,28 @@ pub struct Public {
 }
 
 impl Bound {
+    fn of(listener: TcpListener) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { address: listener.local_addr()?, listener })
+    }
+
+    /// The same socket once more, for whoever serves it later.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn socket(&self) -> Result<TcpListener, String> {
+        self.listener.try_clone().map_err(|error| format!("{} cannot be kept: {error}.", self.address))
+    }
+
+    /// Takes the socket up again.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn again(listener: &TcpListener) -> Result<Self, String> {
+        let again = listener.try_clone().and_then(Self::of);
+        again.map_err(|error| format!("A socket cannot be served again: {error}."))
+    }
+
     /// The socket, watched by the scheduler of this thread.
     fn watched(self) -> Result<tokio::net::TcpListener, String> {
         tokio::net::TcpListener::from_std(self.listener)
@@ -77,15 +119,16 @@ impl Bound {
 }
 
 impl Public {
-    /// Binds what the configuration names.
+    /// Binds what the configuration names, but for what came along.
     ///
     /// # Errors
     /// The first address that cannot be had.
-    pub fn bind(settings: &Settings) -> Result<Self, String> {
+    pub fn bind(settings: &Settings, arrival: &mut Option<Arrival>) -> Result<Self, String> {
+        let addresses = settings.listen.http.iter();
         let plain =
-            settings.listen.http.iter().map(|address| bind("http", *address)).collect::<Result<_, _>>()?;
+            addresses.map(|address| bind_or_take("http", *address, arrival)).collect::<Result<_, _>>()?;
         let tls = match &settings.listen.https {
-            Some(https) => Some((bind("https", https.address)?, https.clone())),
+            Some(https) => Some((bind_or_take("https", https.address, arrival)?, https.clone())),
             None => None,
         };
         Ok(Self { plain, tls })
@@ -101,6 +144,14 @@ impl Public {
         self.tls.as_ref().map(|(bound, _)| bound.address)
     }
 
+    /// The sockets once more, for the next process.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn sockets(&self) -> Result<Vec<TcpListener>, String> {
+        self.plain.iter().chain(self.tls.as_ref().map(|(bound, _)| bound)).map(Bound::socket).collect()
+    }
+
     /// Serves until `stop` turns true; then no new connection is taken, and open
     /// ones end with their exchange. When the tasks are aborted, what is left is cut.
     ///
@@ -110,7 +161,7 @@ impl Public {
         self,
         house: &Arc<House>,
         stop: &watch::Receiver<bool>,
-    ) -> Result<Vec<JoinHandle<()>>, String> {
+    ) -> Result<(Vec<JoinHandle<()>>, Arc<Threads>), String> {
         let threads = Threads::start(house.live().settings.threads)
             .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
         let (threads, front) = (Arc::new(threads), Arc::new(Front::new(house.clone())));
@@ -125,7 +176,7 @@ impl Public {
             let door = Door { front: front.clone(), tls, stop: stop.clone() };
             tokio::spawn(door.accept(listener, threads.clone()))
         };
-        Ok(doors.into_iter().map(open).collect())
+        Ok((doors.into_iter().map(open).collect(), threads.clone()))
     }
 }
 
