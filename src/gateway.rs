@@ -12,7 +12,7 @@ use crate::house::House;
 use crate::ledger::handover::Holds;
 use crate::server::{Bound, Public, bind_or_take};
 use crate::threads::Threads;
-use crate::{simulators, worker};
+use crate::{simulators, watched, worker};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +42,8 @@ pub struct Gateway {
     threads: Arc<Threads>,
     source: Source,
     /// The admin listener, and what stops it alone.
-    desk: (JoinHandle<()>, watch::Sender<bool>),
+    desk: Option<JoinHandle<()>>,
+    desk_stop: watch::Sender<bool>,
     /// Its sockets, the admin listener's last: for the process after this one.
     sockets: Vec<TcpListener>,
     link: Option<Arc<Link>>,
@@ -87,8 +88,9 @@ impl Gateway {
         sockets.push(admin.socket()?);
         let mut tasks = simulated;
         tasks.extend(worker::start(&house, &stopped));
-        let (closed, desk_stop) = watch::channel(false);
-        let desk = (admin::serve(admin, &house, source.clone(), desk_stop), closed);
+        tasks.push(watched::start(&house, &source, &stopped));
+        let (desk_stop, closed) = watch::channel(false);
+        let desk = Some(admin::serve(admin, &house, source.clone(), closed));
         worker::resolve(&house).await;
         Batches::start(&house).await?;
         let (doors, threads) = public.serve(&house, &stopped)?;
@@ -97,7 +99,20 @@ impl Gateway {
             arrival.ready(&house, holds)?;
         }
         let admin = admin_address;
-        Ok(Self { house, http, https, admin, stop, tasks, threads, source, desk, sockets, link: None })
+        Ok(Self {
+            house,
+            http,
+            https,
+            admin,
+            stop,
+            tasks,
+            threads,
+            source,
+            desk,
+            desk_stop,
+            sockets,
+            link: None,
+        })
     }
 
     /// Starts the program again and hands everything over to it. When this returns, this process only has to
@@ -133,8 +148,10 @@ impl Gateway {
             return Err("The batches or the ledger did not stop; this process goes on.".to_owned());
         }
         // Administration waits for the other process from here on, what has begun ends.
-        self.desk.1.send_replace(true);
-        (&mut self.desk.0).await.ok();
+        self.desk_stop.send_replace(true);
+        if let Some(desk) = self.desk.take() {
+            desk.await.ok();
+        }
         while self.house.desks.load(Ordering::Acquire) > 0 {
             sleep(LOOK).await;
         }
@@ -145,7 +162,8 @@ impl Gateway {
             house.keyring.note_uses(&house.vault.keys);
             house.keyring.note_spends(&house.vault.spends);
             let heard = house.clone();
-            let link = house.vault.hand_over(|| successor.take_over(move |news| hear(&heard, &runtime, news)))?;
+            let link =
+                house.vault.hand_over(|| successor.take_over(move |news| hear(&heard, &runtime, news)))?;
             let sender = link.clone();
             house.ledger.forward(move |acts| sender.send(acts))?;
             Ok(link)
@@ -161,11 +179,11 @@ impl Gateway {
             attached.await.unwrap_or_else(|_| Err("The ledger was lost.".to_owned()))?;
             self.house.leave(false);
         }
-        if *self.desk.1.borrow() {
+        if self.desk.is_none() {
             let socket = self.sockets.last().ok_or("There is no admin listener.")?;
-            let (closed, stop) = watch::channel(false);
-            self.desk =
-                (admin::serve(Bound::again(socket)?, &self.house, self.source.clone(), stop), closed);
+            let (stop, closed) = watch::channel(false);
+            self.desk = Some(admin::serve(Bound::again(socket)?, &self.house, self.source.clone(), closed));
+            self.desk_stop = stop;
         }
         Batches::start(&self.house).await
     }
@@ -176,16 +194,19 @@ impl Gateway {
         self.house.drain();
         self.sockets.clear();
         self.stop.send_replace(true);
-        self.desk.1.send_replace(true);
         let idle = Instant::now() + PARTING_IDLE + LINGER;
         // Batches do not take as long as requests may: what they have not done they go on with at the next start.
         let emptied = tokio::time::timeout(within, self.emptied(idle));
         tokio::join!(emptied, self.house.batches.close()).0.ok();
         let cut = self.house.exchanges();
-        for task in self.tasks.into_iter().chain([self.desk.0]) {
+        // Until now it told that the house drains.
+        self.desk_stop.send_replace(true);
+        for task in self.tasks.into_iter().chain(self.desk) {
             task.abort();
             task.await.ok();
         }
+        // What is cut voids its reserve.
+        drop(self.threads);
         let (house, link) = (self.house, self.link);
         let noted = move || {
             if !house.has_left() {

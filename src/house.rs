@@ -14,11 +14,12 @@ use crate::observe::Record;
 use crate::observe::metrics::Metrics;
 use crate::shelf::Shelf;
 use crate::spool::Spools;
+use crate::tls::Tls;
 use crate::upstream::connect::Pools;
 use crate::upstream::live::ProviderLive;
 use crate::upstream::offer::OfferLive;
 use crate::vault::Vault;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use penstock_catalog::Catalog;
 use penstock_contract::MicroCredits;
@@ -34,6 +35,8 @@ use tokio::sync::Notify;
 /// Everything that lives as long as the process.
 pub struct House {
     live: ArcSwap<Live>,
+    /// What its TLS listener does, if it has one.
+    tls: ArcSwapOption<Tls>,
     /// What lasts.
     pub vault: Vault,
     /// Who may ask.
@@ -176,6 +179,8 @@ impl House {
     }
 
     fn begin(settings: Settings, taken_over: bool) -> Result<(Arc<Self>, Holds), String> {
+        prove(&settings)?;
+        let tls = secured(&settings)?;
         let clock = Clock::start();
         let spool = &settings.spool;
         let spools = Spools::new(spool.path.clone(), spool.memory, spool.disk);
@@ -193,6 +198,7 @@ impl House {
         let live = Live::build(settings, None, &pools)?;
         let house = Arc::new(Self {
             live: ArcSwap::from_pointee(live),
+            tls: ArcSwapOption::new(tls),
             vault,
             keyring,
             desk: Mutex::new(()),
@@ -220,6 +226,11 @@ impl House {
         self.live.load_full()
     }
 
+    /// What the TLS listener does now.
+    pub fn tls(&self) -> Option<Arc<Tls>> {
+        self.tls.load_full()
+    }
+
     /// This moment, for files that may be over by it.
     pub fn when(&self) -> When {
         When { now: self.clock.unix(), retention: self.live().settings.files.retention }
@@ -230,10 +241,16 @@ impl House {
     /// # Errors
     /// One sentence; the old one stays.
     pub fn reload(&self, settings: Settings) -> Result<(), String> {
+        prove(&settings)?;
+        let tls = secured(&settings)?;
         let old = self.live();
         let fresh = Live::build(settings, Some(&old), &self.pools)?;
         self.ledger.configure(&fresh.settings.ledger);
         self.live.store(Arc::new(fresh));
+        // A listener that the new configuration lacks stays until the next start, and what it does.
+        if tls.is_some() {
+            self.tls.store(tls);
+        }
         Ok(())
     }
 
@@ -323,6 +340,29 @@ impl House {
         self.metrics.exchange(record, took);
         crate::observe::log::exchange(record, took);
     }
+}
+
+fn secured(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
+    let read = |https| Tls::read(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
+    settings.listen.https.as_ref().map(read).transpose()
+}
+
+/// Proves what is in the files of certificates and keys.
+///
+/// # Errors
+/// One sentence on the first that cannot be used.
+pub fn prove(settings: &Settings) -> Result<(), String> {
+    secured(settings)?;
+    for provider in &settings.providers {
+        let told = |key: &str, why: String| format!("providers.{}.{key}: {why}", provider.id);
+        if let Some(ca) = &provider.ca {
+            crate::tls::roots(ca).map_err(|why| told("ca", why))?;
+        }
+        if let Some((certificate, key)) = &provider.client {
+            crate::tls::pair(certificate, key).map_err(|why| told("client_certificate", why))?;
+        }
+    }
+    Ok(())
 }
 
 /// An exchange that has begun.

@@ -1,7 +1,7 @@
 //! Sockets: bound here, so that a taken port is one clear sentence. Connections of
 //! the public side are taken here too and dealt out to the threads that serve them.
 
-use crate::config::settings::{Https, Settings};
+use crate::config::settings::Settings;
 use crate::front::Front;
 use crate::handover::arrive::Arrival;
 use crate::house::House;
@@ -11,7 +11,6 @@ use crate::threads::Threads;
 use parking_lot::Mutex;
 use pingora_core::apps::ServerApp;
 use pingora_core::listeners::ListenerConfig;
-use pingora_core::listeners::tls::{Acceptor, TlsSettings};
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::l4::ext::{TcpKeepalive, set_tcp_keepalive};
 use pingora_core::server::{Fds, ListenFds};
@@ -70,11 +69,7 @@ pub fn bind(key: &str, address: SocketAddr) -> Result<Bound, String> {
 ///
 /// # Errors
 /// As [`bind`].
-pub fn bind_or_take(
-    key: &str,
-    address: SocketAddr,
-    arrival: &mut Option<Arrival>,
-) -> Result<Bound, String> {
+pub fn bind_or_take(key: &str, address: SocketAddr, arrival: &mut Option<Arrival>) -> Result<Bound, String> {
     match arrival.as_mut().and_then(|arrival| arrival.take(address)) {
         Some(listener) => Bound::of(listener)
             .map_err(|error| format!("listen.{key}: {address} cannot be taken over: {error}.")),
@@ -85,7 +80,7 @@ pub fn bind_or_take(
 /// The sockets of the public side.
 pub struct Public {
     plain: Vec<Bound>,
-    tls: Option<(Bound, Https)>,
+    tls: Option<Bound>,
 }
 
 impl Bound {
@@ -128,7 +123,7 @@ impl Public {
         let plain =
             addresses.map(|address| bind_or_take("http", *address, arrival)).collect::<Result<_, _>>()?;
         let tls = match &settings.listen.https {
-            Some(https) => Some((bind_or_take("https", https.address, arrival)?, https.clone())),
+            Some(https) => Some(bind_or_take("https", https.address, arrival)?),
             None => None,
         };
         Ok(Self { plain, tls })
@@ -141,7 +136,7 @@ impl Public {
 
     /// Address of the TLS listener.
     pub fn https(&self) -> Option<SocketAddr> {
-        self.tls.as_ref().map(|(bound, _)| bound.address)
+        self.tls.as_ref().map(|bound| bound.address)
     }
 
     /// The sockets once more, for the next process.
@@ -149,7 +144,7 @@ impl Public {
     /// # Errors
     /// Out of descriptors.
     pub fn sockets(&self) -> Result<Vec<TcpListener>, String> {
-        self.plain.iter().chain(self.tls.as_ref().map(|(bound, _)| bound)).map(Bound::socket).collect()
+        self.plain.iter().chain(&self.tls).map(Bound::socket).collect()
     }
 
     /// Serves until `stop` turns true; then no new connection is taken, and open
@@ -167,13 +162,13 @@ impl Public {
         let (threads, front) = (Arc::new(threads), Arc::new(Front::new(house.clone())));
         let mut doors = Vec::new();
         for bound in self.plain {
-            doors.push((bound.watched()?, None));
+            doors.push((bound.watched()?, false));
         }
-        if let Some((bound, https)) = self.tls {
-            doors.push((bound.watched()?, Some(Arc::new(tls(&https)?.build()))));
+        if let Some(bound) = self.tls {
+            doors.push((bound.watched()?, true));
         }
         let open = |(listener, tls)| {
-            let door = Door { front: front.clone(), tls, stop: stop.clone() };
+            let door = Door { house: house.clone(), front: front.clone(), tls, stop: stop.clone() };
             tokio::spawn(door.accept(listener, threads.clone()))
         };
         Ok((doors.into_iter().map(open).collect(), threads.clone()))
@@ -183,8 +178,9 @@ impl Public {
 /// Where connections come in.
 #[derive(Clone)]
 struct Door {
+    house: Arc<House>,
     front: Arc<Front>,
-    tls: Option<Arc<Acceptor>>,
+    tls: bool,
     stop: watch::Receiver<bool>,
 }
 
@@ -218,25 +214,16 @@ impl Door {
 
     /// One connection to its end.
     async fn serve(self, socket: std::net::TcpStream) {
-        let Ok(socket) = Socket::new(socket, self.tls.is_some()) else { return };
-        let stream: Stream = match self.tls {
-            None => Box::new(socket),
-            Some(tls) => {
-                let within = self.front.handshake();
-                let Ok(Ok(stream)) = timeout(within, tls.tls_handshake(socket)).await else { return };
-                Box::new(stream)
-            }
+        let Ok(socket) = Socket::new(socket, self.tls) else { return };
+        let stream: Stream = if self.tls {
+            let (within, Some(tls)) = (self.front.handshake(), self.house.tls()) else { return };
+            let Ok(Ok(stream)) = timeout(within, tls.acceptor.tls_handshake(socket)).await else { return };
+            Box::new(stream)
+        } else {
+            Box::new(socket)
         };
         Service::handle_event(stream, self.front, self.stop).await;
     }
-}
-
-fn tls(https: &Https) -> Result<TlsSettings, String> {
-    let (certificate, key) = (https.certificate.to_string_lossy(), https.key.to_string_lossy());
-    let mut settings = TlsSettings::intermediate(&certificate, &key)
-        .map_err(|_| "listen.https: the certificate or its key cannot be used.".to_owned())?;
-    settings.enable_h2();
-    Ok(settings)
 }
 
 /// Serves another application on one plain socket until `stop`.

@@ -37,7 +37,9 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         every(SPENDS, stop, house, |house| async move {
             // The process that has the store counts what this one still charges.
             if !house.has_left() {
-                tokio::task::spawn_blocking(move || house.keyring.note_spends(&house.vault.spends)).await.ok();
+                tokio::task::spawn_blocking(move || house.keyring.note_spends(&house.vault.spends))
+                    .await
+                    .ok();
             }
         }),
         every(SWEEP, stop, house, |house| async move {

@@ -171,9 +171,11 @@ impl Store for Handed {
         }
         drop(place);
         let changes = || Call::Apply(batch.operations().iter().map(Change::of).collect());
-        self.with(|store| store.apply(batch.clone()), changes, |answer| {
-            matches!(answer, Answer::Done).then_some(())
-        })
+        self.with(
+            |store| store.apply(batch.clone()),
+            changes,
+            |answer| matches!(answer, Answer::Done).then_some(()),
+        )
     }
 
     fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
