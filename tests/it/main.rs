@@ -40,6 +40,7 @@ mod full_disk;
 mod full_disk_batch;
 mod images;
 mod ledger;
+mod life;
 mod limits;
 mod lines;
 mod messages;
