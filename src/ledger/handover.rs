@@ -138,6 +138,8 @@ impl Ledger {
         if let Some(writer) = self.writer.lock().take() {
             writer.join().ok();
         }
+        // The next process reads it.
+        self.store.sync_copy();
         self.queue.hand_over(false);
     }
 
@@ -164,7 +166,7 @@ impl Ledger {
     pub fn forward(&self, mut send: impl FnMut(Vec<Sent>) -> bool + Send + 'static) -> Result<(), String> {
         let queue = self.queue.clone();
         let forward = move || {
-            while let Some((ops, last)) = queue.collect(MOST) {
+            while let Some((ops, last)) = queue.collect(MOST, None) {
                 let bytes = ops.iter().map(Op::bytes).sum();
                 let deeds: Vec<Deed> = ops.into_iter().flat_map(deeds).collect();
                 let exposed = deeds.iter().map(|deed| deed.exposed).sum();
