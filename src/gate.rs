@@ -131,6 +131,17 @@ pub struct Habits {
     pub budgeted: bool,
 }
 
+/// What another process let through and charged counts here too.
+pub fn charge(grant: &Grant, money: MicroCredits, clock: Clock) {
+    let (now, used) = (clock.now(), Used { money, ..Used::default() });
+    let (mut account, mut key) = locked(grant);
+    for inner in [&mut *account, &mut *key] {
+        let Inner { limits, meter } = inner;
+        let held = meter.take(limits, &Cost::default(), Work::BatchLine, now);
+        meter.settle(held, limits, &used, now);
+    }
+}
+
 /// Refuses early what no ask could pass, so that a key that is over its limits
 /// costs little; else what is known of it.
 ///

@@ -6,19 +6,24 @@ use crate::batch::Batches;
 use crate::clock::Clock;
 use crate::config::settings::{Model, Settings};
 use crate::files::{Files, When};
+use crate::handover::arrive::Predecessor;
 use crate::keyring::Keyring;
 use crate::ledger::Ledger;
+use crate::ledger::handover::{Charged, Holds};
 use crate::observe::Record;
 use crate::observe::metrics::Metrics;
 use crate::shelf::Shelf;
 use crate::spool::Spools;
+use crate::tls::Tls;
 use crate::upstream::connect::Pools;
 use crate::upstream::live::ProviderLive;
 use crate::upstream::offer::OfferLive;
 use crate::vault::Vault;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use penstock_catalog::Catalog;
+use penstock_contract::MicroCredits;
+use penstock_ledger::Wallet;
 use penstock_routing::{Breaker, Hour, RetryBudget};
 use penstock_storage::files::FileStore;
 use std::collections::HashMap;
@@ -30,6 +35,8 @@ use tokio::sync::Notify;
 /// Everything that lives as long as the process.
 pub struct House {
     live: ArcSwap<Live>,
+    /// What its TLS listener does, if it has one.
+    tls: ArcSwapOption<Tls>,
     /// What lasts.
     pub vault: Vault,
     /// Who may ask.
@@ -55,6 +62,12 @@ pub struct House {
     /// Files of requests, worked off in their own time.
     pub batches: Arc<Batches>,
     draining: AtomicBool,
+    /// Another process has the store, or is about to.
+    left: AtomicBool,
+    /// Processes before this one that still drain.
+    predecessors: Mutex<Vec<Predecessor>>,
+    /// Administrators being served.
+    pub desks: AtomicUsize,
     open: AtomicUsize,
     emptied: Notify,
 }
@@ -154,19 +167,38 @@ impl House {
     /// # Errors
     /// One sentence that says what is in the way.
     pub fn build(settings: Settings) -> Result<Arc<Self>, String> {
+        Self::begin(settings, false).map(|(house, _)| house)
+    }
+
+    /// Builds it on the store of a process that still drains; returns what that has reserved.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way.
+    pub fn take_over(settings: Settings) -> Result<(Arc<Self>, Holds), String> {
+        Self::begin(settings, true)
+    }
+
+    fn begin(settings: Settings, taken_over: bool) -> Result<(Arc<Self>, Holds), String> {
+        prove(&settings)?;
+        let tls = secured(&settings)?;
         let clock = Clock::start();
         let spool = &settings.spool;
         let spools = Spools::new(spool.path.clone(), spool.memory, spool.disk);
         let vault = Vault::open(&settings.storage)?;
         let keyring = Keyring::load(&vault, clock)?;
-        let ledger = Ledger::open(vault.ledger.clone(), &settings.ledger, clock)?;
-        let files = Files::open(&settings.files, FileStore::new(vault.store.clone()))?;
+        let (kept, terms) = (vault.ledger.clone(), &settings.ledger);
+        let (ledger, holds) = match taken_over {
+            true => Ledger::take_over(kept, terms, clock)?,
+            false => (Ledger::open(kept, terms, clock)?, Holds::default()),
+        };
+        let files = Files::open(&settings.files, FileStore::new(vault.store.clone()), taken_over)?;
         let batches = Arc::new(Batches::new(vault.store.clone()));
         files.run_by(batches.clone());
         let pools = Pools::default();
         let live = Live::build(settings, None, &pools)?;
-        Ok(Arc::new(Self {
+        let house = Arc::new(Self {
             live: ArcSwap::from_pointee(live),
+            tls: ArcSwapOption::new(tls),
             vault,
             keyring,
             desk: Mutex::new(()),
@@ -180,14 +212,23 @@ impl House {
             files: Arc::new(files),
             metrics: Metrics::new().map_err(|error| error.to_string())?,
             draining: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            predecessors: Mutex::default(),
+            desks: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             emptied: Notify::new(),
-        }))
+        });
+        Ok((house, holds))
     }
 
     /// The configuration at work now.
     pub fn live(&self) -> Arc<Live> {
         self.live.load_full()
+    }
+
+    /// What the TLS listener does now.
+    pub fn tls(&self) -> Option<Arc<Tls>> {
+        self.tls.load_full()
     }
 
     /// This moment, for files that may be over by it.
@@ -200,10 +241,16 @@ impl House {
     /// # Errors
     /// One sentence; the old one stays.
     pub fn reload(&self, settings: Settings) -> Result<(), String> {
+        prove(&settings)?;
+        let tls = secured(&settings)?;
         let old = self.live();
         let fresh = Live::build(settings, Some(&old), &self.pools)?;
         self.ledger.configure(&fresh.settings.ledger);
         self.live.store(Arc::new(fresh));
+        // A listener that the new configuration lacks stays until the next start, and what it does.
+        if tls.is_some() {
+            self.tls.store(tls);
+        }
         Ok(())
     }
 
@@ -228,11 +275,59 @@ impl House {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Ends when the last exchange has.
+    /// Another process has the store, or not after all.
+    pub fn leave(&self, left: bool) {
+        self.left.store(left, Ordering::Release);
+    }
+
+    /// Whether another process has the store, or is about to.
+    pub fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// A process before this one drains.
+    pub fn follow(&self, predecessor: Predecessor) {
+        self.predecessors.lock().push(predecessor);
+    }
+
+    /// It has ended.
+    pub fn alone(&self, predecessor: &Predecessor) {
+        self.predecessors.lock().retain(|known| !known.is(predecessor));
+        self.emptied.notify_waiters();
+    }
+
+    /// A key is not what it was; whoever drains before this process is told.
+    pub fn key_changed(&self, id: &str) {
+        self.predecessors.lock().iter().for_each(|predecessor| predecessor.key(id));
+    }
+
+    /// The same for an account.
+    pub fn account_changed(&self, id: &str) {
+        self.predecessors.lock().iter().for_each(|predecessor| predecessor.account(id));
+    }
+
+    /// A process that drains has charged something: it counts in the budgets here.
+    pub fn charged(&self, charged: &Charged) {
+        let Some(grant) = self.keyring.grant(&charged.key) else { return };
+        let money = match charged.wallet {
+            Wallet::Credits => MicroCredits(charged.amount),
+            Wallet::Energy => {
+                let rate = self.live().settings.billing.eur_per_credit;
+                let credits = charged.eur.checked_div(rate).and_then(MicroCredits::from_credits);
+                credits.unwrap_or_default()
+            }
+        };
+        crate::gate::charge(&grant, money, self.clock);
+        self.keyring.charged(&grant);
+    }
+
+    /// Ends when the last exchange has, and every process before this one.
     pub async fn emptied(&self) {
         loop {
             let emptied = self.emptied.notified();
-            if self.exchanges() == 0 {
+            tokio::pin!(emptied);
+            emptied.as_mut().enable();
+            if self.exchanges() == 0 && self.predecessors.lock().is_empty() {
                 return;
             }
             emptied.await;
@@ -245,6 +340,29 @@ impl House {
         self.metrics.exchange(record, took);
         crate::observe::log::exchange(record, took);
     }
+}
+
+fn secured(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
+    let read = |https| Tls::read(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
+    settings.listen.https.as_ref().map(read).transpose()
+}
+
+/// Proves what is in the files of certificates and keys.
+///
+/// # Errors
+/// One sentence on the first that cannot be used.
+pub fn prove(settings: &Settings) -> Result<(), String> {
+    secured(settings)?;
+    for provider in &settings.providers {
+        let told = |key: &str, why: String| format!("providers.{}.{key}: {why}", provider.id);
+        if let Some(ca) = &provider.ca {
+            crate::tls::roots(ca).map_err(|why| told("ca", why))?;
+        }
+        if let Some((certificate, key)) = &provider.client {
+            crate::tls::pair(certificate, key).map_err(|why| told("client_certificate", why))?;
+        }
+    }
+    Ok(())
 }
 
 /// An exchange that has begun.

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | [`cli`], [`start`] | the command line; starting, signals, stopping |
 //! | [`config`] | what users write → what the house uses; all mistakes at once |
-//! | [`gateway`], [`server`], [`socket`], [`threads`], [`front`] | listeners; a connection's requests one by one |
+//! | [`gateway`], [`server`], [`tls`], [`socket`], [`threads`], [`front`] | listeners; a connection's requests one by one |
 //! | [`house`] | composition root; the configuration at work, swapped whole by a reload |
 //! | [`exchange`], [`caller`], [`mod@line`] | the life of one request, top to bottom; who asks: a client, or a line of a batch |
 //! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
@@ -30,7 +30,9 @@
 //! | [`files`], [`object_id`] | what clients keep, and what it is called |
 //! | [`batch`] | files of requests, worked off in their own time |
 //! | [`archive`] | all that lasts, proven, saved, restored, salvaged |
+//! | [`handover`], [`notify`] | an upgrade: sockets and store go to the next process; what systemd is told |
 //! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
+//! | [`watched`] | secrets and certificates that change in their files |
 //! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
 //! | [`simulate`], [`simulators`] | simulated providers |
 //!
@@ -65,11 +67,13 @@ pub mod files;
 pub mod front;
 pub mod gate;
 pub mod gateway;
+pub mod handover;
 pub mod house;
 pub mod intake;
 pub mod keyring;
 pub mod ledger;
 pub mod line;
+pub mod notify;
 pub mod object_id;
 pub mod observe;
 pub mod relay;
@@ -83,6 +87,8 @@ pub mod socket;
 pub mod spool;
 pub mod start;
 pub mod threads;
+pub mod tls;
 pub mod upstream;
 pub mod vault;
+pub mod watched;
 pub mod worker;

@@ -1,9 +1,10 @@
 //! Sockets: bound here, so that a taken port is one clear sentence. Connections of
 //! the public side are taken here too and dealt out to the threads that serve them.
 
-use crate::config::settings::{Https, Settings};
+use crate::config::settings::Settings;
 use crate::front::Front;
 use crate::front::places::Place;
+use crate::handover::arrive::Arrival;
 use crate::house::House;
 use crate::observe::log;
 use crate::socket::Socket;
@@ -11,7 +12,6 @@ use crate::threads::Threads;
 use parking_lot::Mutex;
 use pingora_core::apps::ServerApp;
 use pingora_core::listeners::ListenerConfig;
-use pingora_core::listeners::tls::{Acceptor, TlsSettings};
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::l4::ext::{TcpKeepalive, set_tcp_keepalive};
 use pingora_core::server::{Fds, ListenFds};
@@ -27,6 +27,9 @@ use tokio::time::timeout;
 
 /// Pause after a connection could not be taken.
 const BREATH: Duration = Duration::from_millis(100);
+
+/// Connections that may wait to be taken; the system has a limit of its own.
+const BACKLOG: i32 = 4096;
 
 /// Probes of silent connections, to clients and to providers.
 pub const KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
@@ -58,18 +61,52 @@ pub fn bind(key: &str, address: SocketAddr) -> Result<Bound, String> {
         _ => format!("listen.{key}: {address} cannot be listened on: {error}."),
     };
     let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    Ok(Bound { address, listener })
+    // Those that come while nobody takes any wait: the standard library lets 128 of them.
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
+    Bound::of(listener).map_err(failed)
+}
+
+/// The socket of an address that the process before this one has, or one of its own.
+///
+/// # Errors
+/// As [`bind`].
+pub fn bind_or_take(key: &str, address: SocketAddr, arrival: &mut Option<Arrival>) -> Result<Bound, String> {
+    match arrival.as_mut().and_then(|arrival| arrival.take(address)) {
+        Some(listener) => Bound::of(listener)
+            .map_err(|error| format!("listen.{key}: {address} cannot be taken over: {error}.")),
+        None => bind(key, address),
+    }
 }
 
 /// The sockets of the public side.
 pub struct Public {
     plain: Vec<Bound>,
-    tls: Option<(Bound, Https)>,
+    tls: Option<Bound>,
 }
 
 impl Bound {
+    fn of(listener: TcpListener) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { address: listener.local_addr()?, listener })
+    }
+
+    /// The same socket once more, for whoever serves it later.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn socket(&self) -> Result<TcpListener, String> {
+        self.listener.try_clone().map_err(|error| format!("{} cannot be kept: {error}.", self.address))
+    }
+
+    /// Takes the socket up again.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn again(listener: &TcpListener) -> Result<Self, String> {
+        let again = listener.try_clone().and_then(Self::of);
+        again.map_err(|error| format!("A socket cannot be served again: {error}."))
+    }
+
     /// The socket, watched by the scheduler of this thread.
     fn watched(self) -> Result<tokio::net::TcpListener, String> {
         tokio::net::TcpListener::from_std(self.listener)
@@ -78,15 +115,16 @@ impl Bound {
 }
 
 impl Public {
-    /// Binds what the configuration names.
+    /// Binds what the configuration names, but for what came along.
     ///
     /// # Errors
     /// The first address that cannot be had.
-    pub fn bind(settings: &Settings) -> Result<Self, String> {
+    pub fn bind(settings: &Settings, arrival: &mut Option<Arrival>) -> Result<Self, String> {
+        let addresses = settings.listen.http.iter();
         let plain =
-            settings.listen.http.iter().map(|address| bind("http", *address)).collect::<Result<_, _>>()?;
+            addresses.map(|address| bind_or_take("http", *address, arrival)).collect::<Result<_, _>>()?;
         let tls = match &settings.listen.https {
-            Some(https) => Some((bind("https", https.address)?, https.clone())),
+            Some(https) => Some(bind_or_take("https", https.address, arrival)?),
             None => None,
         };
         Ok(Self { plain, tls })
@@ -99,7 +137,15 @@ impl Public {
 
     /// Address of the TLS listener.
     pub fn https(&self) -> Option<SocketAddr> {
-        self.tls.as_ref().map(|(bound, _)| bound.address)
+        self.tls.as_ref().map(|bound| bound.address)
+    }
+
+    /// The sockets once more, for the next process.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn sockets(&self) -> Result<Vec<TcpListener>, String> {
+        self.plain.iter().chain(&self.tls).map(Bound::socket).collect()
     }
 
     /// Serves until `stop` turns true; then no new connection is taken, and open
@@ -111,30 +157,31 @@ impl Public {
         self,
         house: &Arc<House>,
         stop: &watch::Receiver<bool>,
-    ) -> Result<Vec<JoinHandle<()>>, String> {
+    ) -> Result<(Vec<JoinHandle<()>>, Arc<Threads>), String> {
         let threads = Threads::start(house.live().settings.threads)
             .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
         let (threads, front) = (Arc::new(threads), Arc::new(Front::new(house.clone())));
         let mut doors = Vec::new();
         for bound in self.plain {
-            doors.push((bound.watched()?, None));
+            doors.push((bound.watched()?, false));
         }
-        if let Some((bound, https)) = self.tls {
-            doors.push((bound.watched()?, Some(Arc::new(tls(&https)?.build()))));
+        if let Some(bound) = self.tls {
+            doors.push((bound.watched()?, true));
         }
         let open = |(listener, tls)| {
-            let door = Door { front: front.clone(), tls, stop: stop.clone() };
+            let door = Door { house: house.clone(), front: front.clone(), tls, stop: stop.clone() };
             tokio::spawn(door.accept(listener, threads.clone()))
         };
-        Ok(doors.into_iter().map(open).collect())
+        Ok((doors.into_iter().map(open).collect(), threads.clone()))
     }
 }
 
 /// Where connections come in.
 #[derive(Clone)]
 struct Door {
+    house: Arc<House>,
     front: Arc<Front>,
-    tls: Option<Arc<Acceptor>>,
+    tls: bool,
     stop: watch::Receiver<bool>,
 }
 
@@ -176,26 +223,17 @@ impl Door {
 
     /// One connection to its end.
     async fn serve(self, socket: std::net::TcpStream, patience: Duration, _place: Place) {
-        let Ok(socket) = Socket::new(socket, self.tls.is_some(), patience) else { return };
-        let stream: Stream = match self.tls {
-            None => Box::new(socket),
-            Some(tls) => {
-                // As long as the head of a request may take.
-                let within = self.front.limits().request_head;
-                let Ok(Ok(stream)) = timeout(within, tls.tls_handshake(socket)).await else { return };
-                Box::new(stream)
-            }
+        let Ok(socket) = Socket::new(socket, self.tls, patience) else { return };
+        let stream: Stream = if self.tls {
+            // As long as the head of a request may take.
+            let (within, Some(tls)) = (self.front.limits().request_head, self.house.tls()) else { return };
+            let Ok(Ok(stream)) = timeout(within, tls.acceptor.tls_handshake(socket)).await else { return };
+            Box::new(stream)
+        } else {
+            Box::new(socket)
         };
         self.front.serve(stream, self.stop).await;
     }
-}
-
-fn tls(https: &Https) -> Result<TlsSettings, String> {
-    let (certificate, key) = (https.certificate.to_string_lossy(), https.key.to_string_lossy());
-    let mut settings = TlsSettings::intermediate(&certificate, &key)
-        .map_err(|_| "listen.https: the certificate or its key cannot be used.".to_owned())?;
-    settings.enable_h2();
-    Ok(settings)
 }
 
 /// Serves another application on one plain socket until `stop`.

@@ -2,8 +2,10 @@
 
 use crate::config::settings::Settings;
 use crate::gateway::{Gateway, Source};
+use crate::handover::arrive::Arrival;
+use crate::handover::leave::Program;
 use crate::observe::log;
-use crate::{admin, simulate};
+use crate::{admin, notify, simulate};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,9 +24,24 @@ pub fn run(settings: Settings, source: Source) -> Result<(), String> {
         let drain = settings.drain;
         log::set(settings.log);
         let mut signals = Signals::listen()?;
-        let gateway = Gateway::start(settings, source.clone()).await?;
+        let program = Program::this()?;
+        let arrival = Arrival::here()?;
+        let mut gateway = Gateway::begin(settings, source.clone(), arrival).await?;
         announce(&gateway);
-        signals.until_stop(&gateway, &source).await;
+        notify::ready();
+        while signals.until_told(&gateway, &source).await == Told::Upgrade {
+            match gateway.upgrade(&program).await {
+                Ok(id) => {
+                    notify::successor(id);
+                    log::event(log::info(), "handed_over", &[("to", &id.to_string())]);
+                    break;
+                }
+                Err(why) => log::event(log::error(), "upgrade_failed", &[("why", &why)]),
+            }
+        }
+        if !gateway.house.has_left() {
+            notify::stopping();
+        }
         let cut = gateway.stop(drain).await;
         log::event(log::info(), "stopped", &[("cut", &cut.to_string())]);
         log::flush();
@@ -46,7 +63,9 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
         let key = admin::keys::create_demo(&gateway.house).await?;
         admin::credits::grant_demo(&gateway.house.ledger).await?;
         greet(&gateway, &key, &model)?;
-        signals.until_stop(&gateway, &source).await;
+        while signals.until_told(&gateway, &source).await == Told::Upgrade {
+            log::event(log::error(), "upgrade_failed", &[("why", "The demo cannot be upgraded.")]);
+        }
         gateway.stop(drain).await;
         log::flush();
         Ok(())
@@ -82,6 +101,14 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    upgrade: Signal,
+}
+
+/// What the process was told.
+#[derive(PartialEq, Eq)]
+enum Told {
+    Stop,
+    Upgrade,
 }
 
 impl Signals {
@@ -91,14 +118,16 @@ impl Signals {
             terminate: on(SignalKind::terminate())?,
             interrupt: on(SignalKind::interrupt())?,
             hangup: on(SignalKind::hangup())?,
+            upgrade: on(SignalKind::user_defined2())?,
         })
     }
 
-    /// Waits for the end; reloads meanwhile when asked to.
-    async fn until_stop(&mut self, gateway: &Gateway, source: &Source) {
+    /// Waits for the end, or for an upgrade; reloads meanwhile when asked to.
+    async fn until_told(&mut self, gateway: &Gateway, source: &Source) -> Told {
         loop {
             tokio::select! {
-                () = stop(&mut self.terminate, &mut self.interrupt) => return,
+                () = stop(&mut self.terminate, &mut self.interrupt) => return Told::Stop,
+                _ = self.upgrade.recv() => return Told::Upgrade,
                 _ = self.hangup.recv() => {
                     admin::reload(&gateway.house, source).await.ok();
                 }
@@ -129,6 +158,7 @@ fn announce(gateway: &Gateway) {
             ("http", &list(&gateway.http)),
             ("https", &https),
             ("admin", &gateway.admin.to_string()),
+            ("process", &std::process::id().to_string()),
             ("version", env!("CARGO_PKG_VERSION")),
             ("config", &gateway.house.live().settings.version.0),
         ],

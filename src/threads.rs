@@ -35,6 +35,12 @@ impl Threads {
         (0..count.max(1)).map(|_| Thread::start()).collect::<io::Result<_>>().map(Self)
     }
 
+    /// Connections that are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.0.iter().map(|thread| thread.connections.open.load(Ordering::Relaxed)).sum()
+    }
+
     /// Runs a connection to its end on the least busy thread.
     pub fn serve<F>(&self, connection: F)
     where

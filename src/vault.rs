@@ -2,6 +2,8 @@
 //! call here blocks; async callers go through [`off_thread`].
 
 use crate::config::settings::Storage;
+use crate::handover::far::Handed;
+use crate::handover::link::Link;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::keys::KeyStore;
@@ -19,6 +21,8 @@ use std::sync::Arc;
 pub struct Vault {
     /// The store itself.
     pub store: Arc<dyn Store>,
+    /// The same, to be handed over; its folder, and how it is opened.
+    handed: (Arc<Handed>, PathBuf, Options),
     /// API keys in it.
     pub keys: KeyStore,
     /// Accounts in it.
@@ -64,8 +68,10 @@ impl Vault {
         fs::create_dir_all(folder)
             .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
         let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
-        let store = penstock_storage::open(&folder.join(STORE), options)
-            .map_err(|error| sentence(&error.to_string()))?;
+        let place = folder.join(STORE);
+        let handed = penstock_storage::open(&place, options).map(|store| Arc::new(Handed::new(store)));
+        let handed = handed.map_err(|error| sentence(&error.to_string()))?;
+        let store: Arc<dyn Store> = handed.clone();
         let ledger = LedgerStore::open(store.clone(), Some(&folder.join(LEDGER)))
             .map_err(|error| sentence(&error.to_string()))?;
         let pepper = match &storage.pepper {
@@ -80,8 +86,22 @@ impl Vault {
             audit: AuditLog::new(store.clone()),
             ledger: Arc::new(ledger),
             store,
+            handed: (handed, place, options),
             pepper: Pepper(unhex(&pepper).ok_or("The pepper is not 64 hexadecimal digits.")?),
             admin_token: admin_token.into(),
+        })
+    }
+}
+
+impl Vault {
+    /// Closes the store and waits for another process to take it; opens it again if that does not. Blocks.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub fn hand_over(&self, taken: impl FnOnce() -> Result<Arc<Link>, String>) -> Result<Arc<Link>, String> {
+        let (handed, place, options) = &self.handed;
+        handed.hand_over(taken, || {
+            penstock_storage::open(place, *options).map_err(|error| sentence(&error.to_string()))
         })
     }
 }

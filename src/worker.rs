@@ -30,17 +30,28 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
     vec![
         every(RESOLVE, stop, house, |house| async move { resolve(&house).await }),
         every(NOTE, stop, house, |house| async move {
-            tokio::task::spawn_blocking(move || house.keyring.note_uses(&house.vault.keys)).await.ok();
+            if !house.has_left() {
+                tokio::task::spawn_blocking(move || house.keyring.note_uses(&house.vault.keys)).await.ok();
+            }
         }),
         every(SPENDS, stop, house, |house| async move {
-            tokio::task::spawn_blocking(move || house.keyring.note_spends(&house.vault.spends)).await.ok();
+            // The process that has the store counts what this one still charges.
+            if !house.has_left() {
+                tokio::task::spawn_blocking(move || house.keyring.note_spends(&house.vault.spends))
+                    .await
+                    .ok();
+            }
         }),
         every(SWEEP, stop, house, |house| async move {
             tokio::task::spawn_blocking(move || house.pools.sweep()).await.ok();
         }),
         every(CHECK, stop, house, |house| async move { check::due(&house).await }),
         every(TIDY, stop, house, |house| async move { house.shelf.clear(house.clock.now()) }),
-        every(OLD, stop, house, |house| async move { sweep_files(&house).await }),
+        every(OLD, stop, house, |house| async move {
+            if !house.has_left() {
+                sweep_files(&house).await;
+            }
+        }),
         every(CHECK, stop, house, |house| async move { watch_store(&house) }),
     ]
 }

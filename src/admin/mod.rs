@@ -32,6 +32,7 @@ use pingora_core::server::ShutdownWatch;
 use routes::Operation;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
@@ -112,6 +113,7 @@ impl HttpServerApp for Admin {
     ) -> Option<ReusedHttpStream> {
         timeout(PATIENCE, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
+        let _served = Served::new(&self.house);
         let id = RequestId::random();
         let Answer(status, kind, body) = match self.answer(&mut session).await {
             Ok(answer) => answer,
@@ -126,6 +128,22 @@ impl HttpServerApp for Admin {
         head.whole(&mut Caller::Connection(&mut session), kind, vec![Bytes::from(body)]).await.ok();
         session.finish().await.ok();
         None
+    }
+}
+
+/// An administrator that is being served: the store is not handed over meanwhile.
+struct Served<'a>(&'a House);
+
+impl<'a> Served<'a> {
+    fn new(house: &'a House) -> Self {
+        house.desks.fetch_add(1, Ordering::AcqRel);
+        Self(house)
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        self.0.desks.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -175,6 +193,10 @@ impl Admin {
     ) -> Result<Answer, Refusal> {
         let (operation, id) = routes::find(method, path)?;
         let house = &self.house;
+        if house.has_left() {
+            let message = "Another process is taking over; ask again.";
+            return Err(Refusal::because(Code::Unavailable, message).retry_after(1));
+        }
         match operation {
             Operation::Reload => match reload(house, &self.source).await {
                 Ok(version) => Ok(written(200, &json!({ "config": version }))),
@@ -222,10 +244,15 @@ pub async fn done_in(house: &Arc<House>, operation: Operation, asked: Asked) -> 
                 Effect::Key(key, account) => {
                     if let Some(account) = account {
                         house.keyring.set_account(account);
+                        house.account_changed(&account.id);
                     }
                     house.keyring.set_key(key);
+                    house.key_changed(&key.id);
                 }
-                Effect::Account(account) => house.keyring.set_account(account),
+                Effect::Account(account) => {
+                    house.keyring.set_account(account);
+                    house.account_changed(&account.id);
+                }
             }
             done
         };

@@ -124,9 +124,20 @@ impl Batches {
             .map_err(|error| format!("The threads for batches cannot be started: {error}."))?;
         *batches.threads.lock() = Some(threads);
         batches.runtime.set(Handle::current()).ok();
+        batches.stop.send_replace(false);
+        Self::resume(house).await
+    }
+
+    /// Goes on with every batch that is not over and not at work.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way.
+    pub async fn resume(house: &Arc<House>) -> Result<(), String> {
+        let batches = &house.batches;
         let store = batches.store.clone();
         let open = crate::vault::off_thread(move || store.open()).await;
-        let open = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
+        let mut open = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
+        open.retain(|record| !batches.running.lock().contains_key(record.id.as_str()));
         if !open.is_empty() {
             log::event(log::info(), "batches_resumed", &[("count", &open.len().to_string())]);
         }
@@ -138,8 +149,8 @@ impl Batches {
         Ok(())
     }
 
-    /// Stops: no line is begun, those at work get a moment, what is there is kept.
-    pub async fn close(&self) {
+    /// Stops: no line is begun, those at work get a moment, what is there is kept. False if some did not stop.
+    pub async fn close(&self) -> bool {
         self.stop.send_replace(true);
         let emptied = async {
             loop {
@@ -152,8 +163,9 @@ impl Batches {
                 emptied.await;
             }
         };
-        timeout(LAST, emptied).await.ok();
+        let stopped = timeout(LAST, emptied).await.is_ok();
         self.threads.lock().take();
+        stopped
     }
 
     fn stopping(&self) -> watch::Receiver<bool> {
@@ -192,7 +204,7 @@ impl Batches {
         told: mpsc::UnboundedReceiver<Tell>,
         seen: watch::Sender<Arc<BatchRecord>>,
     ) {
-        match self.runtime.get() {
+        match self.runtime.get().filter(|_| !*self.stop.borrow()) {
             Some(runtime) => {
                 runtime.spawn(work::run(house.clone(), record, told, seen));
             }
@@ -258,7 +270,8 @@ impl Batches {
     }
 
     fn may_create(&self, house: &House) -> Result<(), Refusal> {
-        let shut = *self.stop.borrow() || house.is_draining();
+        // A process that hands over keeps the batch for the next one.
+        let shut = house.is_draining() && !house.has_left();
         match self.engine.health() {
             Health::Full => Err(Refusal::new(Code::StorageFull)),
             Health::Ready if !shut && !house.ledger.failing() => Ok(()),

@@ -3,7 +3,7 @@
 use super::speak::{err, out};
 use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
-use crate::{gateway, start, vault};
+use crate::{gateway, house, start, vault};
 use penstock_catalog::Catalog;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ pub fn demo() -> Result<(), String> {
 /// `penstock check`.
 pub fn check(source: &Source) -> Result<(), String> {
     let loaded = load(source, "it would not start")?;
+    house::prove(&loaded.settings)?;
     let name = match source {
         Source::Demo => "The demo".to_owned(),
         Source::File(path) => path.display().to_string(),

@@ -72,11 +72,12 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the folder, makes it if it is not there, and sweeps what a crash left.
+    /// Opens the folder, makes it if it is not there, and sweeps what a crash left; not what a process that
+    /// still drains has `in_hand`.
     ///
     /// # Errors
     /// One sentence that says what is in the way.
-    pub fn open(settings: &settings::Files, store: FileStore) -> Result<Self, String> {
+    pub fn open(settings: &settings::Files, store: FileStore, in_hand: bool) -> Result<Self, String> {
         let folder = settings.path.clone();
         let aside = folder.join(ASIDE);
         DirBuilder::new()
@@ -88,7 +89,7 @@ impl Files {
                 format!("The folder of the files {} cannot be made: {error}.", folder.display())
             })?;
         let files = Self { folder, aside, store, room: Arc::default(), runs: OnceLock::new() };
-        files.start()?;
+        files.start(in_hand)?;
         Ok(files)
     }
 

@@ -11,11 +11,15 @@ use std::fs;
 const PAGE: usize = 500;
 
 impl Files {
-    /// Removes uploads that never were whole and contents without a record, and counts what there is.
-    pub(super) fn start(&self) -> Result<(), String> {
+    /// Removes uploads that never were whole and contents without a record, unless somebody has them in hand,
+    /// and counts what there is.
+    pub(super) fn start(&self, in_hand: bool) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| {
             format!("The folder of the files {} cannot be used: {error}.", self.folder.display())
         };
+        if in_hand {
+            return self.count().map_err(|error| failed(&error));
+        }
         for entry in fs::read_dir(&self.aside).map_err(|error| failed(&error))? {
             let entry = entry.map_err(|error| failed(&error))?;
             fs::remove_file(entry.path()).map_err(|error| failed(&error))?;

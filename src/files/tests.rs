@@ -31,7 +31,7 @@ impl Place {
             keep_free: 0,
             retention: None,
         };
-        Arc::new(Files::open(&settings, FileStore::new(self.store.clone())).unwrap())
+        Arc::new(Files::open(&settings, FileStore::new(self.store.clone()), false).unwrap())
     }
 
     fn names(&self) -> Vec<String> {

@@ -2,7 +2,7 @@
 //! read here, within its limits and its deadline, and proven to have one meaning
 //! before the parser beneath sees it.
 
-use super::{Front, part, refusal, stopped};
+use super::{Front, part, parted, refusal};
 use crate::config::settings::Limits;
 use crate::exchange::After;
 use bytes::BytesMut;
@@ -104,7 +104,7 @@ async fn head(
             biased;
             read = timeout_at(until, stream.read_buf(&mut head)) => read,
             // An idle connection ends with the house; a request that has begun is served.
-            () = stopped(stop), if reused && !begun => return (Read::Over, until),
+            () = parted(stop), if reused && !begun => return (Read::Over, until),
         };
         let read = match read {
             Ok(Ok(1..)) => scan.push(&head, caps),

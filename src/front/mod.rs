@@ -28,6 +28,8 @@ const UNWANTED: usize = 64 << 20;
 const PARTING: Duration = Duration::from_secs(10);
 /// … and how long nothing may come meanwhile.
 const SILENCE: Duration = Duration::from_secs(2);
+/// How long an idle connection may still begin a request after the house started to drain.
+pub const PARTING_IDLE: Duration = Duration::from_secs(1);
 /// Bytes of it that are read at once.
 const PIECE: usize = 16 << 10;
 
@@ -112,6 +114,13 @@ async fn part(mut stream: Stream) {
         }
     };
     timeout(PARTING, unwanted).await.ok();
+}
+
+/// Ends a moment after the house starts to drain: a request that its client was just sending is still answered,
+/// and told that it is the last of its connection.
+async fn parted(stop: &mut ShutdownWatch) {
+    stopped(stop).await;
+    tokio::time::sleep(PARTING_IDLE).await;
 }
 
 /// Ends when the house starts to drain.

@@ -67,7 +67,7 @@ impl Hold {
     }
 
     /// The request ended without a charge.
-    pub fn void(mut self, why: &'static str, drawn: Drawn) {
+    pub fn void(mut self, why: &str, drawn: Drawn) {
         self.end(why, drawn);
     }
 
@@ -99,12 +99,12 @@ impl Hold {
         self.deed(act, Some(charge.terms), charge.eur)
     }
 
-    fn end(&mut self, why: &'static str, drawn: Drawn) {
+    fn end(&mut self, why: &str, drawn: Drawn) {
         let deed = self.voided(why, drawn);
         self.ledger.queue.push(Op::Act(deed));
     }
 
-    fn voided(&mut self, why: &'static str, drawn: Drawn) -> Deed {
+    fn voided(&mut self, why: &str, drawn: Drawn) -> Deed {
         self.ended = true;
         self.purse.end(self.wallet, self.amount, 0);
         self.ledger.queue.expose(-self.exposed);

@@ -14,6 +14,7 @@
 //!   last bytes of an answer wait for its charge, and none is forgotten whose
 //!   client has the whole answer.
 
+pub mod handover;
 mod hold;
 mod purse;
 mod queue;
@@ -119,6 +120,30 @@ impl Ledger {
         settings: &settings::Ledger,
         clock: Clock,
     ) -> Result<Arc<Self>, String> {
+        Self::begin(store, settings, clock, false).map(|(ledger, _)| ledger)
+    }
+
+    /// The same for a store that another process has just closed: the reserves
+    /// that are open are its own, and it goes on with them.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`].
+    pub fn take_over(
+        store: Arc<LedgerStore>,
+        settings: &settings::Ledger,
+        clock: Clock,
+    ) -> Result<(Arc<Self>, handover::Holds), String> {
+        let (ledger, open) = Self::begin(store, settings, clock, true)?;
+        let holds = ledger.holds(&open);
+        Ok((ledger, holds))
+    }
+
+    fn begin(
+        store: Arc<LedgerStore>,
+        settings: &settings::Ledger,
+        clock: Clock,
+        taken_over: bool,
+    ) -> Result<(Arc<Self>, Open), String> {
         let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
         let tip = store.tip().map_err(said)?;
         in_time(tip, settings.ahead, clock.unix())?;
@@ -129,7 +154,8 @@ impl Ledger {
         let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
         let open = left_open(&store).map_err(said)?;
         let queue = Arc::new(Queue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
-        for (request, hold) in open.iter() {
+        let theirs = if taken_over { open.clone() } else { Open::default() };
+        for (request, hold) in open.iter().filter(|_| !taken_over) {
             let act = Act::Void {
                 request: request.clone(),
                 key: hold.key.clone(),
@@ -141,7 +167,7 @@ impl Ledger {
             let (at, account) = (clock.unix(), hold.account.clone());
             queue.push(Op::Act(Deed { at, account, act, terms: None, exposed: 0 }));
         }
-        if !open.is_empty() {
+        if !open.is_empty() && !taken_over {
             let count = open.len().to_string();
             log::event(log::info(), "reserves_voided", &[("count", &count), ("why", "crash")]);
         }
@@ -158,7 +184,7 @@ impl Ledger {
             writer: Mutex::new(Some(writer)),
         };
         ledger.configure(settings);
-        Ok(Arc::new(ledger))
+        Ok((Arc::new(ledger), theirs))
     }
 
     /// What another configuration says of it.

@@ -100,6 +100,8 @@ struct Waiting {
     /// The writer sleeps until somebody wakes it.
     idle: bool,
     closing: bool,
+    /// The writer leaves what waits to another.
+    handing: bool,
 }
 
 /// What waits to be written.
@@ -167,8 +169,8 @@ impl Queue {
     /// `patience`; `None` when it is over.
     pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<(Vec<Op>, u64)> {
         let mut waiting = self.waiting.lock();
-        while waiting.ops.is_empty() {
-            if waiting.closing {
+        while waiting.ops.is_empty() || waiting.handing {
+            if waiting.closing || waiting.handing {
                 return None;
             }
             waiting.idle = true;
@@ -184,7 +186,7 @@ impl Queue {
                 return Some((Vec::new(), waiting.pushed));
             }
         }
-        if waiting.ops.len() < most && !waiting.closing {
+        if waiting.ops.len() < most && !waiting.closing && !waiting.handing {
             let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
             drop(waiting);
             std::thread::sleep(window);
@@ -212,6 +214,17 @@ impl Queue {
     pub(super) fn close(&self) {
         self.waiting.lock().closing = true;
         self.wake.notify_all();
+    }
+
+    /// The writer ends with the group at work, or another may begin.
+    pub(super) fn hand_over(&self, handing: bool) {
+        self.waiting.lock().handing = handing;
+        self.wake.notify_all();
+    }
+
+    /// The number of the last op that was pushed.
+    pub(super) fn pushed(&self) -> u64 {
+        self.waiting.lock().pushed
     }
 
     /// The writer has begun a group, or ended it.
@@ -269,8 +282,11 @@ impl Queue {
         reached.is_ok_and(|reached| *reached >= ticket)
     }
 
-    /// The writer has ended.
+    /// The writer has ended, and no other takes its place.
     pub(super) fn over(&self) {
+        if self.waiting.lock().handing {
+            return;
+        }
         self.over.store(true, Ordering::Release);
         self.written.send_modify(|_| {});
     }

@@ -38,6 +38,7 @@ pub struct Metrics {
     retries_left: IntGauge,
     reloads: IntCounterVec,
     limited: IntCounterVec,
+    certificate: IntGauge,
     connections: IntGauge,
     turned_away: IntCounterVec,
     ledger: LedgerGauges,
@@ -126,6 +127,13 @@ impl Metrics {
                 "penstock_limited_total",
                 "Requests refused by a limit or a budget, by its name and whose it is.",
                 &["limit", "of"],
+            )?,
+            certificate: registered(
+                &r,
+                IntGauge::new(
+                    "penstock_certificate_expires_seconds",
+                    "When the certificate of the TLS listener is over, Unix seconds; 0 without one.",
+                )?,
             )?,
             connections: registered(
                 &r,
@@ -217,6 +225,7 @@ impl Metrics {
         self.open.set(i64::try_from(house.exchanges()).unwrap_or(i64::MAX));
         let left = house.budget.lock().left(now);
         self.retries_left.set(i64::try_from(left).unwrap_or(i64::MAX));
+        self.certificate.set(house.tls().map_or(0, |tls| tls.expires));
         self.ledger.look(&house.ledger.state());
         self.batches.look(&house.batches.standing(now.as_secs()));
     }

@@ -2,7 +2,7 @@
 //! one pool for all providers that share their roots, every timeout set.
 
 use super::idle::{Home, Idle};
-use crate::config::settings::{BaseUrl, HttpVersion, Provider};
+use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
 use crate::spool::Spooled;
 use bytes::Bytes;
 use penstock_contract::{Call, Fault, FaultKind};
@@ -11,8 +11,10 @@ use pingora_core::connectors::{ConnectorOptions, TransportConnector};
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_core::protocols::http::v1::client::HttpSession as Http1Session;
+use pingora_core::protocols::tls::SslDigest;
 use pingora_core::upstreams::peer::{HttpPeer, Peer};
 use pingora_error::ErrorType;
+use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,13 +36,36 @@ const FIRST: usize = 64 * 1024;
 /// How often an HTTP/2 connection is asked whether it is still there.
 const H2_PING: Duration = Duration::from_secs(30);
 
-/// One pool of connections for providers with the same roots.
+/// One pool of connections for providers that trust and show the same.
 pub struct Pools {
     system: Arc<Pool>,
-    own: parking_lot::Mutex<Vec<(PathBuf, Arc<Pool>)>>,
+    own: parking_lot::Mutex<Vec<(Trust, Arc<Pool>)>>,
 }
 
-/// Connections with the same roots.
+/// What connections of a pool are made with: what was in the files, not only where they are.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Trust {
+    roots: Option<PathBuf>,
+    client: Option<(PathBuf, PathBuf)>,
+    least: TlsVersion,
+    contents: [u8; 32],
+}
+
+impl Trust {
+    fn of(provider: &Provider) -> Self {
+        let mut digest = Sha256::new();
+        let client = provider.client.as_ref().map(|(certificate, key)| [certificate, key]);
+        for path in provider.ca.iter().chain(client.into_iter().flatten()) {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        }
+        let (roots, client) = (provider.ca.clone(), provider.client.clone());
+        Self { roots, client, least: provider.min_tls, contents: digest.finalize().into() }
+    }
+}
+
+/// Connections with the same trust.
 pub struct Pool {
     /// To providers that may agree on HTTP/2.
     http: Connector,
@@ -51,10 +76,10 @@ pub struct Pool {
 }
 
 impl Pool {
-    fn new(roots: Option<&PathBuf>) -> Arc<Self> {
+    fn new(trust: &Trust) -> Arc<Self> {
         Arc::new(Self {
-            http: Connector::new(Some(options(roots))),
-            streams: TransportConnector::new(Some(options(roots))),
+            http: Connector::new(Some(options(trust))),
+            streams: TransportConnector::new(Some(options(trust))),
             idle: Idle::new(POOL, IDLE),
         })
     }
@@ -62,20 +87,26 @@ impl Pool {
 
 impl Default for Pools {
     fn default() -> Self {
-        Self { system: Pool::new(None), own: parking_lot::Mutex::default() }
+        Self { system: Pool::new(&Trust::default()), own: parking_lot::Mutex::default() }
     }
 }
 
 impl Pools {
-    /// The pool for these roots, the system's for `None`.
-    pub fn of(&self, roots: Option<&PathBuf>) -> Arc<Pool> {
-        let Some(path) = roots else { return self.system.clone() };
+    /// The pool for what this provider is trusted by and shown; the system's for nothing in particular. Its files
+    /// have been proven.
+    pub fn of(&self, provider: &Provider) -> Arc<Pool> {
+        if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
+            return self.system.clone();
+        }
+        let trust = Trust::of(provider);
         let mut own = self.own.lock();
-        if let Some((_, pool)) = own.iter().find(|(known, _)| known == path) {
+        // Nobody asks through what was replaced once its last request has ended.
+        own.retain(|(known, pool)| *known == trust || Arc::strong_count(pool) > 1);
+        if let Some((_, pool)) = own.iter().find(|(known, _)| *known == trust) {
             return pool.clone();
         }
-        let pool = Pool::new(Some(path));
-        own.push((path.clone(), pool.clone()));
+        let pool = Pool::new(&trust);
+        own.push((trust, pool.clone()));
         pool
     }
 
@@ -86,9 +117,11 @@ impl Pools {
     }
 }
 
-fn options(roots: Option<&PathBuf>) -> ConnectorOptions {
+fn options(trust: &Trust) -> ConnectorOptions {
     let mut options = ConnectorOptions::new(POOL);
-    options.ca_file = roots.map(|path| path.to_string_lossy().into_owned());
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    options.ca_file = trust.roots.as_ref().map(text);
+    options.cert_key_file = trust.client.as_ref().map(|(certificate, key)| (text(certificate), text(key)));
     options
 }
 
@@ -105,6 +138,8 @@ struct Door {
     peer: HttpPeer,
     /// What connections through it are kept under.
     key: u64,
+    /// The oldest version of TLS that is good enough.
+    least: TlsVersion,
 }
 
 /// An open exchange with a provider.
@@ -245,6 +280,17 @@ async fn write(
 }
 
 impl Door {
+    /// The connector takes TLS 1.2 too: a connection that is older than it may be is left before anything is
+    /// said on it.
+    fn is_new_enough(&self, digest: Option<&SslDigest>) -> Result<(), Fault> {
+        match digest {
+            Some(digest) if self.least == TlsVersion::Tls13 && !digest.version.ends_with('3') => {
+                Err(Fault::new(FaultKind::Tls))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn only_http1(&self) -> bool {
         self.peer.options.alpn.get_max_http_version() == 1
     }
@@ -260,7 +306,7 @@ impl Route {
     /// A route to another host of the same provider's.
     #[must_use]
     pub fn to(base: &BaseUrl, provider: &Provider, pools: &Pools) -> Self {
-        let pool = pools.of(provider.ca.as_ref());
+        let pool = pools.of(provider);
         let route = Self {
             base: base.clone(),
             pool,
@@ -294,7 +340,7 @@ impl Route {
     fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
         let door = |address: &SocketAddr| {
             let peer = peer(&self.base, provider, *address);
-            Arc::new(Door { key: peer.reuse_hash(), peer })
+            Arc::new(Door { key: peer.reuse_hash(), peer, least: provider.min_tls })
         };
         let fresh = addresses.iter().map(door).collect();
         *self.doors.write() = fresh;
@@ -318,10 +364,16 @@ impl Route {
             }
             // Boxed, as is the other: a new connection is rare, and its state would be a part of every request's.
             let opened = Box::pin(pool.streams.new_stream(&door.peer)).await;
+            if let Ok(stream) = &opened {
+                door.is_new_enough(stream.get_ssl_digest().as_deref())?;
+            }
             let home = Home::here();
             opened.map(|stream| Link::Stream(Line { stream, reused: false, home, door, pool }))
         } else {
             let opened = Box::pin(pool.http.get_http_session(&door.peer)).await;
+            if let Ok((session, _)) = &opened {
+                door.is_new_enough(session.digest().and_then(|digest| digest.ssl_digest.as_deref()))?;
+            }
             opened.map(|(session, reused)| {
                 Link::Session(Box::new(Way { session, reused, home: Home::here(), whole: true, door, pool }))
             })

@@ -41,6 +41,7 @@ mod full_disk_batch;
 mod hostile;
 mod images;
 mod ledger;
+mod life;
 mod limits;
 mod lines;
 mod messages;

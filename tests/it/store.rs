@@ -88,7 +88,7 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
         keep_free: 0,
         retention: None,
     };
-    let files = Files::open(&settings, FileStore::new(vault.store.clone())).unwrap();
+    let files = Files::open(&settings, FileStore::new(vault.store.clone()), false).unwrap();
     let owner = Owner { key, account: "default" };
     let mut incoming = files.incoming(key, Bounds { all: 1 << 30, key: 1 << 30, free: 0 }).unwrap();
     for id in ["a", "b", "c"] {

@@ -98,6 +98,38 @@ pub struct Https {
     /// Private key, PEM.
     #[schemars(length(min = 1), example = &"tls/key.pem")]
     pub key: String,
+    /// Whose certificates clients may show, PEM; none is asked for when left out.
+    #[schemars(length(min = 1), example = &"tls/clients.pem")]
+    pub client_ca: Option<String>,
+    /// Whether a client has to show one, where `client_ca` says whose.
+    #[serde(default)]
+    pub client_certificate: ClientCertificates,
+    /// The oldest version of TLS that is spoken.
+    #[serde(default)]
+    pub min_tls: TlsVersion,
+}
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum ClientCertificates {
+    #[default]
+    Required,
+    Optional,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum TlsVersion {
+    #[default]
+    #[serde(rename = "1.2")]
+    Tls12,
+    #[serde(rename = "1.3")]
+    Tls13,
 }
 
 /// What it keeps, and where.
@@ -156,8 +188,10 @@ pub struct Process {
     /// Worker threads; 0 is one for each core.
     #[schemars(range(min = 0, max = 1024))]
     pub threads: u32,
-    /// How long open requests may go on after SIGTERM; it ends sooner when none is left.
+    /// How long open requests may go on after SIGTERM or an upgrade; it ends sooner when none is left.
     pub drain: Pause,
+    /// How often files of secrets and certificates are looked at for changes; 0 for never.
+    pub watch: Pause,
 }
 
 /// Lines on standard error.
@@ -355,7 +389,7 @@ impl Default for Files {
 
 impl Default for Process {
     fn default() -> Self {
-        Self { threads: 0, drain: Pause(Duration::from_secs(600)) }
+        Self { threads: 0, drain: Pause(Duration::from_secs(600)), watch: Pause(Duration::from_secs(5)) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Providers and their offers as users write them.
 
-use super::{DatedPrice, Exact, HeaderValue, Price, Reference, Score, Span};
+use super::{DatedPrice, Exact, HeaderValue, Price, Reference, Score, Span, TlsVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,6 +50,15 @@ pub struct Provider {
     /// Roots for its certificate instead of the system's, PEM, relative to this file.
     #[schemars(length(min = 1), example = &"tls/own-root.pem")]
     pub ca: Option<String>,
+    /// What it is shown of ours, PEM: a certificate chain, and the key in `client_key`.
+    #[schemars(length(min = 1), example = &"tls/client.pem")]
+    pub client_certificate: Option<String>,
+    /// The key of `client_certificate`, PEM.
+    #[schemars(length(min = 1), example = &"tls/client-key.pem")]
+    pub client_key: Option<String>,
+    /// The oldest version of TLS that is spoken with it.
+    #[serde(default)]
+    pub min_tls: TlsVersion,
     /// Most requests at the same time.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_in_flight: Option<u32>,

@@ -211,7 +211,18 @@ impl Proof<'_> {
         let address = self.address(&https.address, &spot.key("address"));
         let certificate = self.pem(&https.certificate, "CERTIFICATE", &spot.key("certificate"));
         let key = self.pem(&https.key, "PRIVATE KEY", &spot.key("key"));
-        Some(Https { address: address?, certificate: certificate?, key: key? })
+        let client_ca = match &https.client_ca {
+            Some(file) => self.pem(file, "CERTIFICATE", &spot.key("client_ca")).map(Some),
+            None => Some(None),
+        };
+        Some(Https {
+            address: address?,
+            certificate: certificate?,
+            key: key?,
+            client_ca: client_ca?,
+            client_certificate: https.client_certificate,
+            min_tls: https.min_tls,
+        })
     }
 
     pub fn address(&mut self, text: &str, spot: &Spot<'_>) -> Option<SocketAddr> {

@@ -20,6 +20,7 @@ use super::raw::Raw;
 use super::settings::{ConfigVersion, Settings};
 use sha2::{Digest, Sha256};
 use spot::Spot;
+use std::path::PathBuf;
 
 /// What the configuration may look at besides its files.
 #[derive(Clone, Copy)]
@@ -62,7 +63,7 @@ pub fn resolve(
         }
     };
     let top = Spot::top(root);
-    let mut proof = Proof { around, names, report };
+    let mut proof = Proof { around, names, report, watched: Vec::new() };
     let listen = proof.listen(&raw, &top);
     let storage = proof.storage(&raw, &top);
     let spool = proof.spool(&raw, &top);
@@ -93,6 +94,8 @@ pub fn resolve(
         batches: house::batches(&raw),
         grid,
         drain: raw.process.drain.0,
+        watch: raw.process.watch.0,
+        watched: proof.watched,
         threads: house::threads(raw.process.threads),
         log: house::log(&raw),
         models: models.into_iter().flatten().collect(),
@@ -112,7 +115,7 @@ pub fn reach(root: &Node, around: Surroundings<'_>) -> Result<Reach, Vec<Mistake
     let top = Spot::top(root);
     let names = Names::default();
     let mut report = Report::default();
-    let mut proof = Proof { around, names: &names, report: &mut report };
+    let mut proof = Proof { around, names: &names, report: &mut report, watched: Vec::new() };
     let storage = proof.storage(&raw, &top);
     let files = proof.files(&raw, &top).map(|files| files.path);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
@@ -150,6 +153,8 @@ struct Proof<'a> {
     around: Surroundings<'a>,
     names: &'a Names,
     report: &'a mut Report,
+    /// Files that were read because they hold a secret or a certificate.
+    watched: Vec<PathBuf>,
 }
 
 impl Proof<'_> {

@@ -10,6 +10,7 @@ use super::{Proof, country, url};
 use penstock_contract::{Boundary, Dialect};
 use penstock_footprint::grid::{self, Table};
 use penstock_tokens::engine::Shape;
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 /// The grid table that comes with the gateway.
@@ -66,6 +67,7 @@ impl Proof<'_> {
                 "Take one of the two back.",
             );
         }
+        let client = self.client(raw, spot);
         let headers = self.headers(raw, &spot.key("headers"));
         let image_hosts = self.image_hosts(raw, &spot.key("image_hosts"));
         let health = raw.health.as_ref().map(|health| self.health(health, &spot.key("health")));
@@ -93,6 +95,8 @@ impl Proof<'_> {
                 raw::HttpVersion::H2 => HttpVersion::H2,
             },
             ca: ca?,
+            client: client?,
+            min_tls: raw.min_tls,
             seats: raw.max_in_flight,
             tokenize: raw.tokenize.map(|engine| match engine {
                 raw::Engine::Vllm => Shape::Vllm,
@@ -104,6 +108,27 @@ impl Proof<'_> {
             image_hosts: image_hosts?,
             headers: headers?,
         })
+    }
+
+    /// The certificate that it is shown, and its key: both or none.
+    fn client(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Option<(PathBuf, PathBuf)>> {
+        let (certificate, key) = match (&raw.client_certificate, &raw.client_key) {
+            (None, None) => return Some(None),
+            (Some(certificate), Some(key)) => (certificate, key),
+            (Some(_), None) => {
+                let why = "A certificate without its key cannot be shown.";
+                self.wrong(&spot.key("client_certificate"), why, "Name its key in `client_key`.");
+                return None;
+            }
+            (None, Some(_)) => {
+                let why = "A key without its certificate cannot be shown.";
+                self.wrong(&spot.key("client_key"), why, "Name its certificate in `client_certificate`.");
+                return None;
+            }
+        };
+        let certificate = self.pem(certificate, "CERTIFICATE", &spot.key("client_certificate"));
+        let key = self.pem(key, "PRIVATE KEY", &spot.key("client_key"));
+        Some(Some((certificate?, key?)))
     }
 
     fn place(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Place> {

@@ -33,6 +33,7 @@ impl Proof<'_> {
             (None, Some(file)) => {
                 let at = spot.key("file");
                 let path = at.file(file);
+                self.watched.push(path.clone());
                 match content(&path, MOST_SECRET) {
                     Ok(text) => text,
                     Err(why) => {
@@ -69,6 +70,7 @@ impl Proof<'_> {
     /// The path of a PEM file that has such a part in it.
     pub fn pem(&mut self, written: &str, part: &str, spot: &Spot<'_>) -> Option<PathBuf> {
         let path = spot.file(written);
+        self.watched.push(path.clone());
         match content(&path, MOST_PEM) {
             Err(why) => {
                 self.wrong(spot, format!("The file {} cannot be read: {why}.", path.display()), "");

@@ -43,6 +43,10 @@ pub struct Settings {
     pub grid: Grid,
     /// How long open requests may go on after a termination signal.
     pub drain: Duration,
+    /// How often [`Settings::watched`] are looked at; zero for never.
+    pub watch: Duration,
+    /// Files of secrets and certificates, as they were named.
+    pub watched: Vec<PathBuf>,
     /// Worker threads, at least one.
     pub threads: usize,
     /// Lines on standard error.
@@ -83,7 +87,15 @@ pub struct Https {
     pub certificate: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
+    /// Whose certificates clients may show, PEM; `None`: they are not asked.
+    pub client_ca: Option<PathBuf>,
+    /// Whether they have to.
+    pub client_certificate: ClientCertificates,
+    /// The oldest version that is spoken.
+    pub min_tls: TlsVersion,
 }
+
+pub use super::raw::{ClientCertificates, TlsVersion};
 
 /// The store.
 #[derive(Clone, Debug)]

@@ -100,6 +100,10 @@ pub struct Provider {
     pub http: HttpVersion,
     /// Roots for its certificate instead of the system's, PEM.
     pub ca: Option<PathBuf>,
+    /// What it is shown of ours: certificate chain and key, PEM.
+    pub client: Option<(PathBuf, PathBuf)>,
+    /// The oldest version of TLS that is spoken with it.
+    pub min_tls: super::TlsVersion,
     /// Most requests at the same time; `None`: no limit of ours.
     pub seats: Option<u32>,
     /// How the engine behind it counts tokens, if it may be asked.

@@ -109,6 +109,22 @@ impl Client {
         Open { socket: Box::new(socket), bytes: Vec::new() }
     }
 
+    /// A request over a connection that may not be wanted: its status, if there is an answer.
+    pub async fn tried_over(&self, socket: impl Duplex + 'static, path: &str, body: &[u8]) -> Option<u16> {
+        let mut socket = socket;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            self.key,
+            body.len()
+        );
+        socket.write_all(&[head.as_bytes(), body].concat()).await.ok()?;
+        socket.flush().await.ok()?;
+        let mut answer = Vec::new();
+        within("an answer or none", socket.read_to_end(&mut answer)).await.ok()?;
+        String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
+    }
+
     /// Opens a stream and waits until `marker` has arrived.
     pub async fn stream_until(&self, path: &str, body: &Value, marker: &str) -> Open {
         let mut open = self.open("POST", path, &[], body.to_string().as_bytes()).await;
@@ -136,6 +152,12 @@ impl Open {
             let seen = String::from_utf8_lossy(&self.bytes).into_owned();
             assert!(self.more().await, "the answer ended without {marker:?}: {seen}");
         }
+    }
+
+    /// Sends more of the request.
+    pub async fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).await.unwrap();
+        self.socket.flush().await.unwrap();
     }
 
     async fn more(&mut self) -> bool {

@@ -128,6 +128,14 @@ impl LedgerStore {
         LedgerStore { store, copies: None, folder: None }
     }
 
+    /// Brings the second copy up to the store again, which another process may have written to.
+    ///
+    /// # Errors
+    /// As [`LedgerStore::open`].
+    pub fn catch_up(&self) -> Result<(), StoreError> {
+        self.copies.as_ref().map_or(Ok(()), |copies| copies.lock().catch_up(self))
+    }
+
     /// Where the ledger stands; `None` before its first entry.
     ///
     /// # Errors

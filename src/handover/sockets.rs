@@ -1,0 +1,76 @@
+//! Listening sockets on their way from one process to the next.
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Result};
+use std::mem::MaybeUninit;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// Most sockets that are handed over.
+pub const MOST: usize = 64;
+/// What a socket rides on.
+const CARRIER: &[u8] = b"s";
+
+/// Sends them all, each with a byte of its own.
+///
+/// # Errors
+/// Nobody is there.
+pub fn send(over: &UnixStream, sockets: &[TcpListener]) -> Result<()> {
+    for socket in sockets {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [socket.as_fd()];
+        if !rights.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        sendmsg(over, &[IoSlice::new(CARRIER)], &mut rights, SendFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Receives so many.
+///
+/// # Errors
+/// Nobody is there, or something else came.
+pub fn receive(over: &UnixStream, count: usize) -> Result<Vec<TcpListener>> {
+    (0..count.min(MOST)).map(|_| one(over)).collect()
+}
+
+fn one(over: &UnixStream) -> Result<TcpListener> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let mut carrier = [0; CARRIER.len()];
+    let got = recvmsg(over, &mut [IoSliceMut::new(&mut carrier)], &mut rights, RecvFlags::CMSG_CLOEXEC)?;
+    if got.bytes != CARRIER.len() {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    let mut sockets = rights.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let socket: OwnedFd = sockets.next().ok_or_else(|| Error::from(ErrorKind::InvalidData))?;
+    Ok(TcpListener::from(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn a_socket_that_was_handed_over_has_the_connections_that_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let waiting = TcpStream::connect(address).unwrap();
+        let (one, two) = UnixStream::pair().unwrap();
+        send(&one, &[listener]).unwrap();
+        let taken = receive(&two, 1).unwrap().pop().unwrap();
+        assert_eq!(taken.local_addr().unwrap(), address);
+        assert_eq!(taken.accept().unwrap().1, waiting.local_addr().unwrap());
+    }
+}

@@ -1,0 +1,33 @@
+//! What the service manager is told, if one listens: `NOTIFY_SOCKET`, as of
+//! systemd. Nobody listening is no failure.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// The process serves.
+pub fn ready() {
+    tell("READY=1");
+}
+
+/// Another process is the service from now on, and serves.
+pub fn successor(id: u32) {
+    tell(&format!("MAINPID={id}\nREADY=1\nSTATUS=Upgraded; the process before it drains."));
+}
+
+/// The process ends as soon as its exchanges have.
+pub fn stopping() {
+    tell("STOPPING=1");
+}
+
+fn tell(what: &str) {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let name = name.as_bytes();
+    let address = match name.strip_prefix(b"@") {
+        Some(abstract_name) => SocketAddr::from_abstract_name(abstract_name),
+        None => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)),
+    };
+    if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
+        socket.send_to_addr(what.as_bytes(), &address).ok();
+    }
+}
