@@ -10,6 +10,7 @@ use crate::keyring::Keyring;
 use crate::ledger::Ledger;
 use crate::observe::Record;
 use crate::observe::metrics::Metrics;
+use crate::overload::Overload;
 use crate::shelf::Shelf;
 use crate::spool::Spools;
 use crate::upstream::connect::Pools;
@@ -42,6 +43,8 @@ pub struct House {
     pub clock: Clock,
     /// Connections to providers.
     pub pools: Pools,
+    /// How much it takes on.
+    pub overload: Arc<Overload>,
     /// Retries that the house can afford.
     pub budget: Mutex<RetryBudget>,
     /// Counters for Prometheus.
@@ -57,6 +60,9 @@ pub struct House {
     draining: AtomicBool,
     open: AtomicUsize,
     emptied: Notify,
+    /// Mistakes on purpose.
+    #[cfg(feature = "inject")]
+    pub inject: crate::inject::Inject,
 }
 
 /// One whole configuration at work.
@@ -164,6 +170,7 @@ impl House {
         let batches = Arc::new(Batches::new(vault.store.clone()));
         files.run_by(batches.clone());
         let pools = Pools::default();
+        let overload = Overload::new(&settings.overload);
         let live = Live::build(settings, None, &pools)?;
         Ok(Arc::new(Self {
             live: ArcSwap::from_pointee(live),
@@ -174,6 +181,7 @@ impl House {
             batches,
             clock,
             pools,
+            overload,
             budget: Mutex::new(RetryBudget::new()),
             spools,
             shelf: Shelf::default(),
@@ -182,6 +190,8 @@ impl House {
             draining: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             emptied: Notify::new(),
+            #[cfg(feature = "inject")]
+            inject: crate::inject::Inject::default(),
         }))
     }
 
@@ -203,6 +213,7 @@ impl House {
         let old = self.live();
         let fresh = Live::build(settings, Some(&old), &self.pools)?;
         self.ledger.configure(&fresh.settings.ledger);
+        self.overload.configure(&fresh.settings.overload);
         self.live.store(Arc::new(fresh));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::config::settings::Settings;
 use crate::gateway::{Gateway, Source};
-use crate::observe::log;
+use crate::observe::{log, panics};
 use crate::{admin, simulate};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -21,6 +21,7 @@ pub fn run(settings: Settings, source: Source) -> Result<(), String> {
     runtime(HOUSE)?.block_on(async move {
         let drain = settings.drain;
         log::set(settings.log);
+        panics::tell();
         let mut signals = Signals::listen()?;
         let gateway = Gateway::start(settings, source.clone()).await?;
         announce(&gateway);
@@ -40,6 +41,7 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
     runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
         log::set(settings.log);
+        panics::tell();
         let model = settings.models.first().map(|model| model.card.id.clone()).unwrap_or_default();
         let mut signals = Signals::listen()?;
         let gateway = Gateway::start(settings, source.clone()).await?;

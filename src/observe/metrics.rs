@@ -5,6 +5,7 @@
 
 use super::Record;
 use super::batches::Batches;
+use super::overload::Overload;
 use super::series::{Keeper, Series};
 use crate::house::House;
 use crate::ledger::State;
@@ -39,6 +40,7 @@ pub struct Metrics {
     reloads: IntCounterVec,
     limited: IntCounterVec,
     ledger: LedgerGauges,
+    overload: Overload,
     /// Batches and their lines.
     pub batches: Batches,
     keeper: Keeper,
@@ -126,6 +128,7 @@ impl Metrics {
                 &["limit", "of"],
             )?,
             ledger: LedgerGauges::new(&r)?,
+            overload: Overload::new(&r)?,
             batches: Batches::new(&r)?,
             keeper: Keeper::new(&r)?,
             registry: r,
@@ -165,6 +168,16 @@ impl Metrics {
         self.limited.with_label_values(&[limit, of]).inc();
     }
 
+    /// Counts the wait of a request that found no place at once.
+    pub fn queued(&self, queue: &str, waited: Duration) {
+        self.overload.waited(queue, waited);
+    }
+
+    /// Counts a request that ended in a panic.
+    pub fn panicked(&self) {
+        self.overload.panicked();
+    }
+
     /// Everything, in Prometheus' text format.
     #[must_use]
     pub fn text(&self, house: &House) -> Vec<u8> {
@@ -196,6 +209,7 @@ impl Metrics {
         let left = house.budget.lock().left(now);
         self.retries_left.set(i64::try_from(left).unwrap_or(i64::MAX));
         self.ledger.look(&house.ledger.state());
+        self.overload.look(house);
         self.batches.look(&house.batches.standing(now.as_secs()));
     }
 }
