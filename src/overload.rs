@@ -166,7 +166,7 @@ impl Overload {
             return;
         }
         let mut handed = Vec::new();
-        while let Some((whose, bytes, hand)) = crowd.next() {
+        while let Some((whose, bytes, hand)) = crowd.admit() {
             handed.push((hand, Place { overload: self.clone(), whose: Some(whose), bytes }));
         }
         drop(crowd);

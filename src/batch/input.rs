@@ -57,7 +57,8 @@ impl Input {
             lines.push(Asked {
                 index,
                 custom_id: read.custom_id.into(),
-                body: line.bytes.slice_ref(read.body),
+                // A copy: it must not hold on to all that was read with it.
+                body: Bytes::copy_from_slice(read.body),
                 times: 0,
             });
         }

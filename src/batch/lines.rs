@@ -148,7 +148,7 @@ impl Work {
     }
 
     /// Asks a line again after a while; at once if it was only in the way of others.
-    fn again(&mut self, mut asked: Asked, wanted: Duration, waived: bool) {
+    fn again(&mut self, asked: Asked, wanted: Duration, waived: bool) {
         let again = self.house.live().settings.batches.again;
         let pause = again.pause(asked.times, wanted, rand::random(), self.left());
         let pause = match pause {
@@ -157,8 +157,6 @@ impl Work {
             // One that the window has no room for ends with the window.
             None => wanted.max(again.first),
         };
-        // A copy: the line must not hold on to all that was read with it.
-        asked.body = Bytes::copy_from_slice(&asked.body);
         self.later.push(asked, Instant::now() + pause);
     }
 

@@ -199,7 +199,7 @@ impl Seats {
     fn serve(self: &Arc<Self>, desk: &mut Desk) -> Vec<Handed> {
         let mut handed = Vec::new();
         while !desk.urgent.is_empty() && self.claim(self.limit) {
-            let Some(hand) = desk.urgent.next(|_, _| true) else { break };
+            let Some(hand) = desk.urgent.take(|_, _| true) else { break };
             handed.push((hand, Place { seats: self.clone(), line: None }));
         }
         while let Some(first) = desk.patient.front()
@@ -230,7 +230,7 @@ impl Seats {
             desk.seated.remove(at);
         }
         let mut handed = Vec::new();
-        if let Some(hand) = desk.urgent.next(|_, _| true) {
+        if let Some(hand) = desk.urgent.take(|_, _| true) {
             // Without being free in between, when another could take it.
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             handed.push((hand, Place { seats: self.clone(), line: None }));

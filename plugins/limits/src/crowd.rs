@@ -108,10 +108,10 @@ impl<W> Crowd<W> {
     }
 
     /// The next of those who wait that fits; it is in from now on. To be asked until nobody is left.
-    pub fn next(&mut self) -> Option<(Arc<str>, usize, W)> {
+    pub fn admit(&mut self) -> Option<(Arc<str>, usize, W)> {
         let mut found = None;
         let (ceiling, requests, held, own) = (self.ceiling, self.requests, self.bytes, &self.own);
-        let (bytes, waiter) = self.queue.next(|whose, (bytes, _)| {
+        let (bytes, waiter) = self.queue.take(|whose, (bytes, _)| {
             let fits = room(ceiling, requests, held, own.get(whose).copied().unwrap_or(0), *bytes);
             if fits {
                 found = Some(whose.clone());

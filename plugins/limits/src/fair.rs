@@ -64,7 +64,7 @@ impl<W> Fair<W> {
 
     /// The next that may go: accounts in turn, within an account first come first served. Of an account
     /// whose first may not go, nobody does.
-    pub fn next(&mut self, mut may: impl FnMut(&Arc<str>, &W) -> bool) -> Option<W> {
+    pub fn take(&mut self, mut may: impl FnMut(&Arc<str>, &W) -> bool) -> Option<W> {
         let lines = &self.lines;
         let at = self.ring.iter().position(|whose| {
             lines.get(whose).and_then(VecDeque::front).is_some_and(|(_, waiter)| may(whose, waiter))

@@ -19,7 +19,7 @@ fn accounts_take_turns_however_many_each_has_waiting() {
     }
     queue.join(&modest, ("modest", 0), 1_000);
     queue.join(&modest, ("modest", 1), 1_000);
-    let order: Vec<_> = std::iter::from_fn(|| queue.next(|_, _| true)).take(5).collect();
+    let order: Vec<_> = std::iter::from_fn(|| queue.take(|_, _| true)).take(5).collect();
     assert_eq!(order, [("greedy", 0), ("modest", 0), ("greedy", 1), ("modest", 1), ("greedy", 2)]);
 }
 
@@ -44,10 +44,10 @@ fn who_leaves_is_passed_over_and_who_may_not_go_holds_up_its_own_account_alone()
     let Joined::Waits(first, None) = queue.join(&one, 'a', 9) else { panic!() };
     queue.join(&one, 'b', 9);
     queue.join(&two, 'c', 9);
-    assert_eq!(queue.next(|_, waiter| *waiter != 'a'), Some('c'), "b waits behind a");
+    assert_eq!(queue.take(|_, waiter| *waiter != 'a'), Some('c'), "b waits behind a");
     assert_eq!(queue.leave(&one, first), Some('a'));
     assert_eq!(queue.leave(&one, first), None);
-    assert_eq!((queue.next(|_, _| true), queue.next(|_, _| true), queue.len()), (Some('b'), None, 0));
+    assert_eq!((queue.take(|_, _| true), queue.take(|_, _| true), queue.len()), (Some('b'), None, 0));
 }
 
 const SMALL: Ceiling = Ceiling { requests: 16, bytes: 8 * LONG, queue: 8 };
@@ -71,12 +71,12 @@ fn long_bodies_leave_a_quarter_of_the_bytes_to_short_ones() {
     assert_eq!((0..9).filter(|_| house.enter(&long, LONG + 1)).count(), 5);
     assert!(matches!(house.join(&long, LONG + 1, "long"), Queued::Waits(_, None)));
     assert_eq!((0..9).filter(|_| house.enter(&short, LONG)).count(), 2, "they pass who would not fit anyway");
-    assert!(!house.grow(LONG) && house.next().is_none());
+    assert!(!house.grow(LONG) && house.admit().is_none());
     house.leave(&short, LONG);
-    assert!(house.next().is_none(), "the long one still does not fit");
+    assert!(house.admit().is_none(), "the long one still does not fit");
     house.leave(&long, LONG + 1);
     house.leave(&long, LONG + 1);
-    assert_eq!(house.next().map(|(_, bytes, who)| (bytes, who)), Some((LONG + 1, "long")));
+    assert_eq!(house.admit().map(|(_, bytes, who)| (bytes, who)), Some((LONG + 1, "long")));
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ proptest! {
                 },
                 Step::Go(_) | Step::GiveUp(_) => {}
             }
-            while let Some((whose, bytes, name)) = house.next() {
+            while let Some((whose, bytes, name)) = house.admit() {
                 let (theirs, asked, _) = waiting.remove(&name).expect("it waited");
                 prop_assert_eq!((&theirs, asked), (&whose, bytes));
                 inside.push((whose, bytes));
@@ -150,7 +150,7 @@ proptest! {
         }
         for (whose, bytes) in inside.drain(..) {
             house.leave(&whose, bytes);
-            while let Some((whose, bytes, name)) = house.next() {
+            while let Some((whose, bytes, name)) = house.admit() {
                 waiting.remove(&name).expect("it waited");
                 house.leave(&whose, bytes);
             }

@@ -44,7 +44,8 @@ async fn tried(
         late.push(took - CLOCK);
         told = answer.text();
         assert!(answer.status == 503 || told.contains("\"error\""), "{clock}: {told}");
-        assert!(!told.contains("[DONE]") && !told.contains("message_stop"), "{clock}: {told}");
+        let good = ["\"finish_reason\":\"stop\"", "message_stop"];
+        assert!(!good.iter().any(|end| told.contains(end)), "{clock}: {told}");
         if let Some((provider, _)) = &provider {
             provider.until_left(trial + 1).await;
         }
@@ -53,7 +54,8 @@ async fn tried(
     let (half, most) = (percentile(&mut late, 50), percentile(&mut late, 99));
     eprintln!("clock {clock}: late by p50 {half:?}, p99 {most:?} in {} trials", late.len());
     // In the gate the machine does other things meanwhile.
-    assert!(form(half, most) <= LATE, "{clock}: {most:?} late");
+    let least = percentile(&mut late, 1);
+    assert!(form(least, most) <= LATE, "{clock}: {least:?} to {most:?} late");
     told
 }
 

@@ -71,7 +71,7 @@ async fn a_line_of_a_batch_that_panics_is_asked_again_and_is_not_asked_for_ever(
     let provider = Provider::start().await;
     let settings = "[batches]\nretries = 2\nretry_first = \"1ms\"\nretry_most = \"2ms\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
-    running.gateway.house.inject.next(At::Body, 2);
+    running.gateway.house.inject.next(At::Attempt, 2);
     let batch = jobs::batch(&running.client, &jobs::lines(3)).await;
     let end = jobs::ended(&running.client, &batch).await;
     assert_eq!(end["request_counts"]["completed"], 3, "{end}");

@@ -3,7 +3,7 @@
 
 use super::{CHAT, form, full, percentile, timed};
 use crate::harness::script::{Act, cut, plain, role, sse, status, text};
-use crate::harness::{Bench, Provider, until};
+use crate::harness::{Bench, Provider};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ async fn after_the_first_token_nobody_is_asked_again_unless_to_rescue() {
     let running = Bench::new().settings(never).model("rescue = false").provider("a", &provider).start().await;
     for request in 1..=form(20, 1_000) {
         let answer = running.chat_stream().await;
-        assert!(answer.text().contains("\"error\"") && !answer.text().contains("[DONE]"));
+        assert!(answer.text().contains("\"error\"") && answer.streamed() == "One ", "{}", answer.text());
         assert_eq!(provider.calls(), request);
     }
 }
@@ -77,14 +77,14 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     dead.always(cut());
     let (offer, calls) = (running.gateway.house.live().offers[0].clone(), dead.calls());
     let now = || running.gateway.house.clock.now();
-    let open = || matches!(offer.breaker.lock().state(now()), penstock_routing::State::Open { .. });
-    while dead.calls() < calls + 5 {
-        asked().await;
-    }
+    let open = || !matches!(offer.breaker.lock().state(now()), penstock_routing::State::Closed);
     let began = Instant::now();
-    until("the dead to be ejected", open).await;
-    let ejected = began.elapsed();
-    assert!(ejected <= Duration::from_secs(1), "{ejected:?}");
+    while !open() {
+        asked().await;
+        // A connection from the pool that turns out to be closed is no failure, and another is tried.
+        assert!(dead.calls() - calls <= 5 * 4, "it is not ejected");
+    }
+    let (ejected, tried) = (began.elapsed(), dead.calls() - calls);
     // Long enough for its rests to grow.
     let mut after = Vec::new();
     let dying = Instant::now() + Duration::from_secs(form(3, 70));
@@ -105,8 +105,8 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     let back = began.elapsed();
     let (old, new) = (percentile(&mut before, 99), percentile(&mut after, 99));
     eprintln!(
-        "dead: ejected in {ejected:?}, probed {} times, back after {back:?}; p99 {old:?} before, {new:?} meanwhile",
-        probes - calls - 5
+        "dead: ejected after {tried} calls in {ejected:?}, probed {} times, back after {back:?}; p99 {old:?} before, {new:?} meanwhile",
+        probes - calls - tried
     );
     assert!(back <= Duration::from_secs(form(4, 35)), "{back:?}");
     if full() {
