@@ -11,7 +11,7 @@ const FORMS: u64 = 2;
 /// Images in memory at the same time.
 const IMAGES: u64 = 512;
 /// Pages of the store.
-const STORE: u64 = 64 << 20;
+const STORE: u64 = 8 << 20;
 /// The program, its threads, the catalogue; tokenizers of models come on top.
 const PROGRAM: u64 = 64 << 20;
 
