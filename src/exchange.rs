@@ -7,7 +7,8 @@ use crate::endpoint::{self, Endpoint};
 use crate::gate::{self, Habits, Pass};
 use crate::house::{House, Live};
 use crate::keyring::Grant;
-use crate::observe::Record;
+use crate::observe::{Record, panics};
+use crate::overload::Place;
 use crate::reply::{self, Head};
 use crate::request_id::RequestId;
 use bytes::{Bytes, BytesMut};
@@ -43,6 +44,8 @@ pub struct Exchange<'a> {
     pub grant: Arc<Grant>,
     /// Which limits it meets; a line of a batch meets the budgets alone.
     pub work: Work,
+    /// Its place in the house, once it has sent more than a head, and the bytes that it holds there.
+    place: Option<Place>,
     /// What was taken from its limits; `None` before an endpoint asked, and for those that never do.
     pass: Option<Pass>,
     /// What is told of it afterwards.
@@ -81,7 +84,8 @@ pub async fn run(house: &Arc<House>, session: &mut ServerSession, keep: Option<u
     let mut exchange = Exchange::new(house, Caller::Connection(session), dialect, Work::Request);
     exchange.keep = keep;
     exchange.browser = browser;
-    let ended = match serve(&mut exchange, &path).await {
+    let served = panics::caught(serve(&mut exchange, &path)).await;
+    let ended = match served.unwrap_or_else(|| Err(exchange.panicked())) {
         Ok(ended) => ended,
         Err(refusal) => exchange.refuse(&refusal).await,
     };
@@ -132,6 +136,7 @@ impl<'a> Exchange<'a> {
             dialect,
             grant: Grant::nobody(),
             work,
+            place: None,
             pass: None,
             record: Record::new(id, dialect),
             keep: None,
@@ -159,31 +164,66 @@ impl Exchange<'_> {
         self.json_only()?;
         let limits = &self.live.settings.limits;
         let (cap, within, idle) = (limits.json_body, limits.body, limits.body_idle);
-        let announced = self.invite(cap).await?;
-        let body = timeout(within, gather(&mut self.caller, announced, cap, idle))
+        let announced = self.invite(cap, cap).await?;
+        let body = timeout(within, gather(&mut self.caller, announced, (cap, idle), self.place.as_mut()))
             .await
             .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
         self.invited(body.is_ok());
         let body = body?;
+        #[cfg(feature = "inject")]
+        self.house.inject.at(crate::inject::At::Body);
         self.record.bytes_in = body.len();
         Ok(body)
     }
 
-    /// Lets a client that waits for it send its body, unless that is too large;
-    /// returns the announced length.
+    /// Lets a client that waits for it send its body, unless that is too large or the
+    /// house has enough to do; returns the announced length. Of the body at most `held`
+    /// bytes are in memory.
     ///
     /// # Errors
-    /// Larger than `cap`.
-    pub(crate) async fn invite(&mut self, cap: usize) -> Result<Option<usize>, Refusal> {
+    /// Larger than `cap`; no place in the house.
+    pub(crate) async fn invite(&mut self, cap: usize, held: usize) -> Result<Option<usize>, Refusal> {
         let announced = self.content_length()?;
         if announced.is_some_and(|length| length > cap) {
             self.keep = None;
             return Err(too_large(cap));
         }
+        self.enter(announced.unwrap_or(0).min(held)).await?;
         if self.caller.get_header_bytes(header::EXPECT).eq_ignore_ascii_case(b"100-continue") {
             self.caller.write_continue_response().await;
         }
         Ok(announced)
+    }
+
+    /// Takes a place in the house, or waits a moment for one. A line of a batch takes none.
+    async fn enter(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if self.work == Work::BatchLine {
+            return Ok(());
+        }
+        let wait = self.live.settings.overload.wait;
+        let (place, waited) = self.house.overload.enter(&self.grant.account.id, bytes, wait).await;
+        if let Some(waited) = waited {
+            self.record.queued += waited;
+            self.house.metrics.queued("house", waited);
+        }
+        self.place = Some(place?);
+        Ok(())
+    }
+
+    /// Holds so many bytes more until it is over.
+    ///
+    /// # Errors
+    /// 503: all requests together hold too many.
+    pub fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let overload = &self.house.overload;
+        self.place.get_or_insert_with(|| overload.line()).grow(bytes)
+    }
+
+    /// It met a mistake of the gateway's own: the connection, in whatever state it is, serves no other.
+    pub(crate) fn panicked(&mut self) -> Refusal {
+        self.house.metrics.panicked();
+        self.keep = None;
+        Refusal::new(Code::Internal)
     }
 
     /// The body is read, or will not be.
@@ -313,6 +353,7 @@ impl Exchange<'_> {
         }
         // Before the client hears of it: whoever asks again at once finds the place free.
         let met = self.pass.take().is_some();
+        self.place = None;
         let limited = matches!(refusal.code, Code::RateLimited | Code::BudgetExceeded);
         let now = self.house.clock.now();
         let limits = (met || limited).then(|| (gate::standing(&self.grant, now), now));
@@ -365,8 +406,8 @@ pub(crate) fn unread(error: &pingora_error::Error) -> Refusal {
 async fn gather(
     caller: &mut Caller<'_>,
     announced: Option<usize>,
-    cap: usize,
-    idle: Duration,
+    (cap, idle): (usize, Duration),
+    mut place: Option<&mut Place>,
 ) -> Result<Bytes, Refusal> {
     let whole = matches!(caller, Caller::Line(_));
     let Some(first) = more(caller, idle).await? else {
@@ -380,6 +421,9 @@ async fn gather(
     while let Some(piece) = next {
         if body.len() + piece.len() > cap {
             return Err(too_large(cap));
+        }
+        if let Some(place) = place.as_deref_mut().filter(|_| announced.is_none()) {
+            place.grow(piece.len())?;
         }
         body.extend_from_slice(&piece);
         next = more(caller, idle).await?;

@@ -12,6 +12,7 @@ use crate::ledger::Ledger;
 use crate::ledger::handover::{Charged, Holds};
 use crate::observe::Record;
 use crate::observe::metrics::Metrics;
+use crate::overload::Overload;
 use crate::shelf::Shelf;
 use crate::spool::Spools;
 use crate::tls::Tls;
@@ -49,6 +50,8 @@ pub struct House {
     pub clock: Clock,
     /// Connections to providers.
     pub pools: Pools,
+    /// How much it takes on.
+    pub overload: Arc<Overload>,
     /// Retries that the house can afford.
     pub budget: Mutex<RetryBudget>,
     /// Counters for Prometheus.
@@ -70,6 +73,9 @@ pub struct House {
     pub desks: AtomicUsize,
     open: AtomicUsize,
     emptied: Notify,
+    /// Mistakes on purpose.
+    #[cfg(feature = "inject")]
+    pub inject: crate::inject::Inject,
 }
 
 /// One whole configuration at work.
@@ -195,6 +201,7 @@ impl House {
         let batches = Arc::new(Batches::new(vault.store.clone()));
         files.run_by(batches.clone());
         let pools = Pools::default();
+        let overload = Overload::new(&settings.overload);
         let live = Live::build(settings, None, &pools)?;
         let house = Arc::new(Self {
             live: ArcSwap::from_pointee(live),
@@ -206,6 +213,7 @@ impl House {
             batches,
             clock,
             pools,
+            overload,
             budget: Mutex::new(RetryBudget::new()),
             spools,
             shelf: Shelf::default(),
@@ -217,6 +225,8 @@ impl House {
             desks: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             emptied: Notify::new(),
+            #[cfg(feature = "inject")]
+            inject: crate::inject::Inject::default(),
         });
         Ok((house, holds))
     }
@@ -246,6 +256,7 @@ impl House {
         let old = self.live();
         let fresh = Live::build(settings, Some(&old), &self.pools)?;
         self.ledger.configure(&fresh.settings.ledger);
+        self.overload.configure(&fresh.settings.overload);
         self.live.store(Arc::new(fresh));
         // A listener that the new configuration lacks stays until the next start, and what it does.
         if tls.is_some() {

@@ -30,7 +30,7 @@ impl Exchange<'_> {
         let upload = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.live.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
-        self.invite(cap).await?;
+        self.invite(cap, self.live.settings.spool.memory).await?;
         let read = timeout(within, self.read_form(upload, cap)).await;
         let read = read.unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
         self.invited(read.is_ok());

@@ -60,7 +60,7 @@ struct Live {
 #[derive(Debug, Default)]
 pub struct Account {
     /// Its id.
-    pub id: Box<str>,
+    pub id: Arc<str>,
     /// What its keys may use up together, and have.
     pub tally: Tally,
     suspended: AtomicBool,

@@ -19,6 +19,7 @@
 //! | [`exchange`], [`caller`], [`mod@line`] | the life of one request, top to bottom; who asks: a client, or a line of a batch |
 //! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
 //! | [`relay`] | the attempt loop: select, attempt, plain, pump, settle |
+//! | [`overload`] | requests and bytes of the whole house; who waits for a place |
 //! | [`gate`] | limits and budgets of a key and its account: taken before, settled after |
 //! | [`intake`] | forms with a file, read past memory |
 //! | [`count`] | token counts, where a window might be exceeded |
@@ -69,6 +70,8 @@ pub mod gate;
 pub mod gateway;
 pub mod handover;
 pub mod house;
+#[cfg(feature = "inject")]
+pub mod inject;
 pub mod intake;
 pub mod keyring;
 pub mod ledger;
@@ -76,6 +79,7 @@ pub mod line;
 pub mod notify;
 pub mod object_id;
 pub mod observe;
+pub mod overload;
 pub mod relay;
 pub mod reply;
 pub mod request_id;

@@ -10,7 +10,7 @@ use crate::exchange::{Ended, Exchange};
 use crate::house::House;
 use crate::keyring::Grant;
 use crate::ledger::Ending;
-use crate::observe::Outcome;
+use crate::observe::{Outcome, panics};
 use crate::request_id::RequestId;
 use bytes::Bytes;
 use penstock_contract::{Code, Done, Refusal, Usage};
@@ -66,7 +66,8 @@ pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
     x.record.line = true;
     let mut retry = None;
     let mut cancelled = false;
-    let answer = match answer(&mut x, ask.endpoint).await {
+    let answer = panics::caught(answer(&mut x, ask.endpoint)).await;
+    let answer = match answer.unwrap_or_else(|| Err(x.panicked())) {
         Ok(Ended::Written) => Ok(()),
         Ok(Ended::Left) => Err(left(&x)),
         Err(refusal) => Err(Some(refusal)),

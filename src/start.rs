@@ -4,7 +4,7 @@ use crate::config::settings::Settings;
 use crate::gateway::{Gateway, Source};
 use crate::handover::arrive::Arrival;
 use crate::handover::leave::Program;
-use crate::observe::log;
+use crate::observe::{log, panics};
 use crate::{admin, notify, simulate};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -23,6 +23,7 @@ pub fn run(settings: Settings, source: Source) -> Result<(), String> {
     runtime(HOUSE)?.block_on(async move {
         let drain = settings.drain;
         log::set(settings.log);
+        panics::tell();
         let mut signals = Signals::listen()?;
         let program = Program::this()?;
         let arrival = Arrival::here()?;
@@ -57,6 +58,7 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
     runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
         log::set(settings.log);
+        panics::tell();
         let model = settings.models.first().map(|model| model.card.id.clone()).unwrap_or_default();
         let mut signals = Signals::listen()?;
         let gateway = Gateway::start(settings, source.clone()).await?;

@@ -7,9 +7,8 @@ use penstock_batch::done::Done;
 use penstock_batch::jsonl;
 use std::io::{Error, ErrorKind, Result};
 
-/// Most lines, and bytes of them, that are read ahead at once.
+/// Most lines that are read ahead at once.
 const MOST: usize = 256;
-const BYTES: usize = 1 << 20;
 
 /// A line to be asked.
 pub struct Asked {
@@ -37,13 +36,13 @@ impl Input {
         Self { reader, next: 0, over: false }
     }
 
-    /// The next lines that are not done; none at the end.
+    /// The next lines that are not done, about so many bytes of them; none at the end.
     ///
     /// # Errors
     /// `InvalidData` if they are damaged; what the disk says.
-    pub fn read(&mut self, done: &Done) -> Result<Vec<Asked>> {
+    pub fn read(&mut self, done: &Done, most: usize) -> Result<Vec<Asked>> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
-        while lines.len() < MOST && bytes < BYTES {
+        while lines.len() < MOST && bytes < most {
             let Some(line) = self.reader.next_line()? else {
                 self.over = true;
                 break;
@@ -58,7 +57,8 @@ impl Input {
             lines.push(Asked {
                 index,
                 custom_id: read.custom_id.into(),
-                body: line.bytes.slice_ref(read.body),
+                // A copy: it must not hold on to all that was read with it.
+                body: Bytes::copy_from_slice(read.body),
                 times: 0,
             });
         }

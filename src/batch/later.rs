@@ -5,9 +5,8 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use tokio::time::Instant;
 
-/// Lines, and bytes of them, above which no new one is begun.
+/// Lines above which no new one is begun.
 const MOST: usize = 256;
-const MOST_BYTES: usize = 8 << 20;
 
 /// The lines, the next first.
 #[derive(Default)]
@@ -43,7 +42,12 @@ impl Later {
 
     /// So many wait that no new line is begun: their providers have enough to do.
     pub fn is_full(&self) -> bool {
-        self.lines.len() >= MOST || self.bytes >= MOST_BYTES
+        self.lines.len() >= MOST
+    }
+
+    /// Bytes of them.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

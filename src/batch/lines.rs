@@ -15,11 +15,6 @@ use tokio::time::Instant;
 
 /// Pause before a line is asked again that gave way to others.
 const BREATH: Duration = Duration::from_millis(100);
-/// Bodies at work, in bytes.
-const MOST_HELD: usize = 16 << 20;
-/// Results that wait for the disk, and their bytes.
-const MOST_FINISHED: usize = 2_048;
-const MOST_BYTES: usize = 8 << 20;
 
 impl Work {
     /// Begins as many lines as there are turns for.
@@ -31,16 +26,13 @@ impl Work {
             // As long as the disk takes no results, none are asked for.
             && (self.failures == 0 || self.finished.is_empty())
             && !self.house.ledger.failing();
-        while due && self.finished.len() < MOST_FINISHED && self.finished_bytes < MOST_BYTES {
-            if self.held > MOST_HELD && self.flying > 0 {
-                break;
-            }
+        while due && self.has_room() {
             let Some(asked) = self.next_line() else { break };
             let most = self.house.live().settings.batches.concurrency;
             match self.place.take(most, self.flying == 0) {
                 Some(turn) => self.begin(asked, turn),
                 None => {
-                    self.ahead.push_front(asked);
+                    self.put_back(asked);
                     return;
                 }
             }
@@ -48,14 +40,35 @@ impl Work {
         self.place.leave();
     }
 
+    /// Whether another line may be begun, by what is in memory and by what else the house has to do. A batch with
+    /// nothing at work goes on whatever that is, one line after the other.
+    fn has_room(&self) -> bool {
+        let share = &self.share;
+        if self.flying == 0 || self.finished.len() >= share.results {
+            return self.finished.len() < share.results;
+        }
+        let expected = self.finished_bytes + self.flying * self.typical;
+        let fits = self.held + self.later.bytes() <= share.held && expected <= share.finished;
+        fits && !self.house.overload.is_crowded()
+    }
+
     fn next_line(&mut self) -> Option<Asked> {
-        let again = self.later.pop(Instant::now());
-        again.or_else(|| if self.later.is_full() { None } else { self.ahead.pop_front() })
+        if let Some(again) = self.later.pop(Instant::now()) {
+            return Some(again);
+        }
+        let line = if self.later.is_full() { None } else { self.ahead.pop_front() };
+        self.ahead_bytes -= line.as_ref().map_or(0, |line| line.body.len());
+        line
+    }
+
+    fn put_back(&mut self, line: Asked) {
+        self.ahead_bytes += line.body.len();
+        self.ahead.push_front(line);
     }
 
     fn begin(&mut self, asked: Asked, turn: Turn) {
         let Some(grant) = self.house.keyring.grant(&self.record.key) else {
-            self.ahead.push_front(asked);
+            self.put_back(asked);
             return self.end(Why::KeyRevoked);
         };
         let Some(endpoint) = self.endpoint else { return self.end(Why::Invalid) };
@@ -114,6 +127,7 @@ impl Work {
         let id = format!("batch_{}", done.request.as_str());
         result::write(&mut text, &id, &asked.custom_id, done.status, done.body.iter().map(|piece| &**piece));
         self.finished_bytes += text.len();
+        self.typical = (self.typical * 7 + text.len()) / 8;
         self.finished.push_back(Finished {
             index: asked.index,
             good,
@@ -134,7 +148,7 @@ impl Work {
     }
 
     /// Asks a line again after a while; at once if it was only in the way of others.
-    fn again(&mut self, mut asked: Asked, wanted: Duration, waived: bool) {
+    fn again(&mut self, asked: Asked, wanted: Duration, waived: bool) {
         let again = self.house.live().settings.batches.again;
         let pause = again.pause(asked.times, wanted, rand::random(), self.left());
         let pause = match pause {
@@ -143,8 +157,6 @@ impl Work {
             // One that the window has no room for ends with the window.
             None => wanted.max(again.first),
         };
-        // A copy: the line must not hold on to all that was read with it.
-        asked.body = Bytes::copy_from_slice(&asked.body);
         self.later.push(asked, Instant::now() + pause);
     }
 

@@ -15,6 +15,7 @@ mod input;
 mod later;
 mod lines;
 mod open;
+mod share;
 mod turns;
 pub mod view;
 mod work;
@@ -210,6 +211,12 @@ impl Batches {
             }
             None => self.gone(&record.id),
         }
+    }
+
+    /// What each of them may hold in memory.
+    fn share(&self, house: &House) -> share::Share {
+        let open = self.running.lock().len();
+        share::Share::of(house.live().settings.batches.memory, open)
     }
 
     /// A batch is no longer at work.

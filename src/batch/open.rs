@@ -41,7 +41,7 @@ pub(super) fn open(house: &House, record: &BatchRecord) -> Result<Opened> {
             Some((output, results))
         }
     };
-    let first = input.read(&done)?;
+    let first = input.read(&done, house.batches.share(house).ahead)?;
     Ok(Opened { input, first, file, output, done })
 }
 

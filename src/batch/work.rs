@@ -5,6 +5,7 @@
 use super::commit::{Finished, Group, Wrote};
 use super::input::{Asked, Input};
 use super::later::Later;
+use super::share::Share;
 use super::turns::Place;
 use super::{Tell, view};
 use crate::caller::CancelLine;
@@ -29,8 +30,6 @@ use tokio::time::Instant;
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// How long started lines may end by themselves after a signal to stop, and then after being called off.
 const GRACE: Duration = Duration::from_secs(3);
-/// Bytes of a group.
-const MOST_BYTES: usize = 8 << 20;
 /// Lines read ahead, below which more are read.
 const AHEAD: usize = 128;
 
@@ -72,11 +71,16 @@ pub(super) struct Work {
     /// The record of the output, as it was committed.
     pub(super) results: Option<FileRecord>,
     pub(super) ahead: VecDeque<Asked>,
+    pub(super) ahead_bytes: usize,
     pub(super) later: Later,
     pub(super) flying: usize,
     pub(super) held: usize,
     pub(super) finished: VecDeque<Finished>,
     pub(super) finished_bytes: usize,
+    /// Bytes of a result, as they lately were.
+    pub(super) typical: usize,
+    /// What it may hold in memory.
+    pub(super) share: Share,
     pub(super) place: Place,
     pub(super) cancel: CancelLine,
     pub(super) abort: watch::Sender<bool>,
@@ -146,6 +150,7 @@ impl Work {
         seen: watch::Sender<Arc<BatchRecord>>,
     ) -> Self {
         let place = house.batches.turns.place(&record.account);
+        let share = house.batches.share(&house);
         Self {
             life: view::life(&record),
             endpoint: endpoint::find(&http::Method::POST, &record.endpoint).ok().map(|(found, _)| found),
@@ -157,11 +162,14 @@ impl Work {
             output: None,
             results: None,
             ahead: VecDeque::new(),
+            ahead_bytes: 0,
             later: Later::default(),
             flying: 0,
             held: 0,
             finished: VecDeque::new(),
             finished_bytes: 0,
+            typical: 0,
+            share,
             cancel: CancelLine::default(),
             abort: watch::Sender::new(false),
             tell,
@@ -226,14 +234,15 @@ impl Work {
     }
 
     fn read_ahead(&mut self) {
-        if self.reading || self.ahead.len() >= AHEAD || self.later.is_full() {
+        let enough = self.ahead.len() >= AHEAD || self.ahead_bytes >= self.share.ahead / 2;
+        if self.reading || enough || self.later.is_full() {
             return;
         }
         let Some(mut input) = self.input.take_if(|input| !input.over) else { return };
         self.reading = true;
-        let (done, tell) = (self.done.clone(), self.tell.clone());
+        let (done, tell, most) = (self.done.clone(), self.tell.clone(), self.share.ahead);
         tokio::task::spawn_blocking(move || {
-            let read = input.read(&done);
+            let read = input.read(&done, most);
             tell.send(Event::Read(input, read))
         });
     }
@@ -246,7 +255,7 @@ impl Work {
                 self.reading = false;
                 self.input = Some(input);
                 match read {
-                    Ok(lines) => self.ahead.extend(lines),
+                    Ok(lines) => self.is_ahead(lines),
                     Err(error) => self.unopened(error.kind()),
                 }
             }
@@ -282,7 +291,12 @@ impl Work {
             self.record.scheduled = plan.map(|plan| plan.start);
             self.keep_row();
         }
-        self.ahead.extend(first);
+        self.is_ahead(first);
+    }
+
+    fn is_ahead(&mut self, lines: Vec<Asked>) {
+        self.ahead_bytes += lines.iter().map(|line| line.body.len()).sum::<usize>();
+        self.ahead.extend(lines);
     }
 
     fn unopened(&mut self, kind: ErrorKind) {
@@ -303,6 +317,7 @@ impl Work {
     /// Looks around.
     fn look(&mut self) {
         let now = Instant::now();
+        self.share = self.house.batches.share(&self.house);
         if self.calls_off.is_some_and(|at| now >= at) {
             self.call_off();
         }
@@ -339,6 +354,7 @@ impl Work {
         }
         self.ending = Some(why);
         self.ahead.clear();
+        self.ahead_bytes = 0;
         self.later = Later::default();
         self.call_off();
     }
@@ -378,7 +394,7 @@ impl Work {
 
     pub(super) fn group(&mut self, most: usize) -> Group {
         let mut group = Group::default();
-        while group.lines.len() < most && group.bytes.len() < MOST_BYTES {
+        while group.lines.len() < most && group.bytes.len() <= self.share.group {
             let Some(finished) = self.finished.pop_front() else { break };
             self.finished_bytes = self.finished_bytes.saturating_sub(finished.text.len());
             group.bytes.extend_from_slice(&finished.text);

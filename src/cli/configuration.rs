@@ -1,5 +1,6 @@
 //! `run`, `check` and the demo: what happens to a configuration.
 
+use super::memory;
 use super::speak::{err, out};
 use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
@@ -127,6 +128,11 @@ pub fn summary(settings: &Settings) -> String {
     }
     for simulated in &settings.simulators {
         line("simulates", format!("{} on {}", simulated.name, simulated.address));
+    }
+    let bounds = memory::bounds(settings);
+    line("memory", format!("at most {}:", memory::short(memory::most(&bounds))));
+    for (name, bytes, why) in bounds {
+        line("", format!("{name:<10} {:>9}  {why}", memory::short(bytes)));
     }
     text
 }

@@ -8,6 +8,7 @@ mod credits;
 mod keys;
 mod limits;
 mod live;
+mod memory;
 mod simulated;
 mod speak;
 mod statement;

@@ -5,6 +5,7 @@
 
 use super::Record;
 use super::batches::Batches;
+use super::overload::Overload;
 use super::series::{Keeper, Series};
 use crate::house::House;
 use crate::ledger::State;
@@ -42,6 +43,7 @@ pub struct Metrics {
     connections: IntGauge,
     turned_away: IntCounterVec,
     ledger: LedgerGauges,
+    overload: Overload,
     /// Batches and their lines.
     pub batches: Batches,
     keeper: Keeper,
@@ -146,6 +148,7 @@ impl Metrics {
                 &["reason"],
             )?,
             ledger: LedgerGauges::new(&r)?,
+            overload: Overload::new(&r)?,
             batches: Batches::new(&r)?,
             keeper: Keeper::new(&r)?,
             registry: r,
@@ -195,6 +198,16 @@ impl Metrics {
         self.limited.with_label_values(&[limit, of]).inc();
     }
 
+    /// Counts the wait of a request that found no place at once.
+    pub fn queued(&self, queue: &str, waited: Duration) {
+        self.overload.waited(queue, waited);
+    }
+
+    /// Counts a request that ended in a panic.
+    pub fn panicked(&self) {
+        self.overload.panicked();
+    }
+
     /// Everything, in Prometheus' text format.
     #[must_use]
     pub fn text(&self, house: &House) -> Vec<u8> {
@@ -227,6 +240,7 @@ impl Metrics {
         self.retries_left.set(i64::try_from(left).unwrap_or(i64::MAX));
         self.certificate.set(house.tls().map_or(0, |tls| tls.expires));
         self.ledger.look(&house.ledger.state());
+        self.overload.look(house);
         self.batches.look(&house.batches.standing(now.as_secs()));
     }
 }

@@ -3,6 +3,8 @@
 pub mod batches;
 pub mod log;
 pub mod metrics;
+mod overload;
+pub mod panics;
 mod record;
 mod series;
 

@@ -30,10 +30,14 @@ use attempt::Stop;
 use penstock_contract::{Ask, Code, Fault, FaultKind, Refusal, Reply, Rescue};
 use penstock_limits::Work;
 use penstock_routing::{Course, Next, Outcome, Policy};
+use seat::Sat;
 use select::Selection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watch::Watch;
+
+/// What is said when all providers of a model are full.
+const FULL: &str = "Every provider of this model is at its limit; try again shortly.";
 
 /// One request on its way through the attempts.
 struct Run<'r, 'a> {
@@ -116,6 +120,7 @@ impl Run<'_, '_> {
     async fn drive(&mut self) -> Result<Ended, Refusal> {
         let mut course = self.course();
         let mut next = course.start(self.now());
+        let mut held = None;
         loop {
             next = match next {
                 Next::Try(index) => {
@@ -123,10 +128,18 @@ impl Run<'_, '_> {
                         next = course.pass(self.now());
                         continue;
                     };
-                    let seat = match self.seat(&offer, &mut course).await {
-                        Ok(Some(seat)) => seat,
-                        Ok(None) => {
+                    let seat = match held.take() {
+                        Some(seat) => Ok(Sat::Seat(seat)),
+                        None => self.seat(&offer, &mut course).await,
+                    };
+                    let seat = match seat {
+                        Ok(Sat::Seat(seat)) => seat,
+                        Ok(Sat::Not) => {
                             next = course.pass(self.now());
+                            continue;
+                        }
+                        Ok(Sat::Full) => {
+                            next = course.passed_full(self.now());
                             continue;
                         }
                         Err(_) => return self.left(),
@@ -154,6 +167,17 @@ impl Run<'_, '_> {
                     }
                     course.resume(self.now())
                 }
+                Next::Queue => match self.queue(&course).await {
+                    Ok(seat) => {
+                        let next = match &seat {
+                            Some(seat) => course.seated(seat.offer().offer.index, self.now()),
+                            None => course.unseated(self.now()),
+                        };
+                        held = seat.filter(|_| matches!(next, Next::Try(_)));
+                        next
+                    }
+                    Err(_) => return self.left(),
+                },
                 Next::Refuse => return self.give_up(&course, 1).await,
                 Next::GiveUp { retry_after } => return self.give_up(&course, retry_after).await,
             };
@@ -178,6 +202,8 @@ impl Run<'_, '_> {
     /// One attempt with one offer, from the request's bytes to the last byte for the client.
     async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
         let begun = Instant::now();
+        #[cfg(feature = "inject")]
+        self.x.house.inject.at(crate::inject::At::Attempt);
         let done = if self.ask.stream {
             pump::attempt(self, offer, number).await
         } else {
@@ -257,7 +283,11 @@ impl Run<'_, '_> {
         let refusal = self.refusal.take().unwrap_or_else(|| {
             let providers = &self.x.live.providers;
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
-            Refusal::new(Code::Unavailable).with("attempts", course.details(name)).retry_after(retry_after)
+            let refusal = match course.was_crowded() {
+                true => Refusal::because(Code::Unavailable, FULL),
+                false => Refusal::new(Code::Unavailable),
+            };
+            refusal.with("attempts", course.details(name)).retry_after(retry_after)
         });
         if !self.headed {
             return Err(refusal);

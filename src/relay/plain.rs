@@ -17,6 +17,11 @@ use std::time::{Duration, Instant};
 /// ones on a thread that may take its time.
 const QUICK: usize = 256 * 1024;
 
+/// Bytes of an answer that are not counted against what all requests may hold …
+pub const FREE: usize = 64 << 10;
+/// … and how many more are taken at once.
+const STEP: usize = 256 << 10;
+
 /// One attempt at a plain answer.
 pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
     let asked = Instant::now();
@@ -92,10 +97,17 @@ pub async fn whole(
 ) -> Result<Bytes, Stop> {
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
+    let mut free = FREE;
     while let Some(piece) = attempt::read(run, answering, Instant::now() + idle, FaultKind::Idle).await? {
         if body.len() + only.as_ref().map_or(0, Bytes::len) + piece.len() > cap {
             return Err(Stop::Fault(Fault::new(FaultKind::Malformed)));
         }
+        if piece.len() > free {
+            let more = piece.len().max(STEP);
+            run.x.hold(more).map_err(|refusal| Stop::Fault(Fault::caller(refusal)))?;
+            free += more;
+        }
+        free -= piece.len();
         // An answer that comes in one piece is not copied.
         match only.take() {
             None if body.is_empty() => only = Some(piece),

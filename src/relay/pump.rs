@@ -167,7 +167,10 @@ async fn tell(
         return Ok(());
     }
     times.told = times.heard;
-    write(run, joined(out), false).await
+    write(run, joined(out), false).await?;
+    #[cfg(feature = "inject")]
+    run.x.house.inject.at(crate::inject::At::Stream);
+    Ok(())
 }
 
 async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {

@@ -4,6 +4,7 @@
 use super::attempt::Stop;
 use super::watch::Woken;
 use super::{Run, pump};
+use crate::overload::Why;
 use crate::upstream::offer::{OfferLive, Seat, Waiting};
 use penstock_limits::Work;
 use penstock_routing::{Course, Outcome};
@@ -15,32 +16,40 @@ use std::time::{Duration, Instant};
 const ASKED_BACK: Duration = Duration::from_secs(1);
 /// An alarm for who waits without an end.
 const LONG: Duration = Duration::from_secs(3_600);
+/// How often who waits without hurry looks whether the house needs its place.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Whether there is a seat.
+pub(super) enum Sat {
+    /// There is.
+    Seat(Seat),
+    /// The provider is not to be asked, or batch work has waited long enough.
+    Not,
+    /// It is full.
+    Full,
+}
 
 impl Run<'_, '_> {
     /// A seat at the provider, if its breaker lets one ask. Batch work waits for
     /// its turn; others are given the seat of a line, or move on from a provider
     /// that is full.
-    pub(super) async fn seat(
-        &mut self,
-        offer: &Arc<OfferLive>,
-        course: &mut Course,
-    ) -> Result<Option<Seat>, Stop> {
+    pub(super) async fn seat(&mut self, offer: &Arc<OfferLive>, course: &mut Course) -> Result<Sat, Stop> {
         if !self.may_ask(offer) {
-            return Ok(None);
+            return Ok(Sat::Not);
         }
         let batch = self.chosen.batch;
         let waiting = if batch { Some(offer.queue(self.x.caller.asked_back())) } else { None };
         let waiting = match waiting {
             None => match offer.sit() {
-                Some(seat) => return Ok(Some(seat)),
-                None => offer.ask_back(),
+                Some(seat) => return Ok(Sat::Seat(seat)),
+                None => offer.ask_back(&self.x.grant.account.id),
             },
-            Some(Ok(seat)) => return Ok(Some(seat)),
+            Some(Ok(seat)) => return Ok(Sat::Seat(seat)),
             Some(Err(waiting)) => Some(waiting),
         };
         // A probe that is not made gives its place back.
         offer.learn(self.now(), Outcome::Neutral, None);
-        let Some(waiting) = waiting else { return Ok(None) };
+        let Some(waiting) = waiting else { return Ok(Sat::Full) };
         let began = Instant::now();
         let seat = Box::pin(self.wait_for_seat(waiting, self.patience())).await;
         let waited = began.elapsed();
@@ -50,7 +59,32 @@ impl Run<'_, '_> {
             self.deadline += waited;
             course.delayed(waited);
         }
-        Ok(seat?.filter(|_| self.may_ask(offer)))
+        Ok(match seat? {
+            Some(seat) if self.may_ask(offer) => Sat::Seat(seat),
+            None if !batch => Sat::Full,
+            _ => Sat::Not,
+        })
+    }
+
+    /// Waits a moment for a seat at any of the providers that are full, in turn with other accounts.
+    pub(super) async fn queue(&mut self, course: &Course) -> Result<Option<Seat>, Stop> {
+        let overload = self.x.live.settings.overload;
+        let offers = course.full(self.now()).filter_map(|index| self.x.live.offers.get(index).cloned());
+        let waiting = Waiting::at(offers, &self.x.grant.account.id, overload.queue);
+        let Some(waiting) = waiting else {
+            self.x.house.overload.refused(Why::Queue);
+            return Ok(None);
+        };
+        let began = Instant::now();
+        let seat = Box::pin(self.wait_for_seat(waiting, overload.wait)).await;
+        let waited = began.elapsed();
+        self.x.record.queued += waited;
+        self.x.house.metrics.queued("provider", waited);
+        let seat = seat?;
+        if seat.is_none() {
+            self.x.house.overload.refused(Why::Provider);
+        }
+        Ok(seat.filter(|seat| self.may_ask(seat.offer())))
     }
 
     fn may_ask(&self, offer: &OfferLive) -> bool {
@@ -81,16 +115,22 @@ impl Run<'_, '_> {
         };
         let heartbeat = self.x.live.settings.limits.heartbeat;
         let mut beat = now + heartbeat;
+        let in_the_way = self.chosen.batch && self.x.work == Work::Request;
         loop {
+            if in_the_way && self.x.house.overload.is_crowded() {
+                self.x.house.overload.refused(Why::Batch);
+                return Ok(None);
+            }
             let end = until.unwrap_or_else(|| Instant::now() + LONG);
             let alarm = if self.ask.stream { end.min(beat) } else { end };
+            let alarm = if in_the_way { alarm.min(Instant::now() + LOOK) } else { alarm };
             let seat = pin!(waiting.seat());
             match self.watch.race(&mut self.x.caller, seat, alarm).await {
                 Woken::Done(seat) => return Ok(seat),
                 Woken::Left => return Err(Stop::Left),
                 Woken::Revoked => return Err(Stop::Revoked),
                 Woken::Alarm if until.is_some_and(|until| Instant::now() >= until) => return Ok(None),
-                Woken::Alarm if self.ask.stream => {
+                Woken::Alarm if self.ask.stream && Instant::now() >= beat => {
                     pump::keep_alive(self).await?;
                     beat = Instant::now() + heartbeat;
                 }

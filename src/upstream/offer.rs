@@ -12,8 +12,10 @@ use penstock_contract::{Ask, Dialect, Draw, Kind, Needs, Refusal, Size, Task};
 use penstock_routing::{Breaker, Candidate, Figures, Outcome, Sample, price_hint};
 use pingora_http::RequestHeader;
 use rust_decimal::prelude::ToPrimitive;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// An offer and its state.
@@ -156,13 +158,13 @@ impl OfferLive {
     pub fn queue(self: &Arc<Self>, line: Option<CancelLine>) -> Result<Seat, Waiting> {
         match self.provider.seats.queue(line) {
             Queued::Place(place) => Ok(self.seat(place)),
-            Queued::Turn(turn) => Err(Waiting { offer: self.clone(), turn }),
+            Queued::Turn(turn) => Err(Waiting(vec![(self.clone(), turn)])),
         }
     }
 
-    /// Asks the youngest line at the provider to leave, for a request at once.
-    pub fn ask_back(self: &Arc<Self>) -> Option<Waiting> {
-        self.provider.seats.ask_back().map(|turn| Waiting { offer: self.clone(), turn })
+    /// Asks the youngest line at the provider to leave, for a request at once of this account.
+    pub fn ask_back(self: &Arc<Self>, whose: &Arc<str>) -> Option<Waiting> {
+        self.provider.seats.ask_back(whose).map(|turn| Waiting(vec![(self.clone(), turn)]))
     }
 
     fn seat(self: &Arc<Self>, place: Place) -> Seat {
@@ -186,23 +188,51 @@ pub struct Seat {
     _place: Place,
 }
 
+impl Seat {
+    /// Whose it is.
+    #[must_use]
+    pub const fn offer(&self) -> &Arc<OfferLive> {
+        &self.offer
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
         self.offer.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A turn that comes; given up when dropped.
-pub struct Waiting {
-    offer: Arc<OfferLive>,
-    turn: Turn,
-}
+/// Turns of which the first that comes is taken; given up when dropped.
+pub struct Waiting(Vec<(Arc<OfferLive>, Turn)>);
 
 impl Waiting {
-    /// Waits for it; may be dropped and asked again.
+    /// A turn at each of these offers for a request at once of this account; `None` where at each of them `most`
+    /// wait already.
+    pub fn at(offers: impl Iterator<Item = Arc<OfferLive>>, whose: &Arc<str>, most: usize) -> Option<Self> {
+        let turns = offers.filter_map(|offer| {
+            let turn = offer.provider.seats.wait(whose, most)?;
+            Some((offer, turn))
+        });
+        let turns: Vec<_> = turns.collect();
+        (!turns.is_empty()).then_some(Self(turns))
+    }
+
+    /// Waits for the first of them, `None` if none will come; may be dropped and asked again.
     pub async fn seat(&mut self) -> Option<Seat> {
-        let place = self.turn.come().await?;
-        Some(self.offer.seat(place))
+        let (offer, place) = poll_fn(|cx| self.poll(cx)).await?;
+        Some(offer.seat(place))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Arc<OfferLive>, Place)>> {
+        let mut at = 0;
+        while let Some((offer, turn)) = self.0.get_mut(at) {
+            match turn.poll(cx) {
+                Poll::Ready(Some(place)) => return Poll::Ready(Some((offer.clone(), place))),
+                Poll::Ready(None) => drop(self.0.swap_remove(at)),
+                Poll::Pending => at += 1,
+            }
+        }
+        if self.0.is_empty() { Poll::Ready(None) } else { Poll::Pending }
     }
 }
 

@@ -5,13 +5,18 @@
 //! first come first served, and is handed the seat of whoever leaves: nobody
 //! polls, and one seat wakes one waiter. A request at once that finds no seat
 //! asks the youngest line of a batch to leave, and is handed a seat before all
-//! others. Where no number of seats is known, lines alone are bounded.
+//! others. Where there is no line it may wait a moment, accounts in turn. Where
+//! no number of seats is known, lines alone are bounded.
 
 use crate::caller::CancelLine;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use penstock_limits::{Fair, Joined};
 use std::collections::VecDeque;
+use std::future::Future as _;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 /// Share of the seats, in fifths, that batch work leaves to others.
@@ -32,8 +37,8 @@ pub struct Seats {
 
 #[derive(Debug, Default)]
 struct Desk {
-    /// Requests at once, each of which has asked a line to leave.
-    urgent: VecDeque<Waiter>,
+    /// Requests at once, accounts in turn.
+    urgent: Fair<oneshot::Sender<Place>>,
     /// Batch work.
     patient: VecDeque<Waiter>,
     /// Lines that have a seat, the youngest last; without a signal once they were asked to leave.
@@ -49,6 +54,9 @@ struct Waiter {
     hand: oneshot::Sender<Place>,
 }
 
+/// A seat on its way to who waited for it.
+type Handed = (oneshot::Sender<Place>, Place);
+
 /// A seat that is taken, until this is dropped.
 #[derive(Debug)]
 pub struct Place {
@@ -61,6 +69,8 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Turn {
     seats: Arc<Seats>,
+    /// Whose turn it is, of a request at once.
+    whose: Option<Arc<str>>,
     number: u64,
     hand: oneshot::Receiver<Place>,
 }
@@ -116,21 +126,38 @@ impl Seats {
         let number = desk.next();
         desk.patient.push_back(Waiter { number, line, hand });
         self.waits(desk);
-        Queued::Turn(Turn { seats: self.clone(), number, hand: turn })
+        Queued::Turn(Turn { seats: self.clone(), whose: None, number, hand: turn })
     }
 
-    /// A turn before all others for a request at once, the youngest line here having been asked to leave;
+    /// A turn before all batch work for a request at once, the youngest line here having been asked to leave;
     /// `None` if there is no line to ask.
     #[must_use]
-    pub fn ask_back(self: &Arc<Self>) -> Option<Turn> {
+    pub fn ask_back(self: &Arc<Self>, whose: &Arc<str>) -> Option<Turn> {
         let mut desk = self.desk.lock();
         let youngest = desk.seated.iter_mut().rev().find_map(|(_, signal)| signal.take())?;
-        let (hand, turn) = oneshot::channel();
-        let number = desk.next();
-        desk.urgent.push_back(Waiter { number, line: None, hand });
-        self.waits(desk);
+        let turn = self.join(desk, whose, usize::MAX);
         youngest.cancel();
-        Some(Turn { seats: self.clone(), number, hand: turn })
+        turn
+    }
+
+    /// A turn before all batch work for a request at once of this account, which takes turns with others; `None`
+    /// where `most` wait already.
+    #[must_use]
+    pub fn wait(self: &Arc<Self>, whose: &Arc<str>, most: usize) -> Option<Turn> {
+        self.join(self.desk.lock(), whose, most)
+    }
+
+    fn join(self: &Arc<Self>, mut desk: MutexGuard<'_, Desk>, whose: &Arc<str>, most: usize) -> Option<Turn> {
+        let (hand, turn) = oneshot::channel();
+        match desk.urgent.join(whose, hand, most) {
+            Joined::Full => None,
+            Joined::Waits(number, gone) => {
+                self.waiting.fetch_sub(u32::from(gone.is_some()), Ordering::SeqCst);
+                self.waits(desk);
+                drop(gone);
+                Some(Turn { seats: self.clone(), whose: Some(whose.clone()), number, hand: turn })
+            }
+        }
     }
 
     fn claim(&self, limit: Option<u32>) -> bool {
@@ -161,7 +188,7 @@ impl Seats {
     }
 
     /// Somebody has begun to wait: a seat that became free meanwhile is handed on.
-    fn waits(self: &Arc<Self>, mut desk: parking_lot::MutexGuard<'_, Desk>) {
+    fn waits(self: &Arc<Self>, mut desk: MutexGuard<'_, Desk>) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let handed = self.serve(&mut desk);
         drop(desk);
@@ -169,18 +196,18 @@ impl Seats {
     }
 
     /// Gives free seats to those who wait. They are told when the lock is gone.
-    fn serve(self: &Arc<Self>, desk: &mut Desk) -> Vec<(Waiter, Place)> {
+    fn serve(self: &Arc<Self>, desk: &mut Desk) -> Vec<Handed> {
         let mut handed = Vec::new();
         while !desk.urgent.is_empty() && self.claim(self.limit) {
-            let Some(waiter) = desk.urgent.pop_front() else { break };
-            handed.push((waiter, Place { seats: self.clone(), line: None }));
+            let Some(hand) = desk.urgent.take(|_, _| true) else { break };
+            handed.push((hand, Place { seats: self.clone(), line: None }));
         }
         while let Some(first) = desk.patient.front()
             && self.claim_for_batch(desk, first.line.is_some())
         {
             let Some(mut waiter) = desk.patient.pop_front() else { break };
             let place = self.place(desk, waiter.line.take());
-            handed.push((waiter, place));
+            handed.push((waiter.hand, place));
         }
         self.waiting.fetch_sub(u32::try_from(handed.len()).unwrap_or(0), Ordering::SeqCst);
         handed
@@ -203,10 +230,10 @@ impl Seats {
             desk.seated.remove(at);
         }
         let mut handed = Vec::new();
-        if let Some(waiter) = desk.urgent.pop_front() {
+        if let Some(hand) = desk.urgent.take(|_, _| true) {
             // Without being free in between, when another could take it.
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            handed.push((waiter, Place { seats: self.clone(), line: None }));
+            handed.push((hand, Place { seats: self.clone(), line: None }));
         } else {
             self.working.fetch_sub(1, Ordering::SeqCst);
             handed = self.serve(&mut desk);
@@ -215,15 +242,16 @@ impl Seats {
         hand_over(handed);
     }
 
-    fn forget(&self, number: u64) {
+    fn forget(&self, whose: Option<&Arc<str>>, number: u64) {
         let mut desk = self.desk.lock();
-        let Desk { urgent, patient, .. } = &mut *desk;
-        for queue in [urgent, patient] {
-            if let Ok(at) = queue.binary_search_by_key(&number, |waiter| waiter.number) {
-                queue.remove(at);
-                self.waiting.fetch_sub(1, Ordering::SeqCst);
+        let waited = match whose {
+            Some(whose) => desk.urgent.leave(whose, number).is_some(),
+            None => {
+                let at = desk.patient.binary_search_by_key(&number, |waiter| waiter.number);
+                at.is_ok_and(|at| desk.patient.remove(at).is_some())
             }
-        }
+        };
+        self.waiting.fetch_sub(u32::from(waited), Ordering::SeqCst);
     }
 }
 
@@ -235,9 +263,9 @@ impl Desk {
 }
 
 /// A waiter that has gone meanwhile gives its seat back at once.
-fn hand_over(handed: Vec<(Waiter, Place)>) {
-    for (waiter, place) in handed {
-        waiter.hand.send(place).ok();
+fn hand_over(handed: Vec<Handed>) {
+    for (hand, place) in handed {
+        hand.send(place).ok();
     }
 }
 
@@ -248,15 +276,20 @@ impl Drop for Place {
 }
 
 impl Turn {
-    /// Waits for the seat; may be asked again after it was not waited for to the end.
+    /// Waits for the seat, `None` if it will not come; may be asked again after it was not waited for to the end.
     pub async fn come(&mut self) -> Option<Place> {
         (&mut self.hand).await.ok()
+    }
+
+    /// The same for who waits for several.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Place>> {
+        Pin::new(&mut self.hand).poll(cx).map(Result::ok)
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.seats.forget(self.number);
+        self.seats.forget(self.whose.as_ref(), self.number);
         // A seat that is handed over from here on finds nobody; one that was is dropped with the channel.
         self.hand.close();
     }
@@ -291,7 +324,7 @@ mod tests {
         let mut places: Vec<Place> = (0..4).map(|_| placed(seats.queue(None))).collect();
         let mut turns: Vec<Turn> = (0..3).map(|_| turn(seats.queue(None))).collect();
         let urgent = seats.take().unwrap();
-        assert!(seats.take().is_none() && seats.ask_back().is_none(), "nobody here is a line");
+        assert!(seats.take().is_none() && seats.ask_back(&"a".into()).is_none(), "nobody here is a line");
         drop(urgent);
         assert!(turns.iter_mut().all(|turn| came(turn).is_none()), "the fifth seat is not for them");
         places.pop();
@@ -311,9 +344,9 @@ mod tests {
         let old = placed(seats.queue(Some(signals[0].clone())));
         let young = placed(seats.queue(Some(signals[1].clone())));
         let mut later = turn(seats.queue(Some(signals[2].clone())));
-        let mut first = seats.ask_back().unwrap();
-        let mut second = seats.ask_back().unwrap();
-        assert!(seats.ask_back().is_none(), "all were asked");
+        let mut first = seats.ask_back(&"a".into()).unwrap();
+        let mut second = seats.ask_back(&"a".into()).unwrap();
+        assert!(seats.ask_back(&"a".into()).is_none(), "all were asked");
         assert!(signals[0].is_cancelled() && signals[1].is_cancelled() && !signals[2].is_cancelled());
         drop(young);
         assert!(seats.take().is_none(), "it was never free");
@@ -336,6 +369,28 @@ mod tests {
         drop(gone);
         drop(came(&mut next).unwrap());
         assert_eq!(seats.working(), 0);
+    }
+
+    #[test]
+    fn those_who_wait_a_moment_take_turns_by_account_before_all_batch_work() {
+        let seats = Seats::new(Some(1), 1);
+        let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
+        let place = seats.take().unwrap();
+        let mut batch = turn(seats.queue(None));
+        let mut greedy_turns: Vec<Turn> = (0..3).map(|_| seats.wait(&greedy, 3).unwrap()).collect();
+        assert!(seats.wait(&greedy, 3).is_none(), "three wait already");
+        let mut late = seats.wait(&modest, 3).unwrap();
+        assert!(greedy_turns[2].hand.try_recv().is_err(), "the youngest of the greedy had to go");
+        assert_eq!(seats.waiting(), 4);
+        drop(place);
+        let first = came(&mut greedy_turns[0]).unwrap();
+        drop(first);
+        let second = came(&mut late).unwrap();
+        assert!(came(&mut greedy_turns[1]).is_none() && came(&mut batch).is_none());
+        drop(greedy_turns);
+        drop(second);
+        assert!(came(&mut batch).is_some());
+        assert_eq!((seats.working(), seats.waiting()), (0, 0));
     }
 
     #[test]
@@ -362,9 +417,10 @@ mod tests {
                     tokio::spawn(async move {
                         for round in 0..300 {
                             if task % 4 == 0 {
+                                let whose: Arc<str> = if task % 8 == 0 { "a".into() } else { "b".into() };
                                 let place = match seats.take() {
                                     Some(place) => Some(place),
-                                    None => match seats.ask_back() {
+                                    None => match seats.ask_back(&whose).or_else(|| seats.wait(&whose, 4)) {
                                         Some(mut turn) => turn.come().await,
                                         None => None,
                                     },

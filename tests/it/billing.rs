@@ -17,7 +17,7 @@ const PREPAID: &str = "[billing]\ncredit = \"prepaid\"\n";
 const CHAT: &str = "/v1/chat/completions";
 
 /// The ledger's entries as JSON, once everything is written and every reserve has ended.
-async fn entries(running: &Running) -> Vec<Value> {
+pub async fn entries(running: &Running) -> Vec<Value> {
     let ledger = &running.gateway.house.ledger;
     until("the ledger to be written", || {
         let state = ledger.state();

@@ -46,6 +46,7 @@ mod limits;
 mod lines;
 mod messages;
 mod models;
+mod overload;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod power_cut;
 mod privacy;

@@ -45,6 +45,8 @@ pub enum Code {
     Internal,
     /// No provider could answer.
     Unavailable,
+    /// The gateway has more to do than it takes on.
+    Overloaded,
     /// The disk is full.
     StorageFull,
 }
@@ -101,6 +103,7 @@ impl Code {
             Self::RequestTimeout => row(408, "INFERENCE_3204", "request_timeout", "timeout_error", "The request did not arrive in time."),
             Self::Internal => row(500, "SERVER_9001", "server_error", "api_error", "Something went wrong in the gateway."),
             Self::Unavailable => row(503, "INFERENCE_3103", "service_unavailable", "overloaded_error", "All eligible providers failed or are unavailable; try again shortly. The flavor :balanced widens the choice."),
+            Self::Overloaded => row(503, "SERVER_9002", "service_unavailable", "overloaded_error", "The gateway has more to do than it takes on at the same time; try again shortly."),
             Self::StorageFull => row(507, "RESOURCE_5006", "storage_full", "api_error", "The gateway has no room to store this."),
         }
     }

@@ -4,7 +4,9 @@
 //! - [`Meter`]: one key's or one account's use; [`admit`] takes from both before the work;
 //! - [`Bucket`]: requests or tokens per minute, exact to the billionth of a second;
 //! - [`Spend`]: money in the running day and month;
-//! - [`Outputs`]: the ninetieth percentile of a key's own answers, for asks without a cap.
+//! - [`Outputs`]: the ninetieth percentile of a key's own answers, for asks without a cap;
+//! - [`Crowd`]: the requests and bytes of the whole house, and who waits for room in it;
+//! - [`Fair`]: a queue in which accounts take turns.
 //!
 //! **Reserve, then settle.** Before the work a meter takes what the ask may
 //! use at most; afterwards the difference to what it did use goes back, or is
@@ -16,12 +18,16 @@
 
 mod admit;
 mod bucket;
+mod crowd;
+mod fair;
 mod meter;
 mod outputs;
 mod spend;
 
 pub use admit::{Admitted, Metered, Whose, admit};
 pub use bucket::{Bucket, Gauge, Wait};
+pub use crowd::{Ceiling, Crowd, LONG, Queued};
+pub use fair::{Fair, Joined};
 pub use meter::{Cost, Denied, Held, Limit, Limits, Meter, Standing, Used, Work};
 pub use outputs::Outputs;
 pub use spend::{Period, Spend};

@@ -312,3 +312,37 @@ fn the_details_name_provider_reason_and_milliseconds() {
     ]);
     assert_eq!(course.details(|provider| names[provider]), expected);
 }
+
+#[test]
+fn the_full_are_waited_for_when_nobody_else_is_left() {
+    let (mut course, mut budget) = course(3, Policy::default());
+    assert_eq!(course.start(NOW), Next::Try(0));
+    assert_eq!(course.passed_full(NOW), Next::Try(1));
+    assert_eq!(course.after(&fault(FaultKind::Status(503)), at(10), &mut budget), Next::Try(2));
+    assert_eq!(course.passed_full(at(10)), Next::Queue);
+    assert_eq!(course.full(at(10)).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(course.seated(2, at(500)), Next::Try(2));
+    assert_eq!(course.asked(), 2, "a provider that was full was not asked");
+    assert_eq!(course.after(&fault(FaultKind::Status(503)), at(510), &mut budget), Next::Queue);
+    assert!(is_give_up(course.unseated(at(2_510))));
+    assert!(!course.was_crowded(), "others failed");
+}
+
+#[test]
+fn who_waits_in_vain_was_asked_nothing() {
+    let (mut course, _) = course(2, Policy::default());
+    course.start(NOW);
+    course.passed_full(NOW);
+    assert_eq!(course.passed_full(NOW), Next::Queue);
+    assert!(is_give_up(course.unseated(at(2_000))));
+    assert!(course.was_crowded() && course.asked() == 0);
+}
+
+#[test]
+fn a_full_provider_that_was_silent_elsewhere_is_not_waited_for() {
+    let entries = [Entry::new(0, 7), Entry::new(1, 7)];
+    let (mut course, mut budget) = (Course::new(entries, Policy::default(), 1), RetryBudget::new());
+    course.start(NOW);
+    assert_eq!(course.passed_full(NOW), Next::Try(1));
+    assert!(is_give_up(course.after(&fault(FaultKind::FirstByte), at(10), &mut budget)));
+}

@@ -80,7 +80,7 @@ proptest! {
                     last = Some(offer);
                     may_repeat = false;
                     if pass && !asked.contains(&offer) {
-                        next = course.pass(now);
+                        next = if gap % 2 == 0 { course.pass(now) } else { course.passed_full(now) };
                         continue;
                     }
                     tries += 1;
@@ -115,6 +115,15 @@ proptest! {
                     prop_assert!(until < deadline, "waits past the deadline");
                     now = now.max(until);
                     next = course.resume(now);
+                }
+                Next::Queue => {
+                    let full: Vec<usize> = course.full(now).collect();
+                    prop_assert!(!full.is_empty(), "waits for nobody");
+                    now += Duration::from_millis(gap);
+                    next = match full.get(steps % (full.len() + 1)) {
+                        Some(offer) => course.seated(*offer, now),
+                        None => course.unseated(now),
+                    };
                 }
                 Next::Refuse => break,
                 Next::GiveUp { retry_after } => {

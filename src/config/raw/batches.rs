@@ -1,6 +1,6 @@
 //! `[batches]` and `[grid]` as users write them.
 
-use super::{Exact, Span};
+use super::{Exact, Size, Span};
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,8 @@ pub struct Batches {
     /// Most batches of an account that are not over; more are refused with 429.
     #[schemars(range(min = 1, max = 100_000))]
     pub open: u32,
+    /// Lines and results in memory, all batches together; they share it alike.
+    pub memory: Size,
     /// How often a line is asked again that met a failure which may pass: full, slow or broken providers.
     #[schemars(range(min = 0, max = 1_000))]
     pub retries: u32,
@@ -47,6 +49,7 @@ impl Default for Batches {
         Self {
             concurrency: 128,
             open: 100,
+            memory: Size(32 << 20),
             retries: 20,
             retry_first: Span::seconds(1),
             retry_most: Span::seconds(600),

@@ -5,6 +5,7 @@ mod batches;
 mod catalogue;
 mod leaf;
 mod money;
+mod overload;
 mod providers;
 
 pub use batches::{Batches, Grid};
@@ -14,6 +15,7 @@ pub use catalogue::{
 };
 pub use leaf::{Exact, HeaderValue, OneOrMany, Pause, Reference, Size, Span};
 pub use money::{Billing, Credit, Ledger, Sync};
+pub use overload::Overload;
 pub use providers::{
     Boundary, Continuation, Contractual, Dialect, Engine, Evidence, Health, HttpVersion, Offer, Prefill,
     Provider, Simulated, Timeouts,
@@ -44,6 +46,8 @@ pub struct Raw {
     pub log: Log,
     /// What a client may send, and how long it may take.
     pub limits: Limits,
+    /// How much the gateway takes on.
+    pub overload: Overload,
     /// How providers are tried.
     pub routing: Routing,
     /// What answers tell of their footprint.

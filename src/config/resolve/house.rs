@@ -2,8 +2,8 @@
 
 use super::super::raw::{self, OneOrMany, Raw};
 use super::super::settings::{
-    Batches, Breaker, Files, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Routing, Simulated,
-    Spool, Storage,
+    Batches, Breaker, Files, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Overload, Routing,
+    Simulated, Spool, Storage,
 };
 use super::spot::Spot;
 use super::{Proof, url};
@@ -62,6 +62,7 @@ pub fn batches(raw: &Raw) -> Batches {
     Batches {
         concurrency: number(batches.concurrency),
         open: number(batches.open),
+        memory: bytes(batches.memory),
         again: penstock_batch::again::Again {
             first: batches.retry_first.0,
             most: batches.retry_most.0.max(batches.retry_first.0),
@@ -113,6 +114,26 @@ pub fn log(raw: &Raw) -> Log {
 }
 
 impl Proof<'_> {
+    /// One body must not be all there is room for.
+    pub fn overload(&mut self, raw: &Raw, top: &Spot<'_>) -> Overload {
+        let overload = &raw.overload;
+        let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        if overload.bytes.0 / 2 < raw.limits.json_body.0 {
+            let least = super::super::form::write_size(raw.limits.json_body.0.saturating_mul(2));
+            self.wrong(
+                &top.key("overload").key("bytes"),
+                "It must be at least twice `limits.json_body`.",
+                format!("Write \"{least}\" or more, or a smaller `limits.json_body`."),
+            );
+        }
+        Overload {
+            requests: number(overload.requests),
+            bytes: bytes(overload.bytes),
+            queue: number(overload.queue),
+            wait: overload.wait.0,
+        }
+    }
+
     pub fn listen(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Listen> {
         let spot = top.key("listen");
         let at = spot.key("http");

@@ -74,6 +74,7 @@ pub fn resolve(
     let providers = proof.providers(&raw, &top);
     let offers = proof.offers(&raw, &models, &providers, &top);
     let grid = proof.grid(&raw, &top);
+    let overload = proof.overload(&raw, &top);
     let settings = Settings {
         version: version(&raw),
         listen: listen?,
@@ -81,6 +82,7 @@ pub fn resolve(
         files: files?,
         storage: storage?,
         limits: house::limits(&raw),
+        overload,
         routing: house::routing(&raw),
         impact: super::settings::Impact { provenance: raw.impact.provenance },
         images: super::settings::Images { lifetime: raw.images.lifetime.0, keep: raw.images.keep.0 },

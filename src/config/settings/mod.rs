@@ -27,6 +27,8 @@ pub struct Settings {
     pub files: Files,
     /// Sizes and times that bound a client.
     pub limits: Limits,
+    /// How much it takes on at the same time.
+    pub overload: Overload,
     /// How providers are tried.
     pub routing: Routing,
     /// What is told of the footprint.
@@ -188,6 +190,19 @@ pub struct Limits {
     pub response_buffer: usize,
 }
 
+/// How much is taken on at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overload {
+    /// Most requests.
+    pub requests: usize,
+    /// Most bytes of request bodies and unstreamed answers.
+    pub bytes: usize,
+    /// Most requests that wait, for the house and for each provider.
+    pub queue: usize,
+    /// How long they wait.
+    pub wait: Duration,
+}
+
 /// How providers are tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routing {
@@ -284,6 +299,8 @@ pub struct Batches {
     pub concurrency: usize,
     /// Most batches of an account that are not over.
     pub open: usize,
+    /// Bytes of lines and results in memory, all batches together.
+    pub memory: usize,
     /// When a line is asked again.
     pub again: penstock_batch::again::Again,
 }

@@ -49,7 +49,7 @@ impl Endpoint for Create {
         let form = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let largest = x.live.settings.files.upload;
         let cap = usize::try_from(largest.saturating_add(AROUND)).unwrap_or(usize::MAX);
-        x.invite(cap).await?;
+        x.invite(cap, 0).await?;
         let within = x.live.settings.limits.upload;
         let read = timeout(within, arrived(x, form, cap)).await;
         let read = read.unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));

@@ -9,6 +9,10 @@
 //!     },
 //!     Next::RetrySame { after, .. } => { sleep(after); next = course.resume(now) }
 //!     Next::WaitUntil(until) => { sleep_until(until); next = course.resume(now) }
+//!     Next::Queue => match queue_at(course.full(now)) {
+//!         Some(offer) => next = course.seated(offer, now),
+//!         None => next = course.unseated(now),
+//!     },
 //!     Next::Refuse => return fault.refusal,
 //!     Next::GiveUp { retry_after } => return unavailable(course.details(..), retry_after),
 //! } }
@@ -54,6 +58,8 @@ pub enum Next {
     },
     /// Sleep until this instant, then [`Course::resume`].
     WaitUntil(Duration),
+    /// Those who may be asked are full: wait for a place at one of [`Course::full`].
+    Queue,
     /// The caller is to blame: answer with the fault's refusal.
     Refuse,
     /// Nobody is left: 503.
@@ -75,6 +81,8 @@ pub struct Course {
     running: Option<(usize, Duration)>,
     /// The seat that a sleep is for.
     reserved: Option<usize>,
+    /// A place was waited for in vain.
+    crowded: bool,
 }
 
 /// One offer's place in the plan.
@@ -89,6 +97,8 @@ struct Seat {
     ready: Duration,
     /// Its provider may have its one quick retry.
     quick: bool,
+    /// It could be asked if its provider were not full.
+    full: bool,
 }
 
 impl Course {
@@ -101,6 +111,7 @@ impl Course {
             asked: false,
             ready: entry.resting_until.unwrap_or_default(),
             quick: entry.good_standing,
+            full: false,
         };
         Self {
             policy,
@@ -110,6 +121,7 @@ impl Course {
             asked: 0,
             running: None,
             reserved: None,
+            crowded: false,
         }
     }
 
@@ -130,13 +142,57 @@ impl Course {
     /// reason of the house's own: its breaker refused, or the request cannot be
     /// said in its dialect. Nothing was sent, so it counts as no attempt.
     pub fn pass(&mut self, now: Duration) -> Next {
-        if let Some((index, _)) = self.running.take() {
-            self.asked = self.asked.saturating_sub(1);
-            if let Some(seat) = self.seats.get_mut(index) {
-                seat.open = false;
-            }
-        }
+        self.unasked(false);
         self.choose(now)
+    }
+
+    /// The step when the provider of the offer that was to be asked is full. Others come first; when there are
+    /// none, a place is waited for.
+    pub fn passed_full(&mut self, now: Duration) -> Next {
+        self.unasked(true);
+        self.choose(now)
+    }
+
+    fn unasked(&mut self, full: bool) {
+        let Some((index, _)) = self.running.take() else { return };
+        self.asked = self.asked.saturating_sub(1);
+        if let Some(seat) = self.seats.get_mut(index) {
+            seat.open = false;
+            seat.full = full;
+        }
+    }
+
+    /// Offers that could be asked now, but that their providers are full.
+    pub fn full(&self, now: Duration) -> impl Iterator<Item = usize> {
+        self.seats.iter().filter(move |seat| seat.full && seat.ready <= now).map(|seat| seat.entry.offer)
+    }
+
+    /// The step when there is a place at one of them.
+    pub fn seated(&mut self, offer: usize, now: Duration) -> Next {
+        let at =
+            self.seats.iter().position(|seat| seat.full && seat.ready <= now && seat.entry.offer == offer);
+        match at {
+            Some(index) if self.asked < self.policy.attempts && now < self.policy.deadline => {
+                if let Some(seat) = self.seats.get_mut(index) {
+                    seat.full = false;
+                }
+                self.ask(index, now)
+            }
+            _ => self.unseated(now),
+        }
+    }
+
+    /// The step when nobody made a place in time.
+    pub fn unseated(&mut self, now: Duration) -> Next {
+        self.seats.iter_mut().for_each(|seat| seat.full = false);
+        self.crowded = true;
+        self.choose(now)
+    }
+
+    /// Nobody was asked, since those who might have been were full.
+    #[must_use]
+    pub const fn was_crowded(&self) -> bool {
+        self.crowded && self.done.is_empty()
     }
 
     /// The step after a failed attempt, which is recorded.
@@ -162,7 +218,7 @@ impl Course {
             return self.give_up(now);
         }
         if is_silence(fault.kind) || fault.kind == FaultKind::Credentials(401) {
-            self.of_provider(provider, |seat| seat.open = false);
+            self.of_provider(provider, |seat| (seat.open, seat.full) = (false, false));
         } else if let Some(rest) = fault.retry_after {
             let ready = now.saturating_add(rest);
             self.of_provider(provider, |seat| seat.ready = seat.ready.max(ready));
@@ -262,6 +318,9 @@ impl Course {
         if let Some((index, _)) = ready {
             return Step::Ask(index);
         }
+        if self.full(now).next().is_some() {
+            return Step::Queue;
+        }
         match open().min_by_key(|(_, seat)| seat.ready) {
             Some((index, _)) if self.may_wait(index) => Step::Wait(index),
             _ => Step::Stop,
@@ -283,6 +342,7 @@ impl Course {
                 seat.open = true;
                 Next::RetrySame { offer: seat.entry.offer, after }
             }
+            Step::Queue => Next::Queue,
             Step::Stop => self.give_up(now),
         }
     }
@@ -335,6 +395,7 @@ enum Step {
     Ask(usize),
     Quick(usize, Duration),
     Wait(usize),
+    Queue,
     Stop,
 }
 

@@ -1,0 +1,77 @@
+//! What a configuration may need in memory at most, added up from the bounds that
+//! the house keeps.
+
+use crate::config::settings::Settings;
+
+/// What a request holds besides its body and its answer: buffers of two connections, its state. Measured: see
+/// `docs/reliability.md`.
+const REQUEST: u64 = 64 << 10;
+/// A body is there twice while a provider of another dialect is sent its own form of it.
+const FORMS: u64 = 2;
+/// Images in memory at the same time.
+const IMAGES: u64 = 512;
+/// Pages of the store.
+const STORE: u64 = 8 << 20;
+/// The program, its threads, the catalogue; tokenizers of models come on top.
+const PROGRAM: u64 = 64 << 20;
+
+/// Each bound with its name and what sets it, in bytes.
+pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
+    let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let (overload, batches) = (&settings.overload, &settings.batches);
+    let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
+    vec![
+        (
+            "requests",
+            wide(overload.requests).saturating_mul(REQUEST),
+            format!("overload.requests = {}, {} each", overload.requests, short(REQUEST)),
+        ),
+        (
+            "bodies",
+            wide(overload.bytes).saturating_mul(FORMS),
+            "twice overload.bytes: as they came, and as a provider is sent them".to_owned(),
+        ),
+        (
+            "batches",
+            wide(batches.memory).saturating_add(wide(batches.concurrency).saturating_mul(REQUEST)),
+            format!("batches.memory, and batches.concurrency = {}", batches.concurrency),
+        ),
+        ("ledger", wide(settings.ledger.backlog), "ledger.backlog".to_owned()),
+        ("images", images, "images.keep, of each at most spool.memory".to_owned()),
+        ("store", STORE, "its cache".to_owned()),
+        ("program", PROGRAM, "without tokenizers of models".to_owned()),
+    ]
+}
+
+/// All of them together.
+pub fn most(bounds: &[(&'static str, u64, String)]) -> u64 {
+    bounds.iter().fold(0, |sum, (_, bytes, _)| sum.saturating_add(*bytes))
+}
+
+/// A size for people, rounded up to a tenth.
+pub fn short(bytes: u64) -> String {
+    for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes >= factor {
+            let tenths = bytes.saturating_mul(10).div_ceil(factor);
+            return match tenths % 10 {
+                0 => format!("{} {unit}", tenths / 10),
+                rest => format!("{}.{rest} {unit}", tenths / 10),
+            };
+        }
+    }
+    format!("{bytes} B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_up() {
+        for (bytes, text) in
+            [(1, "1 B"), (1 << 10, "1 KiB"), ((1 << 20) + 1, "1.1 MiB"), (3 << 29, "1.5 GiB")]
+        {
+            assert_eq!(short(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Tests only: mistakes on purpose. Without the feature `inject`, which no
+//! release has, nothing of this is compiled.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where a request may be made to panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Its body is there, and nothing is reserved.
+    Body,
+    /// Its reserve, its pass and a seat are taken, and the provider is about to be asked.
+    Attempt,
+    /// Some of its stream is on its way.
+    Stream,
+}
+
+impl At {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
+}
+
+/// How many requests are to panic where.
+#[derive(Debug, Default)]
+pub struct Inject([AtomicU64; At::ALL.len()]);
+
+impl Inject {
+    /// The next so many requests that come by panic there.
+    pub fn next(&self, at: At, count: u64) {
+        if let Some(left) = self.0.get(at as usize) {
+            left.store(count, Ordering::SeqCst);
+        }
+    }
+
+    /// Panics if it was told to.
+    ///
+    /// # Panics
+    /// On purpose.
+    #[allow(clippy::panic)]
+    pub fn at(&self, at: At) {
+        let Some(left) = self.0.get(at as usize) else { return };
+        let due = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        assert!(!due, "injected");
+    }
+}

@@ -1,0 +1,304 @@
+//! How much the house takes on: requests at the same time and bytes that they
+//! hold. Who comes when it is full waits a moment, accounts in turn, and is then
+//! refused at once with a time to come back. One short lock for a request that
+//! comes in and one when it is over.
+
+use crate::config::settings;
+use parking_lot::{Mutex, MutexGuard};
+use penstock_contract::{Code, Refusal};
+use penstock_limits::{Ceiling, Crowd, Queued};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// The requests of the house.
+#[derive(Debug)]
+pub struct Overload {
+    crowd: Mutex<Crowd<oneshot::Sender<Place>>>,
+    refused: [AtomicU64; Why::ALL.len()],
+}
+
+/// Why a request was refused that could have been served at another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Too many wait already.
+    Queue,
+    /// It waited for the house in vain.
+    House,
+    /// It waited for a provider in vain.
+    Provider,
+    /// It held too much while others do.
+    Bytes,
+    /// It was in no hurry and in the way of others.
+    Batch,
+}
+
+impl Why {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Queue, Self::House, Self::Provider, Self::Bytes, Self::Batch];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::House => "house",
+            Self::Provider => "provider",
+            Self::Bytes => "bytes",
+            Self::Batch => "batch",
+        }
+    }
+}
+
+/// A request's place in the house, and the bytes it holds; given back when dropped.
+#[derive(Debug)]
+pub struct Place {
+    overload: Arc<Overload>,
+    /// Its account; `None` for a line of a batch, which takes no place from others.
+    whose: Option<Arc<str>>,
+    bytes: usize,
+}
+
+/// How full it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Requests at work.
+    pub requests: usize,
+    /// Bytes they hold.
+    pub bytes: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+}
+
+impl Overload {
+    /// An empty house.
+    #[must_use]
+    pub fn new(settings: &settings::Overload) -> Arc<Self> {
+        Arc::new(Self { crowd: Mutex::new(Crowd::new(ceiling(settings))), refused: Default::default() })
+    }
+
+    /// Other bounds from now on; who is in stays.
+    pub fn configure(self: &Arc<Self>, settings: &settings::Overload) {
+        let mut crowd = self.crowd.lock();
+        crowd.configure(ceiling(settings));
+        self.hand_on(crowd);
+    }
+
+    /// A place for a request of this account with a body of so many bytes; where there is none, it waits at most
+    /// `wait`. The wait is told too, if there was one.
+    ///
+    /// # Errors
+    /// 503 with the time to come back.
+    pub async fn enter(
+        self: &Arc<Self>,
+        whose: &Arc<str>,
+        bytes: usize,
+        wait: Duration,
+    ) -> (Result<Place, Refusal>, Option<Duration>) {
+        let (hand, turn) = oneshot::channel();
+        let number = {
+            let mut crowd = self.crowd.lock();
+            if crowd.enter(whose, bytes) {
+                return (Ok(Place { overload: self.clone(), whose: Some(whose.clone()), bytes }), None);
+            }
+            match crowd.join(whose, bytes, hand) {
+                Queued::Full => return (Err(self.full(Why::Queue)), None),
+                Queued::Waits(number, gone) => {
+                    drop(crowd);
+                    drop(gone);
+                    number
+                }
+            }
+        };
+        let mut turn = Turn { overload: self, whose, number, hand: turn };
+        let began = Instant::now();
+        let place = match timeout(wait, &mut turn.hand).await {
+            Ok(Ok(place)) => Ok(place),
+            // Sent away for somebody who had less waiting.
+            Ok(Err(_)) => Err(self.full(Why::Queue)),
+            Err(_) => Err(self.full(Why::House)),
+        };
+        (place, Some(began.elapsed()))
+    }
+
+    /// A line of a batch, which holds bytes and takes no place.
+    #[must_use]
+    pub fn line(self: &Arc<Self>) -> Place {
+        Place { overload: self.clone(), whose: None, bytes: 0 }
+    }
+
+    /// Seven eighths of it are taken, or somebody waits: what is in no hurry gives way.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.crowd.lock().is_crowded()
+    }
+
+    /// How full it is.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        let crowd = self.crowd.lock();
+        Standing { requests: crowd.requests(), bytes: crowd.bytes(), waiting: crowd.waiting() }
+    }
+
+    /// Counts a refusal.
+    pub fn refused(&self, why: Why) {
+        if let Some(count) = self.refused.get(why as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Refusals so far, by reason.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Why::ALL.iter().zip(&self.refused).map(|(why, count)| (why.name(), count.load(Ordering::Relaxed)))
+    }
+
+    fn full(&self, why: Why) -> Refusal {
+        self.refused(why);
+        // Who was refused together does not come back together.
+        Refusal::new(Code::Overloaded).retry_after(rand::random_range(1..=3))
+    }
+
+    /// Somebody has left: who waits and fits now comes in. They are told when the lock is gone.
+    fn hand_on(self: &Arc<Self>, mut crowd: MutexGuard<'_, Crowd<oneshot::Sender<Place>>>) {
+        if crowd.waiting() == 0 {
+            return;
+        }
+        let mut handed = Vec::new();
+        while let Some((whose, bytes, hand)) = crowd.admit() {
+            handed.push((hand, Place { overload: self.clone(), whose: Some(whose), bytes }));
+        }
+        drop(crowd);
+        for (hand, place) in handed {
+            // Who has gone meanwhile gives it back at once.
+            hand.send(place).ok();
+        }
+    }
+}
+
+const fn ceiling(settings: &settings::Overload) -> Ceiling {
+    Ceiling { requests: settings.requests, bytes: settings.bytes, queue: settings.queue }
+}
+
+impl Place {
+    /// Holds so many bytes more.
+    ///
+    /// # Errors
+    /// 503: others hold too many.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if !self.overload.crowd.lock().grow(bytes) {
+            return Err(self.overload.full(Why::Bytes));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Bytes that it holds.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut crowd = self.overload.crowd.lock();
+        match &self.whose {
+            Some(whose) => crowd.leave(whose, self.bytes),
+            None => crowd.shrink(self.bytes),
+        }
+        self.overload.hand_on(crowd);
+    }
+}
+
+/// A turn in the queue, given up when this is dropped.
+struct Turn<'o> {
+    overload: &'o Arc<Overload>,
+    whose: &'o Arc<str>,
+    number: u64,
+    hand: oneshot::Receiver<Place>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.overload.crowd.lock().forget(self.whose, self.number);
+        // A place that was handed over is dropped with the channel; none is from here on.
+        self.hand.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(2);
+
+    fn house(requests: usize, queue: usize) -> Arc<Overload> {
+        Overload::new(&settings::Overload { requests, bytes: 4 << 20, queue, wait: WAIT })
+    }
+
+    fn account(name: &str) -> Arc<str> {
+        name.into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_it_full_waits_a_moment_and_is_told_when_to_come_back() {
+        let house = house(1, 1);
+        let (place, waited) = house.enter(&account("a"), 10, WAIT).await;
+        assert!(waited.is_none());
+        let (theirs, account) = (house.clone(), account("a"));
+        let waiting = tokio::spawn(async move { theirs.enter(&account, 0, WAIT).await });
+        while house.standing().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        let (third, waited) = house.enter(&"a".into(), 0, WAIT).await;
+        let third = third.unwrap_err();
+        assert_eq!((third.row().status, waited), (503, None), "at once");
+        assert!((1..=3).contains(&third.retry_after.unwrap()));
+        let began = tokio::time::Instant::now();
+        assert_eq!(waiting.await.unwrap().0.unwrap_err().code, Code::Overloaded);
+        assert_eq!(began.elapsed().as_secs(), 2);
+        drop(place);
+        assert_eq!(house.standing(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        let refusals: Vec<_> = house.refusals().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(refusals, [("queue", 1), ("house", 1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_is_given_back_goes_to_who_waits() {
+        let house = house(1, 4);
+        let first = house.enter(&account("a"), 1 << 20, WAIT).await.0.unwrap();
+        let theirs = house.clone();
+        let next = tokio::spawn(async move { theirs.enter(&account("b"), 5, WAIT).await });
+        while house.standing().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(first);
+        assert_eq!(house.standing(), Standing { requests: 1, bytes: 5, waiting: 0 }, "it was never free");
+        let mut place = next.await.unwrap().0.unwrap();
+        assert!(place.grow(4 << 20).is_err() && place.grow(1 << 20).is_ok());
+        assert_eq!(place.bytes(), (1 << 20) + 5);
+        let mut line = house.line();
+        line.grow(1 << 20).unwrap();
+        drop((place, line));
+        assert_eq!(house.standing(), Standing { requests: 0, bytes: 0, waiting: 0 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_waits_no_longer_and_loses_no_place() {
+        let house = house(1, 4);
+        let first = house.enter(&account("a"), 0, WAIT).await.0.unwrap();
+        let account = account("b");
+        {
+            let turn = house.enter(&account, 0, WAIT);
+            tokio::pin!(turn);
+            assert!(timeout(Duration::from_millis(1), turn.as_mut()).await.is_err());
+            // Handed over, and never taken.
+            drop(first);
+            assert_eq!(house.standing().requests, 1);
+        }
+        assert_eq!(house.standing(), Standing { requests: 0, bytes: 0, waiting: 0 });
+    }
+}

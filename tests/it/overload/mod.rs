@@ -1,0 +1,81 @@
+//! More to do than can be done: who waits, who is refused and how fast, what
+//! stays bounded meanwhile, and what a mistake of our own costs.
+
+mod batches;
+mod ceiling;
+mod clocks;
+mod fairness;
+mod leavers;
+mod panics;
+mod storms;
+mod surge;
+
+use crate::harness::{Bench, Client, Provider, bench::Running};
+use penstock::simulate::{Options, Server};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+pub const CHAT: &str = "/v1/chat/completions";
+
+/// Whether the long form was asked for.
+pub fn full() -> bool {
+    std::env::var_os("PENSTOCK_FULL").is_some()
+}
+
+/// The short or the long form.
+pub fn form<T>(short: T, long: T) -> T {
+    if full() { long } else { short }
+}
+
+/// The value below which so many hundredths of them are.
+pub fn percentile(times: &mut [Duration], hundredths: usize) -> Duration {
+    times.sort_unstable();
+    let at = (times.len() * hundredths).div_ceil(100).clamp(1, times.len()) - 1;
+    times[at]
+}
+
+/// A simulated provider that thinks so long and then says all at once.
+pub async fn thinker(first_token: Duration) -> Server {
+    let options = Options {
+        address: "127.0.0.1:0".parse().unwrap(),
+        first_token,
+        tokens_per_second: 0.0,
+        models: vec!["theirs".to_owned()],
+        ..Options::default()
+    };
+    Server::start(options).await.unwrap()
+}
+
+/// A gateway in front of one provider with so many seats.
+pub fn seats(provider: &Provider, seats: usize) -> Bench {
+    let lines = format!("max_in_flight = {seats}\n{}", crate::harness::bench::PATIENT);
+    Bench::new().provider_with("a", provider, &lines, "")
+}
+
+/// A client with a key of an account of this name.
+pub async fn of_account(running: &Running, account: &str) -> Client {
+    let made = running.admin().post("/admin/accounts", &json!({"id": account})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    running.key(&json!({"account": account})).await
+}
+
+/// Nothing of a request is left anywhere in the house.
+pub async fn until_empty(running: &Running) {
+    let house = &running.gateway.house;
+    crate::harness::until("the house to be empty", || {
+        let standing = house.overload.standing();
+        let seats: u32 =
+            house.live().providers.iter().map(|one| one.seats.working() + one.seats.waiting()).sum();
+        house.exchanges() == 0
+            && (standing.requests, standing.bytes, standing.waiting) == (0, 0, 0)
+            && seats == 0
+            && house.ledger.state().open == 0
+    })
+    .await;
+}
+
+/// How long something took.
+pub async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
+    let began = Instant::now();
+    (work.await, began.elapsed())
+}

@@ -1,0 +1,87 @@
+//! A mistake of our own, put there on purpose: it costs the request that met it,
+//! and nothing of that request is left.
+
+use super::{CHAT, form, until_empty};
+use crate::harness::jobs;
+use crate::harness::script::stream;
+use crate::harness::{Bench, Provider};
+use penstock::inject::At;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_ends_its_own_request_and_gives_back_what_that_had() {
+    let each = form(10, 3_400);
+    let provider = Provider::start().await;
+    provider.always(stream(&["One ", "two ", "three "]));
+    let lines = format!("max_in_flight = 2\n{}", crate::harness::bench::PATIENT);
+    let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
+    let house = running.gateway.house.clone();
+    for at in At::ALL {
+        for _ in 0..each {
+            house.inject.next(at, 1);
+            // A connection of its own, of which nothing may be left either.
+            let broken = running.chat_stream().await;
+            if at == At::Stream {
+                assert_eq!(broken.status, 200);
+                assert!(
+                    !broken.text().contains("[DONE]") && broken.text().contains("One "),
+                    "{}",
+                    broken.text()
+                );
+            } else {
+                assert_eq!(broken.status, 500, "{}", broken.text());
+                assert_eq!(broken.json()["error"]["code"], "SERVER_9001");
+                assert!(!broken.text().contains("injected"));
+            }
+            let good = running.chat_stream().await;
+            assert_eq!(good.streamed(), "One two three ", "the next is served by the same threads");
+        }
+    }
+    until_empty(&running).await;
+    let ends = crate::billing::entries(&running).await;
+    let count = |act: &str| ends.iter().filter(|entry| entry["act"] == act).count();
+    let (good, broken) = (each * 3, each * 2);
+    assert_eq!(count("settle"), good, "what was delivered whole, and nothing else");
+    assert_eq!(count("void"), broken, "a reserve for each that had one, ended");
+    let metrics = running.admin().get("/metrics").await.text();
+    assert!(metrics.contains(&format!("penstock_panics_total {}", each * 3)), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_beside_a_panic_do_not_notice() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    running.gateway.house.inject.next(At::Attempt, 8);
+    let asks = (0..32).map(|_| {
+        let (client, ask) = (running.client.clone(), running.ask());
+        tokio::spawn(async move { client.post(CHAT, &ask).await.status })
+    });
+    let asks: Vec<_> = asks.collect();
+    let mut answers = Vec::new();
+    for ask in asks {
+        answers.push(ask.await.unwrap());
+    }
+    let of = |status: u16| answers.iter().filter(|known| **known == status).count();
+    assert_eq!((of(500), of(200)), (8, 24));
+    until_empty(&running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_of_a_batch_that_panics_is_asked_again_and_is_not_asked_for_ever() {
+    let provider = Provider::start().await;
+    let settings = "[batches]\nretries = 2\nretry_first = \"1ms\"\nretry_most = \"2ms\"";
+    let running = Bench::new().settings(settings).provider("a", &provider).start().await;
+    running.gateway.house.inject.next(At::Attempt, 2);
+    let batch = jobs::batch(&running.client, &jobs::lines(3)).await;
+    let end = jobs::ended(&running.client, &batch).await;
+    assert_eq!(end["request_counts"]["completed"], 3, "{end}");
+    running.gateway.house.inject.next(At::Attempt, 1_000);
+    let batch = jobs::batch(&running.client, &jobs::lines(2)).await;
+    let end = jobs::ended(&running.client, &batch).await;
+    assert_eq!(end["request_counts"]["failed"], 2, "{end}");
+    for result in jobs::results(&running.client, &end).await.values() {
+        assert_eq!(result["status_code"], json!(500));
+    }
+    running.gateway.house.inject.next(At::Attempt, 0);
+    until_empty(&running).await;
+}
