@@ -5,7 +5,7 @@
 use super::commit::{Finished, Group, Wrote};
 use super::input::{Asked, Input};
 use super::later::Later;
-use super::turns::Place;
+use super::turns::{Place, Turn};
 use super::{Tell, view};
 use crate::caller::CancelLine;
 use crate::endpoint::{self, Endpoint};
@@ -43,7 +43,7 @@ pub(super) enum Event {
     /// Lines were read.
     Read(Input, std::io::Result<Vec<Asked>>),
     /// A line ended; `None` if it broke.
-    Line(Asked, Option<Box<LineDone>>),
+    Line(Asked, Turn, Option<Box<LineDone>>),
     /// A group was written.
     Wrote(Box<Wrote>),
     /// A commit is durable, or will never be.
@@ -77,6 +77,8 @@ pub(super) struct Work {
     pub(super) held: usize,
     pub(super) finished: VecDeque<Finished>,
     pub(super) finished_bytes: usize,
+    /// Turns of the lines that are kept with the commit under way.
+    pub(super) kept_soon: Vec<Turn>,
     pub(super) place: Place,
     pub(super) cancel: CancelLine,
     pub(super) abort: watch::Sender<bool>,
@@ -162,6 +164,7 @@ impl Work {
             held: 0,
             finished: VecDeque::new(),
             finished_bytes: 0,
+            kept_soon: Vec::new(),
             cancel: CancelLine::default(),
             abort: watch::Sender::new(false),
             tell,
@@ -250,7 +253,7 @@ impl Work {
                     Err(error) => self.unopened(error.kind()),
                 }
             }
-            Event::Line(asked, done) => self.landed(asked, done),
+            Event::Line(asked, turn, done) => self.landed(asked, turn, done),
             Event::Wrote(wrote) => self.wrote(*wrote),
             Event::Kept(true) => self.kept(),
             Event::Kept(false) => self.over = true,
@@ -362,9 +365,15 @@ impl Work {
         self.flying == 0 && !self.reading
     }
 
+    /// It holds no turn: nothing is at work or waits to be kept.
+    pub(super) fn is_bare(&self) -> bool {
+        self.flying == 0 && self.finished.is_empty() && !self.writing
+    }
+
     /// What was committed is what the world sees.
     fn kept(&mut self) {
         self.writing = false;
+        self.kept_soon.clear();
         let record = Arc::new(self.record.clone());
         self.seen.send_replace(record.clone());
         if self.life.state.is_end() {
