@@ -5,6 +5,7 @@
 use crate::batch::Batches;
 use crate::clock::Clock;
 use crate::config::settings::{Model, Settings};
+use crate::exports::Exports;
 use crate::files::{Files, When};
 use crate::keyring::Keyring;
 use crate::ledger::Ledger;
@@ -54,6 +55,8 @@ pub struct House {
     pub files: Arc<Files>,
     /// Files of requests, worked off in their own time.
     pub batches: Arc<Batches>,
+    /// When the next archive is due.
+    pub exports: Exports,
     draining: AtomicBool,
     open: AtomicUsize,
     emptied: Notify,
@@ -163,6 +166,8 @@ impl House {
         let files = Files::open(&settings.files, FileStore::new(vault.store.clone()))?;
         let batches = Arc::new(Batches::new(vault.store.clone()));
         files.run_by(batches.clone());
+        files.archived_in(settings.exports.path.clone());
+        let exports = Exports::open(&settings, clock.unix());
         let pools = Pools::default();
         let live = Live::build(settings, None, &pools)?;
         Ok(Arc::new(Self {
@@ -172,6 +177,7 @@ impl House {
             desk: Mutex::new(()),
             ledger,
             batches,
+            exports,
             clock,
             pools,
             budget: Mutex::new(RetryBudget::new()),

@@ -40,6 +40,8 @@ pub struct Metrics {
     limited: IntCounterVec,
     connections: IntGauge,
     turned_away: IntCounterVec,
+    exports: IntCounterVec,
+    exported: IntGauge,
     ledger: LedgerGauges,
     /// Batches and their lines.
     pub batches: Batches,
@@ -137,6 +139,19 @@ impl Metrics {
                 "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse).",
                 &["reason"],
             )?,
+            exports: counter(
+                &r,
+                "penstock_exports_total",
+                "Archives that the gateway made of what lasts, by result.",
+                &["result"],
+            )?,
+            exported: registered(
+                &r,
+                IntGauge::new(
+                    "penstock_export_last_timestamp_seconds",
+                    "When the last archive was finished, Unix seconds; 0 if there is none.",
+                )?,
+            )?,
             ledger: LedgerGauges::new(&r)?,
             batches: Batches::new(&r)?,
             keeper: Keeper::new(&r)?,
@@ -187,6 +202,11 @@ impl Metrics {
         self.limited.with_label_values(&[limit, of]).inc();
     }
 
+    /// Counts an archive.
+    pub fn exported(&self, good: bool) {
+        self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
+    }
+
     /// Everything, in Prometheus' text format.
     #[must_use]
     pub fn text(&self, house: &House) -> Vec<u8> {
@@ -218,6 +238,7 @@ impl Metrics {
         let left = house.budget.lock().left(now);
         self.retries_left.set(i64::try_from(left).unwrap_or(i64::MAX));
         self.ledger.look(&house.ledger.state());
+        self.exported.set(i64::try_from(house.exports.last()).unwrap_or(i64::MAX));
         self.batches.look(&house.batches.standing(now.as_secs()));
     }
 }

@@ -6,6 +6,7 @@ mod catalogue;
 mod leaf;
 mod money;
 mod providers;
+mod storage;
 
 pub use batches::{Batches, Grid};
 pub use catalogue::{
@@ -18,6 +19,7 @@ pub use providers::{
     Boundary, Continuation, Contractual, Dialect, Engine, Evidence, Health, HttpVersion, Offer, Prefill,
     Provider, Simulated, Timeouts,
 };
+pub use storage::{Export, Storage};
 
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
@@ -98,20 +100,6 @@ pub struct Https {
     /// Private key, PEM.
     #[schemars(length(min = 1), example = &"tls/key.pem")]
     pub key: String,
-}
-
-/// What it keeps, and where.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(inline)]
-pub struct Storage {
-    /// Folder of the store, made at the first start; relative to this file.
-    #[schemars(length(min = 1))]
-    pub path: String,
-    /// Room kept aside on the disk, freed when it is full so that running work can end in order.
-    pub ballast: Size,
-    /// Pepper of the key digests, 64 hexadecimal digits. Without it the gateway makes one in the folder.
-    pub pepper: Option<Reference>,
 }
 
 /// Uploads and images while they are needed. On disk they have no name, so that nothing is left of them.
@@ -325,12 +313,6 @@ impl Default for Listen {
             public_url: None,
             admin: "127.0.0.1:9090".into(),
         }
-    }
-}
-
-impl Default for Storage {
-    fn default() -> Self {
-        Self { path: "data".into(), ballast: mib(64), pepper: None }
     }
 }
 
