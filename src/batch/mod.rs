@@ -19,7 +19,7 @@ mod turns;
 pub mod view;
 mod work;
 
-use crate::files::Runs;
+use crate::files::{Runs, off_thread};
 use crate::house::House;
 use crate::keyring::Grant;
 use crate::object_id;
@@ -281,8 +281,7 @@ impl Batches {
             None if !object_id::is(PREFIX, id) => None,
             None => {
                 let (store, id) = (self.store.clone(), id.to_owned());
-                let read = crate::vault::off_thread(move || store.get(&id)).await;
-                read.map_err(|_| Refusal::new(Code::Internal))?.map(Arc::new)
+                off_thread(move || Ok(store.get(&id)?)).await?.map(Arc::new)
             }
         };
         record.filter(|record| record.key == key).ok_or_else(none)
@@ -295,13 +294,15 @@ impl Batches {
     pub async fn list(&self, key: &str, after: Option<&str>, limit: usize) -> Result<BatchPage, Refusal> {
         let after = match after {
             None => None,
-            Some(id) => Some(self.get(key, id).await.map_err(|_| {
-                Refusal::invalid("after", "after: expected the id of a batch of this API key")
+            Some(id) => Some(self.get(key, id).await.map_err(|why| match why.code {
+                Code::NotFound => {
+                    Refusal::invalid("after", "after: expected the id of a batch of this API key")
+                }
+                _ => why,
             })?),
         };
         let (store, key) = (self.store.clone(), key.to_owned());
-        let listed = crate::vault::off_thread(move || store.list(&key, after.as_deref(), limit)).await;
-        listed.map_err(|_| Refusal::new(Code::Internal))
+        Ok(off_thread(move || Ok(store.list(&key, after.as_deref(), limit)?)).await?)
     }
 
     /// Calls a batch off. When it returns, nothing of it is at work.
