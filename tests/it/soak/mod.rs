@@ -21,8 +21,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Requests at the same time, at most.
 const AT_ONCE: usize = 500;
-/// What memory may grow from the middle to the end: what a machine under load moves by itself.
+/// What memory may grow from the middle to the end: in an hour what a machine under load moves by itself; before, the
+/// page cache of the store (64 MiB) is still being filled.
 const GROWTH_KIB: u64 = 24 << 10;
+const GROWTH_SHORT_KIB: u64 = 64 << 10;
 
 fn setting(name: &str, short: u64, long: u64) -> u64 {
     let otherwise = if full() { long } else { short };
@@ -141,7 +143,8 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     let odd = seen.odd.lock();
     assert!(odd.is_empty(), "{odd:?}");
     let middle = marks[marks.len() / 2].resident;
-    assert!(last.resident <= middle + GROWTH_KIB, "{middle} KiB in the middle, {} at the end", last.resident);
+    let growth = if seconds >= 3_600 { GROWTH_KIB } else { GROWTH_SHORT_KIB };
+    assert!(last.resident <= middle + growth, "{middle} KiB in the middle, {} at the end", last.resident);
     assert!(last.series <= 5_000, "{} series", last.series);
     let (asked, failed) = (Seen::count(&seen.asked), Seen::count(&seen.failed));
     // A provider that is away costs a few answers each time; nobody else's fault is among them.
