@@ -125,8 +125,8 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     for turn in 0..12 {
         weather(&process, &tallies, turn).await;
         tokio::time::sleep(Duration::from_millis(seconds * 1_000 / 12)).await;
-        marks.push(mark(&home, &process, &seen, begun).await);
         assert!(process.ended().is_none(), "{}", process.said());
+        marks.push(mark(&home, &process, &seen, begun).await);
     }
     over.store(true, Ordering::Relaxed);
     tallies.iter().for_each(|tally| tally.away.store(false, Ordering::Relaxed));
