@@ -5,6 +5,7 @@
 use crate::batch::Batches;
 use crate::clock::Clock;
 use crate::config::settings::{Model, Settings};
+use crate::exports::Exports;
 use crate::files::{Files, When};
 use crate::handover::arrive::Predecessor;
 use crate::keyring::Keyring;
@@ -64,6 +65,8 @@ pub struct House {
     pub files: Arc<Files>,
     /// Files of requests, worked off in their own time.
     pub batches: Arc<Batches>,
+    /// When the next archive is due.
+    pub exports: Exports,
     draining: AtomicBool,
     /// Another process has the store, or is about to.
     left: AtomicBool,
@@ -200,6 +203,8 @@ impl House {
         let files = Files::open(&settings.files, FileStore::new(vault.store.clone()), taken_over)?;
         let batches = Arc::new(Batches::new(vault.store.clone()));
         files.run_by(batches.clone());
+        files.archived_in(settings.exports.path.clone());
+        let exports = Exports::open(&settings, clock.unix());
         let pools = Pools::default();
         let overload = Overload::new(&settings.overload);
         let live = Live::build(settings, None, &pools)?;
@@ -211,6 +216,7 @@ impl House {
             desk: Mutex::new(()),
             ledger,
             batches,
+            exports,
             clock,
             pools,
             overload,

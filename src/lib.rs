@@ -64,6 +64,7 @@ pub mod config;
 pub mod count;
 pub mod endpoint;
 pub mod exchange;
+mod exports;
 pub mod files;
 pub mod front;
 pub mod gate;

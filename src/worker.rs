@@ -1,6 +1,7 @@
 //! What goes on beside the requests: names looked up again, providers checked,
 //! the last use of keys and what they spent written down.
 
+use crate::exports;
 use crate::house::House;
 use crate::observe::log;
 use crate::upstream::check;
@@ -22,6 +23,8 @@ const TIDY: Duration = Duration::from_secs(10);
 const SWEEP: Duration = Duration::from_secs(5);
 /// How often files that are over are deleted.
 const OLD: Duration = Duration::from_secs(60);
+/// How often it is looked whether an archive is due.
+const EXPORT: Duration = Duration::from_secs(1);
 /// How often it is looked whether a check is due.
 const CHECK: Duration = Duration::from_millis(250);
 
@@ -53,6 +56,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
             }
         }),
         every(CHECK, stop, house, |house| async move { watch_store(&house) }),
+        every(EXPORT, stop, house, |house| async move { exports::due(&house).await }),
     ]
 }
 

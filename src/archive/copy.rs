@@ -1,8 +1,9 @@
 //! Plain files from one place to another: whole, synced, with their SHA-256, for
 //! nobody's eyes but their owner's.
 
+use super::brake::Brake;
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
 use std::io::{ErrorKind, Read, Result, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -50,16 +51,27 @@ impl<W: Write> Write for Summing<W> {
 
 /// The sum of a file.
 pub fn sum(path: &Path) -> Result<Sum> {
+    sum_with(path, &mut Brake::off())
+}
+
+/// The same, with a brake.
+pub fn sum_with(path: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
     let mut summing = Summing::new(std::io::sink());
-    pour(&mut File::open(path)?, &mut summing)?;
+    pour(&mut File::open(path)?, &mut summing, brake)?;
     Ok(summing.finish().1)
 }
 
 /// Copies a file to where none is: it appears whole or not at all.
 pub fn copy(from: &Path, to: &Path) -> Result<Sum> {
+    copy_with(from, to, u64::MAX, &mut Brake::off())
+}
+
+/// The same with the first `most` bytes of a file at most, and a brake.
+pub fn copy_with(from: &Path, to: &Path, most: u64, brake: &mut Brake<'_>) -> Result<Sum> {
     let aside = PathBuf::from(format!("{}.part", to.display()));
+    let from = File::open(from)?;
     let mut summing = Summing::new(create(&aside, true)?);
-    pour(&mut File::open(from)?, &mut summing)?;
+    pour(&mut from.take(most), &mut summing, brake)?;
     let (file, sum) = summing.finish();
     file.sync_all()?;
     fs::rename(&aside, to)?;
@@ -78,7 +90,7 @@ pub fn create(path: &Path, replace: bool) -> Result<File> {
     options.open(path)
 }
 
-fn pour(from: &mut File, to: &mut impl Write) -> Result<()> {
+fn pour(from: &mut impl Read, to: &mut impl Write, brake: &mut Brake<'_>) -> Result<()> {
     let mut piece = vec![0; 256 << 10];
     loop {
         let read = from.read(&mut piece)?;
@@ -86,6 +98,7 @@ fn pour(from: &mut File, to: &mut impl Write) -> Result<()> {
             return Ok(());
         }
         to.write_all(piece.get(..read).unwrap_or_default())?;
+        brake.spend(read as u64)?;
     }
 }
 
@@ -101,6 +114,15 @@ pub fn sync(folder: &Path) -> Result<()> {
 
 /// Names of the plain files in a folder, in order; none where there is no folder.
 pub fn names(folder: &Path) -> Result<Vec<String>> {
+    listed(folder, |kind| kind.is_file())
+}
+
+/// Names of the folders in a folder, in order; none where there is no folder.
+pub fn folders(folder: &Path) -> Result<Vec<String>> {
+    listed(folder, |kind| kind.is_dir())
+}
+
+fn listed(folder: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -108,7 +130,7 @@ pub fn names(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry?;
-        if entry.file_type()?.is_file() {
+        if wanted(entry.file_type()?) {
             names.extend(entry.file_name().into_string());
         }
     }

@@ -1,11 +1,14 @@
 //! Restores an archive into a storage folder that has no store. The store appears
 //! last: until then nothing is there that a gateway would open.
 
-use super::copy::{self, FILES};
+use super::copy::{self, FILES, Sum};
 use super::export::saved;
+use super::verify::each_file;
 use super::{Place, Saved, manifest, told};
 use crate::vault::{LEDGER, PEPPER};
 use penstock_storage::StoreError;
+use penstock_storage::files::FileStore;
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -58,8 +61,24 @@ pub fn import(place: &Place, from: &Path) -> Result<Saved, String> {
     let store = penstock_storage::open(&aside, place.options()).map_err(said)?;
     let mut rows = BufReader::new(File::open(from.join(manifest::ROWS)).map_err(failed)?);
     let rows = penstock_storage::import(&*store, &mut rows).map_err(said)?;
+    let gone = forget(&FileStore::new(store.clone()), &files).map_err(said)?;
     drop(store);
     fs::rename(&aside, place.store()).map_err(failed)?;
     copy::sync(folder).map_err(failed)?;
-    Ok(saved(rows, &files))
+    Ok(Saved { gone, ..saved(rows, &files) })
+}
+
+/// Files without contents were deleted after the archive was made, or while it was: they are none any more.
+fn forget(store: &FileStore, files: &[(String, Sum)]) -> Result<u64, StoreError> {
+    let there: HashSet<&str> = files.iter().filter_map(|(name, _)| name.strip_prefix("files/")).collect();
+    let mut lost = Vec::new();
+    each_file(store, |record| {
+        if !there.contains(record.id.as_str()) {
+            lost.push(record.clone());
+        }
+    })?;
+    for record in &lost {
+        store.delete(record)?;
+    }
+    Ok(lost.len() as u64)
 }

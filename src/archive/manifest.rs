@@ -9,7 +9,7 @@ use penstock_ledger::Month;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// Its name.
@@ -48,7 +48,7 @@ pub fn write(folder: &Path, files: &[(String, Sum)]) -> std::io::Result<()> {
     copy::sync(folder)
 }
 
-/// Reads it, and holds every file against it.
+/// Reads it, and holds every file against it. Contents that are missing were deleted since: they are left out.
 ///
 /// # Errors
 /// What is missing, damaged or not of this program, in a sentence.
@@ -79,14 +79,16 @@ pub fn read(folder: &Path) -> Result<Vec<(String, Sum)>, String> {
         Line::End { end: true, files: count, sha256 } if sha256 == sum && count == files.len() as u64 => {}
         _ => return Err(damaged()),
     }
-    for (file, sum) in &files {
-        let found = copy::sum(&folder.join(file))
-            .map_err(|error| format!("{file} of the archive cannot be read: {error}."))?;
-        if found != *sum {
-            return Err(format!("{file} of the archive is damaged: it is not what was saved."));
+    let mut there = Vec::with_capacity(files.len());
+    for (file, sum) in files {
+        match copy::sum(&folder.join(&file)) {
+            Ok(found) if found == sum => there.push((file, sum)),
+            Ok(_) => return Err(format!("{file} of the archive is damaged: it is not what was saved.")),
+            Err(error) if error.kind() == ErrorKind::NotFound && is_contents(&file) => {}
+            Err(error) => return Err(format!("{file} of the archive cannot be read: {error}.")),
         }
     }
-    Ok(files)
+    Ok(there)
 }
 
 /// Only names that this program writes: none leads out of the folder.
@@ -98,7 +100,11 @@ fn known(name: &str) -> bool {
         Some((crate::vault::LEDGER, file)) => {
             file.strip_suffix(".jsonl").is_some_and(|month| Month::parse(month).is_some())
         }
-        Some((copy::FILES, file)) => object_id::is(PREFIX, file),
-        _ => false,
+        _ => is_contents(name),
     }
+}
+
+/// The contents of a file.
+fn is_contents(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(folder, file)| folder == copy::FILES && object_id::is(PREFIX, file))
 }

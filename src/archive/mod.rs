@@ -1,13 +1,16 @@
 //! All that lasts, as one thing: the store's rows, the ledger's second copy, the
 //! contents of files. Proven, saved, restored and salvaged here, while no gateway
-//! has the store open. Every call blocks.
+//! has the store open, and saved by the gateway itself while it works. Every call
+//! blocks.
 
 mod batches;
+mod brake;
 mod copy;
 mod export;
 mod import;
 mod manifest;
 mod repair;
+pub mod scheduled;
 mod verify;
 
 pub use export::export;
@@ -39,6 +42,8 @@ pub struct Saved {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Files whose contents the archive no longer has, since they were deleted after it was made.
+    pub gone: u64,
 }
 
 impl Place {

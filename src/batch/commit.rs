@@ -2,6 +2,7 @@
 //! charges, which lines are done, the batch and the size of its output. So they
 //! change together or not at all.
 
+use super::turns::Turn;
 use super::view;
 use super::work::{Event, Work};
 use crate::files::{Files, Output, Owner};
@@ -29,6 +30,8 @@ pub(super) struct Finished {
     pub(super) end: Option<Ending>,
     pub(super) usage: Option<Usage>,
     pub(super) text: Vec<u8>,
+    /// Until it is kept: after a crash no more lines are asked again than may be at work.
+    pub(super) turn: Turn,
 }
 
 /// Lines that are written together.
@@ -113,6 +116,7 @@ impl Work {
                 sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
             }
             ends.extend(line.end);
+            self.kept_soon.push(line.turn);
         }
         if seal && let Some(why) = self.ending {
             self.ended(why, now);

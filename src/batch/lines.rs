@@ -29,7 +29,7 @@ impl Work {
         while due && self.has_room() {
             let Some(asked) = self.next_line() else { break };
             let most = self.house.live().settings.batches.concurrency;
-            match self.place.take(most, self.flying == 0) {
+            match self.place.take(most, self.is_bare()) {
                 Some(turn) => self.begin(asked, turn),
                 None => {
                     self.put_back(asked);
@@ -76,7 +76,7 @@ impl Work {
         self.held += asked.body.len();
         let ask = LineAsk { grant, endpoint, body: asked.body.clone(), cancel: self.cancel.clone() };
         let (house, mut abort) = (self.house.clone(), self.abort.subscribe());
-        let flight = Flight { asked: Some(asked), tell: self.tell.clone(), _turn: turn };
+        let flight = Flight { asked: Some((asked, turn)), tell: self.tell.clone() };
         self.house.batches.serve(async move {
             let flight = flight;
             let done = tokio::select! {
@@ -89,7 +89,7 @@ impl Work {
     }
 
     /// A line ended, one way or the other.
-    pub(super) fn landed(&mut self, mut asked: Asked, done: Option<Box<LineDone>>) {
+    pub(super) fn landed(&mut self, mut asked: Asked, turn: Turn, done: Option<Box<LineDone>>) {
         self.flying = self.flying.saturating_sub(1);
         self.held = self.held.saturating_sub(asked.body.len());
         let ends = self.ending.is_some() || self.stopping;
@@ -134,6 +134,7 @@ impl Work {
             end: done.end,
             usage: done.usage,
             text,
+            turn,
         });
     }
 
@@ -168,23 +169,22 @@ impl Work {
 
 /// A line at work: whatever becomes of it, its batch hears of it.
 struct Flight {
-    asked: Option<Asked>,
+    asked: Option<(Asked, Turn)>,
     tell: mpsc::UnboundedSender<Event>,
-    _turn: Turn,
 }
 
 impl Flight {
     fn land(mut self, done: Option<LineDone>) {
-        if let Some(asked) = self.asked.take() {
-            self.tell.send(Event::Line(asked, done.map(Box::new))).ok();
+        if let Some((asked, turn)) = self.asked.take() {
+            self.tell.send(Event::Line(asked, turn, done.map(Box::new))).ok();
         }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        if let Some(asked) = self.asked.take() {
-            self.tell.send(Event::Line(asked, None)).ok();
+        if let Some((asked, turn)) = self.asked.take() {
+            self.tell.send(Event::Line(asked, turn, None)).ok();
         }
     }
 }

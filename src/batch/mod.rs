@@ -15,24 +15,28 @@ mod input;
 mod later;
 mod lines;
 mod open;
+mod refusals;
+mod runs;
 mod share;
 mod turns;
 pub mod view;
 mod work;
 
-use crate::files::Runs;
+pub use refusals::no_file;
+
+use crate::files::off_thread;
 use crate::house::House;
 use crate::keyring::Grant;
 use crate::object_id;
 use crate::observe::log;
 use crate::threads::Threads;
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use penstock_batch::create::Create;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::batches::{BatchPage, BatchRecord, BatchState, BatchStore};
 use penstock_storage::files::FileStore;
 use penstock_storage::{Batch, Health, Space, Store, StoreError};
+use refusals::{enough, none, refused, unkept};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -301,8 +305,7 @@ impl Batches {
             None if !object_id::is(PREFIX, id) => None,
             None => {
                 let (store, id) = (self.store.clone(), id.to_owned());
-                let read = crate::vault::off_thread(move || store.get(&id)).await;
-                read.map_err(|_| Refusal::new(Code::Internal))?.map(Arc::new)
+                off_thread(move || Ok(store.get(&id)?)).await?.map(Arc::new)
             }
         };
         record.filter(|record| record.key == key).ok_or_else(none)
@@ -315,13 +318,15 @@ impl Batches {
     pub async fn list(&self, key: &str, after: Option<&str>, limit: usize) -> Result<BatchPage, Refusal> {
         let after = match after {
             None => None,
-            Some(id) => Some(self.get(key, id).await.map_err(|_| {
-                Refusal::invalid("after", "after: expected the id of a batch of this API key")
+            Some(id) => Some(self.get(key, id).await.map_err(|why| match why.code {
+                Code::NotFound => {
+                    Refusal::invalid("after", "after: expected the id of a batch of this API key")
+                }
+                _ => why,
             })?),
         };
         let (store, key) = (self.store.clone(), key.to_owned());
-        let listed = crate::vault::off_thread(move || store.list(&key, after.as_deref(), limit)).await;
-        listed.map_err(|_| Refusal::new(Code::Internal))
+        Ok(off_thread(move || Ok(store.list(&key, after.as_deref(), limit)?)).await?)
     }
 
     /// Calls a batch off. When it returns, nothing of it is at work.
@@ -399,68 +404,4 @@ impl Batches {
             ],
         );
     }
-}
-
-#[async_trait]
-impl Runs for Batches {
-    fn needs(&self, id: &str) -> bool {
-        let running = self.running.lock();
-        running
-            .values()
-            .any(|running| *running.input == *id || running.seen.borrow().output.as_deref() == Some(id))
-    }
-
-    async fn deleted(&self, id: &str) -> Result<(), Refusal> {
-        {
-            let mut deleting = self.deleting.lock();
-            deleting.retain(|_, since| since.elapsed() < DELETING);
-            deleting.insert(id.into(), Instant::now());
-        }
-        let mut ends = Vec::new();
-        for running in self.running.lock().values().filter(|running| *running.input == *id) {
-            let (asker, ended) = oneshot::channel();
-            running.tell.send(Tell::InputDeleted(asker)).ok();
-            ends.push(ended);
-        }
-        for ended in ends {
-            if timeout(PATIENCE, ended).await.is_err() {
-                self.deleting.lock().remove(id);
-                return Err(unkept());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// How a client hears of what the store said; `None` if it is kept.
-fn refused(inserted: Result<(), StoreError>) -> Option<Refusal> {
-    match inserted {
-        Ok(()) => None,
-        Err(StoreError::Full) => Some(Refusal::new(Code::StorageFull)),
-        Err(StoreError::Guard { .. }) => Some(no_file()),
-        Err(_) => Some(unkept()),
-    }
-}
-
-fn none() -> Refusal {
-    Refusal::because(Code::NotFound, "There is no batch of this id for this API key.")
-}
-
-/// The input is not there for this key.
-#[must_use]
-pub fn no_file() -> Refusal {
-    let message = "input_file_id: there is no file of this id for this API key";
-    Refusal::because(Code::NotFound, message).at("input_file_id")
-}
-
-fn enough(most: usize) -> Refusal {
-    let message = format!(
-        "The limit of {most} batches of this account at the same time is reached; wait for one to end."
-    );
-    Refusal::because(Code::RateLimited, message).with("limit", "batches").with("value", most).retry_after(60)
-}
-
-fn unkept() -> Refusal {
-    let message = "Batches cannot be written down at the moment; try again shortly.";
-    Refusal::because(Code::Unavailable, message).retry_after(5)
 }

@@ -6,7 +6,7 @@ use super::commit::{Finished, Group, Wrote};
 use super::input::{Asked, Input};
 use super::later::Later;
 use super::share::Share;
-use super::turns::Place;
+use super::turns::{Place, Turn};
 use super::{Tell, view};
 use crate::caller::CancelLine;
 use crate::endpoint::{self, Endpoint};
@@ -42,7 +42,7 @@ pub(super) enum Event {
     /// Lines were read.
     Read(Input, std::io::Result<Vec<Asked>>),
     /// A line ended; `None` if it broke.
-    Line(Asked, Option<Box<LineDone>>),
+    Line(Asked, Turn, Option<Box<LineDone>>),
     /// A group was written.
     Wrote(Box<Wrote>),
     /// A commit is durable, or will never be.
@@ -81,6 +81,8 @@ pub(super) struct Work {
     pub(super) typical: usize,
     /// What it may hold in memory.
     pub(super) share: Share,
+    /// Turns of the lines that are kept with the commit under way.
+    pub(super) kept_soon: Vec<Turn>,
     pub(super) place: Place,
     pub(super) cancel: CancelLine,
     pub(super) abort: watch::Sender<bool>,
@@ -170,6 +172,7 @@ impl Work {
             finished_bytes: 0,
             typical: 0,
             share,
+            kept_soon: Vec::new(),
             cancel: CancelLine::default(),
             abort: watch::Sender::new(false),
             tell,
@@ -259,7 +262,7 @@ impl Work {
                     Err(error) => self.unopened(error.kind()),
                 }
             }
-            Event::Line(asked, done) => self.landed(asked, done),
+            Event::Line(asked, turn, done) => self.landed(asked, turn, done),
             Event::Wrote(wrote) => self.wrote(*wrote),
             Event::Kept(true) => self.kept(),
             Event::Kept(false) => self.over = true,
@@ -378,9 +381,15 @@ impl Work {
         self.flying == 0 && !self.reading
     }
 
+    /// It holds no turn: nothing is at work or waits to be kept.
+    pub(super) fn is_bare(&self) -> bool {
+        self.flying == 0 && self.finished.is_empty() && !self.writing
+    }
+
     /// What was committed is what the world sees.
     fn kept(&mut self) {
         self.writing = false;
+        self.kept_soon.clear();
         let record = Arc::new(self.record.clone());
         self.seen.send_replace(record.clone());
         if self.life.state.is_end() {

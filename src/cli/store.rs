@@ -88,8 +88,12 @@ pub fn run(store: &Store) -> Result<(), String> {
 }
 
 fn told(done: &str, saved: Saved) -> Result<(), String> {
-    let Saved { rows, files, bytes } = saved;
-    out(&format!("{done}: {rows} rows, {files} files of {bytes} bytes.\n"))
+    let Saved { rows, files, bytes, gone } = saved;
+    let mut text = format!("{done}: {rows} rows, {files} files of {bytes} bytes.\n");
+    if gone > 0 {
+        let _ = writeln!(text, "Left out, since deleted after the archive was made: {gone} files.");
+    }
+    out(&text)
 }
 
 /// Says what was found; an error if anything is wrong.

@@ -34,9 +34,16 @@ impl Failed {
             ),
             Self::Disk(error) => crate::intake::disk(error),
             Self::Store(StoreError::Full) => Refusal::new(Code::StorageFull),
+            Self::Store(StoreError::Io { .. } | StoreError::Stuck) => unread(),
             Self::Store(_) | Self::Gone => Refusal::new(Code::Internal),
         }
     }
+}
+
+/// The store's disk fails at the moment.
+pub fn unread() -> Refusal {
+    let message = "The store cannot be read or written at the moment; try again shortly.";
+    Refusal::because(Code::Unavailable, message).retry_after(5)
 }
 
 impl From<Failed> for Refusal {

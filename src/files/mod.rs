@@ -69,6 +69,8 @@ pub struct Files {
     store: FileStore,
     room: Arc<Room>,
     runs: OnceLock<Arc<dyn Runs>>,
+    /// Where archives of the house are: what is deleted is taken out of them too.
+    archives: OnceLock<PathBuf>,
 }
 
 impl Files {
@@ -88,7 +90,14 @@ impl Files {
             .map_err(|error| {
                 format!("The folder of the files {} cannot be made: {error}.", folder.display())
             })?;
-        let files = Self { folder, aside, store, room: Arc::default(), runs: OnceLock::new() };
+        let files = Self {
+            folder,
+            aside,
+            store,
+            room: Arc::default(),
+            runs: OnceLock::new(),
+            archives: OnceLock::new(),
+        };
         files.start(in_hand)?;
         Ok(files)
     }
@@ -96,6 +105,11 @@ impl Files {
     /// Tells who runs on files; the first to say so is believed.
     pub fn run_by(&self, runs: Arc<dyn Runs>) {
         self.runs.set(runs).ok();
+    }
+
+    /// Tells where archives are; the first to say so is believed.
+    pub fn archived_in(&self, folder: PathBuf) {
+        self.archives.set(folder).ok();
     }
 
     /// The records.
@@ -358,7 +372,7 @@ fn none() -> Refusal {
 }
 
 /// Runs a blocking call away from the async threads.
-async fn off_thread<T: Send + 'static>(
+pub async fn off_thread<T: Send + 'static>(
     call: impl FnOnce() -> Result<T, Failed> + Send + 'static,
 ) -> Result<T, Failed> {
     spawn_blocking(call).await.unwrap_or(Err(Failed::Gone))

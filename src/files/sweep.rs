@@ -90,10 +90,19 @@ impl Files {
     pub(super) fn remove(&self, file: &FileRecord) -> Result<bool, StoreError> {
         let gone = self.store.delete(file)?;
         if gone {
+            // Before and after: an archive that is made at this moment may take it in between.
+            self.unarchive(&file.id);
             // What the disk does not let go of is swept at the next start.
             fs::remove_file(self.path(&file.id)).ok();
+            self.unarchive(&file.id);
             self.room.give(&file.key, file.bytes);
         }
         Ok(gone)
+    }
+
+    fn unarchive(&self, id: &str) {
+        if let Some(folder) = self.archives.get().filter(|_| object_id::is(PREFIX, id)) {
+            crate::archive::scheduled::purge(folder, id);
+        }
     }
 }

@@ -42,6 +42,8 @@ pub struct Metrics {
     certificate: IntGauge,
     connections: IntGauge,
     turned_away: IntCounterVec,
+    exports: IntCounterVec,
+    exported: IntGauge,
     ledger: LedgerGauges,
     overload: Overload,
     /// Batches and their lines.
@@ -147,6 +149,19 @@ impl Metrics {
                 "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse).",
                 &["reason"],
             )?,
+            exports: counter(
+                &r,
+                "penstock_exports_total",
+                "Archives that the gateway made of what lasts, by result.",
+                &["result"],
+            )?,
+            exported: registered(
+                &r,
+                IntGauge::new(
+                    "penstock_export_last_timestamp_seconds",
+                    "When the last archive was finished, Unix seconds; 0 if there is none.",
+                )?,
+            )?,
             ledger: LedgerGauges::new(&r)?,
             overload: Overload::new(&r)?,
             batches: Batches::new(&r)?,
@@ -208,6 +223,11 @@ impl Metrics {
         self.overload.panicked();
     }
 
+    /// Counts an archive.
+    pub fn exported(&self, good: bool) {
+        self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
+    }
+
     /// Everything, in Prometheus' text format.
     #[must_use]
     pub fn text(&self, house: &House) -> Vec<u8> {
@@ -241,6 +261,7 @@ impl Metrics {
         self.certificate.set(house.tls().map_or(0, |tls| tls.expires));
         self.ledger.look(&house.ledger.state());
         self.overload.look(house);
+        self.exported.set(i64::try_from(house.exports.last()).unwrap_or(i64::MAX));
         self.batches.look(&house.batches.standing(now.as_secs()));
     }
 }

@@ -1,17 +1,20 @@
 //! The gateway killed again and again at random moments, in the middle of batches
 //! with retries, cancels and deletions, against a model of what must hold: what was
 //! acknowledged is there, what was seen stays, each line has one result and each
-//! good result one charge. `PENSTOCK_KILLS` says how often (12), `PENSTOCK_SEED` how.
+//! good result one charge. A third of the kills each come at any moment, right behind
+//! something that was told, and right behind a call of the provider, amid a commit.
+//! `PENSTOCK_KILLS` says how often (18), `PENSTOCK_SEED` how.
 
 use crate::harness::jobs::{CHAT, cancel, create, line, upload};
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::script::{plain, status};
-use crate::harness::{Answer, Client, Provider, within};
+use crate::harness::{Answer, Client, Provider, full, within};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Lines at work at one time.
 const AT_WORK: usize = 8;
@@ -38,6 +41,7 @@ impl Chance {
 enum Did {
     Uploaded(String, String),
     Created(Value),
+    Looked(Value),
     MayCancel(String),
     Cancelled(Value),
     MayDelete(String),
@@ -89,7 +93,7 @@ impl Model {
             Did::Uploaded(id, text) => {
                 self.files.insert(id, (text, There::Yes));
             }
-            Did::Created(batch) => self.meet(batch),
+            Did::Created(batch) | Did::Looked(batch) => self.meet(batch),
             Did::MayCancel(id) => {
                 // Whether it was is seen at the next start.
                 self.batches.entry(id).and_modify(|seen| seen.looks = 0);
@@ -185,19 +189,55 @@ async fn look(client: &Client, seen: &mut Seen, outputs: &mut BTreeMap<String, T
     seen.last = now;
 }
 
+/// What a client did, and how often it was told something.
+#[derive(Clone)]
+struct Told {
+    did: Arc<Mutex<Vec<Did>>>,
+    times: watch::Sender<usize>,
+}
+
+impl Told {
+    /// It was told something: whoever waits to kill knows at once.
+    fn tell(&self, did: Did) {
+        self.did.lock().push(did);
+        self.times.send_modify(|times| *times += 1);
+    }
+}
+
+/// Waits for the moment of a kill.
+async fn moment(kill: u64, chance: &mut Chance, told: &Told, provider: &Provider) {
+    let (short, calls) = (Duration::from_millis(chance.below(400) as u64), provider.calls());
+    let wait = async {
+        match kill % 3 {
+            0 => tokio::time::sleep(short).await,
+            1 => {
+                let wanted = chance.below(12) + 1;
+                told.times.subscribe().wait_for(|times| *times >= wanted).await.unwrap();
+            }
+            _ => {
+                let wanted = calls + chance.below(120) + 1;
+                while provider.calls() < wanted {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(2), wait).await.ok();
+}
+
 fn good(answer: &Answer) -> bool {
     answer.status == 200 && answer.whole
 }
 
 /// A client that makes batches, calls some off and deletes some files, until the gateway is gone.
-async fn drive(client: Client, mut chance: Chance, open: Vec<Value>, did: Arc<Mutex<Vec<Did>>>) {
+async fn drive(client: Client, mut chance: Chance, open: Vec<Value>, told: Told) {
     let (mut open, mut made) = (open, 0);
     loop {
         let one = open.get(chance.below(open.len().max(1))).cloned();
         match (chance.below(12), one) {
             (0..=4, _) if made < 2 => {
                 made += 1;
-                let lines: String = (0..chance.below(36) + 4)
+                let lines: String = (0..chance.below(100) + 4)
                     .map(|number| {
                         line(&format!("line-{number}"), &format!("{}", chance.below(1 << 30))) + "\n"
                     })
@@ -207,28 +247,34 @@ async fn drive(client: Client, mut chance: Chance, open: Vec<Value>, did: Arc<Mu
                     continue;
                 }
                 let file = text(&answer.json(), "id");
-                did.lock().push(Did::Uploaded(file.clone(), lines));
+                told.tell(Did::Uploaded(file.clone(), lines));
                 let answer = create(&client, &file).await;
                 if good(&answer) {
-                    did.lock().push(Did::Created(answer.json()));
+                    told.tell(Did::Created(answer.json()));
                     open.push(answer.json());
                 }
             }
+            (8..=9, Some(batch)) => {
+                let now = client.get(&format!("/v1/batches/{}", text(&batch, "id"))).await;
+                if good(&now) {
+                    told.tell(Did::Looked(now.json()));
+                }
+            }
             (5, Some(batch)) => {
-                did.lock().push(Did::MayCancel(text(&batch, "id")));
+                told.did.lock().push(Did::MayCancel(text(&batch, "id")));
                 let answer = cancel(&client, &batch).await;
                 if good(&answer) {
-                    did.lock().push(Did::Cancelled(answer.json()));
+                    told.tell(Did::Cancelled(answer.json()));
                 }
             }
             (6, Some(batch)) if chance.below(3) == 0 => {
-                delete(&client, &text(&batch, "input_file_id"), &did).await;
+                delete(&client, &text(&batch, "input_file_id"), &told).await;
             }
             (7, Some(batch)) if chance.below(3) == 0 => {
                 let now = client.get(&format!("/v1/batches/{}", text(&batch, "id"))).await;
                 let output = text(&now.json(), "output_file_id");
                 if !output.is_empty() && is_over(&now.json()) {
-                    delete(&client, &output, &did).await;
+                    delete(&client, &output, &told).await;
                 }
             }
             _ => tokio::time::sleep(Duration::from_millis(chance.below(20) as u64)).await,
@@ -236,17 +282,18 @@ async fn drive(client: Client, mut chance: Chance, open: Vec<Value>, did: Arc<Mu
     }
 }
 
-async fn delete(client: &Client, file: &str, did: &Mutex<Vec<Did>>) {
-    did.lock().push(Did::MayDelete(file.to_owned()));
+async fn delete(client: &Client, file: &str, told: &Told) {
+    told.did.lock().push(Did::MayDelete(file.to_owned()));
     let answer = client.send("DELETE", &format!("/v1/files/{file}"), &[], b"").await;
     if good(&answer) || (answer.status == 404 && answer.whole) {
-        did.lock().push(Did::Deleted(file.to_owned()));
+        told.tell(Did::Deleted(file.to_owned()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_random_moments_every_line_has_one_result_and_every_good_one_its_charge() {
-    let (kills, seed) = (setting("PENSTOCK_KILLS", 12), setting("PENSTOCK_SEED", 20_261_122));
+    let (kills, seed) =
+        (setting("PENSTOCK_KILLS", if full() { 500 } else { 18 }), setting("PENSTOCK_SEED", 20_261_122));
     let mut chance = Chance(seed | 1);
     let provider = Provider::start().await;
     let home = Home::new();
@@ -267,14 +314,14 @@ async fn killed_at_random_moments_every_line_has_one_result_and_every_good_one_i
         let process = home.run().await;
         model.check(&client).await;
         let open = model.batches.values().filter(|seen| !is_over(&seen.last)).map(|seen| seen.last.clone());
-        let (did, open) = (Arc::new(Mutex::new(Vec::new())), open.collect());
-        let driver = drive(client.clone(), Chance(seed ^ (kill << 20) | 1), open, did.clone());
+        let told = Told { did: Arc::default(), times: watch::Sender::new(0) };
+        let driver = drive(client.clone(), Chance(seed ^ (kill << 20) | 1), open.collect(), told.clone());
         let driver = tokio::spawn(driver);
-        tokio::time::sleep(Duration::from_millis(chance.below(400) as u64)).await;
+        moment(kill, &mut chance, &told, &provider).await;
         process.kill().await;
         driver.abort();
         driver.await.ok();
-        for did in std::mem::take(&mut *did.lock()) {
+        for did in std::mem::take(&mut *told.did.lock()) {
             model.learn(did);
         }
         // A start is killed as well, wherever it is.

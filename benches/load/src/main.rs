@@ -13,11 +13,13 @@
 //! the machine moves it least. Times are medians over the rounds; what is added is
 //! added to the provider asked directly in the same round.
 
+mod events;
 mod load;
 mod mock;
 mod pass;
 mod process;
 mod report;
+mod streams;
 mod targets;
 
 use load::{Connection, Plan, request};
@@ -28,7 +30,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use targets::{Bench, Target};
 
-const USAGE: &str = "usage: penstock-load PENSTOCK [--rounds 3] [--seconds 3] [--rate 1] [--only TEXT]";
+const USAGE: &str =
+    "usage: penstock-load PENSTOCK [--rounds 3] [--seconds 3] [--rate 1] [--only TEXT] [--streams 9500]";
 
 struct Options {
     penstock: PathBuf,
@@ -36,6 +39,8 @@ struct Options {
     seconds: f64,
     rate: f64,
     only: String,
+    /// So many streams open at once instead of requests.
+    streams: Option<usize>,
 }
 
 /// A kind of request.
@@ -63,13 +68,21 @@ fn role(given: &[String]) -> Option<Result<(), String>> {
     let address = |at: usize| given.get(at).and_then(|text| text.parse::<SocketAddr>().ok());
     match given.first()?.as_str() {
         "mock" => Some(mock::serve(address(1)?)),
+        "events" => Some(events::serve(address(1)?)),
         "pass" => pass::serve(address(1)?, address(2)?, given.get(3)?.parse().ok()?),
         _ => None,
     }
 }
 
 fn options(given: &[String]) -> Result<Options, String> {
-    let mut options = Options { penstock: PathBuf::new(), rounds: 3, seconds: 3.0, rate: 1.0, only: String::new() };
+    let mut options = Options {
+        penstock: PathBuf::new(),
+        rounds: 3,
+        seconds: 3.0,
+        rate: 1.0,
+        only: String::new(),
+        streams: None,
+    };
     let mut words = given.iter();
     while let Some(word) = words.next() {
         let mut number = || {
@@ -80,7 +93,10 @@ fn options(given: &[String]) -> Result<Options, String> {
             "--rounds" => options.rounds = number()?.ceil() as usize,
             "--seconds" => options.seconds = number()?,
             "--rate" => options.rate = number()?,
-            "--only" => options.only = words.next().cloned().ok_or(format!("--only takes a text\n{USAGE}"))?,
+            "--only" => {
+                options.only = words.next().cloned().ok_or(format!("--only takes a text\n{USAGE}"))?
+            }
+            "--streams" => options.streams = Some(number()?.ceil() as usize),
             path if options.penstock.as_os_str().is_empty() && !path.starts_with('-') => {
                 options.penstock = path.into();
             }
@@ -94,6 +110,9 @@ fn options(given: &[String]) -> Result<Options, String> {
 }
 
 fn compare(options: &Options) -> Result<(), String> {
+    if let Some(streams) = options.streams {
+        return streams::compare(&options.penstock, streams, options.seconds);
+    }
     let bench = Bench::start(&options.penstock)?;
     for scenario in scenarios(options.rate).into_iter().filter(|it| it.name.contains(&options.only)) {
         let mut rows: Vec<Row> = bench.targets.iter().map(|target| Row::new(target.name)).collect();

@@ -14,11 +14,11 @@ pub const TOKENS: usize = 64;
 /// From one token to the next.
 const PACE: Duration = Duration::from_millis(2);
 
-struct Answers {
-    plain: Vec<u8>,
-    models: Vec<u8>,
+pub struct Answers {
+    pub plain: Vec<u8>,
+    pub models: Vec<u8>,
     /// The head with the first content token.
-    first: Vec<u8>,
+    pub first: Vec<u8>,
     token: Vec<u8>,
     /// Finish reason, usage, `[DONE]`, the last chunk.
     last: Vec<u8>,
@@ -82,7 +82,7 @@ pub fn content_length(head: &str) -> Option<usize> {
 }
 
 /// `"stream":true` stands near either end of the bodies of this program.
-fn streamed(body: &[u8]) -> bool {
+pub fn streamed(body: &[u8]) -> bool {
     let near = body.len().min(512);
     let ends = [body.get(..near), body.get(body.len() - near..)];
     ends.iter().flatten().any(|end| end.windows(13).any(|part| part == b"\"stream\":true"))
@@ -99,7 +99,8 @@ fn tell(stream: &mut TcpStream, answers: &Answers) -> std::io::Result<()> {
     stream.write_all(&answers.last)
 }
 
-fn answers() -> Answers {
+/// What it says.
+pub fn answers() -> Answers {
     let usage =
         format!("{{\"prompt_tokens\":40,\"completion_tokens\":{TOKENS},\"total_tokens\":{}}}", 40 + TOKENS);
     let answer = format!(
@@ -135,6 +136,7 @@ fn answers() -> Answers {
     }
 }
 
-fn chunk(text: &str) -> String {
+/// A chunk of a chunked body.
+pub fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }

@@ -39,25 +39,40 @@ impl Drop for Bench {
 impl Bench {
     /// Starts all of them and waits until each has answered.
     pub fn start(penstock: &Path) -> Result<Self, String> {
-        let folder = std::env::temp_dir().join(format!("penstock-load-{}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-        let own = std::env::current_exe().map_err(|why| why.to_string())?;
-        let provider = free()?;
-        let mut mock = Process::start(
-            Command::new(&own).args(["mock", &provider.to_string()]),
-            &folder.join("mock.log"),
-        )?;
-        await_answer("the mock provider", provider, None, &mut mock)?;
-        let mut bench = Self { targets: Vec::new(), folder, _mock: mock };
+        let (mut bench, provider) = Self::before("mock")?;
         bench.targets.push(Target { name: "direct", address: provider, key: None, process: None });
         bench.nginx(provider)?;
-        let address = free()?;
-        let threads = THREADS.to_string();
-        let mut pass = Command::new(&own);
-        pass.args(["pass", &address.to_string(), &provider.to_string(), &threads]);
-        bench.add("bare Pingora", address, None, &mut pass)?;
-        bench.penstock(penstock, provider)?;
+        bench.pass(provider)?;
+        bench.penstock(penstock, provider, 1000)?;
         Ok(bench)
+    }
+
+    /// Those who are measured with so many streams open.
+    pub fn streams(penstock: &Path, streams: usize) -> Result<Self, String> {
+        let (mut bench, provider) = Self::before("events")?;
+        bench.pass(provider)?;
+        bench.penstock(penstock, provider, streams + 100)?;
+        Ok(bench)
+    }
+
+    /// A folder and the provider, which is this program in that role.
+    fn before(role: &str) -> Result<(Self, SocketAddr), String> {
+        let folder = std::env::temp_dir().join(format!("penstock-load-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        let provider = free()?;
+        let own = std::env::current_exe().map_err(|why| why.to_string())?;
+        let mut command = Command::new(own);
+        let mut mock = Process::start(command.args([role, &provider.to_string()]), &folder.join("mock.log"))?;
+        await_answer("the mock provider", provider, None, &mut mock)?;
+        Ok((Self { targets: Vec::new(), folder, _mock: mock }, provider))
+    }
+
+    fn pass(&mut self, provider: SocketAddr) -> Result<(), String> {
+        let address = free()?;
+        let own = std::env::current_exe().map_err(|why| why.to_string())?;
+        let mut pass = Command::new(own);
+        pass.args(["pass", &address.to_string(), &provider.to_string(), &THREADS.to_string()]);
+        self.add("bare Pingora", address, None, &mut pass)
     }
 
     fn add(
@@ -99,10 +114,10 @@ impl Bench {
     }
 
     /// With everything on: keys, two providers with checks, footprint and price, a log line a request.
-    fn penstock(&mut self, binary: &Path, provider: SocketAddr) -> Result<(), String> {
+    fn penstock(&mut self, binary: &Path, provider: SocketAddr, seats: usize) -> Result<(), String> {
         let (address, admin) = (free()?, free()?);
         let file = self.folder.join("penstock.toml");
-        let text = configuration(&self.folder, address, admin, provider);
+        let text = configuration(&self.folder, address, admin, provider, seats);
         fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))?;
         let made = Command::new(binary)
             .args(["keys", "create", "--name", "load", "--config"])
@@ -121,11 +136,17 @@ impl Bench {
 
 /// The window is one that 200 KiB of bytes cannot exceed: what counting costs is
 /// measured by `benches/hot.rs`.
-fn configuration(folder: &Path, http: SocketAddr, admin: SocketAddr, provider: SocketAddr) -> String {
+fn configuration(
+    folder: &Path,
+    http: SocketAddr,
+    admin: SocketAddr,
+    provider: SocketAddr,
+    seats: usize,
+) -> String {
     let providers = ["a", "b"].map(|id| {
         format!(
             "[[providers]]\nid = \"{id}\"\noperator = \"Load\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
-             base_url = \"http://{provider}/v1\"\npue = 1.16\nwue = 0.2\nmax_in_flight = 1000\n\
+             base_url = \"http://{provider}/v1\"\npue = 1.16\nwue = 0.2\nmax_in_flight = {seats}\n\
              health = {{ path = \"/models\", interval = \"1s\" }}\n\
              [[providers.offers]]\nmodel = \"m\"\nname = \"theirs\"\n"
         )

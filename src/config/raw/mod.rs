@@ -7,6 +7,7 @@ mod leaf;
 mod money;
 mod overload;
 mod providers;
+mod storage;
 
 pub use batches::{Batches, Grid};
 pub use catalogue::{
@@ -20,6 +21,7 @@ pub use providers::{
     Boundary, Continuation, Contractual, Dialect, Engine, Evidence, Health, HttpVersion, Offer, Prefill,
     Provider, Simulated, Timeouts,
 };
+pub use storage::{Export, Storage};
 
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
@@ -134,20 +136,6 @@ pub enum TlsVersion {
     Tls12,
     #[serde(rename = "1.3")]
     Tls13,
-}
-
-/// What it keeps, and where.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(inline)]
-pub struct Storage {
-    /// Folder of the store, made at the first start; relative to this file.
-    #[schemars(length(min = 1))]
-    pub path: String,
-    /// Room kept aside on the disk, freed when it is full so that running work can end in order.
-    pub ballast: Size,
-    /// Pepper of the key digests, 64 hexadecimal digits. Without it the gateway makes one in the folder.
-    pub pepper: Option<Reference>,
 }
 
 /// Uploads and images while they are needed. On disk they have no name, so that nothing is left of them.
@@ -363,12 +351,6 @@ impl Default for Listen {
             public_url: None,
             admin: "127.0.0.1:9090".into(),
         }
-    }
-}
-
-impl Default for Storage {
-    fn default() -> Self {
-        Self { path: "data".into(), ballast: mib(64), pepper: None }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod country;
+mod exports;
 mod grid;
 mod house;
 mod offer;
@@ -68,6 +69,7 @@ pub fn resolve(
     let storage = proof.storage(&raw, &top);
     let spool = proof.spool(&raw, &top);
     let files = proof.files(&raw, &top);
+    let exports = proof.exports(&raw, &top, files.as_ref());
     let simulators = proof.simulators(&raw, &top);
     proof.clashes(listen.as_ref(), &simulators, &top);
     let models = proof.models(&raw, &top);
@@ -81,6 +83,7 @@ pub fn resolve(
         spool: spool?,
         files: files?,
         storage: storage?,
+        exports: exports?,
         limits: house::limits(&raw),
         overload,
         routing: house::routing(&raw),

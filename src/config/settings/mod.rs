@@ -21,6 +21,8 @@ pub struct Settings {
     pub listen: Listen,
     /// Where it keeps what must last.
     pub storage: Storage,
+    /// When it saves what must last elsewhere.
+    pub exports: Exports,
     /// Where it keeps what is needed for a while.
     pub spool: Spool,
     /// What clients keep.
@@ -108,6 +110,17 @@ pub struct Storage {
     pub ballast_bytes: u64,
     /// The pepper of the key digests, 32 bytes; `None`: the gateway makes one in the folder.
     pub pepper: Option<Secret>,
+}
+
+/// Archives that the gateway makes of what lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exports {
+    /// Their folder; made with the first.
+    pub path: PathBuf,
+    /// How often; `None` never.
+    pub every: Option<Duration>,
+    /// How many are kept.
+    pub keep: usize,
 }
 
 /// Files without a name.

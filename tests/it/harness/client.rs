@@ -160,6 +160,17 @@ impl Open {
         self.socket.flush().await.unwrap();
     }
 
+    /// Reads until this text is among the bytes; false if the answer ends without it.
+    pub async fn any(&mut self, marker: &str) -> bool {
+        let marker = marker.as_bytes();
+        while !self.bytes.windows(marker.len()).any(|window| window == marker) {
+            if !self.more().await {
+                return false;
+            }
+        }
+        true
+    }
+
     async fn more(&mut self) -> bool {
         let mut piece = [0; 64 * 1024];
         match self.socket.read(&mut piece).await {

@@ -26,6 +26,11 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     }
 }
 
+/// Whether tests run in their long form.
+pub fn full() -> bool {
+    std::env::var_os("PENSTOCK_FULL").is_some_and(|full| full == "1")
+}
+
 /// Asks again and again, giving others their turn, until it is so.
 pub async fn until(what: &str, mut is: impl FnMut() -> bool) {
     within(what, async {

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The binary with these arguments.
 pub fn penstock(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    // Another build of it may be tested, such as an optimised one.
+    let built = || env!("CARGO_BIN_EXE_penstock").into();
+    let mut command = Command::new(std::env::var_os("PENSTOCK_BINARY").unwrap_or_else(built));
     command.args(arguments).stdin(Stdio::null());
     command
 }
@@ -185,6 +187,11 @@ impl Process {
         // After the name, which is in brackets: the user's and the system's are the twelfth and the next.
         let rest = stat.rsplit(')').next().unwrap();
         rest.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    }
+
+    /// Open descriptors.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     /// How it ended, if it has.

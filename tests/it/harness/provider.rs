@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -19,6 +20,8 @@ pub struct Seen {
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+    /// When it was there whole.
+    pub at: Instant,
 }
 
 impl Seen {
@@ -31,8 +34,13 @@ impl Seen {
     }
 }
 
+/// Says what is done with a request.
+pub type Pick = Box<dyn Fn(&Seen) -> Script + Send + Sync>;
+
 #[derive(Default)]
 struct State {
+    /// Says it for every request; none is remembered then.
+    pick: Option<Pick>,
     queue: Mutex<VecDeque<Script>>,
     always: Mutex<Option<Script>>,
     gets: Mutex<Option<Script>>,
@@ -55,9 +63,18 @@ pub struct Provider {
 impl Provider {
     /// One that answers well unless told otherwise.
     pub async fn start() -> Self {
+        Self::with(State::default()).await
+    }
+
+    /// One that does as this says, and remembers nothing.
+    pub async fn picking(pick: Pick) -> Self {
+        Self::with(State { pick: Some(pick), ..State::default() }).await
+    }
+
+    async fn with(state: State) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(State::default());
+        let state = Arc::new(state);
         let shared = state.clone();
         let task = tokio::spawn(async move {
             loop {
@@ -142,14 +159,10 @@ impl Drop for Provider {
 async fn serve(mut socket: TcpStream, state: &State) {
     let mut buffer = Vec::new();
     while let Some(seen) = read(&mut socket, &mut buffer).await {
-        let streamed = seen.body.windows(13).any(|window| window == b"\"stream\":true");
-        let check = seen.method == "GET";
-        state.seen.lock().push(seen);
-        let next = || state.next_gets.lock().pop_front();
-        let gets = || next().or_else(|| state.gets.lock().clone()).or_else(|| Some(plain("ok")));
-        let script = if check { gets() } else { state.queue.lock().pop_front() };
-        let script = script.or_else(|| state.always.lock().clone());
-        let script = script.unwrap_or_else(|| if streamed { stream(&["Hel", "lo"]) } else { plain("Hello") });
+        let script = match &state.pick {
+            Some(pick) => pick(&seen),
+            None => state.next(seen),
+        };
         let open = state.open.fetch_add(1, Ordering::SeqCst) + 1;
         state.most.fetch_max(open, Ordering::SeqCst);
         let kept = play(&mut socket, script).await;
@@ -162,6 +175,25 @@ async fn serve(mut socket: TcpStream, state: &State) {
                 return;
             }
         }
+    }
+}
+
+impl Seen {
+    /// It asks for a stream.
+    pub fn streamed(&self) -> bool {
+        self.body.windows(13).any(|window| window == b"\"stream\":true")
+    }
+}
+
+impl State {
+    fn next(&self, seen: Seen) -> Script {
+        let (streamed, check) = (seen.streamed(), seen.method == "GET");
+        self.seen.lock().push(seen);
+        let next = || self.next_gets.lock().pop_front();
+        let gets = || next().or_else(|| self.gets.lock().clone()).or_else(|| Some(plain("ok")));
+        let script = if check { gets() } else { self.queue.lock().pop_front() };
+        let script = script.or_else(|| self.always.lock().clone());
+        script.unwrap_or_else(|| if streamed { stream(&["Hel", "lo"]) } else { plain("Hello") })
     }
 }
 
@@ -207,6 +239,10 @@ async fn play(socket: &mut TcpStream, script: Script) -> Played {
                     () = gone(socket) => return Played::Left,
                 }
             }
+            Act::Pause(pause) => {
+                tokio::time::sleep(pause).await;
+                continue;
+            }
             Act::Hang => {
                 gone(socket).await;
                 return Played::Left;
@@ -250,7 +286,7 @@ async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
     }
     let body = buffer[end..end + length].to_vec();
     buffer.drain(..end + length);
-    Some(Seen { method, path, headers, body })
+    Some(Seen { method, path, headers, body, at: Instant::now() })
 }
 
 async fn more(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {

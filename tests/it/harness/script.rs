@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// One step.
@@ -19,6 +20,8 @@ pub enum Act {
     Raw(Vec<u8>),
     /// Waits until the test says go on, or the client leaves.
     Wait(Arc<Notify>),
+    /// Takes its time.
+    Pause(Duration),
     /// Waits until the client leaves.
     Hang,
     /// Closes the connection.

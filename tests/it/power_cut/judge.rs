@@ -32,7 +32,12 @@ impl Judge<'_> {
         let mut ends = BTreeMap::new();
         for batch in list(&client, "/v1/batches").await? {
             let end = ended(&client, &batch).await;
-            so!(["completed", "cancelled"].contains(&text(&end["status"])), "it ended otherwise: {end}");
+            let lost = text(&end["errors"]["data"][0]["code"]) == "input_file_deleted"
+                && self.may_be_gone(text(&end["input_file_id"]));
+            so!(
+                ["completed", "cancelled"].contains(&text(&end["status"])) || lost,
+                "it ended otherwise: {end}"
+            );
             let found = results(&client, &end).await?;
             let counts = &end["request_counts"];
             let counted = counts["completed"].as_u64().zip(counts["failed"].as_u64());
@@ -52,6 +57,11 @@ impl Judge<'_> {
         self.charges(&charged)
     }
 
+    /// Its deletion had begun.
+    fn may_be_gone(&self, file: &str) -> bool {
+        self.story.deletes.iter().any(|(id, at)| id == file && self.place > *at)
+    }
+
     /// What was told is so.
     async fn holds(
         &self,
@@ -61,9 +71,9 @@ impl Judge<'_> {
     ) -> Result<(), String> {
         let path = |id: &str| format!("/v1/files/{id}/content");
         match fact {
-            Fact::Uploaded { id, kept } => {
+            Fact::Uploaded { id } => {
                 let given = client.get(&path(id)).await;
-                let gone = !kept && self.place > self.story.deletes && given.status == 404;
+                let gone = self.may_be_gone(id) && given.status == 404;
                 let known = given.whole && self.story.texts.iter().any(|text| text.as_bytes() == given.body);
                 so!(gone || (given.status == 200 && known), "file {id}: {} {known}", given.status);
             }

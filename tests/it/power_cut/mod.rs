@@ -31,7 +31,7 @@ fn scratch() -> PathBuf {
 }
 
 /// Compiles the shim with the C compiler.
-fn shim(into: &Path) -> PathBuf {
+pub fn shim(into: &Path) -> PathBuf {
     let library = into.join("shim.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins/storage/tests/powercut/shim.c");
     let compiled = Command::new("cc")
@@ -206,8 +206,9 @@ async fn the_judge_tells_what_is_lost_or_not_so() {
     };
     let judged = async |home: Home| Judge { home, story: &story, place: u64::MAX }.judge().await;
     judged(copy(&|_| {})).await.unwrap();
-    let kept = |fact: &Fact| matches!(fact, Fact::Uploaded { kept: true, .. });
-    let Some((_, Fact::Uploaded { id, .. })) = story.facts.iter().find(|(_, fact)| kept(fact)) else {
+    let gone = |file: &str| story.deletes.iter().any(|(id, _)| id == file);
+    let kept = |fact: &Fact| matches!(fact, Fact::Uploaded { id } if !gone(id));
+    let Some((_, Fact::Uploaded { id })) = story.facts.iter().find(|(_, fact)| kept(fact)) else {
         panic!("nothing was uploaded")
     };
     assert!(files.join(id).exists());

@@ -9,8 +9,8 @@ use std::path::Path;
 
 /// Something that a client was told.
 pub enum Fact {
-    /// A file is there. `kept`: nobody deletes it.
-    Uploaded { id: String, kept: bool },
+    /// A file is there.
+    Uploaded { id: String },
     /// A file is gone.
     Deleted { id: String },
     /// A batch is there.
@@ -29,14 +29,15 @@ pub struct Story {
     pub facts: Vec<(u64, Fact)>,
     /// What was uploaded, told or not.
     pub texts: Vec<String>,
-    /// The place behind which a file may be gone.
-    pub deletes: u64,
+    /// Files that are deleted, and the places behind which they may be gone.
+    pub deletes: Vec<(String, u64)>,
 }
 
 struct Teller<'a> {
     log: &'a Path,
     client: Client,
     facts: Vec<(u64, Fact)>,
+    deletes: Vec<(String, u64)>,
 }
 
 fn place(log: &Path) -> u64 {
@@ -48,10 +49,24 @@ impl Teller<'_> {
         self.facts.push((place(self.log), fact));
     }
 
-    async fn upload(&mut self, text: &str, kept: bool) -> String {
+    async fn upload(&mut self, text: &str) -> String {
         let id = uploaded(&self.client, text).await;
-        self.tell(Fact::Uploaded { id: id.clone(), kept });
+        self.tell(Fact::Uploaded { id: id.clone() });
         id
+    }
+
+    async fn delete(&mut self, id: &str) {
+        self.deletes.push((id.to_owned(), place(self.log)));
+        let gone = self.client.send("DELETE", &format!("/v1/files/{id}"), &[], b"").await;
+        assert_eq!(gone.status, 200, "{}", gone.text());
+        self.tell(Fact::Deleted { id: id.to_owned() });
+    }
+
+    /// A batch that is at work and has some results.
+    async fn works(&mut self, input: &str) -> Value {
+        let batch = self.create(input).await;
+        let started = |now: &Value| now["request_counts"]["completed"].as_u64() > Some(5);
+        crate::harness::jobs::when(&self.client, &batch, "some results", started).await
     }
 
     async fn create(&mut self, file: &str) -> Value {
@@ -86,30 +101,33 @@ impl Story {
     pub async fn play(home: &Home, log: &Path) -> Self {
         let (client, _) = home.key();
         let begin = place(log);
-        let mut teller = Teller { log, client, facts: Vec::new() };
-        let texts = [lines(1_200), lines(40), lines(300), lines(60)];
-        let [large, first, second, late] = &texts;
-        teller.upload(large, true).await;
+        let mut teller = Teller { log, client, facts: Vec::new(), deletes: Vec::new() };
+        let texts = [lines(1_200), lines(40), lines(300), lines(60), lines(280)];
+        let [large, first, second, late, third] = &texts;
+        teller.upload(large).await;
         let refused = upload(&teller.client, "{\"custom_id\":1}\n").await;
         assert_eq!(refused.status, 400, "{}", refused.text());
-        let input = teller.upload(first, true).await;
+        let input = teller.upload(first).await;
         let batch = teller.create(&input).await;
         teller.follow(&batch).await;
 
         // A second one is called off amid its lines, and then its input is deleted.
-        let input = teller.upload(second, false).await;
-        let batch = teller.create(&input).await;
-        let started = |now: &Value| now["request_counts"]["completed"].as_u64() > Some(5);
-        crate::harness::jobs::when(&teller.client, &batch, "some results", started).await;
+        let input = teller.upload(second).await;
+        let batch = teller.works(&input).await;
         cancel(&teller.client, &batch).await;
         let end = ended(&teller.client, &batch).await;
         teller.tell(Fact::Ended { batch: end });
-        teller.upload(late, true).await;
-        let deletes = place(log);
-        let gone = teller.client.send("DELETE", &format!("/v1/files/{input}"), &[], b"").await;
-        assert_eq!(gone.status, 200, "{}", gone.text());
-        teller.tell(Fact::Deleted { id: input });
-        let Teller { client, facts, .. } = teller;
+        teller.upload(late).await;
+        teller.delete(&input).await;
+
+        // The input of a third is deleted while it is at work.
+        let input = teller.upload(third).await;
+        let batch = teller.works(&input).await;
+        teller.delete(&input).await;
+        let end = ended(&teller.client, &batch).await;
+        assert_eq!(end["status"], "failed", "{end}");
+        teller.tell(Fact::Ended { batch: end });
+        let Teller { client, facts, deletes, .. } = teller;
         Self { client, begin, facts, texts: texts.to_vec(), deletes }
     }
 }

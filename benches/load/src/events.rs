@@ -1,0 +1,73 @@
+//! A provider whose streams do not end: an event a second, each with the time at which it was sent.
+
+use crate::mock::{answers, chunk, content_length, streamed};
+use crate::streams::{MARK, now, runtime};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Serves until it is killed.
+pub fn serve(listen: SocketAddr) -> Result<(), String> {
+    runtime()?.block_on(async move {
+        let listener = TcpListener::bind(listen).await.map_err(|why| format!("{listen}: {why}"))?;
+        let answers = Arc::new(answers());
+        loop {
+            let Ok((socket, _)) = listener.accept().await else { continue };
+            let answers = answers.clone();
+            // A client that leaves ends its task; nobody else needs to know.
+            tokio::spawn(async move {
+                drop(connection(socket, &answers.plain, &answers.models, &answers.first).await)
+            });
+        }
+    })
+}
+
+async fn connection(mut socket: TcpStream, plain: &[u8], models: &[u8], first: &[u8]) -> std::io::Result<()> {
+    socket.set_nodelay(true)?;
+    let (mut read, mut piece) = (Vec::new(), vec![0; 4096]);
+    loop {
+        let end = read.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+        let head =
+            String::from_utf8_lossy(read.get(..end.unwrap_or(0)).unwrap_or_default()).to_ascii_lowercase();
+        let whole =
+            end.map(|end| end + content_length(&head).unwrap_or(0)).filter(|whole| read.len() >= *whole);
+        let Some(whole) = whole else {
+            let count = socket.read(&mut piece).await?;
+            if count == 0 {
+                return Ok(());
+            }
+            read.extend_from_slice(piece.get(..count).unwrap_or_default());
+            continue;
+        };
+        let request: Vec<u8> = read.drain(..whole).collect();
+        if head.starts_with("get ") {
+            socket.write_all(models).await?;
+        } else if streamed(&request) {
+            socket.write_all(first).await?;
+            return tell(socket).await;
+        } else {
+            socket.write_all(plain).await?;
+        }
+    }
+}
+
+async fn tell(mut socket: TcpStream) -> std::io::Result<()> {
+    let mark = String::from_utf8_lossy(MARK);
+    let mut piece = [0; 64];
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            // Nothing is to come: it has left.
+            _ = socket.read(&mut piece) => return Ok(()),
+        }
+        let event = chunk(&format!(
+            "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1763650000,\
+             \"model\":\"theirs\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\" {mark}{} \"}},\
+             \"logprobs\":null,\"finish_reason\":null}}]}}\n\n",
+            now()
+        ));
+        socket.write_all(event.as_bytes()).await?;
+    }
+}

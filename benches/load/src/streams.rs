@@ -1,0 +1,147 @@
+//! Many streams open at once, an event a second each: what one costs in memory and processor time, how much later its
+//! events come, and whether the memory is given back when all have ended.
+
+use crate::load::request;
+use crate::process::Process;
+use crate::targets::{Bench, Target};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+
+/// New streams a second.
+const OPENED: usize = 500;
+/// Whether memory was given back is looked at until then.
+const AFTER: Duration = Duration::from_secs(60);
+/// What stands before the time of an event in it.
+pub const MARK: &[u8] = b"at=";
+
+/// Nanoseconds since 1970: provider and client are processes of one machine.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[derive(Default)]
+struct Seen {
+    open: AtomicUsize,
+    broken: AtomicUsize,
+    /// Events count.
+    counts: AtomicBool,
+    over: AtomicBool,
+    /// Delays of events, in microseconds.
+    delays: Mutex<Vec<u32>>,
+}
+
+/// Measures everyone but the provider, one after the other.
+pub fn compare(penstock: &Path, streams: usize, seconds: f64) -> Result<(), String> {
+    let bench = Bench::streams(penstock, streams)?;
+    let runtime = runtime()?;
+    println!(
+        "{streams} streams, an event a second each, {seconds:.0} s\n{:14} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9} {:>7}",
+        "", "CPU %", "idle MiB", "open MiB", "KiB each", "p50 ms", "p99 ms", "after MiB", "broken"
+    );
+    for target in &bench.targets {
+        if let Some(process) = &target.process {
+            println!("{}", one(&runtime, target, process, streams, seconds)?);
+        }
+    }
+    Ok(())
+}
+
+/// The runtime of the client and of the provider.
+pub fn runtime() -> Result<Runtime, String> {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|why| why.to_string())
+}
+
+fn one(
+    runtime: &Runtime,
+    target: &Target,
+    process: &Process,
+    streams: usize,
+    seconds: f64,
+) -> Result<String, String> {
+    let mib = || process.resident_kib() as f64 / 1024.0;
+    let (idle, seen) = (mib(), Arc::new(Seen::default()));
+    let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Tell me."}]}"#;
+    let request: Arc<[u8]> = request(target.address, target.key.as_deref(), body).into();
+    for number in 0..streams {
+        runtime.spawn(stream(target.address, request.clone(), seen.clone()));
+        if number % 10 == 9 {
+            sleep(Duration::from_secs(10) / u32::try_from(OPENED).unwrap_or(u32::MAX));
+        }
+    }
+    let patience = Instant::now();
+    while seen.open.load(Ordering::Relaxed) + seen.broken.load(Ordering::Relaxed) < streams {
+        if patience.elapsed() > AFTER {
+            return Err(format!(
+                "{}: only {} streams opened",
+                target.name,
+                seen.open.load(Ordering::Relaxed)
+            ));
+        }
+        sleep(Duration::from_millis(100));
+    }
+    sleep(Duration::from_secs(2));
+    seen.counts.store(true, Ordering::Relaxed);
+    let (before, begun) = (process.spent(), Instant::now());
+    sleep(Duration::from_secs_f64(seconds));
+    let spent = process.spent().since(&before) as f64 / begun.elapsed().as_nanos() as f64 * 100.0;
+    let open = mib();
+    seen.over.store(true, Ordering::Relaxed);
+    let broken = seen.broken.load(Ordering::Relaxed);
+    let mut delays = seen.delays.lock().map(|mut delays| std::mem::take(&mut *delays)).unwrap_or_default();
+    delays.sort_unstable();
+    let share = |share: f64| {
+        let at = (delays.len().saturating_sub(1) as f64 * share).round() as usize;
+        delays.get(at).map_or(f64::NAN, |delay| f64::from(*delay) / 1e3)
+    };
+    sleep(AFTER);
+    Ok(format!(
+        "{:14} {spent:>9.1} {idle:>9.1} {open:>11.1} {:>9.1} {:>9.2} {:>9.2} {:>9.1} {broken:>7}",
+        target.name,
+        (open - idle) * 1024.0 / streams.max(1) as f64,
+        share(0.5),
+        share(0.99),
+        mib(),
+    ))
+}
+
+/// One stream, until all are over.
+async fn stream(to: SocketAddr, request: Arc<[u8]>, seen: Arc<Seen>) {
+    if read(to, &request, &seen).await.is_none() && !seen.over.load(Ordering::Relaxed) {
+        seen.broken.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+async fn read(to: SocketAddr, request: &[u8], seen: &Seen) -> Option<()> {
+    let mut socket = TcpStream::connect(to).await.ok()?;
+    socket.set_nodelay(true).ok()?;
+    socket.write_all(request).await.ok()?;
+    let (mut piece, mut first) = (vec![0; 4096], true);
+    while !seen.over.load(Ordering::Relaxed) {
+        let count = socket.read(&mut piece).await.ok().filter(|count| *count > 0)?;
+        let read = piece.get(..count)?;
+        let at = read.windows(MARK.len()).position(|window| window == MARK);
+        if std::mem::take(&mut first) {
+            if !read.starts_with(b"HTTP/1.1 200") {
+                return None;
+            }
+            seen.open.fetch_add(1, Ordering::Relaxed);
+        }
+        let Some(at) = at.filter(|_| seen.counts.load(Ordering::Relaxed)) else { continue };
+        let digits = read.get(at + MARK.len()..)?.iter().take_while(|byte| byte.is_ascii_digit());
+        let told =
+            digits.fold(0_u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
+        let late = u32::try_from(now().saturating_sub(told) / 1_000).unwrap_or(u32::MAX);
+        if let Ok(mut delays) = seen.delays.lock() {
+            delays.push(late);
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,162 @@
+//! Archives that a gateway makes of itself while it works: whole, restorable, without what was deleted, and no
+//! outage when they fail.
+
+use crate::harness::jobs::{content, create, ended, lines, results, retrieve, uploaded};
+use crate::harness::process::{Home, Process, catalogue, complaint};
+use crate::harness::script::{Act, plain};
+use crate::harness::{Client, Provider, until, within};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// Written behind `[storage]`, as the first lines of the rest.
+fn every(seconds: u32, more: &str) -> String {
+    format!(
+        "[storage.export]\nevery = \"{seconds}s\"\n{more}\n[files]\nkeep_free = \"0B\"\n[batches]\nconcurrency = 4\n"
+    )
+}
+
+/// The archives of a home, the oldest first.
+fn archives(home: &Home) -> Vec<PathBuf> {
+    let Ok(all) = std::fs::read_dir(home.storage().join("exports")) else { return Vec::new() };
+    let mut all: Vec<PathBuf> = all.map(|entry| entry.unwrap().path()).collect();
+    // One that is being made lies aside.
+    all.retain(|path| !path.ends_with("aside") && path.join("manifest.jsonl").exists());
+    all.sort();
+    all
+}
+
+/// An archive that was begun after this.
+async fn next(home: &Home) -> PathBuf {
+    let last = archives(home).pop();
+    let newer = || archives(home).pop().filter(|path| Some(path) > last.as_ref());
+    // The first that appears may have been begun before.
+    until("an archive", || newer().is_some()).await;
+    let first = newer();
+    until("the archive after it", || archives(home).pop() > first).await;
+    archives(home).pop().unwrap()
+}
+
+async fn chat(client: &Client) {
+    let ask = json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]});
+    assert_eq!(client.post("/v1/chat/completions", &ask).await.status, 200);
+}
+
+async fn stopped(mut process: Process) {
+    process.signal("TERM");
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_saves_itself_while_it_works_and_goes_on_from_what_it_saved() {
+    let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
+    let home = Home::new();
+    home.write(&format!("{}{}", every(1, "keep = 2"), catalogue(&provider, "")));
+    let (client, _) = home.key();
+    let process = home.run().await;
+    for _ in 0..5 {
+        chat(&client).await;
+    }
+    for _ in 0..10 {
+        provider.then(plain("early"));
+    }
+    let mut held = vec![Act::Wait(go.clone())];
+    held.extend(plain("late"));
+    provider.always(held);
+    let (input, deleted) = (uploaded(&client, &lines(30)).await, uploaded(&client, &lines(7)).await);
+    let made = create(&client, &input).await.json();
+    provider.until_calls(5 + 10 + 4).await;
+    within("ten results", async {
+        while retrieve(&client, &made).await["request_counts"]["completed"] != 10 {}
+    })
+    .await;
+
+    // What is deleted is in no archive any more, and what is not is no second time on the disk.
+    let archive = next(&home).await;
+    let files = home.storage().join("files");
+    assert!(archive.join("files").join(&deleted).exists());
+    use std::os::unix::fs::MetadataExt;
+    let same = |path: PathBuf| std::fs::metadata(path).unwrap().ino();
+    assert_eq!(same(archive.join("files").join(&input)), same(files.join(&input)));
+    let gone = client.send("DELETE", &format!("/v1/files/{deleted}"), &[], b"").await;
+    assert_eq!(gone.status, 200);
+    assert!(archives(&home).iter().all(|path| !path.join("files").join(&deleted).exists()));
+
+    let saved = next(&home).await;
+    let kept = archives(&home).len();
+    assert!(kept <= 3, "{kept} archives, one of which may be about to go");
+    let metrics = home.admin().get("/metrics").await.text();
+    assert!(metrics.contains("penstock_exports_total{result=\"ok\"}"), "{metrics}");
+    let elsewhere = Home::new();
+    elsewhere.write(&format!("{}{}", every(0, ""), catalogue(&provider, "")));
+    // Copied first: an archive goes when its time has come.
+    let copy = elsewhere.path().join("copy");
+    let copied = std::process::Command::new("cp").arg("-a").args([&saved, &copy]).status().unwrap();
+    assert!(copied.success());
+    provider.always(plain("late"));
+    for _ in 0..4 {
+        go.notify_waiters();
+    }
+    process.kill().await;
+
+    // Elsewhere it goes on: the file, the key, the charges, the batch with its results so far.
+    let restored = elsewhere.command(&["store", "import", copy.to_str().unwrap()]);
+    assert!(restored.status.success(), "{}", complaint(&restored));
+    let calls = provider.calls();
+    let process = elsewhere.run().await;
+    let client = Client { address: elsewhere.http, ..client };
+    assert_eq!(content(&client, &Value::from(input)).await, lines(30));
+    let end = ended(&client, &made).await;
+    assert_eq!(
+        (end["status"].as_str(), &end["request_counts"]["completed"]),
+        (Some("completed"), &json!(30))
+    );
+    let found = results(&client, &end).await;
+    let early = found.values().filter(|one| one["response"]["choices"][0]["message"]["content"] == "early");
+    assert_eq!((early.count(), provider.calls() - calls), (10, 20));
+    stopped(process).await;
+    let proof = elsewhere.command(&["credits", "verify"]);
+    assert!(proof.status.success(), "{}", complaint(&proof));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_that_cannot_be_made_is_told_and_is_no_outage() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    // A place where not even root makes a folder.
+    home.write(&format!("{}{}", every(1, "path = \"/proc/penstock-archives\""), catalogue(&provider, "")));
+    let (client, _) = home.key();
+    let process = home.run().await;
+    process.until_said("export_failed").await;
+    chat(&client).await;
+    assert_eq!(home.admin().get("/readyz").await.status, 200);
+    let metrics = home.admin().get("/metrics").await.text();
+    assert!(metrics.contains("penstock_exports_total{result=\"failed\"}"), "{metrics}");
+    stopped(process).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_deleted_after_an_archive_was_made_is_not_restored() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&format!("{}{}", every(0, ""), catalogue(&provider, "")));
+    let (client, _) = home.key();
+    let process = home.run().await;
+    let (kept, lost) = (uploaded(&client, &lines(3)).await, uploaded(&client, &lines(4)).await);
+    stopped(process).await;
+    let archive = home.path().join("archive");
+    let saved = home.command(&["store", "export", archive.to_str().unwrap()]);
+    assert!(saved.status.success(), "{}", complaint(&saved));
+    std::fs::remove_file(archive.join("files").join(&lost)).unwrap();
+    let elsewhere = Home::new();
+    elsewhere.write(&format!("{}{}", every(0, ""), catalogue(&provider, "")));
+    let restored = elsewhere.command(&["store", "import", archive.to_str().unwrap()]);
+    assert!(restored.status.success(), "{}", complaint(&restored));
+    assert!(String::from_utf8_lossy(&restored.stdout).contains("was made: 1 files"));
+    let process = elsewhere.run().await;
+    let client = Client { address: elsewhere.http, ..client };
+    assert_eq!(content(&client, &Value::from(kept)).await, lines(3));
+    assert_eq!(client.get(&format!("/v1/files/{lost}")).await.status, 404);
+    stopped(process).await;
+}
