@@ -158,6 +158,8 @@ pub struct Process {
     pub threads: u32,
     /// How long open requests may go on after SIGTERM; it ends sooner when none is left.
     pub drain: Pause,
+    /// What is in memory, prompts and keys among it, may be written to disk when the process dies.
+    pub core_dumps: bool,
 }
 
 /// Lines on standard error.
@@ -355,7 +357,7 @@ impl Default for Files {
 
 impl Default for Process {
     fn default() -> Self {
-        Self { threads: 0, drain: Pause(Duration::from_secs(600)) }
+        Self { threads: 0, drain: Pause(Duration::from_secs(600)), core_dumps: false }
     }
 }
 

@@ -93,6 +93,7 @@ pub fn resolve(
         batches: house::batches(&raw),
         grid,
         drain: raw.process.drain.0,
+        core_dumps: raw.process.core_dumps,
         threads: house::threads(raw.process.threads),
         log: house::log(&raw),
         models: models.into_iter().flatten().collect(),

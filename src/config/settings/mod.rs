@@ -43,6 +43,8 @@ pub struct Settings {
     pub grid: Grid,
     /// How long open requests may go on after a termination signal.
     pub drain: Duration,
+    /// The process may leave what is in its memory on disk when it dies.
+    pub core_dumps: bool,
     /// Worker threads, at least one.
     pub threads: usize,
     /// Lines on standard error.
