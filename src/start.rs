@@ -6,6 +6,7 @@ use crate::handover::arrive::Arrival;
 use crate::handover::leave::Program;
 use crate::observe::{log, panics};
 use crate::{admin, notify, simulate};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub fn run(settings: Settings, source: Source) -> Result<(), String> {
         let drain = settings.drain;
         log::set(settings.log);
         panics::tell();
+        keep_to_itself(settings.core_dumps)?;
         let mut signals = Signals::listen()?;
         let program = Program::this()?;
         let arrival = Arrival::here()?;
@@ -59,6 +61,7 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
         let drain = settings.drain;
         log::set(settings.log);
         panics::tell();
+        keep_to_itself(settings.core_dumps)?;
         let model = settings.models.first().map(|model| model.card.id.clone()).unwrap_or_default();
         let mut signals = Signals::listen()?;
         let gateway = Gateway::start(settings, source.clone()).await?;
@@ -96,6 +99,20 @@ fn runtime(threads: usize) -> Result<Runtime, String> {
         .enable_all()
         .build()
         .map_err(|error| format!("The worker threads cannot be started: {error}."))
+}
+
+/// Sees to it that what is in memory stays there: no core dump, no debugger of the same user. Prompts, answers and
+/// keys would be in them.
+fn keep_to_itself(core_dumps: bool) -> Result<(), String> {
+    if core_dumps {
+        return Ok(());
+    }
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Core, none)
+        .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
+        .map_err(|error| {
+            format!("Core dumps cannot be turned off: {error}. Allow them with process.core_dumps.")
+        })
 }
 
 /// What the process listens to from outside.

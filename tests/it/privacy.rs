@@ -148,3 +148,33 @@ async fn files_with_secrets_are_for_their_owner_alone() {
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
+
+/// What the kernel says of a process and core dumps.
+fn dumps(process: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    let line = text.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_leaves_no_memory_on_disk_unless_it_is_allowed() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use std::os::unix::process::ExitStatusExt;
+    let provider = Provider::start().await;
+    // As much as whoever runs the tests may: what the gateway inherits must not matter.
+    let most = getrlimit(Resource::Core).maximum;
+    setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).unwrap();
+    for (lines, expected) in
+        [("", "Max core file size 0 0 bytes".to_owned()), ("[process]\ncore_dumps = true\n", dumps("self"))]
+    {
+        let home = Home::new();
+        home.write(&format!("{lines}{}", catalogue(&provider, "")));
+        let mut running = home.run().await;
+        assert_eq!(dumps(&running.id().to_string()), expected);
+        if lines.is_empty() {
+            running.signal("ABRT");
+            let ended = running.until_ended().await;
+            assert_eq!((ended.signal(), ended.core_dumped()), (Some(6), false));
+        }
+    }
+}

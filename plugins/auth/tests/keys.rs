@@ -1,5 +1,11 @@
 //! Keys: shape, checksum, secrecy, digest.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout
+)]
 
 use penstock_auth::{Key, Malformed, digest, presented, verify};
 
@@ -166,4 +172,29 @@ fn a_renewed_key_keeps_its_public_id_and_has_another_secret() {
     for id in ["", "short", "0123456789abcde-", "0123456789abcdef0"] {
         assert!(Key::renew(id, &mut source(3)).is_none());
     }
+}
+
+/// Keys that are mistyped in one place, each place with each other character: a million with `PENSTOCK_FULL=1`.
+#[test]
+fn no_mistyped_key_comes_as_far_as_a_look_up() {
+    let most = if std::env::var_os("PENSTOCK_FULL").is_some() { 1_000_000 } else { 50_000 };
+    let digits: Vec<u8> = (b'0'..=b'9').chain(b'A'..=b'Z').chain(b'a'..=b'z').collect();
+    let mut typos = 0;
+    for start in 1_000.. {
+        let key = key(start);
+        let mut text = key.reveal().as_bytes().to_vec();
+        for place in "sk-svc-".len()..text.len() {
+            let right = text[place];
+            for wrong in digits.iter().filter(|wrong| **wrong != right) {
+                text[place] = *wrong;
+                assert!(Key::parse(str::from_utf8(&text).unwrap()).is_err(), "{place} {wrong}");
+                typos += 1;
+            }
+            text[place] = right;
+        }
+        if typos >= most {
+            break;
+        }
+    }
+    println!("{typos} mistyped keys, all of them refused by their checksum");
 }

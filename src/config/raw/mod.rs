@@ -184,6 +184,8 @@ pub struct Process {
     pub drain: Pause,
     /// How often files of secrets and certificates are looked at for changes; 0 for never.
     pub watch: Pause,
+    /// What is in memory, prompts and keys among it, may be written to disk when the process dies.
+    pub core_dumps: bool,
 }
 
 /// Lines on standard error.
@@ -375,7 +377,12 @@ impl Default for Files {
 
 impl Default for Process {
     fn default() -> Self {
-        Self { threads: 0, drain: Pause(Duration::from_secs(600)), watch: Pause(Duration::from_secs(5)) }
+        Self {
+            threads: 0,
+            drain: Pause(Duration::from_secs(600)),
+            watch: Pause(Duration::from_secs(5)),
+            core_dumps: false,
+        }
     }
 }
 

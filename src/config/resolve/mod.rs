@@ -101,6 +101,7 @@ pub fn resolve(
         drain: raw.process.drain.0,
         watch: raw.process.watch.0,
         watched: proof.watched,
+        core_dumps: raw.process.core_dumps,
         threads: house::threads(raw.process.threads),
         log: house::log(&raw),
         models: models.into_iter().flatten().collect(),

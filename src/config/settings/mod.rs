@@ -51,6 +51,8 @@ pub struct Settings {
     pub watch: Duration,
     /// Files of secrets and certificates, as they were named.
     pub watched: Vec<PathBuf>,
+    /// The process may leave what is in its memory on disk when it dies.
+    pub core_dumps: bool,
     /// Worker threads, at least one.
     pub threads: usize,
     /// Lines on standard error.

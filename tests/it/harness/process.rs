@@ -168,6 +168,10 @@ impl Process {
         until(word, || self.said().contains(word)).await;
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal by name.
     pub fn signal(&self, name: &str) {
         let line = format!("kill -{name} {}", self.child.id());

@@ -5,7 +5,8 @@ pub mod messages;
 
 use crate::event::Event;
 use bytes::Bytes;
-use penstock_contract::{Dialect, Fault};
+use penstock_contract::{Dialect, Fault, FaultKind};
+use penstock_wire::json;
 
 /// The longest server-sent event that a provider may send, in bytes.
 pub const MAX_EVENT: usize = 8 << 20;
@@ -48,6 +49,11 @@ pub fn decoder(provider: Dialect, id: &str) -> Box<dyn Decoder> {
 /// # Errors
 /// `Malformed` for what is no answer of the dialect, `InBand` for an error object.
 pub fn whole(provider: Dialect, body: Bytes, id: &str, events: &mut Vec<Event>) -> Result<(), Fault> {
+    // Members are looked up where they stand: what is cut behind the last of them would go unseen.
+    let document = json::trim(&body);
+    if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
+        return Err(Fault::new(FaultKind::Malformed));
+    }
     match provider {
         Dialect::Chat => chat::whole(body, id, events),
         Dialect::Messages => messages::whole(body, events),

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::decode::Decoder as _;
-use penstock_contract::{Usage, UsageSource};
+use penstock_contract::{Dialect, Usage, UsageSource};
 
 const STREAM: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_x","type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"cache_creation_input_tokens":2,"cache_read_input_tokens":3,"output_tokens":1}}}
@@ -163,4 +163,25 @@ data: {"type":"something_new"}
     let (mut decoder, mut events) = (Decoder::new(), Vec::new());
     decoder.push(Bytes::from(stream), &mut events).unwrap();
     assert_eq!(events, [Event::Start]);
+}
+
+#[test]
+fn an_answer_that_is_cut_is_none_wherever_that_is() {
+    let message = r#"{"id":"m","type":"message","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{"input_tokens":6,"output_tokens":5,"later":"x"}}"#;
+    let completion = r#"{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":6,"later":"x"}}"#;
+    for (dialect, body) in [(Dialect::Messages, message), (Dialect::Chat, completion)] {
+        let read = |bytes: &[u8]| {
+            crate::decode::whole(dialect, Bytes::copy_from_slice(bytes), "id", &mut Vec::new())
+        };
+        assert!(read(body.as_bytes()).is_ok());
+        for end in 0..body.len() {
+            assert!(read(&body.as_bytes()[..end]).is_err(), "cut at {end}");
+        }
+        let broken = body.replace("\"x\"", "\"\u{1}\"");
+        assert!(read(broken.as_bytes()).is_err());
+        let later = body.find("\"x\"").unwrap() + 1;
+        let mut bytes = body.as_bytes().to_vec();
+        bytes[later] = 0xff;
+        assert!(read(&bytes).is_err(), "no UTF-8");
+    }
 }

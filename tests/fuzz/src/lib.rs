@@ -1,0 +1,109 @@
+//! What the fuzz targets share: bytes cut in pieces, a provider to translate for, JSON put together again.
+//!
+//! A target panics when what it promises does not hold. How bytes are cut is drawn from the bytes
+//! themselves, so that a finding is one file, and the files of `testdata` folders are seeds as they are.
+
+pub mod stream;
+
+use bytes::Bytes;
+use penstock_contract::{Abilities, Continuation, Dialect, Prefill, Target};
+use serde_json::Value;
+use std::fmt::Debug;
+
+/// Longest input that is also read byte by byte.
+const SHORT: usize = 2_048;
+
+/// The bytes in pieces of one to some dozen bytes; the same bytes are always cut in the same places.
+#[must_use]
+pub fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut state = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let most = 1 + (state >> 60) as usize * 5;
+    let mut pieces = Vec::new();
+    while !bytes.is_empty() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (piece, rest) = bytes.split_at((1 + (state >> 33) as usize % most).min(bytes.len()));
+        pieces.push(piece);
+        bytes = rest;
+    }
+    pieces
+}
+
+/// What is read of the bytes, which must not depend on how they are cut.
+pub fn however_cut<T: PartialEq + Debug>(bytes: &[u8], read: impl Fn(&[&[u8]]) -> T) -> T {
+    let whole = read(&[bytes]);
+    assert_eq!(read(&pieces(bytes)), whole, "cut in pieces");
+    if bytes.len() <= SHORT {
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(read(&single), whole, "byte by byte");
+    }
+    whole
+}
+
+/// The first bytes as a number that chooses between variants, and the rest.
+#[must_use]
+pub fn choice(bytes: &[u8]) -> Option<(u16, &[u8])> {
+    let (first, rest) = bytes.split_first_chunk::<2>()?;
+    Some((u16::from_le_bytes(*first), rest))
+}
+
+/// Whether a bit of a choice is set.
+#[must_use]
+pub const fn bit(choice: u16, bit: u16) -> bool {
+    choice >> bit & 1 == 1
+}
+
+/// What a provider takes, by bits.
+#[must_use]
+pub fn abilities(choice: u16) -> Abilities {
+    let parameters = ["temperature", "tools", "response_format", "reasoning_effort", "logprobs", "top_k"];
+    Abilities {
+        parameters: if bit(choice, 0) { parameters.map(Into::into).to_vec() } else { Vec::new() },
+        continuation: match choice >> 1 & 3 {
+            1 => Some(Continuation::ContinueFinalMessage),
+            2 => Some(Continuation::Prefill),
+            _ => None,
+        },
+        prefill: match choice >> 3 & 3 {
+            0 => Prefill::None,
+            1 => Prefill::ContinueFinalMessage,
+            2 => Prefill::Prefix,
+            _ => Prefill::Automatic,
+        },
+        replay_reasoning: bit(choice, 5),
+        thinking_switch: bit(choice, 6),
+        short_tool_ids: bit(choice, 7),
+        tool_images: bit(choice, 8),
+        system_anywhere: bit(choice, 9),
+        max_stop: bit(choice, 10).then_some(1),
+        max_images: bit(choice, 10).then_some(2),
+        max_inputs: bit(choice, 11).then_some(2),
+        score: Default::default(),
+    }
+}
+
+/// A provider that is asked in this dialect.
+#[must_use]
+pub fn target(dialect: Dialect, abilities: &Abilities) -> Target<'_> {
+    Target {
+        model: "engine/model",
+        dialect,
+        abilities,
+        preset: &[],
+        max_tokens: None,
+        answer_model: "org/model",
+        id: "4b8e",
+        created: 1_763_650_000,
+    }
+}
+
+/// Pieces as the JSON document that they have to be.
+#[must_use]
+pub fn json(pieces: &[Bytes]) -> Value {
+    let bytes = pieces.concat();
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => value,
+        Err(error) => panic!("not JSON ({error}): {}", String::from_utf8_lossy(&bytes)),
+    }
+}

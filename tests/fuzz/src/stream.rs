@@ -1,0 +1,218 @@
+//! A provider's stream on its way to a client, and what both of them have heard at the end.
+
+use crate::target;
+use bytes::Bytes;
+use penstock_admission::{Limits, Purpose, chat, messages};
+use penstock_contract::{
+    Abilities, Ask, Code, Dialect, FaultKind, Out, Progress, Refusal, Reply, Translator, Usage,
+};
+use penstock_dialect::event::Event;
+use penstock_dialect::{Shape, TRANSLATORS, decode, grammar, translator};
+
+const OBJECTS: &[u8] = br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
+
+/// An ask of this client, of a kind that a choice says.
+#[must_use]
+pub fn ask(client: Dialect, choice: u16) -> Ask {
+    let stop = if choice & 4 == 0 { "" } else { r#","STOP":["ab","\n\n"]"# };
+    let body = match client {
+        Dialect::Chat => {
+            let usage = if choice & 1 == 0 { "" } else { r#","stream_options":{"include_usage":true}"# };
+            let n = if choice & 2 == 0 { "" } else { r#","n":2"# };
+            let tools = if choice & 8 == 0 { "" } else { r#","parallel_tool_calls":false"# };
+            format!(r#"{{"model":"m","messages":[{{"role":"user","content":"x"}}],"stream":true{usage}{n}{tools}{stop}}}"#)
+                .replace("STOP", "stop")
+        }
+        Dialect::Messages => {
+            let thinking =
+                if choice & 1 == 0 { "" } else { r#","thinking":{"type":"enabled","budget_tokens":1024}"# };
+            format!(r#"{{"model":"m","max_tokens":2048,"messages":[{{"role":"user","content":"x"}}],"stream":true{thinking}{stop}}}"#)
+                .replace("STOP", "stop_sequences")
+        }
+    };
+    let limits = Limits::default();
+    let body = Bytes::from(body);
+    match client {
+        Dialect::Chat => chat(body, &limits),
+        Dialect::Messages => messages(body, &limits, Purpose::Generate),
+    }
+    .expect("a sound request")
+}
+
+/// What came of a stream.
+#[derive(Debug, PartialEq)]
+pub struct Run {
+    /// What the client got.
+    pub out: Vec<u8>,
+    /// How it failed.
+    pub fault: Option<FaultKind>,
+    /// What it used.
+    pub usage: Option<Usage>,
+    /// Bytes of text.
+    pub output_bytes: usize,
+}
+
+/// Feeds pieces to a reply as the house does, up to the first fault.
+pub fn feed(reply: &mut dyn Reply, pieces: &[&[u8]], out: &mut Out) -> Option<FaultKind> {
+    for piece in pieces {
+        let result = reply.push(Bytes::copy_from_slice(piece), out);
+        assert!(reply.progress() > Progress::Waiting || out.is_empty(), "something came out too early");
+        if let Err(fault) = result {
+            return Some(fault.kind);
+        }
+        if reply.progress() == Progress::Ended {
+            return None;
+        }
+    }
+    reply.end(out).err().map(|fault| fault.kind)
+}
+
+/// Ends an answer as the house does.
+pub fn finish(reply: &mut dyn Reply, fault: Option<FaultKind>, mut out: Out) -> Run {
+    let (usage, output_bytes) = (reply.usage(), reply.output_bytes());
+    match fault {
+        None => reply.close(
+            &usage.unwrap_or(Usage { input: 7, output: 3, ..Usage::default() }),
+            OBJECTS,
+            &mut out,
+        ),
+        Some(_) if reply.progress() > Progress::Waiting => {
+            reply.fail(&Refusal::new(Code::Unavailable), "req_1", &mut out);
+        }
+        Some(_) => {}
+    }
+    Run { out: out.0.concat(), fault, usage, output_bytes }
+}
+
+/// Texts, reasoning, refusals and tools of each candidate, by what the events say.
+#[must_use]
+pub fn heard(events: &[Event], n: usize) -> Vec<Said> {
+    let mut all = vec![Said::default(); n];
+    for event in events {
+        let Some(said) = event.choice().and_then(|choice| all.get_mut(choice as usize)) else { continue };
+        match event {
+            Event::Text { text, .. } => said.text += &text.decoded(),
+            Event::Reasoning { text, .. } => said.reasoning += &text.decoded(),
+            Event::Refusal { text, .. } => said.refusal += &text.decoded(),
+            Event::ToolStart { name, .. } => said.tools.push((name.decoded().into_owned(), String::new())),
+            Event::ToolArguments { tool, fragment, .. } => {
+                if let Some((_, arguments)) = said.tools.get_mut(*tool as usize) {
+                    *arguments += &fragment.decoded();
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// What one candidate said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// Text.
+    pub text: String,
+    /// Reasoning.
+    pub reasoning: String,
+    /// Refusal.
+    pub refusal: String,
+    /// Tools by name, with their arguments.
+    pub tools: Vec<(String, String)>,
+}
+
+/// The events of a stream up to its first fault.
+#[must_use]
+pub fn events(dialect: Dialect, stream: &[u8]) -> Vec<Event> {
+    let mut decoder = decode::decoder(dialect, "4b8e");
+    let mut events = Vec::new();
+    if decoder.push(Bytes::copy_from_slice(stream), &mut events).is_ok() {
+        let _ = decoder.end(&mut events);
+    }
+    events
+}
+
+/// The same, as the ask wants them.
+#[must_use]
+pub fn shaped(ask: &Ask, provider: Dialect, abilities: &Abilities, stream: &[u8]) -> Vec<Event> {
+    let mut shape = Shape::new(ask, &target(provider, abilities));
+    let mut shaped = Vec::new();
+    events(provider, stream).into_iter().for_each(|event| shape.push(event, &mut shaped));
+    shaped
+}
+
+/// Checks what a client got against the grammar of its dialect.
+pub fn check(ask: &Ask, out: &[u8]) {
+    let checked = match ask.dialect {
+        Dialect::Chat => grammar::chat(out, ask.include_usage),
+        Dialect::Messages => grammar::messages(out),
+    };
+    if let Err(rule) = checked {
+        panic!("{rule}\n{}", String::from_utf8_lossy(out));
+    }
+}
+
+/// The pairs whose provider speaks this dialect.
+pub fn pairs(provider: Dialect) -> impl Iterator<Item = &'static dyn Translator> {
+    TRANSLATORS.iter().copied().filter(move |pair| pair.provider() == provider)
+}
+
+/// A stream for every client: the same however it is cut, well-formed, and nothing said is lost or made up.
+pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
+    let abilities = Abilities { max_stop: Some(usize::from(choice & 16 == 0)), ..Abilities::default() };
+    for pair in pairs(provider) {
+        let ask = ask(pair.client(), choice);
+        let target = target(provider, &abilities);
+        let run = crate::however_cut(stream, |pieces| {
+            let mut reply = pair.reply(&ask, &target);
+            let mut out = Out::default();
+            let fault = feed(&mut *reply, pieces, &mut out);
+            finish(&mut *reply, fault, out)
+        });
+        if run.out.is_empty() {
+            continue;
+        }
+        // Where the dialects are the same, bytes pass: what comes out is as good as what came in.
+        let passed = pair.client() == Dialect::Messages && provider == Dialect::Messages;
+        if passed && grammar::messages(stream).is_err() {
+            continue;
+        }
+        check(&ask, &run.out);
+        let n = ask.n as usize;
+        let said = heard(&shaped(&ask, provider, &abilities, stream), n);
+        let got = heard(&events(pair.client(), &run.out), n);
+        for (said, got) in said.iter().zip(&got) {
+            compare(said, got, ask.dialect, run.fault.is_none());
+        }
+    }
+    debug_assert!(translator(Dialect::Chat, provider).is_some());
+}
+
+fn compare(said: &Said, got: &Said, client: Dialect, whole: bool) {
+    let text = match client {
+        Dialect::Chat => said.text.clone(),
+        // The messages dialect has no place for a refusal but the text.
+        Dialect::Messages => String::new(),
+    };
+    if client == Dialect::Chat {
+        if whole {
+            assert_eq!(got.text, text, "text");
+            assert_eq!(got.reasoning, said.reasoning, "reasoning");
+            assert_eq!(got.refusal, said.refusal, "refusal");
+        } else {
+            assert!(said.text.starts_with(&got.text), "text was made up");
+        }
+    } else if whole && said.refusal.is_empty() {
+        assert_eq!(got.text, said.text, "text");
+    }
+    let names = |said: &Said| said.tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    if whole {
+        assert_eq!(names(got), names(said), "tools");
+    } else {
+        assert!(names(said).starts_with(&names(got)), "tools were made up");
+    }
+    if whole && client == Dialect::Chat {
+        for ((_, said), (_, got)) in said.tools.iter().zip(&got.tools) {
+            // No arguments are an empty object: clients parse them.
+            assert_eq!(got, if said.is_empty() { "{}" } else { said }, "arguments");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Forms: the same parts and contents however the bytes are cut; boundaries from any content type.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use penstock_fuzz::however_cut;
+use penstock_wire::form::{Broken, Event, Form, MOST_PARTS, Part, boundary};
+
+type Parts = Vec<(Part, Vec<u8>, bool)>;
+
+fn read(pieces: &[&[u8]], boundary: &str) -> (Parts, Option<Broken>) {
+    let mut form = Form::new(boundary);
+    let mut parts: Parts = Vec::new();
+    for piece in pieces {
+        let pushed = form.push(Bytes::copy_from_slice(piece));
+        while let Some(event) = form.told() {
+            match (event, parts.last_mut()) {
+                (Event::Part(part), _) => parts.push((part, Vec::new(), false)),
+                (Event::Content(content), Some((_, held, _))) => {
+                    assert!(!content.is_empty());
+                    held.extend_from_slice(&content);
+                }
+                (Event::Whole, Some((_, _, whole))) => *whole = true,
+                (Event::Content(_) | Event::Whole, None) => panic!("content of no part"),
+            }
+        }
+        if let Err(broken) = pushed {
+            // What was told of a part that breaks depends on where the bytes were cut.
+            parts.pop();
+            return (parts, Some(broken));
+        }
+    }
+    (parts, form.end().err())
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let (parts, broken) = however_cut(bytes, |pieces| read(pieces, "XyZ"));
+    assert!(parts.len() <= MOST_PARTS);
+    if broken.is_none() {
+        for (_, content, whole) in &parts {
+            assert!(*whole);
+            assert!(!content.windows(7).any(|seven| seven == b"\r\n--XyZ"), "a delimiter inside a part");
+        }
+    }
+    let head: String = String::from_utf8_lossy(&bytes[..bytes.len().min(120)]).into_owned();
+    for kind in [head.clone(), format!("multipart/form-data; {head}")] {
+        if let Some(Some(boundary)) = boundary(&kind) {
+            assert!((1..=70).contains(&boundary.len()));
+            let form = format!(
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--{boundary}--"
+            );
+            let (parts, broken) = read(&[form.as_bytes()], &boundary);
+            assert_eq!((parts.len(), broken), (1, None));
+        }
+    }
+});

@@ -1,0 +1,52 @@
+//! JSON handled in place: what it takes a whole parser takes too, and strings are the same both ways.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use penstock_wire::json::{self, Inside};
+use serde_json::Value;
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = json::trim(bytes);
+    let end = json::value_end(text, 0);
+    if let Some(end) = end {
+        assert!(end <= text.len());
+    }
+    let whole = end == Some(text.len());
+    let parsed = serde_json::from_slice::<Value>(text);
+    if let Ok(value) = &parsed {
+        // The parser gives up at the same depth; numbers that it cannot hold are JSON all the same.
+        assert!(whole, "a JSON document was not taken");
+        if let Value::Object(object) = value {
+            let mut members = json::members(text);
+            let mut names = Vec::new();
+            while let Some((name, value)) = members.next_pair() {
+                assert!(serde_json::from_slice::<Value>(value).is_ok());
+                names.extend(json::unescape(name).map(|name| name.into_owned()));
+            }
+            assert!(members.is_whole());
+            assert!(object.keys().all(|key| names.contains(key)));
+        }
+        if let Value::Array(array) = value {
+            assert_eq!(json::elements(text).count(), array.len());
+        }
+        if let Value::String(string) = value {
+            let inside = &text[1..text.len() - 1];
+            assert_ne!(json::inside(inside), Inside::Unsound);
+            assert_eq!(json::unescape(inside).as_deref(), Some(string.as_str()));
+        }
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let mut written = Vec::new();
+        json::write_str(&mut written, text);
+        assert_eq!(serde_json::from_slice::<String>(&written).ok().as_deref(), Some(text));
+    }
+    let sound = json::inside(bytes) != Inside::Unsound;
+    let quoted = [b"\"", bytes, b"\""].concat();
+    // A bare quote ends the string: that is for whoever found its end to see.
+    if sound && json::string_end(&quoted, 0) == Some(quoted.len()) {
+        assert!(serde_json::from_slice::<String>(&quoted).is_ok(), "unsound text was taken");
+    }
+    if let Some(text) = json::unescape_lossy(bytes) {
+        assert!(text.len() <= bytes.len() * 3);
+    }
+});

@@ -1,0 +1,32 @@
+//! Files of requests: the same findings however they are cut; each line by itself says the same as in its file.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use penstock_batch::jsonl::{Lines, bare, line};
+use penstock_fuzz::however_cut;
+use serde_json::Value;
+use std::collections::HashSet;
+
+fuzz_target!(|bytes: &[u8]| {
+    let found = however_cut(bytes, |pieces| {
+        let mut lines = Lines::new();
+        pieces.iter().for_each(|piece| lines.push(piece));
+        lines.end()
+    });
+    let Ok(checked) = found else { return };
+    let mut names = HashSet::new();
+    for (index, text) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let text = bare(text, index == 0);
+        if text.trim_ascii().is_empty() {
+            continue;
+        }
+        let input = line(text).expect("a line of a sound file is sound");
+        assert_eq!(input.url, checked.url);
+        let body: Value = serde_json::from_slice(input.body).expect("a body is JSON");
+        assert!(body.is_object() && body["stream"] != true);
+        let whole: Value = serde_json::from_slice(text).expect("a line is JSON");
+        assert_eq!(whole["custom_id"].as_str(), Some(&*input.custom_id));
+        assert!(names.insert(input.custom_id.into_owned()), "a name twice");
+    }
+    assert_eq!(checked.lines as usize, names.len());
+});

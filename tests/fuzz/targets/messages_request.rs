@@ -1,0 +1,27 @@
+//! Requests of `/v1/messages`: what is taken is sound, is counted too, and is cut nowhere.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use penstock_admission::{Limits, Purpose, messages};
+use serde_json::Value;
+
+fuzz_target!(|bytes: &[u8]| {
+    let limits = Limits { max_body: 1 << 20, max_values: 1 << 14, ..Limits::default() };
+    let body = Bytes::copy_from_slice(bytes);
+    let counted = messages(body.clone(), &limits, Purpose::Count);
+    let ask = match messages(body, &limits, Purpose::Generate) {
+        Ok(ask) => ask,
+        Err(refusal) => return assert!(!refusal.message.is_empty() && refusal.message.len() < 4_096),
+    };
+    let counted = counted.expect("what is answered is counted");
+    assert_eq!((&counted.model, counted.prompt_bytes), (&ask.model, ask.prompt_bytes));
+    let value: Value = serde_json::from_slice(bytes).expect("what is taken is JSON");
+    assert_eq!(value["model"].as_str(), Some(&*ask.model));
+    assert_eq!(ask.stream, value["stream"] == true);
+    assert_eq!(ask.max_tokens, value["max_tokens"].as_u64());
+    assert!(ask.prompt_bytes <= bytes.len());
+    let trimmed = bytes.trim_ascii_end();
+    let cut = trimmed.len() / 2;
+    assert!(messages(Bytes::copy_from_slice(&trimmed[..cut]), &limits, Purpose::Generate).is_err());
+});

@@ -1,0 +1,30 @@
+//! Requests for embeddings, rerank and images: what is taken can be asked of every shape of provider, in sound JSON.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use penstock_admission::{Limits, embeddings, images, rerank};
+use penstock_contract::Dialect;
+use penstock_fuzz::{abilities, choice, json, target};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((choice, body)) = choice(bytes) else { return };
+    let limits = Limits { max_body: 1 << 20, max_values: 1 << 14, ..Limits::default() };
+    let body = Bytes::copy_from_slice(body);
+    let asks = [embeddings(body.clone(), &limits), rerank(body.clone(), &limits), images(body, &limits)];
+    let abilities = abilities(choice);
+    for ask in asks.into_iter().flatten() {
+        let target = target(Dialect::Chat, &abilities);
+        for shape in penstock_vectors::SHAPES.iter().chain(penstock_media::picture::SHAPES) {
+            if shape.kind() != ask.kind {
+                continue;
+            }
+            let Ok(calls) = shape.calls(&ask, &target) else { continue };
+            assert!(!calls.is_empty());
+            assert_eq!(shape.calls(&ask, &target).ok(), Some(calls.clone()), "the same calls each time");
+            for call in calls {
+                assert!(json(&call.body).is_object());
+            }
+        }
+    }
+});

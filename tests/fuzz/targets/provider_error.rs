@@ -1,0 +1,30 @@
+//! Errors of providers: whatever they say, the client never reads a word of it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use penstock_contract::Dialect;
+use penstock_dialect::classify;
+use penstock_fuzz::choice;
+use penstock_wire::error::envelope;
+
+const CANARY: &str = "canary7f3a9";
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((choice, body)) = choice(bytes) else { return };
+    let status = 400 + choice % 200;
+    let said = String::from_utf8_lossy(body).replace(|letter: char| letter == 'a', CANARY);
+    for body in [body, said.as_bytes()] {
+        let after = std::str::from_utf8(body).ok();
+        let fault = classify(Dialect::Chat, status, after, body, u64::from(choice) * 7);
+        if let Some(pause) = fault.retry_after {
+            assert!(pause.as_secs() <= 3_600);
+        }
+        let Some(refusal) = fault.refusal else { continue };
+        for dialect in [Dialect::Chat, Dialect::Messages] {
+            let spoken = envelope(dialect, &refusal, "req_1");
+            let text = String::from_utf8(spoken).expect("an envelope is text");
+            assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+            assert!(!text.contains(CANARY), "{text}");
+        }
+    }
+});

@@ -1,0 +1,24 @@
+//! The question mark's right side in `GET /v1/models`: refused with a field's name, or a page of sound JSON.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use penstock_catalog::{Catalog, Figures, Model, Query};
+use std::sync::LazyLock;
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
+    Catalog::new(["a", "org/b:c", "é"].map(Model::new).to_vec()).expect("a sound catalogue")
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Query::parse(text) {
+        Ok(query) => {
+            if let Ok(page) = CATALOG.page(&query, &|_| Figures::default()) {
+                let value: serde_json::Value = serde_json::from_slice(&page).expect("a page is JSON");
+                assert!(value["data"].as_array().is_some_and(|models| models.len() <= 3));
+            }
+        }
+        Err(refusal) => assert!(refusal.param.is_some() && refusal.message.len() < 1_024),
+    }
+    let _ = CATALOG.resolve(text);
+});

@@ -1,0 +1,27 @@
+//! Ranges of a file's contents: never beyond its end, and what one asks for is what it gets.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../../src/endpoint/files/range.rs"]
+#[allow(missing_docs, reason = "compiled into the gateway")]
+mod range;
+
+use range::{Wanted, wanted};
+
+fuzz_target!(|bytes: &[u8]| {
+    for length in [0, 1, 100, u64::MAX] {
+        if let Wanted::Part(range) = wanted(bytes, length) {
+            assert!(range.start < range.end && range.end <= length, "{range:?} of {length}");
+        }
+    }
+    if let Some((numbers, _)) = bytes.split_first_chunk::<16>() {
+        let (first, last) = numbers.split_at(8);
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        let (first, last) = (number(first), number(last));
+        if first <= last && last < u64::MAX {
+            let header = format!("bytes={first}-{last}");
+            assert_eq!(wanted(header.as_bytes(), u64::MAX), Wanted::Part(first..last + 1));
+        }
+    }
+});

@@ -1,0 +1,49 @@
+//! A stream that breaks and is rescued by another provider's: no text twice, and what the client has is the second's.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use penstock_contract::{Abilities, Dialect, Out, Progress, Rescue};
+use penstock_fuzz::stream::{ask, check, events, feed, finish, heard, shaped};
+use penstock_fuzz::{choice, however_cut, pieces, target};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((choice, bytes)) = choice(bytes) else { return };
+    let cut = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len() / 2);
+    let (first, second) = bytes.split_at(cut);
+    let second = second.strip_prefix(b"\0").unwrap_or(second);
+    let dialect = |bit: u16| if choice >> bit & 1 == 0 { Dialect::Chat } else { Dialect::Messages };
+    let (client, one, other) = (dialect(8), dialect(9), dialect(10));
+    let ask = ask(client, choice);
+    let abilities = Abilities::default();
+    let Some(pair) = penstock_dialect::translator(client, one) else { return };
+    let rescued = however_cut(second, |second| {
+        let mut reply = pair.reply(&ask, &target(one, &abilities));
+        let mut out = Out::default();
+        let fault = feed(&mut *reply, &pieces(first), &mut out)?;
+        if reply.progress() != Progress::Committed
+            || !reply.rescue(&target(other, &abilities), Rescue::StartOver)
+        {
+            let _ = (fault, reply.delivered());
+            return None;
+        }
+        let fault = feed(&mut *reply, second, &mut out);
+        Some(finish(&mut *reply, fault, out))
+    });
+    let Some(run) = rescued else { return };
+    // Where the dialects are the same, bytes pass: what comes out is as good as what came in.
+    if client == Dialect::Chat || (one == Dialect::Chat && other == Dialect::Chat) {
+        check(&ask, &run.out);
+    }
+    if run.fault.is_none() {
+        let n = ask.n as usize;
+        let said = heard(&shaped(&ask, other, &abilities, second), n);
+        let got = heard(&events(client, &run.out), n);
+        for (said, got) in said.iter().zip(&got) {
+            if client == Dialect::Chat {
+                assert_eq!(got.text, said.text, "what the client has is what the second said");
+            } else if said.refusal.is_empty() {
+                assert_eq!(got.text, said.text, "what the client has is what the second said");
+            }
+        }
+    }
+});

@@ -1,0 +1,40 @@
+//! Server-sent events: the same ones however the bytes are cut, what is written is read again, no event over the cap.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use penstock_fuzz::however_cut;
+use penstock_wire::sse::{Decoder, Event, TooLong, data_event};
+
+fn read(pieces: &[&[u8]], cap: usize) -> Result<Vec<Event>, TooLong> {
+    let mut decoder = Decoder::new(cap);
+    let mut events = Vec::new();
+    for piece in pieces {
+        decoder.push(Bytes::copy_from_slice(piece));
+        while let Some(event) = decoder.next() {
+            events.push(event?);
+        }
+    }
+    events.extend(decoder.end());
+    Ok(events)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let events = however_cut(bytes, |pieces| read(pieces, bytes.len() + 1)).expect("within the cap");
+    for event in &events {
+        assert!(
+            !event.data.is_empty() || event.comment.is_some() || bytes.windows(4).any(|four| four == b"data")
+        );
+        if event.data.contains(&b'\n') || event.data.contains(&b'\r') {
+            continue;
+        }
+        let again = read(&[&data_event(&event.data)], bytes.len() + 16).expect("within the cap");
+        assert_eq!(again.len(), 1);
+        assert_eq!(again[0].data, event.data);
+    }
+    // A small cap ends the stream, whatever comes after, and holds no more than it may.
+    if let Ok(events) = read(&[bytes], 64) {
+        assert!(events.len() <= bytes.len());
+    }
+    let _ = read(&penstock_fuzz::pieces(bytes), 64);
+});

@@ -1,0 +1,29 @@
+//! Tables that operators bring: forecasts, the grid, data centres. A plan is within its window.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use penstock_batch::grid::{Place, forecast, plan};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match forecast(text) {
+        Ok(places) => {
+            let now = places
+                .values()
+                .flat_map(|hours| hours.keys())
+                .next()
+                .map_or(0, |hour| hour.saturating_mul(3_600));
+            for hours in places.into_values() {
+                assert!(hours.values().all(|grams| *grams <= 5_000));
+                let place = Place { usual: None, forecast: hours };
+                let latest = now.saturating_add(86_400);
+                if let Some(plan) = plan(&[&place], now, latest, 7_200, 50) {
+                    assert!((now..=latest).contains(&plan.start) && plan.grams.0 <= plan.grams.1);
+                }
+            }
+        }
+        Err((line, why)) => assert!(line >= 1 && line <= text.lines().count() && !why.is_empty()),
+    }
+    let _ = penstock_footprint::grid::table(text);
+    let _ = penstock_footprint::datacentre::table(text);
+});

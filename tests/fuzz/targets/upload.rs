@@ -1,0 +1,45 @@
+//! Uploads of batch files and of sounds: the same however they are cut, names that are names, refusals that name a part.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use penstock_batch::upload;
+use penstock_contract::Refusal;
+use penstock_fuzz::however_cut;
+use penstock_media::speech;
+
+const TYPE: &str = "multipart/form-data; boundary=XyZ";
+
+fn file(pieces: &[&[u8]]) -> Result<(upload::Uploaded, Vec<u8>), Refusal> {
+    let mut upload = upload::Upload::new(TYPE)?;
+    let mut contents = Vec::new();
+    for piece in pieces {
+        upload.push(Bytes::copy_from_slice(piece), &mut contents)?;
+    }
+    Ok((upload.end()?, contents.concat()))
+}
+
+fn sound(pieces: &[&[u8]]) -> Result<(String, Vec<u8>), Refusal> {
+    let mut upload = speech::Upload::new(TYPE)?;
+    let mut contents = Vec::new();
+    for piece in pieces {
+        upload.push(Bytes::copy_from_slice(piece), &mut contents)?;
+    }
+    let (model, asked) = upload.end()?;
+    Ok((format!("{model} {asked:?}"), contents.concat()))
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    match however_cut(bytes, file) {
+        Ok((uploaded, contents)) => {
+            assert!(contents.len() <= bytes.len());
+            let name = &uploaded.filename;
+            assert!(!name.is_empty() && name.len() <= 255 && !name.contains(['/', '\\', '\0', '\n']));
+            assert!(uploaded.expires_after.is_none_or(|seconds| upload::KEEP.contains(&seconds)));
+        }
+        Err(refusal) => assert!(refusal.param.is_some() && refusal.message.len() < 1_024),
+    }
+    if let Ok((_, contents)) = however_cut(bytes, sound) {
+        assert!(contents.len() <= bytes.len());
+    }
+});
