@@ -3,8 +3,8 @@
 
 use crate::config::settings::Settings;
 
-/// What a request holds besides its body and its answer: buffers of two connections, its state. Measured: see
-/// `docs/reliability.md`.
+/// What a request holds besides its body and its answer: buffers of two connections, its state. Assumed; an open
+/// stream took 67 KiB (`docs/reliability.md`).
 const REQUEST: u64 = 64 << 10;
 /// A body is there twice while a provider of another dialect is sent its own form of it.
 const FORMS: u64 = 2;

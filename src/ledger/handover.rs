@@ -55,8 +55,15 @@ impl Holds {
     }
 
     /// Their process is gone: nobody pays for what it did not tell.
-    pub fn void(self) {
-        self.0.into_values().for_each(|hold| hold.void("crash", Drawn::default()));
+    pub fn void(mut self) {
+        self.0.drain().for_each(|(_, hold)| hold.void("crash", Drawn::default()));
+    }
+}
+
+/// A process that fails before it has taken over leaves them to the one that goes on with them.
+impl Drop for Holds {
+    fn drop(&mut self) {
+        self.0.drain().for_each(|(_, hold)| hold.leave());
     }
 }
 

@@ -71,6 +71,11 @@ impl Hold {
         self.end(why, drawn);
     }
 
+    /// Another process ends it: nothing is written here.
+    pub(super) fn leave(mut self) {
+        self.ended = true;
+    }
+
     /// The request was answered; its charge is entered later.
     #[must_use]
     pub fn settling(self, charge: Settlement) -> Ending {

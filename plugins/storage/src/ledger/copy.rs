@@ -75,6 +75,9 @@ impl Copies {
 
     /// Makes durable what was appended; whether that worked.
     pub(super) fn sync(&mut self) -> bool {
+        if self.unsynced.is_none() {
+            return !self.behind;
+        }
         let synced = self.sync_open();
         self.done(&synced)
     }
