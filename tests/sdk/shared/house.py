@@ -52,7 +52,7 @@ def control(provider):
 
 def sent():
     """What the provider of `org/solo` was asked last, as JSON."""
-    return json.loads(control(LYON)["last"][0]["body"])
+    return json.loads(next(ask["body"] for ask in control(LYON)["last"] if ask["body"]))
 
 
 def nulls(value, path=""):
