@@ -1,6 +1,7 @@
-//! A client's connection, as Pingora reads and writes it: a socket whose small
-//! writes leave together, so that a head and a short body are one packet, and
-//! whose client may leave no write waiting for longer than it is allowed.
+//! A connection in clear text or beneath TLS, as Pingora reads and writes it: a
+//! socket whose small writes to a client leave together, so that a head and a short
+//! body are one packet, and whose other end may leave no write waiting for longer
+//! than it is allowed.
 
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
@@ -48,6 +49,17 @@ impl Socket {
         let writer = BufWriter::with_capacity(WRITE, TcpStream::from_std(accepted)?);
         let read = if tls { READ_TLS } else { READ_PLAIN };
         Ok(Self { io: BufReader::with_capacity(read, writer), patience, waits: None })
+    }
+
+    /// A connection to a provider, who reads all that is written to it, within `patience` each time. Nothing waits
+    /// for company: requests are written whole.
+    ///
+    /// # Errors
+    /// The provider is gone already.
+    pub fn towards(connected: TcpStream, patience: Duration) -> Result<Self> {
+        connected.set_nodelay(true)?;
+        let writer = BufWriter::with_capacity(0, connected);
+        Ok(Self { io: BufReader::with_capacity(READ_PLAIN, writer), patience, waits: None })
     }
 
     /// What became of a write: an error, if it waits for too long.

@@ -3,15 +3,14 @@
 use super::Run;
 use super::watch::Woken;
 use crate::spool::Spooled;
-use crate::upstream::connect::{self, Link, Unsent, Way};
 use crate::upstream::decode::Decoder;
+use crate::upstream::http1::Broken;
 use crate::upstream::offer::OfferLive;
+use crate::upstream::send::Unsent;
 use crate::upstream::speech::Speech;
+use crate::upstream::way::Way;
 use bytes::{Bytes, BytesMut};
-use http::header;
 use penstock_contract::{Call, Dialect, Fault, FaultKind, Refusal, Target, Translator};
-use pingora_error::ErrorType;
-use pingora_http::RequestHeader;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,8 +49,6 @@ const ERROR_BODY: usize = 64 * 1024;
 const ERROR_WAIT: Duration = Duration::from_secs(2);
 /// Pooled connections that may turn out to be closed before a new one is made.
 pub const STALE: usize = 3;
-/// Slices in which a long body is written, so that a write timeout covers little.
-const SLICE: usize = 64 * 1024;
 
 /// The translator for an offer that is asked for a stream.
 pub fn translator(run: &Run<'_, '_>, offer: &OfferLive) -> Result<&'static dyn Translator, Stop> {
@@ -110,29 +107,23 @@ async fn once(
     until: Instant,
 ) -> Result<Answering, (Stop, bool)> {
     let connect = pin!(offer.provider.route.open());
-    let link = match run.watch.race(&mut run.x.caller, connect, until).await {
-        Woken::Done(link) => link.map_err(|fault| (Stop::Fault(fault), false))?,
+    let way = match run.watch.race(&mut run.x.caller, connect, until).await {
+        Woken::Done(way) => way.map_err(|fault| (Stop::Fault(fault), false))?,
         woken => return Err((woken.stop(FaultKind::Connect, run.deadline), false)),
     };
-    let reused = link.reused();
+    let reused = way.reused;
     let alarm = until.min(Instant::now() + first_byte);
     let asked = {
-        let exchange = pin!(send(link, offer, speech, call, run.upload.as_ref()));
+        let exchange = pin!(send(way, offer, speech, call, run.upload.as_ref()));
         run.watch.race(&mut run.x.caller, exchange, alarm).await
     };
-    let way = match asked {
+    let (way, status) = match asked {
         Woken::Done(sent) => sent.map_err(|fault| (Stop::Fault(fault), reused))?,
         woken => return Err((woken.stop(FaultKind::FirstByte, run.deadline), false)),
     };
-    let (status, encoding) = match way.session.response_header() {
-        Some(head) => {
-            let encoding = head.headers.get(header::CONTENT_ENCODING);
-            (head.status.as_u16(), encoding.map(|value| value.as_bytes().to_vec()).unwrap_or_default())
-        }
-        None => return Err((Stop::Fault(Fault::new(FaultKind::Reset)), reused)),
-    };
     let cap = run.x.live.settings.limits.response_buffer;
-    let decoder = Decoder::new(&encoding, cap).map_err(|_| (malformed(), false))?;
+    let decoder = Decoder::new(way.field("content-encoding").unwrap_or_default(), cap)
+        .map_err(|_| (malformed(), false))?;
     let answering = Answering { way, decoder, until };
     if status == 200 {
         return Ok(answering);
@@ -147,73 +138,26 @@ fn malformed() -> Stop {
 /// Writes head and body, then reads the response head. A provider may answer
 /// early and stop reading, so a failed write still looks for its answer.
 async fn send(
-    link: Link,
+    mut way: Way,
     offer: &OfferLive,
     speech: Speech,
     call: &Call,
     upload: Option<&Spooled>,
-) -> Result<Way, Fault> {
+) -> Result<(Way, u16), Fault> {
     let reset = || Fault::new(FaultKind::Reset);
     let head = speech.head(offer).ok_or_else(reset)?;
-    let (mut way, written) = match link {
-        Link::Stream(line) => line.ask(&head.wire, call, upload).await,
-        Link::Session(mut way) => {
-            let written = Box::pin(write(&mut way, head.parsed.clone(), call, upload)).await;
-            (*way, written)
-        }
-    };
-    let written = match written {
+    let written = match way.call(head, call, upload).await {
         Ok(()) => true,
         Err(Unsent::Stopped) => false,
         Err(Unsent::Unread(error)) => return Err(Fault::caller(crate::intake::disk(&error))),
     };
-    way.whole = written;
-    loop {
-        match way.session.read_response_header().await {
-            Ok(()) => {}
-            Err(error) if matches!(error.etype(), ErrorType::InvalidHTTPHeader) => {
-                return Err(Fault::new(FaultKind::Malformed));
-            }
-            Err(_) => return Err(reset()),
-        }
-        match way.session.response_header() {
-            Some(head) if head.status.is_informational() => {}
-            // After a failed write the answer counts only if it says why.
-            Some(head) if !written && head.status == 200 => return Err(reset()),
-            Some(_) => return Ok(way),
-            None => return Err(reset()),
-        }
+    match way.read_head().await {
+        // After a failed write the answer counts only if it says why.
+        Ok(200) if !written => Err(reset()),
+        Ok(status) => Ok((way, status)),
+        Err(Broken::Malformed) => Err(Fault::new(FaultKind::Malformed)),
+        Err(Broken::Gone) => Err(reset()),
     }
-}
-
-async fn write(
-    way: &mut Way,
-    mut head: RequestHeader,
-    call: &Call,
-    upload: Option<&Spooled>,
-) -> Result<(), Unsent> {
-    let mut left = connect::length(call, upload);
-    head.insert_header(header::CONTENT_TYPE, &*call.content_type)?;
-    head.insert_header(header::CONTENT_LENGTH, left)?;
-    way.session.write_request_header(Box::new(head)).await?;
-    for (index, piece) in call.body.iter().enumerate() {
-        if let Some(upload) = upload.filter(|_| call.upload == Some(index)) {
-            let mut at = 0;
-            while at < upload.len() {
-                let slice = upload.read(at).await.map_err(Unsent::Unread)?;
-                at += slice.len() as u64;
-                left -= slice.len() as u64;
-                way.session.write_request_body(slice, left == 0).await?;
-            }
-        }
-        let mut piece = piece.clone();
-        while !piece.is_empty() {
-            let slice = piece.split_to(piece.len().min(SLICE));
-            left -= slice.len() as u64;
-            way.session.write_request_body(slice, left == 0).await?;
-        }
-    }
-    Ok(way.session.finish_request_body().await?)
 }
 
 /// Reads what a status other than 200 has to say, and gives it its kind.
@@ -224,18 +168,12 @@ async fn refused(
     mut answering: Answering,
     status: u16,
 ) -> Stop {
-    let retry_after = answering
-        .way
-        .session
-        .response_header()
-        .and_then(|head| head.headers.get(header::RETRY_AFTER))
-        .and_then(|value| value.to_str().ok())
-        .map(str::to_owned);
+    let retry_after = answering.way.field("retry-after").and_then(text);
     let mut body = BytesMut::new();
     let alarm = Instant::now() + ERROR_WAIT;
     let whole = loop {
         let read = {
-            let read = pin!(answering.way.session.read_response_body());
+            let read = pin!(answering.way.read_body());
             run.watch.race(&mut run.x.caller, read, alarm).await
         };
         match read {
@@ -257,6 +195,11 @@ async fn refused(
     Stop::Fault(fault)
 }
 
+/// The value of a field, if it is text.
+pub fn text(value: &[u8]) -> Option<String> {
+    std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
+}
+
 /// Reads the next bytes of an answer; `None` at its end.
 pub async fn read(
     run: &mut Run<'_, '_>,
@@ -266,7 +209,7 @@ pub async fn read(
 ) -> Result<Option<Bytes>, Stop> {
     let alarm = alarm.min(answering.until);
     let read = {
-        let read = pin!(answering.way.session.read_response_body());
+        let read = pin!(answering.way.read_body());
         run.watch.race(&mut run.x.caller, read, alarm).await
     };
     match read {

@@ -158,19 +158,16 @@ async fn ask(
     wait: Duration,
     cap: usize,
 ) -> Result<Answering, (Fault, bool)> {
-    let mut way = route.session().await.map_err(|fault| (fault, false))?;
+    let mut way = route.open().await.map_err(|fault| (fault, false))?;
     let reused = way.reused;
     let reset = || (Fault::new(FaultKind::Reset), reused);
     let malformed = || (Fault::new(FaultKind::Malformed), false);
-    way.session.set_read_timeout(Some(wait));
-    way.session.write_request_header(Box::new(head)).await.map_err(|_| reset())?;
-    way.session.finish_request_body().await.map_err(|_| reset())?;
-    way.session.read_response_header().await.map_err(|_| reset())?;
-    let head = way.session.response_header().ok_or_else(reset)?;
-    let encoding = head.headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_vec());
-    if head.status != 200 {
+    way.wait(wait);
+    let status = way.ask(head, Bytes::new()).await.map_err(|_| reset())?;
+    if status != 200 {
         return Err(malformed());
     }
-    let decoder = Decoder::new(&encoding.unwrap_or_default(), cap).map_err(|_| malformed())?;
+    let encoding = way.field("content-encoding").unwrap_or_default();
+    let decoder = Decoder::new(encoding, cap).map_err(|_| malformed())?;
     Ok(Answering { way, decoder, until: Instant::now() })
 }

@@ -83,8 +83,7 @@ async fn ask(
 
 /// The headers that the answer is read with.
 fn heard(answering: &Answering, speech: Speech) -> Vec<Option<Box<str>>> {
-    let head = answering.way.session.response_header();
-    let value = |name: &&str| head?.headers.get(*name)?.to_str().ok().map(Into::into);
+    let value = |name: &&str| answering.way.field(name).and_then(attempt::text).map(Into::into);
     speech.heeds().iter().map(value).collect()
 }
 

@@ -124,7 +124,7 @@ async fn hear(
     loop {
         let beat = if run.headed { times.told + heartbeat } else { limit };
         let woken = {
-            let read = pin!(answering.way.session.read_response_body());
+            let read = pin!(answering.way.read_body());
             run.watch.race(&mut run.x.caller, read, limit.min(beat)).await
         };
         match woken {

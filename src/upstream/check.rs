@@ -4,6 +4,7 @@
 use super::live::ProviderLive;
 use crate::config::settings::Health;
 use crate::house::House;
+use bytes::Bytes;
 use http::header;
 use pingora_http::RequestHeader;
 use std::sync::Arc;
@@ -47,15 +48,12 @@ async fn answers(provider: &ProviderLive, health: &Health) -> bool {
             return false;
         }
     }
-    let Ok(mut way) = provider.route.session().await else { return false };
-    way.session.set_read_timeout(Some(health.timeout));
-    let asked = way.session.write_request_header(Box::new(head)).await.is_ok()
-        && way.session.finish_request_body().await.is_ok()
-        && way.session.read_response_header().await.is_ok();
-    let good = asked && way.session.response_header().is_some_and(|head| head.status.as_u16() < 400);
+    let Ok(mut way) = provider.route.open().await else { return false };
+    way.wait(health.timeout);
+    let good = way.ask(head, Bytes::new()).await.is_ok_and(|status| status < 400);
     // A short body is read so that the connection can serve a request.
     let mut read = 0;
-    while let Ok(Some(piece)) = way.session.read_response_body().await {
+    while let Ok(Some(piece)) = way.read_body().await {
         read += piece.len();
         if read > 256 * 1024 {
             return good;

@@ -1,6 +1,7 @@
 //! One provider while the house runs: its route, its seats, its last word.
 
-use super::connect::{Pools, Route};
+use super::connect::Route;
+use super::pools::Pools;
 use super::seats::Seats;
 use crate::config::settings::Provider;
 use parking_lot::Mutex;

@@ -312,12 +312,6 @@ fn request_head(offer: &Offer, dialect: Dialect, below: &str) -> pingora_error::
     for (name, value) in &provider.headers {
         head.insert_header(name.to_string(), value.reveal())?;
     }
-    let mut wire = format!("POST {path} HTTP/1.1\r\n").into_bytes();
-    for (name, value) in &head.headers {
-        wire.extend_from_slice(name.as_str().as_bytes());
-        wire.extend_from_slice(b": ");
-        wire.extend_from_slice(value.as_bytes());
-        wire.extend_from_slice(b"\r\n");
-    }
+    let wire = super::send::lines(&head);
     Ok(RequestHead { parsed: head, wire })
 }

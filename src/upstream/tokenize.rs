@@ -13,8 +13,6 @@ use tokio::time::timeout;
 
 /// How long an engine may take to count.
 const WAIT: Duration = Duration::from_secs(5);
-/// Bytes of a body written at once.
-const SLICE: usize = 64 * 1024;
 
 /// The count of the first engine that can say.
 pub async fn ask(live: &Live, model: &ModelLive, ask: &Ask) -> Option<u64> {
@@ -56,19 +54,11 @@ async fn call(offer: &OfferLive, shape: Shape, call: EngineCall) -> Option<Progr
     if let Some(key) = &provider.api_key {
         head.insert_header(header::AUTHORIZATION, format!("Bearer {}", key.reveal())).ok()?;
     }
-    let mut way = offer.provider.route.session().await.ok()?;
-    way.session.write_request_header(Box::new(head)).await.ok()?;
-    let mut body = Bytes::from(call.body);
-    while !body.is_empty() {
-        let slice = body.split_to(body.len().min(SLICE));
-        way.session.write_request_body(slice, body.is_empty()).await.ok()?;
-    }
-    way.session.finish_request_body().await.ok()?;
-    way.session.set_read_timeout(Some(WAIT));
-    way.session.read_response_header().await.ok()?;
-    let status = way.session.response_header()?.status.as_u16();
+    let mut way = offer.provider.route.open().await.ok()?;
+    way.wait(WAIT);
+    let status = way.ask(head, Bytes::from(call.body)).await.ok()?;
     let mut answer = BytesMut::new();
-    while let Some(piece) = way.session.read_response_body().await.ok()? {
+    while let Some(piece) = way.read_body().await.ok()? {
         if answer.len() + piece.len() > ANSWER_CAP {
             return None;
         }

@@ -1,0 +1,112 @@
+//! A body in chunks, however its bytes are cut.
+
+use super::Malformed;
+use bytes::{Bytes, BytesMut};
+
+/// Longest line that gives a chunk's size, its extensions included, or that is a trailer.
+const LINE: usize = 4 * 1024;
+/// Most bytes of all trailers.
+const TRAILERS: usize = 16 * 1024;
+
+/// Where the reading of a body in chunks is.
+#[derive(Debug, Default)]
+pub struct Chunks {
+    at: At,
+    trailers: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum At {
+    /// Before a chunk's size.
+    #[default]
+    Size,
+    /// In a chunk of which so much is left.
+    Data(u64),
+    /// Behind it, before its line's end.
+    Behind,
+    /// After the last chunk.
+    Trailers,
+    Over,
+}
+
+/// What the bytes at hand are.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Some of the body.
+    Data(Bytes),
+    /// Not enough to go on.
+    More,
+    /// The body has ended; what is left in the buffer does not belong to it.
+    End,
+}
+
+impl Chunks {
+    /// Takes what can be read off the front of the buffer.
+    ///
+    /// # Errors
+    /// It breaks a rule; nothing after it can be trusted.
+    pub fn take(&mut self, buffer: &mut BytesMut) -> Result<Step, Malformed> {
+        loop {
+            match self.at {
+                At::Size => match line(buffer)? {
+                    Some(size) => {
+                        self.at = match length(&size)? {
+                            0 => At::Trailers,
+                            length => At::Data(length),
+                        }
+                    }
+                    None => return Ok(Step::More),
+                },
+                At::Data(_) if buffer.is_empty() => return Ok(Step::More),
+                At::Data(left) => {
+                    let here = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+                    let left = left - here as u64;
+                    self.at = if left == 0 { At::Behind } else { At::Data(left) };
+                    return Ok(Step::Data(buffer.split_to(here).freeze()));
+                }
+                At::Behind => match line(buffer)? {
+                    Some(end) if end.is_empty() => self.at = At::Size,
+                    Some(_) => return Err(Malformed("a chunk is longer than it says")),
+                    None => return Ok(Step::More),
+                },
+                At::Trailers => match line(buffer)? {
+                    Some(end) if end.is_empty() => self.at = At::Over,
+                    Some(trailer) => {
+                        self.trailers += trailer.len();
+                        if self.trailers > TRAILERS {
+                            return Err(Malformed("its trailers are too long"));
+                        }
+                    }
+                    None => return Ok(Step::More),
+                },
+                At::Over => return Ok(Step::End),
+            }
+        }
+    }
+}
+
+/// The next line, without its end.
+fn line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, Malformed> {
+    let Some(end) = memchr::memchr(b'\n', buffer) else {
+        let long = buffer.len() > LINE;
+        return if long { Err(Malformed("a line of its chunks is too long")) } else { Ok(None) };
+    };
+    let mut line = buffer.split_to(end + 1);
+    if end == 0 || line.get(end - 1) != Some(&b'\r') {
+        return Err(Malformed("a line of its chunks ends without CR LF"));
+    }
+    line.truncate(end - 1);
+    Ok(Some(line))
+}
+
+/// The length of a chunk: hexadecimal digits, then perhaps extensions, which say nothing to us.
+fn length(line: &[u8]) -> Result<u64, Malformed> {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if digits.is_empty() || digits.len() > 15 {
+        return Err(Malformed("a chunk has no size"));
+    }
+    digits.iter().try_fold(0_u64, |sum, digit| {
+        let value = char::from(*digit).to_digit(16).ok_or(Malformed("a chunk's size is no number"))?;
+        Ok(sum << 4 | u64::from(value))
+    })
+}

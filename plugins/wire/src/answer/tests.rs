@@ -1,0 +1,135 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use super::*;
+use bytes::BytesMut;
+
+fn head(text: &str) -> Result<Option<Head>, Malformed> {
+    Head::read(text.as_bytes())
+}
+
+fn framed(fields: &str) -> (Framing, bool) {
+    let head = head(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n")).unwrap().unwrap();
+    (head.framing, head.last)
+}
+
+#[test]
+fn the_end_of_a_body_is_where_the_standard_says() {
+    let cases = [
+        ("Content-Length: 12\r\n", Framing::Length(12), false),
+        ("content-length: 12, 12\r\nContent-Length: 12\r\n", Framing::Length(12), false),
+        ("Content-Length: 12\r\nConnection: x, Close\r\n", Framing::Length(12), true),
+        ("Transfer-Encoding: Chunked\r\n", Framing::Chunked, false),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", Framing::Chunked, true),
+        ("", Framing::Close, true),
+        ("Connection: keep-alive\r\n", Framing::Close, true),
+    ];
+    for (fields, framing, last) in cases {
+        assert_eq!(framed(fields), (framing, last), "{fields}");
+    }
+    for status in [100, 103, 204, 304] {
+        let told = head(&format!("HTTP/1.1 {status} x\r\nContent-Length: 9\r\n\r\n")).unwrap().unwrap();
+        assert_eq!((told.status, told.framing), (status, Framing::Length(0)));
+    }
+}
+
+#[test]
+fn the_old_version_ends_with_its_connection_unless_it_says_otherwise() {
+    let last = |fields: &str| head(&format!("HTTP/1.0 200 OK\r\n{fields}\r\n")).unwrap().unwrap().last;
+    assert!(last("Content-Length: 1\r\n"));
+    assert!(!last("Content-Length: 1\r\nConnection: keep-alive\r\n"));
+    assert!(last("Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n"));
+}
+
+#[test]
+fn what_has_two_meanings_is_refused() {
+    let cases = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 101 Switching\r\n\r\n",
+        "HTTP/1.1 099 Low\r\n\r\n",
+        "HTTP/2 200 OK\r\n\r\n",
+        "hello, world\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nNo colon\r\n\r\n",
+    ];
+    for case in cases {
+        assert!(head(case).is_err(), "{case:?}");
+    }
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(FIELDS + 1));
+    assert!(head(&many).is_err());
+    let long = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(HEAD));
+    assert!(head(&long).is_err());
+}
+
+#[test]
+fn a_head_is_the_same_however_it_is_cut() {
+    let text = "HTTP/1.1 429 Slow down\r\nRetry-After:  7 \r\nX: y\r\nContent-Length: 2\r\n\r\n";
+    for end in 0..text.len() {
+        assert_eq!(head(text.get(..end).unwrap()), Ok(None), "{end}");
+    }
+    let whole = head(&format!("{text}ab")).unwrap().unwrap();
+    let told = Head { size: text.len(), status: 429, framing: Framing::Length(2), last: false };
+    assert_eq!(whole, told);
+    assert_eq!(field(text.as_bytes(), "retry-after").map(<[u8]>::trim_ascii), Some(&b"7"[..]));
+    assert_eq!(field(text.as_bytes(), "none"), None);
+}
+
+/// The body that pieces give, or what is wrong with them; what is left over.
+fn body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), Malformed> {
+    let (mut chunks, mut buffer, mut body) = (Chunks::default(), BytesMut::new(), Vec::new());
+    let mut over = false;
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        while !over {
+            match chunks.take(&mut buffer)? {
+                Step::Data(data) => body.extend_from_slice(&data),
+                Step::More => break,
+                Step::End => over = true,
+            }
+        }
+    }
+    Ok((body, over, buffer.len()))
+}
+
+#[test]
+fn chunks_are_the_same_however_they_are_cut() {
+    let text = b"5\r\nhello\r\n1;name=\"x\"\r\n,\r\n00A\r\n 0123\r\n56 \r\n0\r\nTrailer: x\r\n\r\nnext";
+    let whole = (b"hello, 0123\r\n56 ".to_vec(), true, 4);
+    assert_eq!(body(&[text]), Ok(whole.clone()));
+    for cut in 0..text.len() {
+        let (first, second) = text.split_at(cut);
+        assert_eq!(body(&[first, second]), Ok(whole.clone()), "{cut}");
+    }
+    let each: Vec<&[u8]> = text.chunks(1).collect();
+    assert_eq!(body(&each), Ok(whole));
+    let cut = text.get(..text.len() - 6).unwrap();
+    assert!(!body(&[cut]).unwrap().1);
+}
+
+#[test]
+fn chunks_that_break_a_rule_are_refused() {
+    let long = format!("1;{}", "x".repeat(LINE_OVER));
+    let trailers = format!("0\r\n{}", "a: b\r\n".repeat(TRAILERS_OVER));
+    let cases = [
+        "5\nhello\r\n",
+        "\r\n",
+        "x\r\n",
+        "-1\r\n",
+        "0x5\r\n",
+        "5\r\nhello!\r\n",
+        "5\r\nhello\n0\r\n\r\n",
+        "1000000000000000\r\n",
+        " ;\r\n",
+        &long,
+        &trailers,
+    ];
+    for case in cases {
+        assert!(body(&[case.as_bytes()]).is_err(), "{case:?}");
+    }
+}
+
+const LINE_OVER: usize = 4 * 1024;
+const TRAILERS_OVER: usize = 16 * 1024 / 4 + 1;

@@ -1,0 +1,192 @@
+//! An exchange over HTTP/1.1 with a provider: the request in as few writes as it
+//! takes, the answer as the bytes it comes in. Its buffer is as large as what
+//! comes: a stream that is silent holds a few KiB, a long body is read in large
+//! pieces. Reading may be given up at any point and taken up again.
+
+use bytes::{Bytes, BytesMut};
+use penstock_wire::answer::{Chunks, Framing, Head, Malformed, Step};
+use pingora_core::protocols::Stream;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// Bytes that most heads fit in, and most events.
+const SMALL: usize = 4 * 1024;
+/// Most bytes read at once.
+const LARGE: usize = 64 * 1024;
+/// Room below which another buffer is taken.
+const CRAMPED: usize = 512;
+
+/// Why an answer ends before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// It is none of HTTP/1.1.
+    Malformed,
+    /// The connection ended, failed, or was silent for too long.
+    Gone,
+}
+
+impl From<Malformed> for Broken {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+/// A connection and the answer on it.
+pub struct Http1 {
+    stream: Stream,
+    /// What has come and was not read yet.
+    buffer: BytesMut,
+    /// Bytes asked for by the next read.
+    room: usize,
+    head: Option<(Head, Bytes)>,
+    body: Body,
+    /// Longest wait for the next bytes.
+    patience: Option<Duration>,
+}
+
+enum Body {
+    Left(u64),
+    Chunked(Chunks),
+    Close,
+    Over,
+}
+
+impl Http1 {
+    /// On a connection on which nothing is under way.
+    pub fn new(stream: Stream) -> Self {
+        let buffer = BytesMut::new();
+        Self { stream, buffer, room: SMALL, head: None, body: Body::Over, patience: None }
+    }
+
+    /// Where requests are written.
+    pub const fn stream(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
+    /// How long the next bytes are waited for, from now on; without a bound otherwise.
+    pub const fn wait(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+    }
+
+    /// Writes a short request.
+    ///
+    /// # Errors
+    /// The provider does not take it.
+    pub async fn ask(&mut self, head: &[u8], body: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(head).await?;
+        self.stream.write_all(body).await?;
+        self.stream.flush().await
+    }
+
+    /// Reads the next head, which may be one that only informs.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn read_head(&mut self) -> Result<u16, Broken> {
+        loop {
+            let read = if self.buffer.is_empty() { None } else { Head::read(&self.buffer)? };
+            let Some(head) = read else {
+                match self.fill().await? {
+                    0 => return Err(Broken::Gone),
+                    _ => continue,
+                }
+            };
+            self.body = match head.framing {
+                Framing::Length(0) => Body::Over,
+                Framing::Length(length) => {
+                    self.room = usize::try_from(length).map_or(LARGE, |length| length.clamp(CRAMPED, LARGE));
+                    Body::Left(length)
+                }
+                Framing::Chunked => Body::Chunked(Chunks::default()),
+                Framing::Close => Body::Close,
+            };
+            let bytes = self.buffer.split_to(head.size).freeze();
+            self.head = Some((head, bytes));
+            return Ok(head.status);
+        }
+    }
+
+    /// The status of the last head.
+    pub fn status(&self) -> Option<u16> {
+        self.head.as_ref().map(|(head, _)| head.status)
+    }
+
+    /// A field of the last head.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.head.as_ref().and_then(|(_, bytes)| penstock_wire::answer::field(bytes, name))
+    }
+
+    /// The next bytes of the body, `None` at its end.
+    ///
+    /// # Errors
+    /// It was cut, or breaks a rule.
+    pub async fn read_body(&mut self) -> Result<Option<Bytes>, Broken> {
+        loop {
+            match &mut self.body {
+                Body::Over => return Ok(None),
+                Body::Chunked(chunks) => match chunks.take(&mut self.buffer)? {
+                    Step::Data(data) => return Ok(Some(data)),
+                    Step::End => self.body = Body::Over,
+                    Step::More => self.more().await?,
+                },
+                _ if self.buffer.is_empty() => match self.fill().await? {
+                    0 if matches!(self.body, Body::Close) => self.body = Body::Over,
+                    0 => return Err(Broken::Gone),
+                    _ => {}
+                },
+                Body::Close => return Ok(Some(self.buffer.split().freeze())),
+                Body::Left(left) => {
+                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(self.buffer.len());
+                    *left -= here as u64;
+                    if *left == 0 {
+                        self.body = Body::Over;
+                    }
+                    return Ok(Some(self.buffer.split_to(here).freeze()));
+                }
+            }
+        }
+    }
+
+    /// Whether all of the answer was read.
+    pub const fn is_over(&self) -> bool {
+        matches!(self.body, Body::Over)
+    }
+
+    /// The connection, if it can serve another request: the answer is read, nothing came after it, and its provider
+    /// said nothing against it.
+    pub fn into_stream(self) -> Option<Stream> {
+        let good = matches!(self.body, Body::Over)
+            && self.buffer.is_empty()
+            && self.head.is_some_and(|(head, _)| !head.last && head.status >= 200);
+        good.then_some(self.stream)
+    }
+
+    async fn more(&mut self) -> Result<(), Broken> {
+        match self.fill().await? {
+            0 => Err(Broken::Gone),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads once. A buffer that a read has filled is too small.
+    async fn fill(&mut self) -> Result<usize, Broken> {
+        if self.buffer.capacity() - self.buffer.len() < CRAMPED {
+            self.buffer.reserve(self.room);
+        }
+        let room = self.buffer.capacity() - self.buffer.len();
+        let read = self.stream.read_buf(&mut self.buffer);
+        let read = match self.patience {
+            None => read.await,
+            Some(patience) => timeout(patience, read).await.map_err(|_| Broken::Gone)?,
+        };
+        let read = read.map_err(|_| Broken::Gone)?;
+        if read == room {
+            self.room = (room * 2).clamp(SMALL, LARGE);
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests;

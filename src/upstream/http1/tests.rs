@@ -1,0 +1,146 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use tokio::io::{DuplexStream, duplex};
+
+/// An exchange, and the provider's end of its connection.
+fn pair() -> (Http1, DuplexStream) {
+    let (near, far) = duplex(1 << 20);
+    (Http1::new(Box::new(near)), far)
+}
+
+/// Status and body of what a provider says in these pieces before it closes, and whether the connection is good.
+async fn heard(pieces: &[&[u8]]) -> (Result<(u16, Vec<u8>), Broken>, bool) {
+    let (near, mut far) = duplex(1);
+    let mut http1 = Http1::new(Box::new(near));
+    let saying = async {
+        for piece in pieces {
+            if far.write_all(piece).await.is_err() {
+                break;
+            }
+        }
+        drop(far);
+    };
+    let (_, read) = tokio::join!(saying, async {
+        let read = read(&mut http1).await;
+        (read, http1.into_stream().is_some())
+    });
+    read
+}
+
+async fn read(http1: &mut Http1) -> Result<(u16, Vec<u8>), Broken> {
+    let status = http1.read_head().await?;
+    let mut body = Vec::new();
+    while let Some(piece) = http1.read_body().await? {
+        body.extend_from_slice(&piece);
+    }
+    Ok((status, body))
+}
+
+#[tokio::test]
+async fn an_answer_is_the_same_however_it_is_cut() {
+    let whole: Vec<u8> = (0..70_000_u32).map(|byte| b'a' + (byte % 26) as u8).collect();
+    let text = String::from_utf8(whole.clone()).unwrap();
+    let cases = [
+        (format!("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n{text}"), true),
+        (format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n11170\r\n{text}\r\n0\r\n\r\n"), true),
+        (format!("HTTP/1.1 200 OK\r\n\r\n{text}"), false),
+    ];
+    for (said, good) in cases {
+        // Through a pipe of one byte, so cut at each, and whole.
+        assert_eq!(heard(&[said.as_bytes()]).await, (Ok((200, whole.clone())), good));
+        let (mut http1, mut far) = pair();
+        far.write_all(said.as_bytes()).await.unwrap();
+        drop(far);
+        assert_eq!(read(&mut http1).await.unwrap(), (200, whole.clone()));
+    }
+}
+
+#[tokio::test]
+async fn a_cut_is_never_an_end() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let counted = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    for said in [chunked, counted] {
+        assert!(heard(&[said.as_bytes()]).await.0.is_ok());
+        for end in 0..said.len() {
+            let cut = said.as_bytes().get(..end).unwrap();
+            assert_eq!(heard(&[cut]).await, (Err(Broken::Gone), false), "{end} of {said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_a_connection_with_nothing_left_over_serves_again() {
+    let cases = [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true),
+        ("HTTP/1.1 204 None\r\n\r\n", true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200", false),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", false),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", false),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false),
+    ];
+    for (said, good) in cases {
+        let (mut http1, mut far) = pair();
+        far.write_all(said.as_bytes()).await.unwrap();
+        read(&mut http1).await.unwrap();
+        assert_eq!(http1.into_stream().is_some(), good, "{said}");
+    }
+    let (http1, _far) = pair();
+    assert!(http1.into_stream().is_none(), "nothing was answered");
+}
+
+#[tokio::test]
+async fn heads_that_only_inform_come_before_the_answer() {
+    let said = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\nX: y\r\n\r\nz";
+    let (mut http1, mut far) = pair();
+    far.write_all(said.as_bytes()).await.unwrap();
+    assert_eq!(http1.read_head().await, Ok(100));
+    assert_eq!(http1.read_head().await, Ok(103));
+    assert_eq!(read(&mut http1).await.unwrap(), (200, b"z".to_vec()));
+    assert_eq!((http1.status(), http1.field("x"), http1.field("link")), (Some(200), Some(&b"y"[..]), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_may_be_given_up_and_taken_up_again() {
+    let (mut http1, mut far) = pair();
+    far.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Enc").await.unwrap();
+    timeout(Duration::from_secs(1), http1.read_head()).await.unwrap_err();
+    far.write_all(b"oding: chunked\r\n\r\n5\r\nhel").await.unwrap();
+    assert_eq!(http1.read_head().await, Ok(200));
+    assert_eq!(http1.read_body().await.unwrap().unwrap(), "hel");
+    timeout(Duration::from_secs(1), http1.read_body()).await.unwrap_err();
+    far.write_all(b"lo\r\n0\r\n\r\n").await.unwrap();
+    assert_eq!(http1.read_body().await.unwrap().unwrap(), "lo");
+    assert_eq!(http1.read_body().await, Ok(None));
+    assert!(http1.is_over() && http1.into_stream().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_waited_for_as_long_as_was_said() {
+    let (mut http1, _far) = pair();
+    http1.wait(Duration::from_secs(7));
+    let began = tokio::time::Instant::now();
+    assert_eq!(http1.read_head().await, Err(Broken::Gone));
+    assert_eq!(began.elapsed(), Duration::from_secs(7));
+}
+
+#[tokio::test]
+async fn a_silent_stream_holds_little_and_a_long_body_comes_in_large_pieces() {
+    let (mut http1, mut far) = pair();
+    far.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
+    http1.read_head().await.unwrap();
+    for _ in 0..10_000 {
+        far.write_all(b"10\r\ndata: 0123456789\r\n").await.unwrap();
+        assert_eq!(http1.read_body().await.unwrap().unwrap().len(), 16);
+    }
+    assert!(http1.buffer.capacity() <= SMALL, "{}", http1.buffer.capacity());
+    let (mut http1, mut far) = pair();
+    far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 600000\r\n\r\n").await.unwrap();
+    far.write_all(&[b'x'; 600_000]).await.unwrap();
+    http1.read_head().await.unwrap();
+    let (mut pieces, mut bytes) = (0, 0);
+    while let Some(piece) = http1.read_body().await.unwrap() {
+        (pieces, bytes) = (pieces + 1, bytes + piece.len());
+    }
+    assert_eq!(bytes, 600_000);
+    assert!(pieces <= 11, "{pieces}");
+}

@@ -1,0 +1,123 @@
+//! Connections to providers that may serve again: one pool for all that trust and
+//! show the same.
+
+use super::connect::Door;
+use super::idle::{Home, Idle};
+use crate::config::settings::{Provider, TlsVersion};
+use pingora_core::connectors::http::Connector;
+use pingora_core::connectors::{ConnectorOptions, TransportConnector};
+use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::client::HttpSession;
+use sha2::{Digest, Sha256};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Idle connections kept over all providers.
+const POOL: usize = 1024;
+/// How long one of them may idle.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
+
+/// One pool of connections for providers that trust and show the same.
+pub struct Pools {
+    system: Arc<Pool>,
+    own: parking_lot::Mutex<Vec<(Trust, Arc<Pool>)>>,
+}
+
+/// What connections of a pool are made with: what was in the files, not only where they are.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Trust {
+    roots: Option<PathBuf>,
+    client: Option<(PathBuf, PathBuf)>,
+    least: TlsVersion,
+    contents: [u8; 32],
+}
+
+impl Trust {
+    fn of(provider: &Provider) -> Self {
+        let mut digest = Sha256::new();
+        let client = provider.client.as_ref().map(|(certificate, key)| [certificate, key]);
+        for path in provider.ca.iter().chain(client.into_iter().flatten()) {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        }
+        let (roots, client) = (provider.ca.clone(), provider.client.clone());
+        Self { roots, client, least: provider.min_tls, contents: digest.finalize().into() }
+    }
+}
+
+/// Connections with the same trust.
+pub struct Pool {
+    /// To providers that may agree on HTTP/2.
+    pub(super) http: Connector,
+    /// To providers that are asked in HTTP/1.1 over TLS. Kept as bare streams, so that a
+    /// request's head and body leave in one write: a session flushes between them.
+    pub(super) streams: TransportConnector,
+    idle: Idle,
+}
+
+impl Pool {
+    fn new(trust: &Trust) -> Arc<Self> {
+        Arc::new(Self {
+            http: Connector::new(Some(options(trust))),
+            streams: TransportConnector::new(Some(options(trust))),
+            idle: Idle::new(POOL, IDLE),
+        })
+    }
+
+    /// An idle connection through this door, and the thread that watches it.
+    pub(super) fn take(&self, door: &Door) -> Option<(Stream, Home)> {
+        self.idle.take(door.key)
+    }
+
+    /// Keeps a connection on which nothing is under way.
+    pub(super) fn put(&self, door: &Door, stream: Stream, home: Home) {
+        self.idle.put(door.key, stream, home);
+    }
+
+    /// The same for one whose protocol was agreed on.
+    pub(super) async fn put_session(&self, door: &Door, session: HttpSession) {
+        self.http.release_http_session(session, &door.peer, Some(IDLE)).await;
+    }
+}
+
+impl Default for Pools {
+    fn default() -> Self {
+        Self { system: Pool::new(&Trust::default()), own: parking_lot::Mutex::default() }
+    }
+}
+
+impl Pools {
+    /// The pool for what this provider is trusted by and shown; the system's for nothing in particular. Its files
+    /// have been proven.
+    pub fn of(&self, provider: &Provider) -> Arc<Pool> {
+        if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
+            return self.system.clone();
+        }
+        let trust = Trust::of(provider);
+        let mut own = self.own.lock();
+        // Nobody asks through what was replaced once its last request has ended.
+        own.retain(|(known, pool)| *known == trust || Arc::strong_count(pool) > 1);
+        if let Some((_, pool)) = own.iter().find(|(known, _)| *known == trust) {
+            return pool.clone();
+        }
+        let pool = Pool::new(&trust);
+        own.push((trust, pool.clone()));
+        pool
+    }
+
+    /// Drops idle connections that are no longer good; see [`Idle::sweep`].
+    pub fn sweep(&self) {
+        let own: Vec<Arc<Pool>> = self.own.lock().iter().map(|(_, pool)| pool.clone()).collect();
+        std::iter::once(&self.system).chain(&own).for_each(|pool| pool.idle.sweep());
+    }
+}
+
+fn options(trust: &Trust) -> ConnectorOptions {
+    let mut options = ConnectorOptions::new(POOL);
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    options.ca_file = trust.roots.as_ref().map(text);
+    options.cert_key_file = trust.client.as_ref().map(|(certificate, key)| (text(certificate), text(key)));
+    options
+}

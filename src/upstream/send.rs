@@ -1,0 +1,144 @@
+//! Writing a call to a provider: head, body and upload, in good slices.
+
+use crate::spool::Spooled;
+use bytes::Bytes;
+use http::header;
+use penstock_contract::Call;
+use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::client::HttpSession;
+use pingora_http::RequestHeader;
+use tokio::io::AsyncWriteExt;
+
+/// Bytes of a body that leave together with the head.
+const FIRST: usize = 64 * 1024;
+/// Slices in which a long body is written, so that a write timeout covers little.
+pub(super) const SLICE: usize = 64 * 1024;
+
+/// Why a request did not go out whole.
+pub enum Unsent {
+    /// The provider does not take it.
+    Stopped,
+    /// The upload cannot be read back: no provider's doing.
+    Unread(std::io::Error),
+}
+
+impl From<std::io::Error> for Unsent {
+    fn from(_: std::io::Error) -> Self {
+        Self::Stopped
+    }
+}
+
+impl From<Box<pingora_error::Error>> for Unsent {
+    fn from(_: Box<pingora_error::Error>) -> Self {
+        Self::Stopped
+    }
+}
+
+/// A whole head as HTTP/1.1 has it.
+pub(super) fn wire(head: &RequestHeader) -> Vec<u8> {
+    let mut wire = lines(head);
+    wire.extend_from_slice(b"\r\n");
+    wire
+}
+
+/// A head as HTTP/1.1 has it, without the blank line at its end.
+pub(super) fn lines(head: &RequestHeader) -> Vec<u8> {
+    let mut wire = Vec::with_capacity(512);
+    for part in [head.method.as_str().as_bytes(), b" ", head.raw_path(), b" HTTP/1.1\r\n"] {
+        wire.extend_from_slice(part);
+    }
+    for (name, value) in &head.headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            wire.extend_from_slice(part);
+        }
+    }
+    wire
+}
+
+/// Bytes of a call's body, the upload's included.
+fn length(call: &Call, upload: Option<&Spooled>) -> u64 {
+    let pieces: usize = call.body.iter().map(Bytes::len).sum();
+    pieces as u64 + upload.filter(|_| call.upload.is_some()).map_or(0, Spooled::len)
+}
+
+/// The head with the length of the body, as much of the body as makes one good
+/// write, then the rest as it is.
+pub(super) async fn stream(
+    stream: &mut Stream,
+    head: &[u8],
+    call: &Call,
+    upload: Option<&Spooled>,
+) -> Result<(), Unsent> {
+    let length = length(call, upload);
+    let kind = call.content_type.as_bytes();
+    let ahead = usize::try_from(length).unwrap_or(FIRST).min(FIRST);
+    let mut first = Vec::with_capacity(head.len() + kind.len() + 60 + ahead);
+    first.extend_from_slice(head);
+    first.extend_from_slice(b"content-type: ");
+    first.extend_from_slice(kind);
+    first.extend_from_slice(b"\r\ncontent-length: ");
+    first.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    first.extend_from_slice(b"\r\n\r\n");
+    let mut pieces = call.body.iter().take(call.upload.unwrap_or(usize::MAX));
+    let mut rest: &[u8] = &[];
+    let room = first.len() + FIRST;
+    for piece in pieces.by_ref() {
+        let (joined, left) = piece.split_at(piece.len().min(room.saturating_sub(first.len())));
+        first.extend_from_slice(joined);
+        if !left.is_empty() {
+            rest = left;
+            break;
+        }
+    }
+    stream.write_all(&first).await?;
+    stream.write_all(rest).await?;
+    for piece in pieces {
+        stream.write_all(piece).await?;
+    }
+    if let (Some(before), Some(upload)) = (call.upload, upload) {
+        let mut at = 0;
+        loop {
+            let piece = upload.read(at).await.map_err(Unsent::Unread)?;
+            if piece.is_empty() {
+                break;
+            }
+            at += piece.len() as u64;
+            stream.write_all(&piece).await?;
+        }
+        for piece in call.body.iter().skip(before) {
+            stream.write_all(piece).await?;
+        }
+    }
+    Ok(stream.flush().await?)
+}
+
+/// The same over a session.
+pub(super) async fn session(
+    session: &mut HttpSession,
+    mut head: RequestHeader,
+    call: &Call,
+    upload: Option<&Spooled>,
+) -> Result<(), Unsent> {
+    let mut left = length(call, upload);
+    head.insert_header(header::CONTENT_TYPE, &*call.content_type)?;
+    head.insert_header(header::CONTENT_LENGTH, left)?;
+    session.write_request_header(Box::new(head)).await?;
+    for (index, piece) in call.body.iter().enumerate() {
+        if let Some(upload) = upload.filter(|_| call.upload == Some(index)) {
+            let mut at = 0;
+            while at < upload.len() {
+                let slice = upload.read(at).await.map_err(Unsent::Unread)?;
+                at += slice.len() as u64;
+                left -= slice.len() as u64;
+                session.write_request_body(slice, left == 0).await?;
+            }
+        }
+        let mut piece = piece.clone();
+        while !piece.is_empty() {
+            let slice = piece.split_to(piece.len().min(SLICE));
+            left -= slice.len() as u64;
+            session.write_request_body(slice, left == 0).await?;
+        }
+    }
+    Ok(session.finish_request_body().await?)
+}

@@ -1,0 +1,210 @@
+//! An open exchange with a provider, whatever its connection speaks: the request
+//! out, the answer in, and the connection back to where it came from.
+
+use super::connect::Door;
+use super::http1::{Broken, Http1};
+use super::idle::Home;
+use super::offer::RequestHead;
+use super::pools::Pool;
+use super::send::{self, Unsent};
+use crate::spool::Spooled;
+use bytes::Bytes;
+use penstock_contract::Call;
+use pingora_core::protocols::http::client::HttpSession;
+use pingora_error::ErrorType;
+use pingora_http::RequestHeader;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the rest of an answer that nobody waits for may take.
+const REST: Duration = Duration::from_secs(1);
+/// Pieces of it.
+const PIECES: usize = 16;
+
+/// An open exchange.
+pub struct Way {
+    /// It came from the pool: the provider may have closed it meanwhile.
+    pub reused: bool,
+    /// All of the request went out. What follows half a request would be read as the rest of it.
+    pub whole: bool,
+    session: Session,
+    /// Where its socket is watched.
+    home: Home,
+    door: Arc<Door>,
+    pool: Arc<Pool>,
+}
+
+/// What the connection speaks.
+enum Session {
+    Http1(Http1),
+    /// What was agreed on in the handshake.
+    Agreed(Box<HttpSession>),
+}
+
+impl Way {
+    /// Over a connection that speaks HTTP/1.1.
+    pub(super) fn http1(
+        stream: pingora_core::protocols::Stream,
+        reused: bool,
+        home: Home,
+        door: Arc<Door>,
+        pool: Arc<Pool>,
+    ) -> Self {
+        let session = Session::Http1(Http1::new(stream));
+        Self { session, reused, home, whole: true, door, pool }
+    }
+
+    /// Over one whose protocol was agreed on.
+    pub(super) fn agreed(session: HttpSession, reused: bool, door: Arc<Door>, pool: Arc<Pool>) -> Self {
+        let session = Session::Agreed(Box::new(session));
+        Self { session, reused, home: Home::here(), whole: true, door, pool }
+    }
+
+    /// Writes a call.
+    ///
+    /// # Errors
+    /// Not all of it went out; a provider may answer early and stop reading.
+    pub async fn call(
+        &mut self,
+        head: &RequestHead,
+        call: &Call,
+        upload: Option<&Spooled>,
+    ) -> Result<(), Unsent> {
+        let sent = match &mut self.session {
+            Session::Http1(http1) => send::stream(http1.stream(), &head.wire, call, upload).await,
+            // Boxed: its state would be a part of every request's.
+            Session::Agreed(session) => {
+                Box::pin(send::session(session, head.parsed.clone(), call, upload)).await
+            }
+        };
+        self.whole = sent.is_ok();
+        sent
+    }
+
+    /// Writes a request that is no call, and reads the status of its answer.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn ask(&mut self, head: RequestHeader, body: Bytes) -> Result<u16, Broken> {
+        self.whole = false;
+        match &mut self.session {
+            Session::Http1(http1) => {
+                let head = send::wire(&head);
+                http1.ask(&head, &body).await.map_err(|_| Broken::Gone)?;
+            }
+            Session::Agreed(session) => {
+                let mut left = body;
+                let sent = async {
+                    session.write_request_header(Box::new(head)).await?;
+                    while !left.is_empty() {
+                        let slice = left.split_to(left.len().min(send::SLICE));
+                        session.write_request_body(slice, left.is_empty()).await?;
+                    }
+                    session.finish_request_body().await
+                };
+                sent.await.map_err(|_| Broken::Gone)?;
+            }
+        }
+        self.whole = true;
+        self.read_head().await
+    }
+
+    /// How long the next bytes are waited for, from now on.
+    pub fn wait(&mut self, patience: Duration) {
+        match &mut self.session {
+            Session::Http1(http1) => http1.wait(patience),
+            Session::Agreed(session) => session.set_read_timeout(Some(patience)),
+        }
+    }
+
+    /// Reads the head of the answer; its status. Heads that only inform are passed over.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn read_head(&mut self) -> Result<u16, Broken> {
+        loop {
+            let status = match &mut self.session {
+                Session::Http1(http1) => http1.read_head().await?,
+                Session::Agreed(session) => {
+                    session.read_response_header().await.map_err(|error| match error.etype() {
+                        ErrorType::InvalidHTTPHeader => Broken::Malformed,
+                        _ => Broken::Gone,
+                    })?;
+                    session.response_header().map_or(0, |head| head.status.as_u16())
+                }
+            };
+            if status >= 200 {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// The status of the answer.
+    pub fn status(&self) -> Option<u16> {
+        match &self.session {
+            Session::Http1(http1) => http1.status(),
+            Session::Agreed(session) => session.response_header().map(|head| head.status.as_u16()),
+        }
+    }
+
+    /// A field of its head, in lower case.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        match &self.session {
+            Session::Http1(http1) => http1.field(name),
+            Session::Agreed(session) => {
+                session.response_header()?.headers.get(name).map(http::HeaderValue::as_bytes)
+            }
+        }
+    }
+
+    /// The next bytes of the answer, `None` at its end.
+    ///
+    /// # Errors
+    /// It was cut.
+    pub async fn read_body(&mut self) -> Result<Option<Bytes>, Broken> {
+        match &mut self.session {
+            Session::Http1(http1) => http1.read_body().await,
+            Session::Agreed(session) => session.read_response_body().await.map_err(|_| Broken::Gone),
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        match &mut self.session {
+            Session::Http1(http1) => http1.is_over(),
+            Session::Agreed(session) => session.response_done(),
+        }
+    }
+
+    /// Hands the connection back after a whole answer.
+    pub async fn release(self) {
+        if !self.whole {
+            return;
+        }
+        match self.session {
+            Session::Http1(http1) => {
+                if let Some(stream) = http1.into_stream() {
+                    self.pool.put(&self.door, stream, self.home);
+                }
+            }
+            Session::Agreed(session) => self.pool.put_session(&self.door, *session).await,
+        }
+    }
+
+    /// Reads what is left of an answer that the client already has, so that the
+    /// connection can serve again.
+    pub fn release_soon(mut self) {
+        tokio::spawn(async move {
+            self.wait(REST);
+            for _ in 0..PIECES {
+                if self.is_over() {
+                    return self.release().await;
+                }
+                match self.read_body().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return self.release().await,
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+}
