@@ -2,7 +2,7 @@
 //! the disk.
 
 use super::purse::Purse;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use penstock_ledger::Act;
 use penstock_storage::ledger::RowWrite;
 use std::sync::Arc;
@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+
+/// How long what somebody waits for still waits for others.
+const HURRY: Duration = Duration::from_millis(5);
 
 /// The terms that charges refer to.
 #[derive(Debug)]
@@ -99,6 +102,8 @@ struct Waiting {
     pushed: u64,
     /// The writer sleeps until somebody wakes it.
     idle: bool,
+    /// Somebody waits for what was pushed.
+    hurried: bool,
     closing: bool,
     /// The writer leaves what waits to another.
     handing: bool,
@@ -144,7 +149,7 @@ impl Queue {
         queue
     }
 
-    /// How long the writer collects.
+    /// How long the writer collects what nobody waits for.
     pub(super) fn wait_for(&self, window: Duration) {
         let micros = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
         self.window_us.store(micros, Ordering::Relaxed);
@@ -153,13 +158,16 @@ impl Queue {
     /// Hands an op to the writer; returns its number.
     pub(super) fn push(&self, op: Op) -> u64 {
         self.bytes.fetch_add(op.bytes(), Ordering::Relaxed);
+        // Who orders waits for the answer.
+        let ordered = matches!(op, Op::Order(_));
         let mut waiting = self.waiting.lock();
         waiting.ops.push(op);
         waiting.pushed += 1;
-        let (number, idle) = (waiting.pushed, waiting.idle);
+        waiting.hurried |= ordered;
+        let (number, wake) = (waiting.pushed, waiting.idle || ordered);
         waiting.idle = false;
         drop(waiting);
-        if idle {
+        if wake {
             self.wake.notify_one();
         }
         number
@@ -186,12 +194,10 @@ impl Queue {
                 return Some((Vec::new(), waiting.pushed));
             }
         }
-        if waiting.ops.len() < most && !waiting.closing && !waiting.handing {
-            let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
-            drop(waiting);
-            std::thread::sleep(window);
-            waiting = self.waiting.lock();
+        if waiting.ops.len() < most {
+            self.gather(&mut waiting);
         }
+        waiting.hurried = false;
         let left = waiting.ops.len().saturating_sub(most);
         let ops = if left == 0 {
             std::mem::take(&mut waiting.ops)
@@ -200,6 +206,33 @@ impl Queue {
             std::mem::replace(&mut waiting.ops, rest)
         };
         Some((ops, waiting.pushed - left as u64))
+    }
+
+    /// Waits for others that the same write can serve: for the window, or for as long as [`HURRY`] from when
+    /// somebody waits.
+    fn gather(&self, waiting: &mut MutexGuard<'_, Waiting>) {
+        let began = Instant::now();
+        let mut until = began + Duration::from_micros(self.window_us.load(Ordering::Relaxed));
+        let mut hurried = false;
+        while !waiting.closing && !waiting.handing {
+            if waiting.hurried && !hurried {
+                hurried = true;
+                until = until.min(Instant::now() + HURRY);
+            }
+            if self.wake.wait_until(waiting, until).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Somebody waits for what was pushed.
+    fn hurry(&self) {
+        let mut waiting = self.waiting.lock();
+        let news = !std::mem::replace(&mut waiting.hurried, true) && !waiting.ops.is_empty();
+        drop(waiting);
+        if news {
+            self.wake.notify_one();
+        }
     }
 
     /// Waits a moment before the next try; false when it is over.
@@ -271,11 +304,13 @@ impl Queue {
     }
 
     pub(super) async fn written(&self, ticket: u64) {
+        self.hurry();
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
     }
 
     /// The same for as long as it takes; false if the writer has ended without it.
     pub(super) async fn kept_up_to(&self, ticket: u64) -> bool {
+        self.hurry();
         let over = || self.over.load(Ordering::Acquire);
         let mut written = self.written.subscribe();
         let reached = written.wait_for(|reached| *reached >= ticket || over()).await;

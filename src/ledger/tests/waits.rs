@@ -1,0 +1,37 @@
+//! Who waits for a write is not kept waiting for others; what nobody waits for is.
+
+use super::*;
+
+/// A window that no test waits for.
+const LONG: &str = "[ledger]\nwindow = \"1h\"\n";
+
+#[test]
+fn what_nobody_waits_for_waits_for_others() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, LONG);
+    // Written at once, since whoever grants waits for it; and the writer is known to be at work.
+    grant(&ledger, "g1", 1_000).unwrap();
+    let groups = store.kept.lock().len();
+    let tickets: Vec<u64> =
+        (0..50).map(|n| reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10))).collect();
+    assert!(ledger.state().waiting > 0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(ledger.written(tickets[49]));
+    assert_eq!(ledger.state().waiting, 0, "somebody waits, and it was not written");
+    assert_eq!(store.kept.lock().len(), groups + 1, "all of it is one write");
+    assert_eq!(settled(&ledger).entries, 1 + 1 + 2 * 50);
+}
+
+#[test]
+fn a_line_of_a_batch_does_not_wait_for_the_window() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, LONG);
+    for n in 0..3 {
+        reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));
+        let end = reserve(&ledger, &format!("line{n}"), 0).unwrap().settling(charge(0));
+        let ticket = ledger.enter(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert!(runtime.block_on(ledger.kept(ticket)));
+        assert_eq!(ledger.state().waiting, 0);
+    }
+}
