@@ -104,7 +104,7 @@ impl Copies {
     fn write(&mut self, ledger: &LedgerStore, group: &Group) -> Result<(), StoreError> {
         for run in group.sheets.chunk_by(|one, next| one.month == next.month) {
             let Some(first) = run.first() else { continue };
-            let text: Vec<u8> = run.iter().flat_map(|sheet| &sheet.text).copied().collect();
+            let text = run.iter().map(|sheet| sheet.text.as_slice()).collect::<Vec<_>>().concat();
             let end = ledger.length(&first.month)?;
             if self.open.as_ref().is_some_and(|(open, ..)| *open != first.month) {
                 self.sync_open()?;
