@@ -1,3 +1,4 @@
+//! The exchange over a pipe: cut at each byte, cut short, given up and taken up again.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use tokio::io::{DuplexStream, duplex};

@@ -1,3 +1,4 @@
+//! Answers as providers write them, whole and cut, and what is refused.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use bytes::BytesMut;
