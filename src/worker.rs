@@ -60,10 +60,14 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
     ]
 }
 
-/// A store that is stuck does not come back by itself, and waiting on it may
-/// lose what it still acknowledges: the process ends, and the next start recovers.
+/// A store that is stuck for this long does not come back by itself. A slow disk may take some seconds, and
+/// requests go on meanwhile within what may be unwritten.
+const HOPELESS: u64 = 30_000;
+
+/// Waiting on a store that is locked up may lose what it still acknowledges: the process ends, and the next start
+/// recovers.
 fn watch_store(house: &House) {
-    if let Health::Stuck { milliseconds } = house.vault.store.health() {
+    if let Health::Stuck { milliseconds: milliseconds @ HOPELESS.. } = house.vault.store.health() {
         let since = milliseconds.to_string();
         log::event(log::error(), "store_stuck", &[("milliseconds", &since)]);
         log::flush();

@@ -5,7 +5,7 @@ use super::report::Failed;
 use penstock_ledger::{Act, Books, Chain, Entry, MAX_LINE, Misfit, Month};
 use penstock_storage::Store;
 use penstock_storage::ledger::{
-    BalanceRecord, Group, LedgerStore, MAX_GROUP, MAX_ROWS, MAX_SHEET, Sheet, Tip,
+    BalanceRecord, GOOD_SHEET, Group, LedgerStore, MAX_GROUP, MAX_ROWS, MAX_SHEET, Sheet, Tip,
 };
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -60,7 +60,8 @@ impl Fold {
 }
 
 fn add(draft: &mut Group, month: &str, line: &[u8], entry: &Entry) {
-    let fits = |sheet: &Sheet| sheet.month == month && sheet.text.len() + line.len() <= MAX_SHEET;
+    let room = |sheet: &Sheet| sheet.text.len() < GOOD_SHEET && sheet.text.len() + line.len() <= MAX_SHEET;
+    let fits = |sheet: &Sheet| sheet.month == month && room(sheet);
     if !draft.sheets.last().is_some_and(fits) {
         draft.sheets.push(Sheet { month: month.to_owned(), last: entry.seq, text: Vec::new() });
     }

@@ -7,7 +7,8 @@ use super::queue::{Deed, Kept, Op, Order, Queue, Refused};
 use crate::observe::log;
 use penstock_ledger::{Act, Chain, Ending, Entry, MAX_LINE, Month, Open, Wallet};
 use penstock_storage::ledger::{
-    BalanceRecord, Group, LedgerStore, MAX_GROUP, MAX_ROW_BYTES, MAX_ROWS, MAX_SHEET, RowWrite, Sheet, Tip,
+    BalanceRecord, GOOD_SHEET, Group, LedgerStore, MAX_GROUP, MAX_ROW_BYTES, MAX_ROWS, MAX_SHEET, RowWrite,
+    Sheet, Tip,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use std::time::Duration;
 const MOST: usize = 4_096;
 /// Pause before a group is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
+/// Sheets of a group that end early; those after them are as long as they may be.
+const SHORT: usize = 100;
 /// Bytes of an entry beside its names.
 const PLAIN: usize = 1_024;
 /// Tries for a group when the process ends.
@@ -83,7 +86,7 @@ impl Draft {
         let (bytes, rows, row_bytes) = room(op);
         let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len();
         // A sheet ends a line's room before its end, and a last one is begun.
-        let sheets = bytes / (MAX_SHEET - MAX_LINE) + 2;
+        let sheets = SHORT + bytes / (MAX_SHEET - MAX_LINE) + 2;
         self.bytes + bytes <= MAX_GROUP
             && own + rows + sheets <= MAX_ROWS
             && self.row_bytes + row_bytes <= MAX_ROW_BYTES
@@ -224,13 +227,15 @@ impl Writer {
         let before = self.balances.get(account).copied().unwrap_or_default();
         let after = changed(before, &entry.act)?;
         let month = Month::of(entry.at).to_string();
-        let fits = self
-            .draft
-            .sheets
-            .last()
-            .is_some_and(|sheet| sheet.month == month && sheet.text.len() + MAX_LINE <= MAX_SHEET);
+        let long = if self.draft.sheets.len() < SHORT { GOOD_SHEET } else { MAX_SHEET - MAX_LINE };
+        let last = self.draft.sheets.last();
+        let fits = last.is_some_and(|sheet| sheet.month == month && sheet.text.len() < long);
         if !fits {
-            self.draft.sheets.push(Sheet { month, last: entry.seq, text: Vec::with_capacity(4 * 1024) });
+            self.draft.sheets.push(Sheet {
+                month,
+                last: entry.seq,
+                text: Vec::with_capacity(GOOD_SHEET + PLAIN),
+            });
         }
         let sheet = self.draft.sheets.last_mut()?;
         let length = sheet.text.len();

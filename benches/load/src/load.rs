@@ -19,7 +19,7 @@ pub struct Plan<'a> {
     pub to: SocketAddr,
     pub request: &'a [u8],
     pub connections: usize,
-    /// Requests a second.
+    /// Requests a second; infinite: each connection asks again as soon as it is answered.
     pub rate: f64,
     pub seconds: f64,
 }
@@ -63,6 +63,7 @@ pub fn request(to: SocketAddr, key: Option<&str>, body: &str) -> Vec<u8> {
 
 /// Sends at the rate and waits for the last answer.
 pub fn run(plan: &Plan<'_>) -> Times {
+    // Without an end if the rate is infinite.
     let total = (plan.rate * plan.seconds) as usize;
     let next = AtomicUsize::new(0);
     let begin = Instant::now() + Duration::from_millis(20);
@@ -84,10 +85,14 @@ fn worker(plan: &Plan<'_>, next: &AtomicUsize, total: usize, begin: Instant) -> 
     let mut connection = Connection::new(plan.to);
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= total {
+        if number >= total || (plan.rate.is_infinite() && begin.elapsed().as_secs_f64() >= plan.seconds) {
             return times;
         }
-        let due = begin + Duration::from_secs_f64(number as f64 / plan.rate);
+        let due = if plan.rate.is_infinite() {
+            begin.max(Instant::now())
+        } else {
+            begin + Duration::from_secs_f64(number as f64 / plan.rate)
+        };
         let wait = due.saturating_duration_since(Instant::now());
         let from = if wait.is_zero() {
             due

@@ -125,7 +125,10 @@ fn compare(options: &Options) -> Result<(), String> {
                 row.samples.push(sample(target, &scenario, options.seconds));
             }
         }
-        let title = format!("{}, {:.0} a second", scenario.name, scenario.rate);
+        let title = match scenario.rate.is_finite() {
+            true => format!("{}, {:.0} a second", scenario.name, scenario.rate),
+            false => format!("{} on {} connections", scenario.name, scenario.connections),
+        };
         println!("{}", report::table(&title, &rows));
     }
     Ok(())
@@ -164,6 +167,7 @@ fn scenarios(factor: f64) -> Vec<Scenario> {
         |name, body, rate: f64, connections| Scenario { name, body, rate: rate * factor, connections };
     vec![
         scenario("1 KiB", body(text(900).into(), false), 3_000.0, 16),
+        scenario("1 KiB, one after the other", body(text(900).into(), false), f64::INFINITY, 32),
         scenario("1 KiB, hardly anyone", body(text(900).into(), false), 400.0, 16),
         scenario("200 KiB", body(text(200 << 10).into(), false), 100.0, 16),
         scenario("2 MiB, a data: image", body(picture, false), 15.0, 8),
