@@ -1,12 +1,11 @@
 //! The configuration changes while a batch runs: lines at work end with the old one, the others are asked as the
 //! new one says.
 
-use crate::harness::jobs::{batch, ended, line_with, results, when};
+use crate::harness::jobs::{batch, ended, let_go, line_with, results, when};
 use crate::harness::script::{Act, plain};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Notify;
 
 const AT_WORK: usize = 2;
@@ -36,17 +35,6 @@ fn bench(id: &str, provider: &Provider, both: bool) -> Bench {
         provider.address
     );
     if both { bench.more(other).more(&offer) } else { bench }
-}
-
-/// Lets those go on who wait until something is so.
-async fn let_go<T>(go: &Notify, work: impl Future<Output = T>) -> T {
-    tokio::pin!(work);
-    loop {
-        tokio::select! {
-            done = &mut work => return done,
-            () = tokio::time::sleep(Duration::from_millis(5)) => go.notify_waiters(),
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,8 @@
 //! Batches through a whole gateway: their life, what is kept of it, who comes when.
 
 use crate::harness::jobs::{
-    CHAT, batch, cancel, content, create, ended, line, line_with, lines, results, retrieve, uploaded, when,
+    CHAT, batch, cancel, content, create, ended, let_go, line, line_with, lines, results, retrieve, uploaded,
+    when,
 };
 use crate::harness::script::{Act, plain, status};
 use crate::harness::{Bench, Provider, until, within};
@@ -20,17 +21,6 @@ fn held(go: &Arc<Notify>) -> Vec<Act> {
     let mut script = vec![Act::Wait(go.clone())];
     script.extend(plain("Hello"));
     script
-}
-
-/// Lets everybody go on who waits, until something is so.
-async fn let_go<T>(go: &Arc<Notify>, work: impl Future<Output = T>) -> T {
-    tokio::pin!(work);
-    loop {
-        tokio::select! {
-            done = &mut work => return done,
-            () = tokio::time::sleep(Duration::from_millis(5)) => go.notify_waiters(),
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -47,7 +47,7 @@ pub struct Grid {
 impl Default for Batches {
     fn default() -> Self {
         Self {
-            concurrency: 128,
+            concurrency: 256,
             open: 100,
             memory: Size(32 << 20),
             retries: 20,

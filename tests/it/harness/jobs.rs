@@ -5,6 +5,7 @@ use super::{Answer, Client, within};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 pub const CHAT: &str = "/v1/chat/completions";
 
@@ -130,4 +131,15 @@ pub fn assert_charged<'a>(home: &Home, results: impl Iterator<Item = &'a Value>)
     assert_eq!(once.len(), settled.len(), "something was charged twice");
     let results: BTreeSet<String> = results.map(|result| result["id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(once, results);
+}
+
+/// Lets everybody go on who waits, until something is so.
+pub async fn let_go<T>(go: &Notify, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(Duration::from_millis(5)) => go.notify_waiters(),
+        }
+    }
 }

@@ -38,7 +38,7 @@ const MONTH: usize = 7;
 pub const MAX_SHEET: usize = MAX_VALUE;
 /// A sheet of so many bytes is long enough. sled keeps hundreds of the pages it wrote last, whatever its cache may
 /// hold (it looks at a 256th of them after 64 accesses), and a page is up to seventeen rows.
-pub const GOOD_SHEET: usize = 4 * 1024;
+pub const GOOD_SHEET: usize = 2 * 1024;
 /// Most bytes of the sheets of one commit.
 pub const MAX_GROUP: usize = MAX_BATCH / 2;
 /// Most sheets, balances, names and further rows of one commit together.
