@@ -197,8 +197,9 @@ impl Queue {
         if waiting.ops.len() < most {
             self.gather(&mut waiting);
         }
-        waiting.hurried = false;
         let left = waiting.ops.len().saturating_sub(most);
+        // Who waits may wait for what is left over.
+        waiting.hurried &= left > 0;
         let ops = if left == 0 {
             std::mem::take(&mut waiting.ops)
         } else {
@@ -211,8 +212,7 @@ impl Queue {
     /// Waits for others that the same write can serve: for the window, or for as long as [`HURRY`] from when
     /// somebody waits.
     fn gather(&self, waiting: &mut MutexGuard<'_, Waiting>) {
-        let began = Instant::now();
-        let mut until = began + Duration::from_micros(self.window_us.load(Ordering::Relaxed));
+        let mut until = Instant::now() + Duration::from_micros(self.window_us.load(Ordering::Relaxed));
         let mut hurried = false;
         while !waiting.closing && !waiting.handing {
             if waiting.hurried && !hurried {

@@ -35,3 +35,18 @@ fn a_line_of_a_batch_does_not_wait_for_the_window() {
         assert_eq!(ledger.state().waiting, 0);
     }
 }
+
+#[test]
+fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_either() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, LONG);
+    // Two each: more than are taken at a time.
+    (0..3_000).for_each(|n| {
+        reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));
+    });
+    let end = reserve(&ledger, "line", 0).unwrap().settling(charge(0));
+    let ticket = ledger.enter(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let kept = async { tokio::time::timeout(Duration::from_secs(60), ledger.kept(ticket)).await };
+    assert_eq!(runtime.block_on(kept), Ok(true));
+}
