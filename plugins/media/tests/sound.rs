@@ -53,6 +53,86 @@ fn every_cut_gives_the_same_length() {
     }
 }
 
+/// Every beginning that is known, and some that only look like one: so much of a file as says what it is.
+fn beginnings() -> Vec<(Vec<u8>, Option<Format>)> {
+    let ape = [&b"APETAGEX\xd0\x07\0\0\x08\0\0\0\x01\0\0\0\0\0\0\xa0\0\0\0\0\0\0\0\0"[..], &[7; 8]].concat();
+    let id3 = [&b"ID3\x04\0\0\0\0\0\x05"[..], &[7; 5]].concat();
+    let old = [&b"TAG"[..], &[7; 125]].concat();
+    let mut all: Vec<(Vec<u8>, Option<Format>)> = [
+        (&b"RIFF\0\0\0\0WAVE"[..], Some(Format::Wav)),
+        (b"RF64\0\0\0\0WAVE", Some(Format::Wav)),
+        (b"BW64\0\0\0\0WAVE", Some(Format::Wav)),
+        (b"RIFF\0\0\0\0AVI ", None),
+        (b"fLaC", Some(Format::Flac)),
+        (b"OggS", Some(Format::Ogg)),
+        (b"\x1a\x45\xdf\xa3", Some(Format::Webm)),
+        (b"\0\0\x01\xba", Some(Format::Mpeg)),
+        (b"\xff\xfb\x90\x64", Some(Format::Mp3)),
+        (b"APETAG", None),
+        (b"ID3\x04\0\0\xff\0\0\0", None),
+        (b"", None),
+    ]
+    .map(|(bytes, format)| (bytes.to_vec(), format))
+    .into();
+    for name in [b"ftyp", b"styp", b"moov", b"mdat", b"wide", b"free", b"skip"] {
+        all.push(([b"\0\0\0\x20", &name[..]].concat(), Some(Format::Mp4)));
+    }
+    // A tag makes MPEG audio of what nothing else knows, and nothing else of what something does.
+    let bare = all.clone();
+    for tag in [&ape, &id3, &old, &[&ape[..], &id3].concat()] {
+        all.extend(
+            bare.iter().map(|(bytes, format)| ([tag, &bytes[..]].concat(), format.or(Some(Format::Mp3)))),
+        );
+    }
+    all
+}
+
+#[test]
+fn every_known_beginning_is_named_the_same_at_every_cut() {
+    let named = |pieces: &[&[u8]]| match measure(pieces) {
+        Ok(sound) => Some(sound.format),
+        Err(NoSound::Silent(format)) => Some(format),
+        Err(_) => None,
+    };
+    for (mut bytes, format) in beginnings() {
+        bytes.resize(bytes.len() + 64, b'-');
+        assert_eq!(named(&[&bytes]), format, "{}", bytes.escape_ascii());
+        let whole = measure(&[&bytes]);
+        for cut in 0..=bytes.len() {
+            assert_eq!(
+                measure(&[&bytes[..cut], &bytes[cut..]]),
+                whole,
+                "cut at {cut}: {}",
+                bytes.escape_ascii()
+            );
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(measure(&single), whole, "byte by byte: {}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn a_beginning_that_is_all_there_is_says_the_same_at_every_cut() {
+    for (bytes, _) in beginnings() {
+        for end in 0..bytes.len() {
+            let bytes = &bytes[..end];
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            assert_eq!(measure(&single), measure(&[bytes]), "{}", bytes.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn a_tag_amid_noise_is_noise_at_every_cut() {
+    // Where the noise ends that is passed over at once, byte by byte, a tag would begin that hides the frames.
+    let noisy =
+        [&sounds::mp3(4)[..], &[b'-'; 16], b"ID3\x04\0\0\0\0\x08\0", &[b'-'; 64], &sounds::mp3(20)].concat();
+    let whole = measure(&[&noisy]);
+    assert_eq!(whole.unwrap().seconds, seconds("0.627"));
+    let single: Vec<&[u8]> = noisy.chunks(1).collect();
+    assert_eq!(measure(&single), whole);
+}
+
 #[test]
 fn what_arrived_counts_and_not_what_was_announced() {
     let wav = sounds::wav(1000);

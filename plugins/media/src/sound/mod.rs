@@ -117,8 +117,8 @@ impl Default for State {
     }
 }
 
-/// Bytes by which every format is known.
-const MAGIC: usize = 12;
+/// Bytes by which every format is known, and the length of every tag in front of one.
+const MAGIC: usize = mpeg::TAG;
 
 impl Meter {
     /// Takes the next bytes.

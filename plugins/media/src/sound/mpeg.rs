@@ -65,7 +65,10 @@ impl Frame {
     }
 }
 
-/// Bytes of a tag that begins here: ID3v2 in front, ID3v1 and APE behind.
+/// Bytes that a tag and its length are known by.
+pub(super) const TAG: usize = 16;
+
+/// Bytes of a tag that begins here, by its first [`TAG`]: ID3v2 in front, ID3v1 and APE behind.
 pub(super) fn tag(ahead: &[u8]) -> Option<u64> {
     if ahead.starts_with(b"TAG") {
         return Some(128);
@@ -95,17 +98,17 @@ pub(super) struct Frames {
     kind: Option<u32>,
     /// The last element ended here, so that a frame needs no second one to prove it.
     synced: bool,
+    /// Amid noise: how much of it is passed over at once hangs on how the bytes were cut, so that no tag may begin
+    /// at its end. Frames are found wherever they are.
+    noise: bool,
 }
-
-/// Bytes that a tag is known by.
-const TAG: usize = 16;
 
 impl Frames {
     fn count(&mut self, frame: Frame, ahead: &[u8]) -> Step {
         if self.kind.is_some() || !describes(ahead, frame.length) {
             self.ticks += u64::from(frame.samples) * (RATE / u64::from(frame.rate));
         }
-        (self.kind, self.synced) = (Some(frame.kind), true);
+        (self.kind, self.synced, self.noise) = (Some(frame.kind), true, false);
         Step::Pass(frame.length as u64)
     }
 
@@ -126,7 +129,7 @@ impl Walk for Frames {
         if ahead.len() < TAG {
             return Step::Need(TAG);
         }
-        if let Some(length) = tag(ahead) {
+        if let Some(length) = tag(ahead).filter(|_| !self.noise) {
             return Step::Pass(length);
         }
         if let Some(frame) = Frame::read(ahead).filter(|frame| self.fits(frame)) {
@@ -142,7 +145,7 @@ impl Walk for Frames {
                 return self.count(frame, ahead);
             }
         }
-        self.synced = false;
+        (self.synced, self.noise) = (false, true);
         let noise = ahead.iter().skip(1).position(|byte| *byte == 0xff).map_or(ahead.len(), |at| at + 1);
         Step::Pass(noise as u64)
     }
