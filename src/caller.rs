@@ -2,20 +2,19 @@
 //! batch, which has its body already and keeps its answer. One exchange serves both.
 
 use crate::ledger::Ending;
-use bytes::Bytes;
-use http::header::AsHeaderName;
-use http::{HeaderValue, Request};
-use pingora_core::protocols::http::ServerSession;
-use pingora_error::Result;
-use pingora_http::{RequestHeader, ResponseHeader};
+use crate::reply::head::Head;
+use crate::session::Session;
+use bytes::{Bytes, BytesMut};
+use http::Method;
+use std::io::Result;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 use tokio::sync::Notify;
 
 /// The caller of an exchange.
 pub enum Caller<'a> {
     /// A client.
-    Connection(&'a mut ServerSession),
+    Connection(&'a mut Session),
     /// A line of a batch.
     Line(&'a mut Line),
 }
@@ -66,9 +65,6 @@ impl CancelLine {
     }
 }
 
-/// What a line has instead of a request head.
-static NO_HEAD: LazyLock<RequestHeader> = LazyLock::new(|| Request::new(()).into_parts().0.into());
-
 impl Line {
     /// A line with this body, until `cancel` is told.
     #[must_use]
@@ -102,30 +98,39 @@ impl Line {
 
 /// As of a session; a line reads its body in one piece and can always be written to.
 impl Caller<'_> {
-    /// The head of the request; a line's says nothing.
+    /// The method of the request.
     #[must_use]
-    pub fn req_header(&self) -> &RequestHeader {
+    pub fn method(&self) -> &Method {
         match self {
-            Self::Connection(session) => session.req_header(),
-            Self::Line(_) => &NO_HEAD,
+            Self::Connection(session) => session.method(),
+            Self::Line(_) => &Method::POST,
         }
     }
 
-    /// A header of the request.
+    /// The query of its target.
     #[must_use]
-    pub fn get_header(&self, name: impl AsHeaderName) -> Option<&HeaderValue> {
+    pub fn query(&self) -> Option<&str> {
         match self {
-            Self::Connection(session) => session.get_header(name),
+            Self::Connection(session) => session.query(),
             Self::Line(_) => None,
         }
     }
 
-    /// The same as bytes, none for a header that is not there.
+    /// The host that was asked, and perhaps the port.
     #[must_use]
-    pub fn get_header_bytes(&self, name: impl AsHeaderName) -> &[u8] {
+    pub fn authority(&self) -> Option<&str> {
         match self {
-            Self::Connection(session) => session.get_header_bytes(name),
-            Self::Line(_) => b"",
+            Self::Connection(session) => session.authority(),
+            Self::Line(_) => None,
+        }
+    }
+
+    /// A header of the request, its name in lower case.
+    #[must_use]
+    pub fn field(&self, name: impl AsRef<str>) -> Option<&[u8]> {
+        match self {
+            Self::Connection(session) => session.field(name.as_ref()),
+            Self::Line(_) => None,
         }
     }
 
@@ -133,7 +138,7 @@ impl Caller<'_> {
     #[must_use]
     pub fn is_tls(&self) -> bool {
         match self {
-            Self::Connection(session) => session.digest().is_some_and(|digest| digest.ssl_digest.is_some()),
+            Self::Connection(session) => session.is_tls(),
             Self::Line(_) => false,
         }
     }
@@ -144,8 +149,23 @@ impl Caller<'_> {
     /// It was cut short.
     pub async fn read_request_body(&mut self) -> Result<Option<Bytes>> {
         match self {
-            Self::Connection(session) => session.read_request_body().await,
+            Self::Connection(session) => session.read_body().await,
             Self::Line(line) => Ok(line.body.take()),
+        }
+    }
+
+    /// Reads more of it behind what `body` has; how much, 0 at its end.
+    ///
+    /// # Errors
+    /// It was cut short.
+    pub async fn read_into(&mut self, body: &mut BytesMut) -> Result<usize> {
+        match self {
+            Self::Connection(session) => session.read_into(body).await,
+            Self::Line(line) => {
+                let piece = line.body.take().unwrap_or_default();
+                body.extend_from_slice(&piece);
+                Ok(piece.len())
+            }
         }
     }
 
@@ -157,12 +177,10 @@ impl Caller<'_> {
         }
     }
 
-    /// Ends only when the caller is gone, or sends what it may not.
+    /// Ends only when the caller is gone.
     pub async fn gone(&mut self) {
         match self {
-            Self::Connection(session) => {
-                session.read_body_or_idle(true).await.ok();
-            }
+            Self::Connection(session) => session.gone().await,
             Self::Line(line) => tokio::select! {
                 biased;
                 () = line.cancel.cancelled() => {}
@@ -183,14 +201,14 @@ impl Caller<'_> {
     /// Tells a client that waits for it to send its body.
     pub async fn write_continue_response(&mut self) {
         if let Self::Connection(session) = self {
-            session.write_continue_response().await.ok();
+            session.write_continue().await;
         }
     }
 
-    /// Seconds to keep the connection for another request; `None` closes it.
-    pub fn set_keepalive(&mut self, keep: Option<u64>) {
+    /// Whether the connection may serve another request.
+    pub fn keep(&mut self, keep: bool) {
         if let Self::Connection(session) = self {
-            session.set_keepalive(keep);
+            session.keep(keep);
         }
     }
 
@@ -198,22 +216,33 @@ impl Caller<'_> {
     #[must_use]
     pub fn in_chunks(&self) -> bool {
         match self {
-            Self::Connection(session) => !session.is_http2(),
+            Self::Connection(session) => session.in_chunks(),
             Self::Line(_) => false,
         }
     }
 
-    /// Sends the head of the answer.
+    /// Takes the head of the answer, which leaves with what is written next, or with [`Caller::flush`].
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn write_response_header(&mut self, head: Box<ResponseHeader>) -> Result<()> {
+    pub async fn write_response_header(&mut self, head: Head) -> Result<()> {
         match self {
-            Self::Connection(session) => session.write_response_header(head).await,
+            Self::Connection(session) => session.write_head(head).await,
             Self::Line(line) => {
                 line.begun = true;
                 Ok(())
             }
+        }
+    }
+
+    /// Sends what waits.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn flush(&mut self) -> Result<()> {
+        match self {
+            Self::Connection(session) => session.flush().await,
+            Self::Line(_) => Ok(()),
         }
     }
 
@@ -223,7 +252,7 @@ impl Caller<'_> {
     /// The client is gone.
     pub async fn write_response_body(&mut self, piece: Bytes, end: bool) -> Result<()> {
         match self {
-            Self::Connection(session) => session.write_response_body(piece, end).await,
+            Self::Connection(session) => session.write_body(piece, end).await,
             Self::Line(line) => {
                 line.take(vec![piece]);
                 Ok(())
@@ -235,9 +264,7 @@ impl Caller<'_> {
     #[must_use]
     pub fn answered(&self) -> bool {
         match self {
-            Self::Connection(session) => {
-                session.response_written().is_some_and(|head| !head.status.is_informational())
-            }
+            Self::Connection(session) => session.answered(),
             Self::Line(line) => line.begun,
         }
     }

@@ -26,7 +26,7 @@ impl Exchange<'_> {
     /// No form, too large, too slow, cut short, or what is wrong with a part.
     pub async fn sound(&mut self) -> Result<(Ask, Spooled), Refusal> {
         self.plain_encoding()?;
-        let kind = self.caller.get_header_bytes(header::CONTENT_TYPE);
+        let kind = self.caller.field(header::CONTENT_TYPE).unwrap_or_default();
         let upload = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.live.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);

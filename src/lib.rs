@@ -25,6 +25,7 @@
 //! | [`count`] | token counts, where a window might be exceeded |
 //! | [`upstream`] | providers: how they are asked, routes, seats, breakers, checks, bills |
 //! | [`civil`] | times as people and headers write them |
+//! | [`session`] | a request and its answer on the connection of a client |
 //! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
 //! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
 //! | [`spool`], [`shelf`] | uploads on disk; images that wait for their client |
@@ -85,6 +86,7 @@ pub mod relay;
 pub mod reply;
 pub mod request_id;
 pub mod server;
+pub mod session;
 pub mod shelf;
 pub mod simulate;
 pub mod simulators;

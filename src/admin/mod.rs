@@ -18,9 +18,10 @@ use crate::caller::Caller;
 use crate::gateway::Source;
 use crate::house::House;
 use crate::observe::log;
-use crate::reply::Head;
+use crate::reply::head::Head;
 use crate::request_id::RequestId;
 use crate::server::Bound;
+use crate::session::Session;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use desk::{Asked, Done, Effect};
@@ -115,18 +116,20 @@ impl HttpServerApp for Admin {
         session.set_keepalive(None);
         let _served = Served::new(&self.house);
         let id = RequestId::random();
-        let Answer(status, kind, body) = match self.answer(&mut session).await {
-            Ok(answer) => answer,
-            Err(refusal) => {
-                let caller = &mut Caller::Connection(&mut session);
-                crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, false).await.ok();
-                session.finish().await.ok();
-                return None;
+        let answer = self.answer(&mut session).await;
+        let mut session = Session::Library(Box::new(session));
+        let caller = &mut Caller::Connection(&mut session);
+        match answer {
+            Ok(Answer(status, kind, body)) => {
+                Head::new(status, &id).whole(caller, kind, vec![Bytes::from(body)]).await.ok();
             }
-        };
-        let head = Head::new(status, &id).ok()?;
-        head.whole(&mut Caller::Connection(&mut session), kind, vec![Bytes::from(body)]).await.ok();
-        session.finish().await.ok();
+            Err(refusal) => {
+                crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, false).await.ok();
+            }
+        }
+        if let Session::Library(session) = session {
+            session.finish().await.ok();
+        }
         None
     }
 }

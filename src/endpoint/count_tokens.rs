@@ -6,7 +6,7 @@ use crate::exchange::{Ended, Exchange, ended};
 use crate::relay::model_named;
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method};
+use http::Method;
 use penstock_admission::Purpose;
 use penstock_auth::Scope;
 use penstock_contract::Refusal;
@@ -40,12 +40,7 @@ impl Endpoint for CountTokens {
         x.record.model = Some(model.model.card.id.as_str().into());
         let count = count::count(&x.live, &model, &ask).await?;
         x.record.status = 200;
-        let Ok(head) = x.head(200).and_then(|head| {
-            let method = HeaderValue::from_static(count.method.name());
-            head.with(HeaderName::from_static("x-token-count-method"), method)
-        }) else {
-            return Ok(Ended::Left);
-        };
+        let head = x.head(200).with("x-token-count-method", count.method.name());
         let body = format!("{{\"input_tokens\":{}}}", count.tokens);
         Ok(ended(head.json(&mut x.caller, vec![Bytes::from(body)]).await))
     }

@@ -4,9 +4,10 @@
 use super::Endpoint;
 use crate::exchange::{Ended, Exchange};
 use crate::relay;
+use crate::reply::head::Head;
 use crate::spool::Spooled;
 use async_trait::async_trait;
-use http::{HeaderName, HeaderValue, Method, header};
+use http::{Method, header};
 use penstock_auth::Scope;
 use penstock_contract::{Code, Refusal};
 use std::time::Duration;
@@ -77,9 +78,9 @@ impl Endpoint for Content {
         let first = kept.image.read(0).await.map_err(|error| crate::intake::disk(&error))?;
         x.record.status = 200;
         let left = kept.until.saturating_sub(now);
-        let Ok(head) = head(x, left) else { return Ok(Ended::Left) };
+        let head = head(x, left);
         let sent = head.piecewise(&mut x.caller, kept.kind, kept.image.len()).await.is_ok();
-        let silent = x.caller.req_header().method == Method::HEAD;
+        let silent = *x.caller.method() == Method::HEAD;
         if !sent || silent || first.is_empty() {
             return Ok(if sent { Ended::Written } else { Ended::Left });
         }
@@ -88,17 +89,13 @@ impl Endpoint for Content {
 }
 
 /// What keeps a browser from taking an image for anything else.
-fn head(x: &Exchange<'_>, left: Duration) -> pingora_error::Result<crate::reply::Head> {
+fn head(x: &Exchange<'_>, left: Duration) -> Head {
     let age = format!("private, max-age={}", left.as_secs());
-    let age = HeaderValue::from_str(&age).map_err(|_| pingora_error::Error::new_str("header"))?;
-    x.head(200)?
-        .with(header::CACHE_CONTROL, age)?
-        .with(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))?
-        .with(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"))?
-        .with(
-            HeaderName::from_static("cross-origin-resource-policy"),
-            HeaderValue::from_static("cross-origin"),
-        )
+    x.head(200)
+        .with(header::CACHE_CONTROL, age)
+        .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+        .with(header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")
+        .with("cross-origin-resource-policy", "cross-origin")
 }
 
 async fn send(x: &mut Exchange<'_>, image: &Spooled, mut piece: bytes::Bytes) -> Ended {

@@ -32,8 +32,8 @@ impl Endpoint for List {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let mut query = Query::parse(x.caller.req_header().uri.query().unwrap_or_default())?;
-        if x.caller.get_header("anthropic-version").is_some() {
+        let mut query = Query::parse(x.caller.query().unwrap_or_default())?;
+        if x.caller.field("anthropic-version").is_some() {
             // Clients of that family only show the names of their own family: the aliases.
             query = query.with_aliases();
         }

@@ -6,6 +6,7 @@ use super::frames::Frames;
 use super::{Front, refusal, stopped};
 use crate::config::settings::Limits;
 use crate::exchange::{self, After};
+use crate::session::Session;
 use penstock_contract::Refusal;
 use penstock_wire::head::Wrong;
 use pingora_core::protocols::http::ServerSession;
@@ -187,13 +188,14 @@ async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, o
     let counted = front.house.open_exchange();
     let limits = front.limits();
     let wrong = wrong(&session, &limits);
-    let mut session = ServerSession::new_http2(session);
+    let mut session = Session::Library(Box::new(ServerSession::new_http2(session)));
     let after = match wrong {
-        None => front.exchange(&mut session, &limits, false, &stop).await,
+        None => front.exchange(&mut session, &limits, &stop).await,
         Some(wrong) => exchange::refuse(&front.house, &mut session, &wrong).await,
     };
     drop(counted);
-    let ServerSession::H2(mut session) = session else { return };
+    let Session::Library(session) = session else { return };
+    let ServerSession::H2(mut session) = *session else { return };
     let given_up = given_up(&mut session).await;
     if after == After::Cut {
         // What breaks off does not look like what ended.

@@ -12,7 +12,7 @@ mod refusal;
 use crate::config::settings::Limits;
 use crate::exchange::{self, After};
 use crate::house::House;
-use pingora_core::protocols::http::ServerSession;
+use crate::session::Session;
 use pingora_core::protocols::{ALPN, Stream};
 use pingora_core::server::ShutdownWatch;
 use places::{Place, Places};
@@ -76,24 +76,13 @@ impl Front {
         }
     }
 
-    /// Lets one exchange run; `last` is that of its connection whatever comes of it.
-    async fn exchange(
-        &self,
-        session: &mut ServerSession,
-        limits: &Limits,
-        last: bool,
-        stop: &ShutdownWatch,
-    ) -> After {
-        session.set_write_timeout(Some(limits.client_write));
-        session.set_read_timeout(Some(limits.body_idle));
-        let last = last || *stop.borrow();
-        let keep = (!last).then(|| limits.keep_alive.as_secs().max(1));
-        let after = exchange::run(&self.house, session, keep).await;
-        if after != After::Reuse {
-            session.set_keepalive(None);
+    /// Lets one exchange run.
+    async fn exchange(&self, session: &mut Session, limits: &Limits, stop: &ShutdownWatch) -> After {
+        if let Session::Library(session) = session {
+            session.set_write_timeout(Some(limits.client_write));
         }
-        session.set_total_drain_timeout(Some(Duration::from_secs(5)));
-        after
+        let last = session.is_last() || *stop.borrow();
+        exchange::run(&self.house, session, !last).await
     }
 }
 

@@ -47,12 +47,12 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     offer.learn(now, Outcome::Good, Some(sample));
     let objects = settle::served(run, offer, done, whole.measured, asked.elapsed(), Some(sample));
     run.x.record.status = 200;
-    let head = settle::head(run, offer, number).map_err(|_| Stop::Left)?;
+    let head = settle::head(run, offer, number);
     settle::written(run).await;
     if let Task::Transcribe(task) = &run.ask.task
         && let Some(kind) = penstock_media::speech::content_type(task.script)
     {
-        let head = settle::in_headers(head, &objects).map_err(|_| Stop::Left)?;
+        let head = settle::in_headers(head, &objects);
         return Ok(ended(head.whole(&mut run.x.caller, kind, whole.body).await));
     }
     let body = penstock_annotate::splice(whole.body, &objects);

@@ -6,7 +6,7 @@ use super::attempt::{self, Answering, Stop};
 use super::watch::Woken;
 use super::{Run, settle};
 use crate::exchange::{Ended, ended};
-use crate::reply::Head;
+use crate::reply::head::Head;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::speech::Speech;
 use bytes::{Bytes, BytesMut};
@@ -160,11 +160,10 @@ async fn tell(
         run.x.record.first_token = Some(run.x.started.elapsed());
     }
     if !run.headed {
-        let head = settle::head(run, offer, number).map_err(|_| Stop::Left)?;
-        open(run, head).await?;
+        open(run, settle::head(run, offer, number)).await?;
     }
     if out.is_empty() {
-        return Ok(());
+        return run.x.caller.flush().await.map_err(|_| Stop::Left);
     }
     times.told = times.heard;
     write(run, joined(out), false).await?;
@@ -183,9 +182,8 @@ async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {
 /// the first one cannot name a provider.
 pub async fn keep_alive(run: &mut Run<'_, '_>) -> Result<(), Stop> {
     if !run.headed {
-        let flavor = http::HeaderValue::from_static(run.x.record.flavor.unwrap_or_default());
-        let head = run.x.head(200).and_then(|head| head.with(settle::FLAVOR, flavor));
-        open(run, head.map_err(|_| Stop::Left)?).await?;
+        let head = run.x.head(200).with(settle::FLAVOR, run.x.record.flavor.unwrap_or_default());
+        open(run, head).await?;
     }
     write(run, HEARTBEAT, false).await
 }

@@ -5,10 +5,9 @@
 use super::Run;
 use crate::caller::Caller;
 use crate::ledger::Hold;
-use crate::reply::Head;
+use crate::reply::head::Head;
 use crate::upstream::bill::{Terms, drawn, worth};
 use crate::upstream::offer::OfferLive;
-use http::{HeaderName, HeaderValue};
 use penstock_annotate::{BILLING_HEADER, IMPACT_HEADER};
 use penstock_contract::{Ask, Done, Draw, Measured, MicroCredits, Reply, Size, Task, Usage, UsageSource};
 use penstock_footprint::Attempt;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The header that names the flavor.
-pub const FLAVOR: HeaderName = HeaderName::from_static("x-penstock-flavor");
+pub const FLAVOR: &str = "x-penstock-flavor";
 
 /// What failed attempts of one request drew.
 #[derive(Default)]
@@ -141,27 +140,16 @@ pub async fn written(run: &mut Run<'_, '_>) {
 }
 
 /// The head of an inference answer: who answered, under which flavor, at which attempt.
-///
-/// # Errors
-/// A provider id that is no header value.
-pub fn head(run: &Run<'_, '_>, offer: &OfferLive, number: u32) -> pingora_error::Result<Head> {
-    let flavor = run.x.record.flavor.unwrap_or_default();
-    let invalid = |_| pingora_error::Error::new_str("header");
+pub fn head(run: &Run<'_, '_>, offer: &OfferLive, number: u32) -> Head {
     run.x
-        .head(200)?
-        .with(
-            HeaderName::from_static("x-penstock-provider"),
-            HeaderValue::from_str(&offer.offer.provider.id).map_err(invalid)?,
-        )?
-        .with(FLAVOR, HeaderValue::from_static(flavor))?
-        .with(HeaderName::from_static("x-penstock-attempts"), HeaderValue::from(number))
+        .head(200)
+        .with("x-penstock-provider", &*offer.offer.provider.id)
+        .with(FLAVOR, run.x.record.flavor.unwrap_or_default())
+        .number("x-penstock-attempts", number.into())
 }
 
 /// Both objects as headers, for answers that are not JSON. Their text is ASCII.
-///
-/// # Errors
-/// Members that are none.
-pub fn in_headers(head: Head, members: &[u8]) -> pingora_error::Result<Head> {
+pub fn in_headers(head: Head, members: &[u8]) -> Head {
     let object = [b"{", members, b"}"].concat();
     let mut found = penstock_wire::json::members(&object);
     let mut head = head;
@@ -171,8 +159,7 @@ pub fn in_headers(head: Head, members: &[u8]) -> pingora_error::Result<Head> {
             b"billing_cost" => BILLING_HEADER,
             _ => continue,
         };
-        let value = HeaderValue::from_bytes(value).map_err(|_| pingora_error::Error::new_str("header"))?;
-        head = head.with(HeaderName::from_static(header), value)?;
+        head = head.with(header, value);
     }
-    Ok(head)
+    head
 }

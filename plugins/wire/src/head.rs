@@ -2,6 +2,12 @@
 //! within its limits, and of one meaning. What two servers could read in two
 //! ways is refused, above all where a body ends.
 
+mod request;
+mod target;
+
+pub use request::Request;
+use target::Target;
+
 /// Longest of what stands around the target in a request line.
 const AROUND: usize = 64;
 
@@ -29,6 +35,12 @@ pub enum Wrong {
     ManyFields,
 }
 
+/// Where something stands in a head.
+type Span = (usize, usize);
+
+/// Fields that most heads have at most.
+const USUAL: usize = 20;
+
 /// A head that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct Scan {
@@ -37,10 +49,15 @@ pub struct Scan {
     begun: bool,
     blank: bool,
     old: bool,
-    fields: usize,
-    host: bool,
-    length: bool,
+    method: Span,
+    target: Target,
+    /// Names and values, without the blanks around them.
+    fields: Vec<(Span, Span)>,
+    host: Option<Span>,
+    length: Option<u64>,
     coded: bool,
+    closes: bool,
+    keeps: bool,
 }
 
 impl Scan {
@@ -51,7 +68,8 @@ impl Scan {
     /// The first thing that is wrong with it.
     pub fn push(&mut self, bytes: &[u8], caps: Caps) -> Result<Option<usize>, Wrong> {
         loop {
-            let rest = bytes.get(self.at..).unwrap_or_default();
+            let from = self.at;
+            let rest = bytes.get(from..).unwrap_or_default();
             let Some(end) = memchr::memchr(b'\n', rest) else { break };
             let line = rest.get(..end).unwrap_or_default();
             self.at += end + 1;
@@ -63,11 +81,11 @@ impl Scan {
                 return Err(Wrong::Malformed("it holds a control character"));
             }
             if !self.begun {
-                self.first(line, caps)?;
+                self.first(line, from, caps)?;
             } else if line.is_empty() {
-                return self.end().map(|()| Some(self.at));
+                return self.end(bytes).map(|()| Some(self.at));
             } else {
-                self.field(line, caps)?;
+                self.field(line, from, caps)?;
             }
         }
         let rest = bytes.get(self.at..).unwrap_or_default();
@@ -77,18 +95,12 @@ impl Scan {
         Ok(None)
     }
 
-    /// Whether the body comes in chunks.
-    #[must_use]
-    pub const fn chunked(&self) -> bool {
-        self.coded
-    }
-
     /// Which limit a line is over, or the last of many.
     fn large(&self, line: &[u8], caps: Caps) -> Wrong {
         if !self.begun && line.len() > caps.target { Wrong::LongTarget } else { Wrong::Large }
     }
 
-    fn first(&mut self, line: &[u8], caps: Caps) -> Result<(), Wrong> {
+    fn first(&mut self, line: &[u8], from: usize, caps: Caps) -> Result<(), Wrong> {
         if line.is_empty() && !std::mem::replace(&mut self.blank, true) {
             return Ok(());
         }
@@ -101,7 +113,7 @@ impl Scan {
         if target.len() > caps.target {
             return Err(Wrong::LongTarget);
         }
-        if !name(method) || target.is_empty() {
+        if !is_token(method) || target.is_empty() {
             return Err(Wrong::Malformed("the request line is not METHOD TARGET VERSION"));
         }
         self.old = match version {
@@ -109,47 +121,91 @@ impl Scan {
             b"HTTP/1.0" => true,
             _ => return Err(Wrong::Malformed("the version is neither HTTP/1.1 nor HTTP/1.0")),
         };
+        self.method = (from, from + method.len());
+        self.target = Target::read(target, from + method.len() + 1, method == b"CONNECT")?;
         self.begun = true;
         Ok(())
     }
 
-    fn field(&mut self, line: &[u8], caps: Caps) -> Result<(), Wrong> {
-        self.fields += 1;
-        if self.fields > caps.fields {
+    fn field(&mut self, line: &[u8], from: usize, caps: Caps) -> Result<(), Wrong> {
+        if self.fields.len() >= caps.fields {
             return Err(Wrong::ManyFields);
         }
         let colon = memchr::memchr(b':', line).ok_or(Wrong::Malformed("a field has no colon"))?;
-        let (field, value) = line.split_at(colon);
-        if !name(field) {
+        let (name, value) =
+            (line.get(..colon).unwrap_or_default(), line.get(colon + 1..).unwrap_or_default());
+        if !is_token(name) {
             // Here are those that go on in a second line, and those with a space before the colon.
             return Err(Wrong::Malformed("the name of a field is not one"));
         }
-        let value = || value.get(1..).unwrap_or_default().trim_ascii();
-        match field.len() {
-            4 if field.eq_ignore_ascii_case(b"host") => once(&mut self.host, "there is more than one Host"),
-            14 if field.eq_ignore_ascii_case(b"content-length") => {
-                once(&mut self.length, "there is more than one Content-Length")?;
-                let value = value();
-                let number = !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
-                if number { Ok(()) } else { Err(Wrong::Malformed("Content-Length is not a number")) }
+        let start = from + colon + 1 + (value.len() - value.trim_ascii_start().len());
+        let value = value.trim_ascii();
+        let span = (start, start + value.len());
+        if self.fields.is_empty() {
+            self.fields.reserve(USUAL);
+        }
+        self.fields.push(((from, from + colon), span));
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => {
+                if self.host.replace(span).is_some() {
+                    return Err(Wrong::Malformed("there is more than one Host"));
+                }
+                if value.contains(&b'@') {
+                    Err(Wrong::Malformed("there is a user in its Host"))
+                } else {
+                    Ok(())
+                }
             }
-            17 if field.eq_ignore_ascii_case(b"transfer-encoding") => {
-                once(&mut self.coded, "there is more than one Transfer-Encoding")?;
-                let chunked = value().eq_ignore_ascii_case(b"chunked");
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                self.connection(value);
+                Ok(())
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.length(value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                if std::mem::replace(&mut self.coded, true) {
+                    return Err(Wrong::Malformed("there is more than one Transfer-Encoding"));
+                }
+                let chunked = value.eq_ignore_ascii_case(b"chunked");
                 if chunked { Ok(()) } else { Err(Wrong::Malformed("Transfer-Encoding is not chunked")) }
             }
             _ => Ok(()),
         }
     }
 
-    fn end(&self) -> Result<(), Wrong> {
-        match (self.coded, self.length, self.old) {
-            (true, true, _) => Err(Wrong::Malformed("there are both Content-Length and Transfer-Encoding")),
-            (true, _, true) => Err(Wrong::Malformed("HTTP/1.0 has no Transfer-Encoding")),
-            _ if !self.host && !self.old => Err(Wrong::Malformed("there is no Host")),
-            _ => Ok(()),
+    fn length(&mut self, value: &[u8]) -> Result<(), Wrong> {
+        // Eighteen digits are always a number of 64 bits.
+        if !(1..=18).contains(&value.len()) || !value.iter().all(u8::is_ascii_digit) {
+            return Err(Wrong::Malformed("Content-Length is not a number"));
+        }
+        let length = value.iter().fold(0, |sum: u64, digit| sum * 10 + u64::from(digit & 15));
+        if self.length.replace(length).is_some() {
+            return Err(Wrong::Malformed("there is more than one Content-Length"));
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            self.closes |= option.eq_ignore_ascii_case(b"close");
+            self.keeps |= option.eq_ignore_ascii_case(b"keep-alive");
         }
     }
+
+    fn end(&self, bytes: &[u8]) -> Result<(), Wrong> {
+        match (self.coded, self.length, self.old) {
+            (true, Some(_), _) => {
+                Err(Wrong::Malformed("there are both Content-Length and Transfer-Encoding"))
+            }
+            (true, _, true) => Err(Wrong::Malformed("HTTP/1.0 has no Transfer-Encoding")),
+            _ if self.host.is_none() && !self.old => Err(Wrong::Malformed("there is no Host")),
+            _ => self.target.agrees(bytes, self.host),
+        }
+    }
+}
+
+/// What stands there.
+fn part(bytes: &[u8], (from, to): Span) -> &[u8] {
+    bytes.get(from..to).unwrap_or_default()
 }
 
 /// The target of a head that may be wrong otherwise, for what is said of it.
@@ -160,18 +216,18 @@ pub fn target(bytes: &[u8]) -> &str {
     std::str::from_utf8(target).unwrap_or_default()
 }
 
-fn once(seen: &mut bool, twice: &'static str) -> Result<(), Wrong> {
-    if std::mem::replace(seen, true) { Err(Wrong::Malformed(twice)) } else { Ok(()) }
-}
-
 const fn control(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') || byte == 0x7f
 }
 
-/// Whether it is a token, as names of methods and fields are.
-fn name(bytes: &[u8]) -> bool {
-    let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    !bytes.is_empty() && bytes.iter().all(token)
+/// Whether it is a token, as names of methods and fields are (RFC 9110 §5.6.2).
+fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().fold(true, |all, byte| all & of_token(*byte))
+}
+
+const fn of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl Endpoint for List {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let query = Query::parse(x.caller.req_header().uri.query().unwrap_or_default())?;
+        let query = Query::parse(x.caller.query().unwrap_or_default())?;
         let page = x.house.batches.list(&x.grant.public_id, query.after.as_deref(), query.limit).await?;
         let id = |record: Option<&BatchRecord>| record.map(|record| record.id.clone());
         let body = json!({

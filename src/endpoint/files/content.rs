@@ -5,10 +5,10 @@ use crate::endpoint::{Endpoint, decoded};
 use crate::exchange::{Ended, Exchange};
 use crate::files::{Contents, Failed};
 use crate::observe::log;
-use crate::reply::Head;
+use crate::reply::head::Head;
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderValue, Method, header};
+use http::{Method, header};
 use penstock_auth::Scope;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::files::FileRecord;
@@ -60,10 +60,10 @@ impl Endpoint for Content {
         // Before the head goes out, so that damage is an error and not half a file.
         let first = read(x, &opened, &range).await.map_err(|failed| told(&id, failed))?;
         x.record.status = status;
-        let Ok(head) = head(x, status, &opened.0, &etag, &range) else { return Ok(Ended::Left) };
+        let head = head(x, status, &opened.0, &etag, &range);
         let length = range.end - range.start;
         let sent = head.piecewise(&mut x.caller, "application/octet-stream", length).await.is_ok();
-        if !sent || length == 0 || x.caller.req_header().method == Method::HEAD {
+        if !sent || length == 0 || *x.caller.method() == Method::HEAD {
             return Ok(if sent { Ended::Written } else { Ended::Left });
         }
         Ok(send(x, &opened, range, first).await)
@@ -72,11 +72,11 @@ impl Endpoint for Content {
 
 /// A range counts only for the contents that its client has the beginning of.
 fn wanted_of(x: &Exchange<'_>, etag: &str, bytes: u64) -> Wanted {
-    let only = x.caller.get_header_bytes(header::IF_RANGE);
+    let only = x.caller.field(header::IF_RANGE).unwrap_or_default();
     if !only.is_empty() && only != etag.as_bytes() {
         return Wanted::Whole;
     }
-    wanted(x.caller.get_header_bytes(header::RANGE), bytes)
+    wanted(x.caller.field(header::RANGE).unwrap_or_default(), bytes)
 }
 
 /// A whole file by its contents; one that grows is another with each byte.
@@ -110,26 +110,19 @@ fn told(id: &str, failed: Failed) -> Refusal {
     failed.refusal()
 }
 
-fn head(
-    x: &Exchange<'_>,
-    status: u16,
-    file: &FileRecord,
-    etag: &str,
-    range: &Range<u64>,
-) -> pingora_error::Result<Head> {
-    let value = |text: &str| HeaderValue::from_str(text).map_err(|_| pingora_error::Error::new_str("header"));
+fn head(x: &Exchange<'_>, status: u16, file: &FileRecord, etag: &str, range: &Range<u64>) -> Head {
     let head = x
-        .head(status)?
-        .with(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))?
-        .with(header::ETAG, value(etag)?)?
-        .with(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"))?
-        .with(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))?
-        .with(header::CONTENT_DISPOSITION, value(&disposition(&file.filename))?)?;
+        .head(status)
+        .with(header::ACCEPT_RANGES, "bytes")
+        .with(header::ETAG, etag)
+        .with(header::CACHE_CONTROL, "private, no-cache")
+        .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+        .with(header::CONTENT_DISPOSITION, disposition(&file.filename));
     if status != 206 {
-        return Ok(head);
+        return head;
     }
     let part = format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), file.bytes);
-    head.with(header::CONTENT_RANGE, value(&part)?)
+    head.with(header::CONTENT_RANGE, part)
 }
 
 /// The name twice: plain for old clients, whole for the others.

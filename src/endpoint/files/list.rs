@@ -38,7 +38,7 @@ impl Endpoint for List {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let text = x.caller.req_header().uri.query().unwrap_or_default();
+        let text = x.caller.query().unwrap_or_default();
         let query = query(&x.grant.public_id, text)?;
         let at = x.house.when();
         let page = x.house.files.list(query, at).await?;

@@ -45,7 +45,7 @@ impl Endpoint for Create {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         x.plain_encoding()?;
-        let kind = x.caller.get_header_bytes(header::CONTENT_TYPE);
+        let kind = x.caller.field(header::CONTENT_TYPE).unwrap_or_default();
         let form = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let largest = x.live.settings.files.upload;
         let cap = usize::try_from(largest.saturating_add(AROUND)).unwrap_or(usize::MAX);

@@ -91,6 +91,9 @@ fn line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, Malformed> {
         let long = buffer.len() > LINE;
         return if long { Err(Malformed("a line of its chunks is too long")) } else { Ok(None) };
     };
+    if end > LINE {
+        return Err(Malformed("a line of its chunks is too long"));
+    }
     let mut line = buffer.split_to(end + 1);
     if end == 0 || line.get(end - 1) != Some(&b'\r') {
         return Err(Malformed("a line of its chunks ends without CR LF"));

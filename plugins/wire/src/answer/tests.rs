@@ -125,6 +125,7 @@ fn chunks_that_break_a_rule_are_refused() {
         "1000000000000000\r\n",
         " ;\r\n",
         &long,
+        &format!("{long}\r\n"),
         &trailers,
     ];
     for case in cases {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
+use bytes::Bytes;
 use proptest::prelude::*;
 
 const CAPS: Caps = Caps { bytes: 512, target: 40, fields: 5 };
@@ -111,6 +112,79 @@ fn each_limit_holds_at_its_value_and_not_beyond() {
     assert_eq!(scan(&[b"GET / HTTP/1.1\r\nx: ", &[b'y'; 600][..]].concat()), Err(Wrong::Large));
 }
 
+fn request_of(head: &[u8]) -> Request {
+    let mut scan = Scan::default();
+    let size = scan.push(head, Caps { bytes: 4096, target: 100, fields: 100 }).unwrap().unwrap();
+    scan.request(Bytes::copy_from_slice(&head[..size]))
+}
+
+#[test]
+fn a_request_says_what_stands_in_its_head() {
+    let request = request_of(
+        b"\r\nPOST /v1/x?a=b?c HTTP/1.1\r\nHost:\ta:80 \r\nX-Empty:\r\nx-two: 1\r\nX-Two:2\r\ncontent-LENGTH: 007\r\n\r\n1234567",
+    );
+    assert_eq!(request.method(), b"POST");
+    assert_eq!((request.path(), request.query()), ("/v1/x", Some("a=b?c")));
+    assert_eq!(request.authority(), Some("a:80"));
+    assert_eq!(request.field("x-empty"), Some(&b""[..]));
+    assert_eq!(request.field("X-TWO"), Some(&b"1"[..]));
+    assert_eq!(request.field("x"), None);
+    assert_eq!(request.length(), Some(7));
+    assert!(!request.is_old() && !request.is_last());
+}
+
+#[test]
+fn targets_have_the_forms_of_the_standard() {
+    let of = |target: &str, host: &str| {
+        let request = request_of(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        (
+            request.path().to_owned(),
+            request.query().map(str::to_owned),
+            request.authority().map(str::to_owned),
+        )
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(of("/", "a"), ("/".into(), None, some("a")));
+    assert_eq!(of("/?", "a"), ("/".into(), some(""), some("a")));
+    assert_eq!(of("http://a:80/v1?q", "a:80"), ("/v1".into(), some("q"), some("a:80")));
+    assert_eq!(of("HTTPS://a", "a"), ("/".into(), None, some("a")));
+    assert_eq!(of("https://a?q", "a"), ("/".into(), some("q"), some("a")));
+    assert_eq!(of("*", "a"), ("*".into(), None, some("a")));
+    for (target, host) in [
+        ("http://b/", "a"),
+        ("http://a:80/", "a"),
+        ("http://x@a/", "x@a"),
+        ("http:///x", "a"),
+        ("http:/x", "a"),
+        ("ftp://a/", "a"),
+        ("a", "a"),
+        ("/a#b", "a"),
+        ("/\u{e4}", "a"),
+        ("/", "x@a"),
+    ] {
+        let caps = Caps { bytes: 4096, target: 100, fields: 100 };
+        let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert!(malformed(Scan::default().push(head.as_bytes(), caps)), "{target} {host}");
+    }
+}
+
+#[test]
+fn a_connection_goes_on_unless_its_client_says_otherwise() {
+    for (version, connection, last) in [
+        ("1.1", "", false),
+        ("1.1", "Connection: keep-alive\r\n", false),
+        ("1.1", "Connection: x, Close\r\n", true),
+        ("1.1", "Connection: x\r\nconnection: close\r\n", true),
+        ("1.0", "", true),
+        ("1.0", "Connection: Keep-Alive\r\n", false),
+        ("1.0", "Connection: Keep-Alive, close\r\n", true),
+    ] {
+        let request = request_of(format!("GET / HTTP/{version}\r\nHost: a\r\n{connection}\r\n").as_bytes());
+        assert_eq!((request.is_last(), request.is_old()), (last, version == "1.0"), "{version} {connection}");
+        assert_eq!(request.length(), Some(0));
+    }
+}
+
 #[test]
 fn a_wrong_head_still_says_its_target() {
     assert_eq!(target(b"POST /v1/messages HTTP/9.9\nx"), "/v1/messages");
@@ -144,6 +218,13 @@ proptest! {
             let mut fields = [httparse::EMPTY_HEADER; 128];
             let mut request = httparse::Request::new(&mut fields);
             prop_assert_eq!(request.parse(&head).unwrap(), httparse::Status::Complete(end));
+            let ours = request_of(&head);
+            prop_assert_eq!(ours.method(), request.method.unwrap().as_bytes());
+            prop_assert_eq!(ours.path(), request.path.unwrap());
+            for field in request.headers.iter() {
+                let first = request.headers.iter().find(|other| other.name.eq_ignore_ascii_case(field.name));
+                prop_assert_eq!(ours.field(field.name), first.map(|first| first.value));
+            }
         }
     }
 }

@@ -1,0 +1,61 @@
+//! What a request asks for: a path, in one of the forms that RFC 9112 §3.2 has.
+
+use super::{Span, Wrong, part};
+
+/// Where path, query and authority of a target stand in the head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Target {
+    pub(super) path: Span,
+    pub(super) query: Option<Span>,
+    pub(super) authority: Option<Span>,
+}
+
+impl Target {
+    /// Reads a target that begins at `from`.
+    ///
+    /// # Errors
+    /// It is in none of the forms, or holds what a target may not.
+    pub(super) fn read(target: &[u8], from: usize, connect: bool) -> Result<Self, Wrong> {
+        if !target.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#') {
+            return Err(Wrong::Malformed("its target holds a character that has to be written as %XX"));
+        }
+        let (authority, path) = match target.first() {
+            Some(b'/') => (None, from),
+            _ if connect || target == b"*" => (None, from),
+            _ => {
+                let start = scheme(target).ok_or(Wrong::Malformed("its target is no path"))?;
+                let rest = target.get(start..).unwrap_or_default();
+                let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+                let authority = rest.get(..end).unwrap_or_default();
+                if authority.is_empty() || authority.iter().any(|byte| matches!(byte, b'@' | b'\\')) {
+                    return Err(Wrong::Malformed("its target names no host"));
+                }
+                (Some((from + start, from + start + end)), from + start + end)
+            }
+        };
+        let (end, rest) = (from + target.len(), target.get(path - from..).unwrap_or_default());
+        let query = memchr::memchr(b'?', rest).map(|at| (path + at + 1, end));
+        let path = (path, query.map_or(end, |(from, _)| from - 1));
+        Ok(Self { path, query, authority })
+    }
+
+    /// Whether the host that it names is the one of the field.
+    ///
+    /// # Errors
+    /// It is another.
+    pub(super) fn agrees(&self, bytes: &[u8], host: Option<Span>) -> Result<(), Wrong> {
+        match (self.authority, host) {
+            (Some(named), Some(host)) if part(bytes, named) != part(bytes, host) => {
+                Err(Wrong::Malformed("its target and its Host differ"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Bytes of the scheme and what stands behind it, if it is one of HTTP's.
+fn scheme(target: &[u8]) -> Option<usize> {
+    let is =
+        |scheme: &[u8]| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    [&b"http://"[..], b"https://"].into_iter().find(|scheme| is(scheme)).map(<[u8]>::len)
+}

@@ -1,0 +1,252 @@
+//! The life of one request, top to bottom: route, key, scope, body, answer,
+//! record. Whatever ends it, the client hears its own dialect and the record
+//! is written once.
+
+mod body;
+
+pub(crate) use body::{too_large, unread};
+
+use crate::caller::Caller;
+use crate::endpoint::{self, Endpoint};
+use crate::gate::{self, Habits, Pass};
+use crate::house::{House, Live};
+use crate::keyring::Grant;
+use crate::observe::{Record, panics};
+use crate::overload::Place;
+use crate::reply::{self, head::Head};
+use crate::request_id::RequestId;
+use crate::session::Session;
+use bytes::Bytes;
+use http::header;
+use penstock_contract::{Code, Dialect, Refusal};
+use penstock_limits::{Cost, Used, Work};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One request and its answer.
+pub struct Exchange<'a> {
+    /// The house it happens in.
+    pub house: &'a Arc<House>,
+    /// The configuration it began with; a reload does not touch it.
+    pub live: Arc<Live>,
+    /// Who asks.
+    pub caller: Caller<'a>,
+    /// Its name.
+    pub id: RequestId,
+    /// When its head was there.
+    pub started: Instant,
+    /// The dialect that errors are spoken in.
+    pub dialect: Dialect,
+    /// Who asks; set before any endpoint runs.
+    pub grant: Arc<Grant>,
+    /// Which limits it meets; a line of a batch meets the budgets alone.
+    pub work: Work,
+    /// Its place in the house, once it has sent more than a head, and the bytes that it holds there.
+    place: Option<Place>,
+    /// What was taken from its limits; `None` before an endpoint asked, and for those that never do.
+    pass: Option<Pass>,
+    /// What is told of it afterwards.
+    pub record: Record,
+    /// The connection may serve another request.
+    pub keep: bool,
+    /// The request came from a page's script.
+    pub browser: bool,
+}
+
+/// What became of the answer.
+pub enum Ended {
+    /// It was written to its end.
+    Written,
+    /// The client left, or can no longer be written to.
+    Left,
+}
+
+/// What may become of a connection after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It may serve another.
+    Reuse,
+    /// It ends, with the answer that was written.
+    End,
+    /// It ends without one: the answer was not written to its end.
+    Cut,
+}
+
+/// Runs one request.
+pub async fn run(house: &Arc<House>, session: &mut Session, keep: bool) -> After {
+    let path = session.path().to_owned();
+    let dialect = endpoint::dialect(&path, session.field("anthropic-version").is_some());
+    session.keep(keep);
+    let browser = session.field("origin").is_some();
+    let mut exchange = Exchange::new(house, Caller::Connection(session), dialect, Work::Request);
+    exchange.keep = keep;
+    exchange.browser = browser;
+    let served = panics::caught(serve(&mut exchange, &path)).await;
+    let ended = match served.unwrap_or_else(|| Err(exchange.panicked())) {
+        Ok(ended) => ended,
+        Err(refusal) => exchange.refuse(&refusal).await,
+    };
+    exchange.record.end(matches!(ended, Ended::Left), exchange.caller.body_bytes_sent());
+    house.observe(&exchange.record, exchange.started);
+    match ended {
+        Ended::Left => After::Cut,
+        Ended::Written if keep && exchange.caller.is_body_done() => After::Reuse,
+        Ended::Written => After::End,
+    }
+}
+
+/// Refuses a request whose head alone says that it is not to be served.
+pub async fn refuse(house: &Arc<House>, session: &mut Session, refusal: &Refusal) -> After {
+    let path = session.path().to_owned();
+    let dialect = endpoint::dialect(&path, session.field("anthropic-version").is_some());
+    let mut exchange = Exchange::new(house, Caller::Connection(session), dialect, Work::Request);
+    let ended = exchange.refuse(refusal).await;
+    exchange.record.end(matches!(ended, Ended::Left), exchange.caller.body_bytes_sent());
+    house.observe(&exchange.record, exchange.started);
+    if matches!(ended, Ended::Left) { After::Cut } else { After::End }
+}
+
+/// From the route to the endpoint.
+async fn serve(x: &mut Exchange<'_>, path: &str) -> Result<Ended, Refusal> {
+    let method = x.caller.method().clone();
+    if method == http::Method::OPTIONS && x.browser {
+        return Ok(x.preflight().await);
+    }
+    let (found, tail) = endpoint::find(&method, path)?;
+    x.record.endpoint = found.name();
+    if !found.is_open() {
+        x.authenticate(found)?;
+    }
+    found.handle(x, tail).await
+}
+
+impl<'a> Exchange<'a> {
+    /// An exchange that begins now.
+    pub(crate) fn new(house: &'a Arc<House>, caller: Caller<'a>, dialect: Dialect, work: Work) -> Self {
+        let id = RequestId::random();
+        Self {
+            house,
+            live: house.live(),
+            caller,
+            id,
+            started: Instant::now(),
+            dialect,
+            grant: Grant::nobody(),
+            work,
+            place: None,
+            pass: None,
+            record: Record::new(id, dialect),
+            keep: false,
+            browser: false,
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// Finds the key and checks its scope.
+    fn authenticate(&mut self, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
+        let (authorization, api_key) =
+            (self.caller.field(header::AUTHORIZATION), self.caller.field("x-api-key"));
+        self.grant = self.house.keyring.admit(authorization, api_key)?;
+        self.record.key = Some(self.grant.public_id.clone());
+        self.grant.require(endpoint.scope())
+    }
+
+    /// Takes what the ask may use from the limits of its key and account, before anything is sent.
+    /// What was taken goes back with the end of the exchange, but for what [`Exchange::used`] says.
+    ///
+    /// # Errors
+    /// 429 for a limit, 402 for a budget.
+    pub fn pass(&mut self, cost: &Cost) -> Result<(), Refusal> {
+        let pass = gate::pass(&self.grant, cost, self.work, self.house.clock);
+        self.pass = Some(pass.map_err(|hit| self.limited(hit))?);
+        Ok(())
+    }
+
+    /// Refuses what no ask could pass, before any work is put into it; else what is known of the key.
+    ///
+    /// # Errors
+    /// As [`Exchange::pass`].
+    pub fn early(&self) -> Result<Habits, Refusal> {
+        gate::early(&self.grant, self.work, self.house.clock).map_err(|hit| self.limited(hit))
+    }
+
+    fn limited(&self, (hit, refusal): (gate::Hit, Refusal)) -> Refusal {
+        self.house.metrics.limited(hit.limit.name(), hit.whose.name());
+        refusal
+    }
+
+    /// What the answer used counts from now on, instead of what it might have.
+    pub fn used(&mut self, used: &Used) {
+        let Some(pass) = &mut self.pass else { return };
+        pass.settle(used);
+        if used.money.0 > 0 {
+            self.house.keyring.charged(&self.grant);
+        }
+    }
+
+    /// Scheme and host by which this client reaches the gateway: as configured,
+    /// else what it asked itself.
+    pub fn public_url(&self) -> String {
+        if let Some(url) = &self.live.settings.listen.public_url {
+            return url.to_string();
+        }
+        let host = self.caller.authority();
+        let may = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+        let host = host.filter(|host| !host.is_empty() && host.bytes().all(may));
+        let scheme = if self.caller.is_tls() { "https" } else { "http" };
+        host.map_or_else(String::new, |host| format!("{scheme}://{host}"))
+    }
+
+    /// A response head of this exchange, with how the limits stand if it met any.
+    pub fn head(&self, status: u16) -> Head {
+        let mut head = Head::new(status, &self.id);
+        if self.pass.is_some() && self.work == Work::Request {
+            let now = self.house.clock.now();
+            head = head.standing(self.dialect, &gate::standing(&self.grant, now), now);
+        }
+        if self.browser { head.for_browser(false) } else { head }
+    }
+
+    /// Answers with a JSON body of the gateway's own.
+    pub async fn answer(&mut self, status: u16, body: Vec<u8>) -> Ended {
+        self.record.status = status;
+        let head = self.head(status);
+        ended(head.json(&mut self.caller, vec![Bytes::from(body)]).await)
+    }
+
+    /// Speaks a refusal; after a stream has begun there is nothing left to say.
+    pub(crate) async fn refuse(&mut self, refusal: &Refusal) -> Ended {
+        self.record.refused(refusal);
+        if self.caller.answered() {
+            return Ended::Left;
+        }
+        self.swallow().await;
+        if !self.keep || !self.caller.is_body_done() {
+            // Unread bytes of a refused body are not worth reading.
+            self.caller.keep(false);
+            self.keep = false;
+        }
+        // Before the client hears of it: whoever asks again at once finds the place free.
+        let met = self.pass.take().is_some();
+        self.place = None;
+        let limited = matches!(refusal.code, Code::RateLimited | Code::BudgetExceeded);
+        let now = self.house.clock.now();
+        let limits = (met || limited).then(|| (gate::standing(&self.grant, now), now));
+        let (dialect, id, browser) = (self.dialect, self.id, self.browser);
+        let written = reply::refuse(&mut self.caller, dialect, &id, refusal, limits, browser).await;
+        ended(written)
+    }
+
+    async fn preflight(&mut self) -> Ended {
+        self.record.endpoint = "preflight";
+        self.record.status = 204;
+        let head = Head::new(204, &self.id).for_browser(true);
+        ended(head.json(&mut self.caller, Vec::new()).await)
+    }
+}
+
+/// Whether a write reached its end.
+pub fn ended(written: std::io::Result<()>) -> Ended {
+    if written.is_ok() { Ended::Written } else { Ended::Left }
+}

@@ -1,0 +1,274 @@
+//! A request over HTTP/1.1 or 1.0: its body in, its answer out in as few writes
+//! as it takes. The head is proven already (`penstock_wire::head`). Where a body
+//! ends is decided once; what comes after it belongs to nobody, and ends the
+//! connection with this answer. Reading may be given up at any point and taken
+//! up again.
+
+use super::date;
+use crate::reply::head::{Framing, Head};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::Method;
+use penstock_wire::answer::{Chunks, Step};
+use penstock_wire::head::Request;
+use pingora_core::protocols::Stream;
+use std::future::pending;
+use std::io::{Error, ErrorKind, Result, Write};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Most bytes that are read at once of a body that is handed on in pieces.
+const PIECE: usize = 64 * 1024;
+/// Room below which more is made before a read.
+const CRAMPED: usize = 512;
+/// What a client may send ahead of its answer; no more of it is read.
+const AHEAD: usize = 16 * 1024;
+/// Pieces of an answer up to here are written in one go with what stands around them; copying them costs less than
+/// another write.
+const SMALL: usize = 16 * 1024;
+
+/// A request, its connection, and its answer.
+pub struct Http1 {
+    stream: Stream,
+    request: Request,
+    method: Method,
+    /// What has come and was not read yet.
+    buffer: BytesMut,
+    body: Body,
+    keep: bool,
+    answer: Answer,
+    /// What is to be written next.
+    out: BytesMut,
+    sent: usize,
+}
+
+/// The request's body.
+enum Body {
+    Left(u64),
+    Chunked(Chunks),
+    Over,
+}
+
+/// The answer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Its head is still to come.
+    Ahead,
+    Left(u64),
+    Chunked,
+    /// Ends with the connection.
+    Close,
+    /// It has none that is sent.
+    Silent,
+    Over,
+}
+
+impl Http1 {
+    /// A request on its connection, with what came behind its head.
+    #[must_use]
+    pub fn new(stream: Stream, request: Request, buffer: BytesMut) -> Self {
+        let body = match request.length() {
+            None => Body::Chunked(Chunks::default()),
+            Some(0) => Body::Over,
+            Some(length) => Body::Left(length),
+        };
+        let method = Method::from_bytes(request.method()).unwrap_or_default();
+        let (out, answer) = (BytesMut::new(), Answer::Ahead);
+        Self { stream, request, method, buffer, body, keep: false, answer, out, sent: 0 }
+    }
+
+    pub(super) const fn request(&self) -> &Request {
+        &self.request
+    }
+
+    pub(super) const fn method(&self) -> &Method {
+        &self.method
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.stream.get_ssl_digest().is_some()
+    }
+
+    pub(super) const fn keep(&mut self, keep: bool) {
+        self.keep = keep;
+    }
+
+    pub(super) const fn is_body_done(&self) -> bool {
+        matches!(self.body, Body::Over)
+    }
+
+    pub(super) const fn answered(&self) -> bool {
+        !matches!(self.answer, Answer::Ahead)
+    }
+
+    pub(super) const fn body_bytes_sent(&self) -> usize {
+        self.sent
+    }
+
+    pub(super) async fn read_body(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            match &mut self.body {
+                Body::Over => return Ok(None),
+                Body::Chunked(chunks) => {
+                    match chunks.take(&mut self.buffer).map_err(|_| ErrorKind::InvalidData)? {
+                        Step::Data(data) => return Ok(Some(data)),
+                        Step::End => self.body = Body::Over,
+                        Step::More => self.fill(PIECE).await?,
+                    }
+                }
+                Body::Left(left) if self.buffer.is_empty() => {
+                    let room = usize::try_from(*left).map_or(PIECE, |left| left.min(PIECE));
+                    self.fill(room).await?;
+                }
+                Body::Left(left) => {
+                    let here = usize::try_from(*left).map_or(usize::MAX, |left| left).min(self.buffer.len());
+                    self.took(here);
+                    return Ok(Some(self.buffer.split_to(here).freeze()));
+                }
+            }
+        }
+    }
+
+    /// A body of a known length goes where it is wanted without a stop.
+    pub(super) async fn read_into(&mut self, into: &mut BytesMut) -> Result<usize> {
+        if let Body::Left(left) = self.body
+            && self.buffer.is_empty()
+            && into.capacity() > into.len()
+        {
+            let room = (into.capacity() - into.len()).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let read = self.stream.read_buf(&mut into.limit(room)).await?;
+            if read == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.took(read);
+            return Ok(read);
+        }
+        let piece = self.read_body().await?.unwrap_or_default();
+        into.extend_from_slice(&piece);
+        Ok(piece.len())
+    }
+
+    fn took(&mut self, bytes: usize) {
+        if let Body::Left(left) = &mut self.body {
+            *left = left.saturating_sub(bytes as u64);
+            if *left == 0 {
+                self.body = Body::Over;
+            }
+        }
+    }
+
+    async fn fill(&mut self, room: usize) -> Result<()> {
+        if self.buffer.capacity() - self.buffer.len() < room.min(CRAMPED) {
+            self.buffer.reserve(room);
+        }
+        match self.stream.read_buf(&mut self.buffer).await? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends only when the client is gone. What it sends meanwhile waits.
+    pub(super) async fn gone(&mut self) {
+        while self.buffer.len() < AHEAD {
+            if self.fill(CRAMPED).await.is_err() {
+                return;
+            }
+        }
+        pending().await
+    }
+
+    pub(super) async fn write_continue(&mut self) -> Result<()> {
+        self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        self.stream.flush().await
+    }
+
+    pub(super) fn write_head(&mut self, head: Head) {
+        let bare = self.method == Method::HEAD || matches!(head.status(), 204 | 304);
+        self.answer = match head.framing() {
+            _ if bare => Answer::Silent,
+            Framing::Length(length) => Answer::Left(length),
+            Framing::Stream if !self.request.is_old() => Answer::Chunked,
+            Framing::Stream => Answer::Close,
+        };
+        self.keep &= self.answer != Answer::Close;
+        self.out = head.into_wire();
+        self.out.extend_from_slice(b"date: ");
+        date::put(&mut self.out);
+        let connection: &[u8] =
+            if self.keep { b"\r\nconnection: keep-alive\r\n\r\n" } else { b"\r\nconnection: close\r\n\r\n" };
+        self.out.extend_from_slice(connection);
+    }
+
+    pub(super) async fn write_body(&mut self, piece: &[u8], end: bool) -> Result<()> {
+        let piece = if self.answer == Answer::Silent { &[] } else { piece };
+        let tail = self.frame(piece.len(), end)?;
+        self.sent += piece.len();
+        if piece.len() <= SMALL {
+            self.out.extend_from_slice(piece);
+            self.out.extend_from_slice(tail);
+            return self.flush().await;
+        }
+        let mut all = Buf::chain(Buf::chain(&*self.out, piece), tail);
+        self.stream.write_all_buf(&mut all).await?;
+        self.out.clear();
+        self.stream.flush().await
+    }
+
+    /// Writes what comes before a piece; what comes after it.
+    fn frame(&mut self, length: usize, end: bool) -> Result<&'static [u8]> {
+        let mut tail: &[u8] = b"";
+        match self.answer {
+            Answer::Left(left) => {
+                let left = left.checked_sub(length as u64).ok_or(ErrorKind::InvalidData)?;
+                if end && left > 0 {
+                    return Err(ErrorKind::InvalidData.into());
+                }
+                self.answer = Answer::Left(left);
+            }
+            Answer::Chunked if length == 0 => tail = if end { b"0\r\n\r\n" } else { b"" },
+            Answer::Chunked => {
+                write!((&mut self.out).writer(), "{length:x}\r\n")?;
+                tail = if end { b"\r\n0\r\n\r\n" } else { b"\r\n" };
+            }
+            Answer::Close | Answer::Silent => {}
+            Answer::Ahead | Answer::Over => return Err(Error::from(ErrorKind::InvalidInput)),
+        }
+        if end {
+            self.answer = Answer::Over;
+        }
+        Ok(tail)
+    }
+
+    /// Sends what waits.
+    pub(super) async fn flush(&mut self) -> Result<()> {
+        if !self.out.is_empty() {
+            self.stream.write_all(&self.out).await?;
+            self.out.clear();
+        }
+        self.stream.flush().await
+    }
+
+    /// The connection after its answer.
+    #[must_use]
+    pub fn rest(self) -> Rest {
+        let whole = self.answer == Answer::Over;
+        let idle = whole && self.keep && self.is_body_done() && self.buffer.is_empty();
+        // What ended in chunks may have ended elsewhere in the eyes of another; nothing is read behind it.
+        match (idle && self.request.length().is_some(), whole) {
+            (true, _) => Rest::Idle(self.stream, self.buffer),
+            (false, true) if self.is_body_done() && self.buffer.is_empty() => Rest::Ended(self.stream),
+            (false, true) => Rest::Unread(self.stream),
+            (false, false) => Rest::Cut,
+        }
+    }
+}
+
+/// What is left of a connection.
+pub enum Rest {
+    /// It may serve another request; the buffer is empty and may be used again.
+    Idle(Stream, BytesMut),
+    /// It has served its last.
+    Ended(Stream),
+    /// The same, and its client may still be sending.
+    Unread(Stream),
+    /// The answer is not whole.
+    Cut,
+}

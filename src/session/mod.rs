@@ -1,0 +1,230 @@
+//! A request of a client and its answer, whatever the connection speaks.
+//! HTTP/1.1 is read and written here; HTTP/2, and the connections of
+//! administrators, are the library's.
+
+mod date;
+pub mod http1;
+
+use crate::reply::head::Head;
+use bytes::{Bytes, BytesMut};
+use http1::Http1;
+use pingora_core::protocols::http::ServerSession;
+use pingora_error::{Error as Failed, ErrorType};
+use std::io::{Error, ErrorKind, Result};
+
+/// One request on its connection.
+// Boxing what nearly every request is would be an allocation for each.
+#[allow(clippy::large_enum_variant)]
+pub enum Session {
+    /// Over HTTP/1.1 or 1.0.
+    Http1(Http1),
+    /// Over what the library speaks.
+    Library(Box<ServerSession>),
+}
+
+impl Session {
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> &http::Method {
+        match self {
+            Self::Http1(http1) => http1.method(),
+            Self::Library(session) => &session.req_header().method,
+        }
+    }
+
+    /// The path, without the query.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Http1(http1) => http1.request().path(),
+            Self::Library(session) => session.req_header().uri.path(),
+        }
+    }
+
+    /// The query, without its question mark.
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        match self {
+            Self::Http1(http1) => http1.request().query(),
+            Self::Library(session) => session.req_header().uri.query(),
+        }
+    }
+
+    /// The host that was asked, and perhaps the port.
+    #[must_use]
+    pub fn authority(&self) -> Option<&str> {
+        match self {
+            Self::Http1(http1) => http1.request().authority(),
+            Self::Library(session) => {
+                let head = session.req_header();
+                let asked = head.uri.authority().map(http::uri::Authority::as_str);
+                asked.or_else(|| head.headers.get(http::header::HOST)?.to_str().ok())
+            }
+        }
+    }
+
+    /// The first field of this name, in lower case.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        match self {
+            Self::Http1(http1) => http1.request().field(name),
+            Self::Library(session) => session.req_header().headers.get(name).map(http::HeaderValue::as_bytes),
+        }
+    }
+
+    /// Whether it came over TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        match self {
+            Self::Http1(http1) => http1.is_tls(),
+            Self::Library(session) => session.digest().is_some_and(|digest| digest.ssl_digest.is_some()),
+        }
+    }
+
+    /// Whether its client wants no other request on this connection.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        match self {
+            Self::Http1(http1) => http1.request().is_last(),
+            Self::Library(_) => false,
+        }
+    }
+
+    /// Whether an answer without a length is sent in chunks.
+    #[must_use]
+    pub fn in_chunks(&self) -> bool {
+        match self {
+            Self::Http1(http1) => !http1.request().is_old(),
+            Self::Library(session) => !session.is_http2(),
+        }
+    }
+
+    /// The next piece of the request's body, `None` at its end.
+    ///
+    /// # Errors
+    /// It was cut short.
+    pub async fn read_body(&mut self) -> Result<Option<Bytes>> {
+        match self {
+            Self::Http1(http1) => http1.read_body().await,
+            Self::Library(session) => session.read_request_body().await.map_err(failed),
+        }
+    }
+
+    /// Reads more of it behind what `body` has; how much, 0 at its end.
+    ///
+    /// # Errors
+    /// It was cut short.
+    pub async fn read_into(&mut self, body: &mut BytesMut) -> Result<usize> {
+        if let Self::Http1(http1) = self {
+            return http1.read_into(body).await;
+        }
+        let piece = self.read_body().await?.unwrap_or_default();
+        body.extend_from_slice(&piece);
+        Ok(piece.len())
+    }
+
+    /// Whether it was read to its end.
+    pub fn is_body_done(&mut self) -> bool {
+        match self {
+            Self::Http1(http1) => http1.is_body_done(),
+            Self::Library(session) => session.is_body_done(),
+        }
+    }
+
+    /// Ends only when the client is gone.
+    pub async fn gone(&mut self) {
+        match self {
+            Self::Http1(http1) => http1.gone().await,
+            Self::Library(session) => {
+                session.read_body_or_idle(true).await.ok();
+            }
+        }
+    }
+
+    /// Whether the connection may serve another request.
+    pub fn keep(&mut self, keep: bool) {
+        match self {
+            Self::Http1(http1) => http1.keep(keep),
+            Self::Library(session) => session.set_keepalive(keep.then_some(0)),
+        }
+    }
+
+    /// Tells a client that waits for it to send its body.
+    pub async fn write_continue(&mut self) {
+        match self {
+            Self::Http1(http1) => http1.write_continue().await.ok(),
+            Self::Library(session) => session.write_continue_response().await.ok(),
+        };
+    }
+
+    /// Takes the head of the answer. It leaves with what is written next, or with [`Session::flush`].
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn write_head(&mut self, head: Head) -> Result<()> {
+        match self {
+            Self::Http1(http1) => {
+                http1.write_head(head);
+                Ok(())
+            }
+            Self::Library(session) => {
+                let parsed = head.parsed().ok_or(ErrorKind::InvalidData)?;
+                session.write_response_header(parsed).await.map_err(failed)
+            }
+        }
+    }
+
+    /// Sends what waits.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn flush(&mut self) -> Result<()> {
+        match self {
+            Self::Http1(http1) => http1.flush().await,
+            Self::Library(_) => Ok(()),
+        }
+    }
+
+    /// Sends some of the answer's body.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn write_body(&mut self, piece: Bytes, end: bool) -> Result<()> {
+        match self {
+            Self::Http1(http1) => http1.write_body(&piece, end).await,
+            Self::Library(session) => session.write_response_body(piece, end).await.map_err(failed),
+        }
+    }
+
+    /// Whether the head of the answer was taken.
+    #[must_use]
+    pub fn answered(&self) -> bool {
+        match self {
+            Self::Http1(http1) => http1.answered(),
+            Self::Library(session) => {
+                session.response_written().is_some_and(|head| !head.status.is_informational())
+            }
+        }
+    }
+
+    /// Bytes of the answer's body so far.
+    #[must_use]
+    pub fn body_bytes_sent(&self) -> usize {
+        match self {
+            Self::Http1(http1) => http1.body_bytes_sent(),
+            Self::Library(session) => session.body_bytes_sent(),
+        }
+    }
+}
+
+/// What the library says of a connection that failed.
+#[allow(clippy::boxed_local)]
+fn failed(error: Box<Failed>) -> Error {
+    match error.etype() {
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout => ErrorKind::TimedOut.into(),
+        _ => ErrorKind::BrokenPipe.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
