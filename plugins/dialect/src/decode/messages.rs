@@ -19,6 +19,7 @@ use crate::scan;
 use bytes::Bytes;
 use penstock_contract::{Fault, FaultKind, Finish};
 use penstock_wire::{json, sse};
+use std::borrow::Cow;
 use usage::Count;
 
 /// Reads one streamed message.
@@ -238,21 +239,26 @@ impl super::Decoder for Decoder {
     }
 }
 
-/// The members of an event's data that mean something.
+/// The members of an event's data that mean something. Of a name that repeats the last one counts, as to clients.
 #[derive(Default)]
-struct Seen<'a> {
-    kind: std::borrow::Cow<'a, str>,
+pub(crate) struct Seen<'a> {
+    /// `type`, empty if there is none.
+    pub(crate) kind: Cow<'a, str>,
     index: Option<usize>,
-    delta: Option<&'a [u8]>,
-    block: Option<&'a [u8]>,
-    message: Option<&'a [u8]>,
+    pub(crate) delta: Option<&'a [u8]>,
+    pub(crate) block: Option<&'a [u8]>,
+    pub(crate) message: Option<&'a [u8]>,
     usage: Option<&'a [u8]>,
+    /// All of it is one object.
+    pub(crate) whole: bool,
 }
 
 impl<'a> Seen<'a> {
-    fn read(data: &'a [u8]) -> Self {
+    pub(crate) fn read(data: &'a [u8]) -> Self {
         let mut seen = Self::default();
-        for (key, value) in scan::members(data) {
+        let mut members = json::members(data);
+        while let Some((key, value)) = members.next_pair() {
+            let Some(key) = json::unescape(key) else { break };
             match &*key {
                 "type" => seen.kind = scan::string(value).unwrap_or_default(),
                 "index" => seen.index = scan::number(value).and_then(|index| usize::try_from(index).ok()),
@@ -263,6 +269,7 @@ impl<'a> Seen<'a> {
                 _ => {}
             }
         }
+        seen.whole = members.is_whole();
         seen
     }
 }

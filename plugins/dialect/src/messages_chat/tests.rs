@@ -4,6 +4,7 @@
 
 mod fidelity;
 mod golden;
+mod names;
 mod property;
 mod rescue;
 mod rules;

@@ -76,14 +76,19 @@ fn cuts(ask: &Ask, target: &Target<'_>) -> bool {
     request::enforced_stops(ask, target) || !ask.parallel_tools
 }
 
-/// `object` with another `model`, in slices of its own bytes.
+/// `object` with another `model`, in slices of its own bytes. Of a name that repeats clients take the last.
 fn with_model(object: &Bytes, model: &str) -> Option<Vec<Bytes>> {
-    let (_, value) = scan::members(object).find(|(key, _)| key == "model")?;
-    let at = (value.as_ptr() as usize).checked_sub(object.as_ptr() as usize)?;
     let mut quoted = Vec::with_capacity(model.len() + 2);
     quoted.push(b'"');
     quoted.extend_from_slice(Text::new(model).escaped());
     quoted.push(b'"');
-    (at + value.len() <= object.len())
-        .then(|| vec![object.slice(..at), Bytes::from(quoted), object.slice(at + value.len()..)])
+    let quoted = Bytes::from(quoted);
+    let (mut slices, mut at) = (Vec::with_capacity(3), 0);
+    for (_, value) in scan::members(object).filter(|(key, _)| key == "model") {
+        let start = (value.as_ptr() as usize).checked_sub(object.as_ptr() as usize)?;
+        slices.extend([object.slice(at..start), quoted.clone()]);
+        at = start + value.len();
+    }
+    slices.push(object.slice(at..));
+    (at > 0).then_some(slices)
 }

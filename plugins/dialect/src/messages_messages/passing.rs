@@ -1,12 +1,14 @@
 //! A native stream on its way through.
 //!
-//! Events pass as they came. A shadow reads along: it knows how far the answer
-//! is, counts, and speaks the same answer to nobody, so that it can take over
-//! in the right state when another provider has to go on. For that, events
-//! that open and close blocks are held back until what follows them is there:
-//! client and shadow always have the same block open.
+//! Events pass as they came, named by their `type`: some clients go by the name
+//! and some by the type. A shadow reads along: it knows how far the answer is,
+//! counts, and speaks the same answer to nobody, so that it can take over in the
+//! right state when another provider has to go on. For that, events that open
+//! and close blocks are held back until what follows them is there: client and
+//! shadow always have the same block open.
 
 use super::with_model;
+use crate::decode::messages::Seen;
 use crate::reply::Answering;
 use crate::scan;
 use crate::write::messages::{self, Manner, Writer};
@@ -16,7 +18,11 @@ use penstock_contract::{
     Thinking, Usage, UsageSource,
 };
 use penstock_wire::{error, json, sse};
-use std::borrow::Cow;
+
+/// Events that pass in their own bytes.
+const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
+/// Deltas of which clients know the text.
+const DELTAS: [&[u8]; 4] = [b"text_delta", b"thinking_delta", b"input_json_delta", b"signature_delta"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -42,6 +48,8 @@ pub(super) struct Passing {
     blocks: usize,
     /// The last block that began was text.
     after_text: bool,
+    /// A block began behind the end.
+    late: bool,
     /// Something passed that the shadow could not have said.
     foreign: bool,
 }
@@ -58,39 +66,55 @@ impl Passing {
             last: None,
             blocks: 0,
             after_text: false,
+            late: false,
             foreign: false,
         }
     }
 
     fn take(&mut self, event: &sse::Event, out: &mut Out) -> Result<(), Fault> {
-        let data = &event.data;
-        if json::trim(data).is_empty() {
+        if json::trim(&event.data).is_empty() {
             return Ok(());
         }
-        let kind = match event.event.as_deref().map(std::str::from_utf8) {
-            Some(Ok(name)) => Cow::Borrowed(name),
-            _ => scan::member(data, "type").and_then(scan::string).unwrap_or_default(),
-        };
-        let framed = sse::named_event(&kind, data);
-        if kind == "content_block_start" {
-            self.note_block(data);
+        let seen = Seen::read(&event.data);
+        let kind = &*seen.kind;
+        let passes = PASSING.contains(&kind);
+        let lines = memchr::memchr(b'\n', &event.data).is_some();
+        // Half an object, or bytes that are no text, would break the client that reads them.
+        let over = self.shadow.progress() >= Progress::Finished;
+        if ((passes || lines) && !seen.whole) || std::str::from_utf8(&event.data).is_err() {
+            return if over { Ok(()) } else { Err(Fault::new(FaultKind::Malformed)) };
+        }
+        if lines {
+            // In JSON a line break is white space.
+            let data = event.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect();
+            return self.take(&sse::Event { data, ..sse::Event::default() }, out);
+        }
+        let data = &event.data;
+        // A name that nobody knows goes nowhere, and may be anything.
+        let framed = if passes { sse::named_event(kind, data) } else { sse::data_event(data) };
+        match kind {
+            "content_block_start" if over => self.late = true,
+            "content_block_start" => self.note_block(seen.block.unwrap_or_default()),
+            _ => {}
         }
         if self.mode == Mode::Speaking {
             return self.shadow.push(framed, out);
         }
         self.shadow.push(framed.clone(), &mut Out::default())?;
-        match &*kind {
-            "message_start" => self.held.push(self.start(data)?),
+        match kind {
+            "message_start" => self.held.push(self.start(data, seen.message)?),
             "message_delta" => {
-                let delta = scan::member(data, "delta");
-                if delta.and_then(|delta| scan::member(delta, "stop_reason")).is_some() || self.last.is_none()
-                {
+                let reason = seen.delta.and_then(|delta| scan::member(delta, "stop_reason"));
+                if reason.is_some() || self.last.is_none() {
                     self.last = Some(data.clone());
                 }
             }
+            // What is said behind the end nobody hears: the shadow does not say it either.
+            "content_block_start" | "content_block_delta" if over => {}
+            "content_block_stop" if self.late || self.shadow.progress() == Progress::Ended => {}
             "content_block_start" | "content_block_stop" => self.held.push(framed),
             // It says nothing, and the shadow opens no block for it.
-            "content_block_delta" if data.ends_with(br#":""}}"#) => {}
+            "content_block_delta" if says_nothing(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
                 self.held.push(framed);
                 self.let_go(out);
@@ -98,16 +122,15 @@ impl Passing {
             "ping" if self.shadow.progress() > Progress::Waiting => out.push(framed),
             _ => {}
         }
-        if kind == "content_block_start" && !self.after_text {
+        if kind == "content_block_start" && !over && !self.after_text {
             // A tool's start is content in itself: the shadow has opened its block.
-            self.let_go_of_tool(data, out);
+            self.let_go_of_tool(seen.block.unwrap_or_default(), out);
         }
         Ok(())
     }
 
     /// What a block that begins means for the shadow.
-    fn note_block(&mut self, data: &[u8]) {
-        let block = scan::member(data, "content_block").unwrap_or_default();
+    fn note_block(&mut self, block: &[u8]) {
         let kind = scan::member(block, "type").and_then(scan::inner).unwrap_or_default();
         let aloud = matches!(kind, b"thinking" | b"redacted_thinking") && self.thinking == Thinking::Off;
         if aloud && self.mode == Mode::Passing && self.shadow.progress() == Progress::Waiting {
@@ -122,16 +145,15 @@ impl Passing {
     }
 
     /// The opening event, with the name that the client called the model.
-    fn start(&self, data: &Bytes) -> Result<Bytes, Fault> {
-        let message = scan::member(data, "message").and_then(|message| crate::pieces::within(data, message));
+    fn start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, Fault> {
+        let message = message.and_then(|message| crate::pieces::within(data, message));
         let renamed = message.and_then(|message| with_model(&message, &self.model));
         let renamed = renamed.ok_or(Fault::new(FaultKind::Malformed))?.concat();
         let data = [br#"{"type":"message_start","message":"#, &renamed[..], b"}"].concat();
         Ok(sse::named_event("message_start", &data))
     }
 
-    fn let_go_of_tool(&mut self, data: &[u8], out: &mut Out) {
-        let block = scan::member(data, "content_block").unwrap_or_default();
+    fn let_go_of_tool(&mut self, block: &[u8], out: &mut Out) {
         if scan::member(block, "type").and_then(scan::inner) == Some(b"tool_use") {
             self.let_go(out);
         }
@@ -169,6 +191,19 @@ impl Passing {
         end.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
         out.push(Bytes::from(end));
     }
+}
+
+/// Whether a delta of a known kind has no text in it.
+fn says_nothing(delta: &[u8]) -> bool {
+    let mut said = None;
+    for (key, value) in scan::members(delta) {
+        match &*key {
+            "type" if !DELTAS.contains(&scan::inner(value).unwrap_or_default()) => return false,
+            "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
+            _ => {}
+        }
+    }
+    said.is_none_or(|said| matches!(said, b"\"\"" | b"null"))
 }
 
 /// Whether a usage object has all the numbers that clients read from the last event.

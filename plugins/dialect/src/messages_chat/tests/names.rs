@@ -1,0 +1,142 @@
+//! A native stream whose event names say one thing and whose data another: what goes out agrees with itself, and
+//! nothing is lost.
+
+use super::ask;
+use crate::{grammar, translator, trial};
+use bytes::Bytes;
+use penstock_contract::*;
+use std::path::Path;
+
+const ASK: &[u8] = br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#;
+
+/// The events of a sound stream, each as its name and its data.
+fn sound() -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/messages_messages/stream_tools/got.sse");
+    let stream = std::fs::read_to_string(path).unwrap();
+    let parts =
+        stream.split("\n\n").filter_map(|event| event.strip_prefix("event: ")?.split_once("\ndata: "));
+    parts.map(|(name, data)| (name.to_owned(), data.to_owned())).collect()
+}
+
+fn run(events: &[(String, String)]) -> trial::Run {
+    let stream: String =
+        events.iter().map(|(name, data)| format!("event: {name}\ndata: {data}\n\n")).collect();
+    let ask = ask(Dialect::Messages, ASK);
+    let abilities = Abilities::default();
+    let pair = translator(Dialect::Messages, Dialect::Messages).unwrap();
+    let target = trial::target(Dialect::Messages, &abilities);
+    let whole = trial::run(&mut *pair.reply(&ask, &target), [stream.as_bytes()]);
+    assert_eq!(
+        trial::run(&mut *pair.reply(&ask, &target), stream.as_bytes().chunks(1)),
+        whole,
+        "byte by byte"
+    );
+    whole
+}
+
+#[test]
+fn an_event_is_what_its_type_says_whatever_it_is_called() {
+    let events = sound();
+    let right = run(&events);
+    assert_eq!(right.fault, None);
+    let names =
+        ["", "ping", "error", "impact", "message_start", "content_block_start", "content_block_delta"];
+    for at in 0..events.len() {
+        for name in names.iter().chain(&["content_block_stop", "message_delta", "message_stop", "\u{e9}"]) {
+            let mut wrong = events.clone();
+            wrong[at].0 = (*name).to_owned();
+            assert_eq!(run(&wrong), right, "event {at} called {name}");
+        }
+    }
+}
+
+#[test]
+fn the_last_of_two_types_counts_as_it_does_to_clients() {
+    let events = sound();
+    for at in 1..events.len() {
+        let mut twice = events.clone();
+        twice[at].1 = twice[at].1.replacen("{", r#"{"type":"ping","#, 1);
+        let run = run(&twice);
+        assert_eq!((run.fault, grammar::messages(&run.out)), (None, Ok(())), "event {at}");
+    }
+}
+
+#[test]
+fn what_is_no_sound_json_never_reaches_the_client() {
+    let events = sound();
+    for (at, (name, data)) in events.iter().enumerate() {
+        // Ends are put together anew, and what goes wrong behind them spoils nothing.
+        if matches!(&**name, "message_start" | "message_delta" | "message_stop") {
+            continue;
+        }
+        for broken in [&data[..data.len() - 1], &format!("{data}}}"), &format!("{data} {data}")] {
+            let mut wrong = events.clone();
+            wrong[at].1 = broken.to_owned();
+            let run = run(&wrong);
+            assert_eq!(run.fault, Some(FaultKind::Malformed), "event {at}: {broken}");
+            assert!(run.out.is_empty() || grammar::messages(&run.out) == Ok(()), "event {at}: {broken}");
+        }
+    }
+}
+
+#[test]
+fn a_type_that_has_lines_in_it_smuggles_nothing_in() {
+    let mut events = sound();
+    let smuggled = r#"{"type":"x\n\nevent: content_block_delta\ndata: {}\n\n"}"#;
+    let right = run(&events);
+    for at in 1..events.len() - 1 {
+        events.insert(at, (String::new(), smuggled.to_owned()));
+        assert_eq!(run(&events), right, "before event {at}");
+        events.remove(at);
+    }
+}
+
+#[test]
+fn only_an_empty_text_is_left_out() {
+    let (open, close) = (r#"{"type":"content_block_delta","index":0,"delta":"#, "}");
+    let deltas = [
+        (r#"{"type":"text_delta","text":"kept"}"#, r#","y":{"z":""}"#, true),
+        (r#"{"text":"kept","type":"text_delta","z":""}"#, "", true),
+        (r#"{"type":"text_delta","text":""}"#, "", false),
+        (r#"{ "type" : "text_delta", "text" : "" }"#, " ", false),
+    ];
+    for (delta, more, kept) in deltas {
+        let mut events = sound();
+        events.insert(4, ("content_block_delta".to_owned(), format!("{open}{delta}{more}{close}")));
+        let run = run(&events);
+        assert_eq!(run.fault, None);
+        let out = String::from_utf8_lossy(&run.out);
+        assert_eq!(out.contains(delta), kept, "{delta}{more}: {out}");
+    }
+}
+
+#[test]
+fn what_is_said_behind_the_end_reaches_nobody() {
+    let mut events = sound();
+    let right = run(&events);
+    let late = [
+        r#"{"type":"content_block_start","index":3,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"late"}}"#,
+        r#"{"type":"content_block_stop","index":3}"#,
+    ];
+    let end = events.len() - 1;
+    for data in late.into_iter().rev() {
+        events.insert(end, (String::new(), data.to_owned()));
+    }
+    let late = run(&events);
+    assert_eq!(String::from_utf8(late.out).unwrap(), String::from_utf8(right.out).unwrap());
+    assert_eq!((late.fault, late.usage), (right.fault, right.usage));
+}
+
+#[test]
+fn a_model_that_is_named_twice_is_renamed_twice() {
+    let ask = ask(Dialect::Messages, br#"{"model":"m","max_tokens":9,"messages":[]}"#);
+    let abilities = Abilities::default();
+    let pair = translator(Dialect::Messages, Dialect::Messages).unwrap();
+    let body = br#"{"model":"a","type":"message","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","model":"b"}"#;
+    let target = trial::target(Dialect::Messages, &abilities);
+    let whole = pair.whole(&ask, &target, Bytes::from_static(body)).unwrap().body.concat();
+    let expected =
+        String::from_utf8_lossy(body).replace(r#""a""#, r#""org/model""#).replace(r#""b""#, r#""org/model""#);
+    assert_eq!(String::from_utf8(whole).unwrap(), expected);
+}
