@@ -147,6 +147,11 @@ pub(crate) fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
+/// A number of any kind.
+pub(crate) fn decimal(value: &[u8]) -> Option<f64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
 /// Whether the value is `null`.
 pub(crate) fn is_null(value: &[u8]) -> bool {
     value == b"null"

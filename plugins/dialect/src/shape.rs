@@ -3,6 +3,7 @@
 //! the provider takes, and finish reasons that fit what was said.
 
 use crate::event::{Event, Text};
+use crate::scan;
 use penstock_contract::{Ask, Finish, Target};
 
 /// Enforces an ask on the events of one provider.
@@ -130,6 +131,13 @@ impl Shape {
 pub(crate) fn given<'a>(stop: &'a [String], target: &Target<'_>) -> &'a [String] {
     let most = target.abilities.max_stop.unwrap_or(stop.len());
     stop.get(..most.min(stop.len())).unwrap_or_default()
+}
+
+/// A temperature as a provider of the messages dialect takes it: the other one goes up to 2, this one to 1 and is
+/// answered with 400 beyond.
+pub(crate) fn temperature(value: &[u8]) -> &[u8] {
+    let above = scan::decimal(value).is_some_and(|value| value > 1.0);
+    if above { b"1" } else { value }
 }
 
 /// Length of the longest end of `text` that is a proper beginning of `stop`.

@@ -13,6 +13,8 @@ use std::convert::Infallible;
 
 /// `max_tokens` where neither client nor target sets one: the dialect requires it.
 const MAX_TOKENS: u64 = 8192;
+/// What both dialects say of sampling.
+const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 
 /// The body for a messages provider; `delivered` is an answer so far that it is to continue.
 ///
@@ -224,22 +226,15 @@ impl<'a> Declared<'a> {
 }
 
 fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
-    for name in ["temperature", "top_p", "top_k"] {
-        if let Some(value) = ask.value(name) {
-            out.byte(b',');
-            out.string(name);
-            out.byte(b':');
-            out.raw(value);
-        }
-    }
-    for (name, value) in target.preset.iter().filter(|(name, _)| ask.value(name).is_none()) {
-        // The others have no place in this dialect.
-        if matches!(&**name, "temperature" | "top_p" | "top_k") {
-            out.byte(b',');
-            out.string(name);
-            out.byte(b':');
-            out.raw(value.as_bytes());
-        }
+    let asked = SAMPLING.into_iter().filter_map(|name| Some((name, ask.value(name)?)));
+    // Of what is preset the others have no place in this dialect.
+    let preset = target.preset.iter().map(|(name, value)| (&**name, value.as_bytes()));
+    let preset = preset.filter(|(name, _)| SAMPLING.contains(name) && ask.value(name).is_none());
+    for (name, value) in asked.chain(preset) {
+        out.byte(b',');
+        out.string(name);
+        out.byte(b':');
+        out.raw(if name == "temperature" { shape::temperature(value) } else { value });
     }
     for (at, stop) in shape::given(&ask.stop, target).iter().enumerate() {
         out.put(if at == 0 { r#","stop_sequences":[""# } else { r#",""# });

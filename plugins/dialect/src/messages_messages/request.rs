@@ -2,7 +2,7 @@
 
 use crate::event::Text;
 use crate::pieces::Pieces;
-use crate::scan;
+use crate::{scan, shape};
 use bytes::Bytes;
 use penstock_contract::{Ask, Refusal, Target};
 
@@ -61,7 +61,9 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
         out.byte(b',');
         out.string(name);
         out.byte(b':');
-        out.raw(value.as_bytes());
+        // The client's own is within its dialect, the operator's may be meant for the other one.
+        let value = value.as_bytes();
+        out.raw(if &**name == "temperature" { shape::temperature(value) } else { value });
     }
     out.byte(b'}');
     Ok(out.finish())

@@ -143,6 +143,27 @@ fn a_preset_fills_in_what_the_client_left_out() {
 }
 
 #[test]
+fn no_messages_provider_is_asked_for_a_temperature_above_1() {
+    let abilities = Abilities::default();
+    let sent = |client: Dialect, written: Option<&str>, preset: &str| {
+        let temperature = written.map(|written| format!(r#","temperature":{written}"#)).unwrap_or_default();
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}]{temperature}}}"#);
+        let preset: [(Box<str>, Box<str>); 1] = [("temperature".into(), preset.into())];
+        let ask = ask(client, body.as_bytes());
+        let target = Target { preset: &preset, ..trial::target(Dialect::Messages, &abilities) };
+        let sent = pair(client, Dialect::Messages).request(&ask, &target).unwrap().concat();
+        serde_json::from_slice::<Value>(&sent).unwrap()["temperature"].to_string()
+    };
+    let cases =
+        [("2", "1"), ("1.0001", "1"), ("0.2e1", "1"), ("1", "1"), ("1.0", "1.0"), ("0.3", "0.3"), ("0", "0")];
+    for (written, told) in cases {
+        assert_eq!(sent(Dialect::Chat, Some(written), "0.5"), told);
+        assert_eq!(sent(Dialect::Chat, None, written), told);
+        assert_eq!(sent(Dialect::Messages, None, written), told);
+    }
+}
+
+#[test]
 fn what_admission_let_through_by_mistake_is_refused_and_never_panics() {
     let bodies = [
         json!({}),
