@@ -1,9 +1,17 @@
-//! What the fuzz targets share: bytes cut in pieces, a provider to translate for, JSON put together again.
+//! The fuzz targets, and what they share: bytes cut in pieces, a provider to translate for, JSON put together again.
 //!
 //! A target panics when what it promises does not hold. How bytes are cut is drawn from the bytes
 //! themselves, so that a finding is one file, and the files of `testdata` folders are seeds as they are.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "to panic is how a target tells"
+)]
+
 pub mod stream;
+pub mod targets;
 
 use bytes::Bytes;
 use penstock_contract::{Abilities, Continuation, Dialect, Prefill, Target};
@@ -102,8 +110,35 @@ pub fn target(dialect: Dialect, abilities: &Abilities) -> Target<'_> {
 #[must_use]
 pub fn json(pieces: &[Bytes]) -> Value {
     let bytes = pieces.concat();
-    match serde_json::from_slice(&bytes) {
+    match parse(&bytes) {
         Ok(value) => value,
         Err(error) => panic!("not JSON ({error}): {}", String::from_utf8_lossy(&bytes)),
     }
+}
+
+/// JSON as clients read it: half of a surrogate pair, which the parser here refuses, is a character to them.
+///
+/// # Errors
+/// What is no JSON to them either.
+pub fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(bytes).or_else(|_| {
+        let mut bytes = bytes.to_vec();
+        let mut at = 0;
+        while at < bytes.len() {
+            let unit = |at: usize| {
+                let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+                u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+            };
+            at += match (unit(at), unit(at + 6)) {
+                (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+                (Some(0xd800..=0xdfff), _) => {
+                    bytes[at + 2..at + 6].copy_from_slice(b"fffd");
+                    6
+                }
+                _ if bytes[at] == b'\\' => 2,
+                _ => 1,
+            };
+        }
+        serde_json::from_slice(&bytes)
+    })
 }

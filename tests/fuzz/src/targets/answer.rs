@@ -1,15 +1,13 @@
 //! Whole plain answers of chat providers: sound JSON in the client's dialect, in which everything stands that was said.
-#![no_main]
 
+use crate::stream::{ask, heard};
+use crate::{choice, json, target};
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
 use penstock_annotate::splice;
 use penstock_contract::{Abilities, Dialect};
 use penstock_dialect::{Answer, TRANSLATORS, decode};
-use penstock_fuzz::stream::{ask, heard};
-use penstock_fuzz::{choice, json, target};
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let body = Bytes::copy_from_slice(body);
     let abilities = Abilities { max_stop: Some(usize::from(choice & 16 == 0)), ..Abilities::default() };
@@ -37,4 +35,4 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(got.tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), names);
         }
     }
-});
+}

@@ -1,13 +1,11 @@
 //! Batches: what creates one, the lines of its results, which of them are done, and windows.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use penstock_batch::create::Create;
 use penstock_batch::done::Done;
 use penstock_batch::{result, window};
 use serde_json::Value;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     if let Ok(create) = Create::read(bytes) {
         let value: Value = serde_json::from_slice(bytes).expect("JSON");
         assert_eq!(value["input_file_id"].as_str(), Some(&*create.input_file_id));
@@ -39,4 +37,4 @@ fuzz_target!(|bytes: &[u8]| {
         let expected: Value = body.and_then(|body| serde_json::from_slice(body).ok()).unwrap_or_default();
         assert_eq!(value["response"], expected);
     }
-});
+}

@@ -1,12 +1,10 @@
 //! Requests of `/v1/chat/completions`: what is taken is sound, stays itself when made canonical, and is cut nowhere.
-#![no_main]
 
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
 use penstock_admission::{Limits, chat};
 use serde_json::Value;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let limits = Limits { max_body: 1 << 20, max_values: 1 << 14, ..Limits::default() };
     let ask = match chat(Bytes::copy_from_slice(bytes), &limits) {
         Ok(ask) => ask,
@@ -40,4 +38,4 @@ fuzz_target!(|bytes: &[u8]| {
     let trimmed = bytes.trim_ascii_end();
     let cut = trimmed.len() / 2;
     assert!(chat(Bytes::copy_from_slice(&trimmed[..cut]), &limits).is_err());
-});
+}

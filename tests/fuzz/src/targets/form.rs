@@ -1,9 +1,7 @@
 //! Forms: the same parts and contents however the bytes are cut; boundaries from any content type.
-#![no_main]
 
+use crate::however_cut;
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
-use penstock_fuzz::however_cut;
 use penstock_wire::form::{Broken, Event, Form, MOST_PARTS, Part, boundary};
 
 type Parts = Vec<(Part, Vec<u8>, bool)>;
@@ -33,7 +31,7 @@ fn read(pieces: &[&[u8]], boundary: &str) -> (Parts, Option<Broken>) {
     (parts, form.end().err())
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let (parts, broken) = however_cut(bytes, |pieces| read(pieces, "XyZ"));
     assert!(parts.len() <= MOST_PARTS);
     if broken.is_none() {
@@ -53,4 +51,4 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!((parts.len(), broken), (1, None));
         }
     }
-});
+}

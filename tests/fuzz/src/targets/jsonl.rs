@@ -1,13 +1,10 @@
 //! Files of requests: the same findings however they are cut; each line by itself says the same as in its file.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use crate::{however_cut, parse};
 use penstock_batch::jsonl::{Lines, bare, line};
-use penstock_fuzz::however_cut;
-use serde_json::Value;
 use std::collections::HashSet;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let found = however_cut(bytes, |pieces| {
         let mut lines = Lines::new();
         pieces.iter().for_each(|piece| lines.push(piece));
@@ -22,11 +19,11 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let input = line(text).expect("a line of a sound file is sound");
         assert_eq!(input.url, checked.url);
-        let body: Value = serde_json::from_slice(input.body).expect("a body is JSON");
+        let body = parse(input.body).expect("a body is JSON");
         assert!(body.is_object() && body["stream"] != true);
-        let whole: Value = serde_json::from_slice(text).expect("a line is JSON");
+        let whole = parse(text).expect("a line is JSON");
         assert_eq!(whole["custom_id"].as_str(), Some(&*input.custom_id));
         assert!(names.insert(input.custom_id.into_owned()), "a name twice");
     }
     assert_eq!(checked.lines as usize, names.len());
-});
+}

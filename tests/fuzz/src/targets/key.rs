@@ -1,10 +1,8 @@
 //! Keys: only what was made is taken, as itself; a presented header never makes more of a text than it is.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use penstock_auth::{Key, Scopes, presented};
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let (one, other) = bytes.split_at(bytes.len() / 2);
     for text in presented(Some(one), Some(other)).chain(presented(Some(bytes), None)) {
         assert!(text.len() <= bytes.len() && text == text.trim_ascii());
@@ -35,4 +33,4 @@ fuzz_target!(|bytes: &[u8]| {
     if typo != key.reveal().as_bytes() {
         assert!(std::str::from_utf8(&typo).is_ok_and(|typo| Key::parse(typo).is_err()) || !typo.is_ascii());
     }
-});
+}

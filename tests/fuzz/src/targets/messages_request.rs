@@ -1,12 +1,10 @@
 //! Requests of `/v1/messages`: what is taken is sound, is counted too, and is cut nowhere.
-#![no_main]
 
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
 use penstock_admission::{Limits, Purpose, messages};
 use serde_json::Value;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let limits = Limits { max_body: 1 << 20, max_values: 1 << 14, ..Limits::default() };
     let body = Bytes::copy_from_slice(bytes);
     let counted = messages(body.clone(), &limits, Purpose::Count);
@@ -24,4 +22,4 @@ fuzz_target!(|bytes: &[u8]| {
     let trimmed = bytes.trim_ascii_end();
     let cut = trimmed.len() / 2;
     assert!(messages(Bytes::copy_from_slice(&trimmed[..cut]), &limits, Purpose::Generate).is_err());
-});
+}

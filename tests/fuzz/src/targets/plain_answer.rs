@@ -1,13 +1,11 @@
 //! Answers of providers of embeddings, rerank, images and transcriptions: sound, and within what was asked for.
-#![no_main]
 
+use crate::{bit, choice, json, target};
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
 use penstock_admission::{Limits, embeddings, rerank};
 use penstock_contract::{
     Abilities, Answer, Ask, Dialect, Draw, Fields, Heard, Kind, Score, Script, Task, Transcribe,
 };
-use penstock_fuzz::{bit, choice, json, target};
 
 fn ask(kind: Kind, choice: u16) -> Ask {
     let limits = Limits::default();
@@ -46,7 +44,7 @@ fn ask(kind: Kind, choice: u16) -> Ask {
     }
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let body = Bytes::copy_from_slice(body);
     let score = if bit(choice, 2) { Score::Sigmoid } else { Score::AsIs };
@@ -81,4 +79,4 @@ fuzz_target!(|bytes: &[u8]| {
             _ => assert!(std::str::from_utf8(&whole.body.concat()).is_ok()),
         }
     }
-});
+}

@@ -1,13 +1,11 @@
 //! Requests for embeddings, rerank and images: what is taken can be asked of every shape of provider, in sound JSON.
-#![no_main]
 
+use crate::{abilities, choice, json, target};
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
 use penstock_admission::{Limits, embeddings, images, rerank};
 use penstock_contract::Dialect;
-use penstock_fuzz::{abilities, choice, json, target};
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let limits = Limits { max_body: 1 << 20, max_values: 1 << 14, ..Limits::default() };
     let body = Bytes::copy_from_slice(body);
@@ -27,4 +25,4 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
     }
-});
+}

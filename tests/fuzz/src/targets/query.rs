@@ -1,7 +1,5 @@
 //! The question mark's right side in `GET /v1/models`: refused with a field's name, or a page of sound JSON.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use penstock_catalog::{Catalog, Figures, Model, Query};
 use std::sync::LazyLock;
 
@@ -9,7 +7,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     Catalog::new(["a", "org/b:c", "é"].map(Model::new).to_vec()).expect("a sound catalogue")
 });
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Query::parse(text) {
         Ok(query) => {
@@ -21,4 +19,4 @@ fuzz_target!(|bytes: &[u8]| {
         Err(refusal) => assert!(refusal.param.is_some() && refusal.message.len() < 1_024),
     }
     let _ = CATALOG.resolve(text);
-});
+}

@@ -1,11 +1,9 @@
 //! Sounds of any format: the same length however the bytes are cut, never longer than a second a byte.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use penstock_fuzz::however_cut;
+use crate::however_cut;
 use penstock_media::sound::{Meter, NoSound};
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let found = however_cut(bytes, |pieces| {
         let mut meter = Meter::default();
         pieces.iter().for_each(|piece| meter.push(piece));
@@ -19,4 +17,4 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Err(none) => assert_eq!(bytes.is_empty(), none == NoSound::Empty),
     }
-});
+}

@@ -1,9 +1,7 @@
 //! Server-sent events: the same ones however the bytes are cut, what is written is read again, no event over the cap.
-#![no_main]
 
+use crate::however_cut;
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
-use penstock_fuzz::however_cut;
 use penstock_wire::sse::{Decoder, Event, TooLong, data_event};
 
 fn read(pieces: &[&[u8]], cap: usize) -> Result<Vec<Event>, TooLong> {
@@ -19,7 +17,7 @@ fn read(pieces: &[&[u8]], cap: usize) -> Result<Vec<Event>, TooLong> {
     Ok(events)
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let events = however_cut(bytes, |pieces| read(pieces, bytes.len() + 1)).expect("within the cap");
     for event in &events {
         assert!(
@@ -36,5 +34,5 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(events) = read(&[bytes], 64) {
         assert!(events.len() <= bytes.len());
     }
-    let _ = read(&penstock_fuzz::pieces(bytes), 64);
-});
+    let _ = read(&crate::pieces(bytes), 64);
+}

@@ -1,14 +1,12 @@
 //! What is read from a disk: exports and rows, however broken, are refused or are themselves when written again.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::batches::BatchStore;
 use penstock_storage::files::FileStore;
 use penstock_storage::keys::KeyStore;
 use penstock_storage::{Batch, Space, export, import, memory};
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let store = memory();
     if import(&*store, &mut &bytes[..]).is_ok() {
         let (mut first, mut second) = (Vec::new(), Vec::new());
@@ -35,4 +33,4 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = BatchStore::new(store.clone()).get("k");
     let _ = KeyStore::new(store.clone()).get("k");
     let _ = AccountStore::new(store).get("k");
-});
+}

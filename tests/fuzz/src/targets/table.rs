@@ -1,10 +1,8 @@
 //! Tables that operators bring: forecasts, the grid, data centres. A plan is within its window.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use penstock_batch::grid::{Place, forecast, plan};
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match forecast(text) {
         Ok(places) => {
@@ -26,4 +24,4 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let _ = penstock_footprint::grid::table(text);
     let _ = penstock_footprint::datacentre::table(text);
-});
+}

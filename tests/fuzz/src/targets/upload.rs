@@ -1,11 +1,9 @@
 //! Uploads of batch files and of sounds: the same however they are cut, names that are names, refusals that name a part.
-#![no_main]
 
+use crate::however_cut;
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
 use penstock_batch::upload;
 use penstock_contract::Refusal;
-use penstock_fuzz::however_cut;
 use penstock_media::speech;
 
 const TYPE: &str = "multipart/form-data; boundary=XyZ";
@@ -29,7 +27,7 @@ fn sound(pieces: &[&[u8]]) -> Result<(String, Vec<u8>), Refusal> {
     Ok((format!("{model} {asked:?}"), contents.concat()))
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     match however_cut(bytes, file) {
         Ok((uploaded, contents)) => {
             assert!(contents.len() <= bytes.len());
@@ -42,4 +40,4 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok((_, contents)) = however_cut(bytes, sound) {
         assert!(contents.len() <= bytes.len());
     }
-});
+}

@@ -1,0 +1,79 @@
+//! Every target with each of its seeds and with mutations of them, the same ones each time: a gate must not fail by
+//! luck. What libFuzzer does besides is to look where an input leads; that is `tests/fuzz/run`.
+//!
+//! `PENSTOCK_FUZZ_ROUNDS` says how many mutations. An input that is a finding is written to a file, which the test
+//! names; `PENSTOCK_FUZZ_INPUT=FILE` with the test's name runs it alone.
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
+mod mutation;
+mod seeds;
+
+use mutation::Mutator;
+use penstock_fuzz::targets::ALL;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+/// Mutations of a target's seeds, unless they are as long together as [`MOST_BYTES`] before.
+const ROUNDS: usize = 20_000;
+/// Most bytes that are made of a target's seeds: what is slow is slow by the byte.
+const MOST_BYTES: usize = 8 << 20;
+
+fn replay(name: &str) {
+    let (_, check) = ALL.into_iter().find(|(known, _)| *known == name).expect("a target");
+    if let Some(file) = std::env::var_os("PENSTOCK_FUZZ_INPUT") {
+        return check(&std::fs::read(file).expect("a file"));
+    }
+    let seeds = seeds::of(name);
+    assert!(!seeds.is_empty(), "{name} has no seeds");
+    for seed in &seeds {
+        run(name, check, seed);
+    }
+    let rounds =
+        std::env::var("PENSTOCK_FUZZ_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().expect("a number"));
+    let mut left = MOST_BYTES * rounds / ROUNDS;
+    let mut mutator = Mutator::new(name, &seeds);
+    for _ in 0..rounds {
+        let input = mutator.next();
+        run(name, check, &input);
+        left = left.saturating_sub(input.len());
+        if left == 0 {
+            break;
+        }
+    }
+}
+
+fn run(name: &str, check: fn(&[u8]), input: &[u8]) {
+    if catch_unwind(AssertUnwindSafe(|| check(input))).is_err() {
+        let file =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{:016x}", mutation::hash(input)));
+        std::fs::write(&file, input).expect("a file");
+        panic!("found by {name}: {}", file.display());
+    }
+}
+
+macro_rules! replayed {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            replay(stringify!($name));
+        })*
+
+        const REPLAYED: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+replayed! {
+    answer batch chat_request chat_stream configuration form json jsonl key ledger messages_request messages_stream
+    plain_answer plain_request provider_error query range rescue sound splice sse store table tokens translate upload
+}
+
+#[test]
+fn every_target_is_replayed_and_has_a_program() {
+    let all: BTreeSet<String> = ALL.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let replayed = REPLAYED.iter().map(|name| (*name).to_owned()).collect();
+    let programs = seeds::names(&seeds::here().join("libfuzzer/src/bin"), ".rs");
+    assert_eq!((&all, &all), (&replayed, &programs));
+    assert_eq!(all, seeds::listed());
+    assert!(all.is_superset(&seeds::names(&seeds::here().join("seeds"), "")), "seeds of no target");
+}
