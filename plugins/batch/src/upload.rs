@@ -2,11 +2,9 @@
 //! file goes on as it comes.
 
 use bytes::Bytes;
-use penstock_contract::{Code, Refusal};
-use penstock_wire::form::{Event, Form, Part, boundary};
+use penstock_contract::Refusal;
+use penstock_wire::form::upload::{self, Piece, shown, wrong};
 
-/// The part that is the file.
-const FILE: &str = "file";
 /// Longest value of a field, in bytes.
 const MOST_FIELD: usize = 1 << 10;
 /// Longest name of a file, in bytes.
@@ -28,22 +26,18 @@ pub struct Uploaded {
 /// A form that is being read.
 #[derive(Debug)]
 pub struct Upload {
-    form: Form,
-    file: File,
+    form: upload::Upload,
+    fields: Fields,
+}
+
+/// What its fields said.
+#[derive(Debug, Default)]
+struct Fields {
     filename: Option<String>,
     purpose: bool,
     anchor: bool,
     seconds: Option<u64>,
-    seen: Vec<String>,
-    /// The part that is being read; its value, unless it is the file.
-    part: Option<(String, Vec<u8>)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum File {
-    Awaited,
-    Reading,
-    Read,
+    seen: Vec<&'static str>,
 }
 
 impl Upload {
@@ -52,22 +46,7 @@ impl Upload {
     /// # Errors
     /// It is no form, or nothing says where its parts end.
     pub fn new(content_type: &str) -> Result<Self, Refusal> {
-        let sentence = "This path reads forms; send content-type: multipart/form-data.";
-        let boundary = boundary(content_type)
-            .ok_or_else(|| Refusal::because(Code::UnsupportedMediaType, sentence))?
-            .ok_or_else(|| {
-                wrong("content-type", "expected multipart/form-data with a boundary, but it is missing")
-            })?;
-        Ok(Self {
-            form: Form::new(&boundary),
-            file: File::Awaited,
-            filename: None,
-            purpose: false,
-            anchor: false,
-            seconds: None,
-            seen: Vec::new(),
-            part: None,
-        })
+        Ok(Self { form: upload::Upload::new(content_type, "file", MOST_FIELD)?, fields: Fields::default() })
     }
 
     /// Takes the next bytes; those of the file are added to `contents`.
@@ -75,15 +54,14 @@ impl Upload {
     /// # Errors
     /// What is wrong, naming the part.
     pub fn push(&mut self, bytes: Bytes, contents: &mut Vec<Bytes>) -> Result<(), Refusal> {
-        let broken = self.form.push(bytes).err();
-        while let Some(event) = self.form.told() {
-            match event {
-                Event::Part(part) => self.begin(part)?,
-                Event::Content(content) => self.content(content, contents)?,
-                Event::Whole => self.whole()?,
+        self.form.push(bytes, |piece| {
+            match piece {
+                Piece::File(part) => self.fields.filename = part.filename,
+                Piece::Content(content) => contents.push(content),
+                Piece::Field(name, value) => self.fields.take(&name, &value)?,
             }
-        }
-        broken.map_or(Ok(()), |broken| Err(broken.refusal(self.reading())))
+            Ok(())
+        })
     }
 
     /// The form is over.
@@ -91,10 +69,13 @@ impl Upload {
     /// # Errors
     /// What is missing or cut short, naming the part.
     pub fn end(self) -> Result<Uploaded, Refusal> {
-        self.form.end().map_err(|broken| broken.refusal(self.reading()))?;
-        if self.file != File::Read {
-            return Err(wrong(FILE, "expected a file, but it is missing"));
-        }
+        self.form.end("a file")?;
+        self.fields.finish()
+    }
+}
+
+impl Fields {
+    fn finish(self) -> Result<Uploaded, Refusal> {
         if !self.purpose {
             return Err(wrong("purpose", "expected \"batch\", but it is missing"));
         }
@@ -108,52 +89,15 @@ impl Upload {
         Ok(Uploaded { filename: plain_name(self.filename.as_deref().unwrap_or_default()), expires_after })
     }
 
-    fn begin(&mut self, part: Part) -> Result<(), Refusal> {
-        if part.name == FILE {
-            if self.file != File::Awaited {
-                return Err(wrong(FILE, "expected one file, got more than one"));
-            }
-            self.file = File::Reading;
-            self.filename = part.filename;
-        } else if part.is_file {
-            let sentence = match shown(&part.name) {
-                Some(name) => format!("expected the file in a part of this name, got a file in \"{name}\""),
-                None => "expected the file in a part of this name, got a file in another".to_owned(),
-            };
-            return Err(wrong(FILE, sentence));
-        }
-        self.part = Some((part.name, Vec::new()));
-        Ok(())
-    }
-
-    fn content(&mut self, content: Bytes, contents: &mut Vec<Bytes>) -> Result<(), Refusal> {
-        if self.file == File::Reading {
-            contents.push(content);
-            return Ok(());
-        }
-        let Some((name, value)) = &mut self.part else { return Ok(()) };
-        if value.len() + content.len() > MOST_FIELD {
-            let name = shown(name).unwrap_or("form");
-            return Err(wrong(name, format!("expected at most {MOST_FIELD} bytes")));
-        }
-        value.extend_from_slice(&content);
-        Ok(())
-    }
-
-    fn whole(&mut self) -> Result<(), Refusal> {
-        let Some((name, value)) = self.part.take() else { return Ok(()) };
-        if self.file == File::Reading {
-            self.file = File::Read;
-            return Ok(());
-        }
+    fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
         let known = ["purpose", ANCHOR, SECONDS];
         // What other services take and what changes nothing here is passed over.
         let Some(name) = known.into_iter().find(|known| *known == name) else { return Ok(()) };
-        if self.seen.iter().any(|seen| seen == name) {
+        if self.seen.contains(&name) {
             return Err(wrong(name, "expected it once, got it more than once"));
         }
-        self.seen.push(name.to_owned());
-        let text = std::str::from_utf8(&value).map_err(|_| wrong(name, "expected text in UTF-8"))?;
+        self.seen.push(name);
+        let text = std::str::from_utf8(value).map_err(|_| wrong(name, "expected text in UTF-8"))?;
         self.field(name, text.trim())
     }
 
@@ -174,10 +118,6 @@ impl Upload {
         }
         Ok(())
     }
-
-    fn reading(&self) -> Option<&str> {
-        self.part.as_ref().and_then(|(name, _)| shown(name))
-    }
 }
 
 const ANCHOR: &str = "expires_after[anchor]";
@@ -196,16 +136,6 @@ fn plain_name(name: &str) -> String {
     } else {
         plain.to_owned()
     }
-}
-
-fn wrong(name: &str, sentence: impl std::fmt::Display) -> Refusal {
-    Refusal::invalid(name, format!("{name}: {sentence}."))
-}
-
-/// A word of the client's own that may be repeated to it: short and plain.
-fn shown(name: &str) -> Option<&str> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']');
-    (!name.is_empty() && name.len() <= 64 && name.bytes().all(plain)).then_some(name)
 }
 
 #[cfg(test)]

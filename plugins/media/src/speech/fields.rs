@@ -2,6 +2,7 @@
 
 use super::language;
 use penstock_contract::{Heard, Refusal, Script, Transcribe};
+use penstock_wire::form::upload::wrong;
 
 /// Longest model name, in bytes.
 const MOST_MODEL: usize = 256;
@@ -125,10 +126,6 @@ fn stream(name: &str, text: &str) -> Result<(), Refusal> {
 }
 
 /// A field that is wrong.
-pub(super) fn wrong(name: &str, sentence: impl std::fmt::Display) -> Refusal {
-    Refusal::invalid(name, format!("{name}: {sentence}."))
-}
-
 fn unsupported(name: &str, sentence: &str) -> Refusal {
     Refusal::unsupported(name, format!("{name}: {sentence}."))
 }

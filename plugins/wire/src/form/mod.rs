@@ -7,6 +7,7 @@
 mod boundary;
 mod broken;
 mod head;
+pub mod upload;
 
 pub use boundary::boundary;
 pub use broken::Broken;
