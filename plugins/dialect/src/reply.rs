@@ -71,6 +71,20 @@ impl Answering {
         }
     }
 
+    /// Takes what another decoder makes of its bytes, as [`Reply::push`] takes bytes.
+    pub(crate) fn hear(
+        &mut self,
+        decode: impl FnOnce(&mut Vec<Event>) -> Result<(), Fault>,
+        out: &mut Out,
+    ) -> Result<(), Fault> {
+        if self.progress == Progress::Ended {
+            return Ok(());
+        }
+        let decoded = decode(&mut self.events);
+        self.relay(out)?;
+        self.judge(decoded)
+    }
+
     /// Takes the decoded events on their way; the first fault ends it.
     fn relay(&mut self, out: &mut Out) -> Result<(), Fault> {
         let (mut events, mut shaped) = (std::mem::take(&mut self.events), std::mem::take(&mut self.shaped));

@@ -116,29 +116,38 @@ pub fn json(pieces: &[Bytes]) -> Value {
     }
 }
 
-/// JSON as clients read it: half of a surrogate pair, which the parser here refuses, is a character to them.
+/// JSON as clients read it: half of a surrogate pair is a character to them, and a number may be too large to hold.
+/// The parser here refuses both.
 ///
 /// # Errors
 /// What is no JSON to them either.
 pub fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
-    serde_json::from_slice(bytes).or_else(|_| {
-        let mut bytes = bytes.to_vec();
-        let mut at = 0;
-        while at < bytes.len() {
-            let unit = |at: usize| {
-                let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
-                u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-            };
-            at += match (unit(at), unit(at + 6)) {
-                (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
-                (Some(0xd800..=0xdfff), _) => {
-                    bytes[at + 2..at + 6].copy_from_slice(b"fffd");
-                    6
-                }
-                _ if bytes[at] == b'\\' => 2,
-                _ => 1,
-            };
+    serde_json::from_slice(bytes).or_else(|_| serde_json::from_slice(&tamed(bytes)))
+}
+
+/// The same with a character for halves of surrogate pairs, and without exponents.
+fn tamed(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let (mut at, mut inside) = (0, false);
+    while at < bytes.len() {
+        let unit = |at: usize| {
+            let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+            u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+        };
+        at += match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                bytes[at + 2..at + 6].copy_from_slice(b"fffd");
+                6
+            }
+            _ if bytes[at] == b'\\' => 2,
+            _ => 1,
+        };
+        inside ^= bytes.get(at) == Some(&b'"');
+        if !inside && matches!(bytes.get(at), Some(b'e' | b'E')) {
+            let digits = bytes[at + 1..].iter_mut().skip_while(|byte| matches!(byte, b'+' | b'-'));
+            digits.take_while(|byte| byte.is_ascii_digit()).for_each(|digit| *digit = b'0');
         }
-        serde_json::from_slice(&bytes)
-    })
+    }
+    bytes
 }

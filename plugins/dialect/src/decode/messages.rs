@@ -73,14 +73,23 @@ impl Decoder {
     }
 
     /// One event's data.
-    ///
-    /// # Errors
-    /// As [`super::Decoder::push`].
-    pub(crate) fn take(&mut self, data: &Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
+    fn take(&mut self, data: &Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
         if json::trim(data).is_empty() {
             return Ok(());
         }
-        let seen = Seen::read(data);
+        self.take_seen(data, &Seen::read(data), events)
+    }
+
+    /// One event's data, in which all this was seen.
+    ///
+    /// # Errors
+    /// As [`super::Decoder::push`].
+    pub(crate) fn take_seen(
+        &mut self,
+        data: &Bytes,
+        seen: &Seen<'_>,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Fault> {
         match &*seen.kind {
             "error" => Err(classify::in_band(data)),
             "ping" => {
@@ -95,10 +104,10 @@ impl Decoder {
             }
             "" | "message_start" => Err(malformed()),
             _ if !self.started => Err(malformed()),
-            "content_block_start" => self.block_start(data, &seen, events),
-            "content_block_delta" => self.block_delta(data, &seen, events),
-            "content_block_stop" => self.block_stop(&seen, events),
-            "message_delta" => self.message_delta(data, &seen, events),
+            "content_block_start" => self.block_start(data, seen, events),
+            "content_block_delta" => self.block_delta(data, seen, events),
+            "content_block_stop" => self.block_stop(seen, events),
+            "message_delta" => self.message_delta(data, seen, events),
             "message_stop" => {
                 events.push(Event::End);
                 Ok(())

@@ -8,7 +8,7 @@
 //! shadow always have the same block open.
 
 use super::with_model;
-use crate::decode::messages::Seen;
+use crate::decode::messages::{Decoder, Seen};
 use crate::reply::Answering;
 use crate::scan;
 use crate::write::messages::{self, Manner, Writer};
@@ -39,6 +39,7 @@ pub(super) struct Passing {
     mode: Mode,
     shadow: Answering,
     sse: sse::Decoder,
+    decoder: Decoder,
     model: String,
     thinking: Thinking,
     /// What may not leave yet.
@@ -60,6 +61,7 @@ impl Passing {
             mode: Mode::Passing,
             shadow: Answering::new(ask, target, Box::new(Writer::new(Manner::of(ask, target)))),
             sse: sse::Decoder::new(crate::decode::MAX_EVENT),
+            decoder: Decoder::new(),
             model: target.answer_model.to_owned(),
             thinking: ask.thinking,
             held: Out::default(),
@@ -90,17 +92,15 @@ impl Passing {
             return self.take(&sse::Event { data, ..sse::Event::default() }, out);
         }
         let data = &event.data;
-        // A name that nobody knows goes nowhere, and may be anything.
-        let framed = if passes { sse::named_event(kind, data) } else { sse::data_event(data) };
         match kind {
             "content_block_start" if over => self.late = true,
             "content_block_start" => self.note_block(seen.block.unwrap_or_default()),
             _ => {}
         }
         if self.mode == Mode::Speaking {
-            return self.shadow.push(framed, out);
+            return self.shadow.hear(|events| self.decoder.take_seen(data, &seen, events), out);
         }
-        self.shadow.push(framed.clone(), &mut Out::default())?;
+        self.shadow.hear(|events| self.decoder.take_seen(data, &seen, events), &mut Out::default())?;
         match kind {
             "message_start" => self.held.push(self.start(data, seen.message)?),
             "message_delta" => {
@@ -112,14 +112,14 @@ impl Passing {
             // What is said behind the end nobody hears: the shadow does not say it either.
             "content_block_start" | "content_block_delta" if over => {}
             "content_block_stop" if self.late || self.shadow.progress() == Progress::Ended => {}
-            "content_block_start" | "content_block_stop" => self.held.push(framed),
+            "content_block_start" | "content_block_stop" => self.held.push(sse::named_event(kind, data)),
             // It says nothing, and the shadow opens no block for it.
             "content_block_delta" if says_nothing(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
-                self.held.push(framed);
+                self.held.push(sse::named_event(kind, data));
                 self.let_go(out);
             }
-            "ping" if self.shadow.progress() > Progress::Waiting => out.push(framed),
+            "ping" if self.shadow.progress() > Progress::Waiting => out.push(sse::named_event(kind, data)),
             _ => {}
         }
         if kind == "content_block_start" && !over && !self.after_text {
