@@ -133,11 +133,15 @@ pub(crate) fn given<'a>(stop: &'a [String], target: &Target<'_>) -> &'a [String]
     stop.get(..most.min(stop.len())).unwrap_or_default()
 }
 
-/// A temperature as a provider of the messages dialect takes it: the other one goes up to 2, this one to 1 and is
-/// answered with 400 beyond.
-pub(crate) fn temperature(value: &[u8]) -> &[u8] {
-    let above = scan::decimal(value).is_some_and(|value| value > 1.0);
-    if above { b"1" } else { value }
+/// A figure of sampling as a provider of the messages dialect takes it, which answers with 400 beyond: its temperature
+/// ends at 1 and not at 2, and where there is no `top_k` it is left out and not -1.
+pub(crate) fn sampling<'a>(name: &str, value: &'a [u8]) -> Option<&'a [u8]> {
+    let number = scan::decimal(value);
+    match name {
+        "temperature" if number.is_some_and(|number| number > 1.0) => Some(b"1"),
+        "top_k" if number.is_some_and(|number| number < 0.0) => None,
+        _ => Some(value),
+    }
 }
 
 /// Length of the longest end of `text` that is a proper beginning of `stop`.

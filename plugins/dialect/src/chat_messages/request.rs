@@ -231,10 +231,11 @@ fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     let preset = target.preset.iter().map(|(name, value)| (&**name, value.as_bytes()));
     let preset = preset.filter(|(name, _)| SAMPLING.contains(name) && ask.value(name).is_none());
     for (name, value) in asked.chain(preset) {
+        let Some(value) = shape::sampling(name, value) else { continue };
         out.byte(b',');
         out.string(name);
         out.byte(b':');
-        out.raw(if name == "temperature" { shape::temperature(value) } else { value });
+        out.raw(value);
     }
     for (at, stop) in shape::given(&ask.stop, target).iter().enumerate() {
         out.put(if at == 0 { r#","stop_sequences":[""# } else { r#",""# });

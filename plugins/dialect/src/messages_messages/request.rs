@@ -58,12 +58,12 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
         }
     }
     for (name, value) in target.preset.iter().filter(|(name, _)| ask.value(name).is_none()) {
+        // The client's own is within its dialect, the operator's may be meant for the other one.
+        let Some(value) = shape::sampling(name, value.as_bytes()) else { continue };
         out.byte(b',');
         out.string(name);
         out.byte(b':');
-        // The client's own is within its dialect, the operator's may be meant for the other one.
-        let value = value.as_bytes();
-        out.raw(if &**name == "temperature" { shape::temperature(value) } else { value });
+        out.raw(value);
     }
     out.byte(b'}');
     Ok(out.finish())
