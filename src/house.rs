@@ -3,6 +3,7 @@
 //! the old one end with it.
 
 use crate::batch::Batches;
+use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::config::settings::{Model, Settings};
 use crate::exports::Exports;
@@ -61,6 +62,8 @@ pub struct House {
     pub spools: Spools,
     /// Images that wait for their client.
     pub shelf: Shelf,
+    /// Memory for large bodies.
+    pub buffers: Arc<Buffers>,
     /// What clients keep.
     pub files: Arc<Files>,
     /// Files of requests, worked off in their own time.
@@ -223,6 +226,7 @@ impl House {
             budget: Mutex::new(RetryBudget::new()),
             spools,
             shelf: Shelf::default(),
+            buffers: Arc::default(),
             files: Arc::new(files),
             metrics: Metrics::new().map_err(|error| error.to_string())?,
             draining: AtomicBool::new(false),

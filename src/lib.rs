@@ -25,6 +25,7 @@
 //! | [`count`] | token counts, where a window might be exceeded |
 //! | [`upstream`] | providers: how they are asked, routes, seats, breakers, checks, bills |
 //! | [`civil`] | times as people and headers write them |
+//! | [`buffers`] | memory for large bodies, kept for a moment |
 //! | [`session`] | a request and its answer on the connection of a client |
 //! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
 //! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
@@ -57,6 +58,7 @@
 pub mod admin;
 pub mod archive;
 pub mod batch;
+pub mod buffers;
 pub mod caller;
 pub mod civil;
 pub mod cli;

@@ -1,13 +1,14 @@
 //! What goes on beside the requests: names looked up again, providers checked,
 //! the last use of keys and what they spent written down.
 
+use crate::buffers;
 use crate::exports;
 use crate::house::House;
 use crate::observe::log;
 use crate::upstream::check;
 use penstock_storage::Health;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -50,6 +51,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         }),
         every(CHECK, stop, house, |house| async move { check::due(&house).await }),
         every(TIDY, stop, house, |house| async move { house.shelf.clear(house.clock.now()) }),
+        every(buffers::IDLE, stop, house, |house| async move { house.buffers.tidy(Instant::now()) }),
         every(OLD, stop, house, |house| async move {
             if !house.has_left() {
                 sweep_files(&house).await;

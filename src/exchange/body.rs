@@ -2,14 +2,16 @@
 //! is gathered.
 
 use super::Exchange;
+use crate::buffers::Buffers;
 use crate::caller::Caller;
 use crate::overload::Place;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header;
 use penstock_contract::{Code, Refusal};
 use penstock_limits::Work;
 use std::future::Future;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -28,9 +30,12 @@ impl Exchange<'_> {
         let limits = &self.live.settings.limits;
         let (cap, within, idle) = (limits.json_body, limits.body, limits.body_idle);
         let announced = self.invite(cap, cap).await?;
-        let body = timeout(within, gather(&mut self.caller, announced, (cap, idle), self.place.as_mut()))
-            .await
-            .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
+        let body = timeout(
+            within,
+            gather(&mut self.caller, &self.house.buffers, announced, (cap, idle), self.place.as_mut()),
+        )
+        .await
+        .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
         self.invited(body.is_ok());
         let body = body?;
         #[cfg(feature = "inject")]
@@ -166,6 +171,7 @@ pub(crate) fn unread(error: &std::io::Error) -> Refusal {
 /// piece is not copied; the rest of a longer one is read to where it belongs.
 async fn gather(
     caller: &mut Caller<'_>,
+    buffers: &Arc<Buffers>,
     announced: Option<usize>,
     (cap, idle): (usize, Duration),
     mut place: Option<&mut Place>,
@@ -177,7 +183,7 @@ async fn gather(
     if announced == Some(first.len()) || (whole && first.len() <= cap) {
         return Ok(first);
     }
-    let mut body = BytesMut::with_capacity(announced.unwrap_or(first.len() * 2).min(cap));
+    let mut body = buffers.take(announced.unwrap_or(first.len() * 2).min(cap));
     body.extend_from_slice(&first);
     let mut read = first.len();
     drop(first);

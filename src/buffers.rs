@@ -1,0 +1,164 @@
+//! Buffers for large bodies. A megabyte of fresh memory costs more than reading
+//! into it: the system clears and maps each of its pages. So the buffers of
+//! large bodies are kept for a moment after their request, a few MiB of them in
+//! all, and the next large body is read into one of those.
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bodies shorter than this get memory of their own, which the allocator has at hand.
+const LARGE: usize = 128 << 10;
+/// Bytes kept in all.
+const KEPT: usize = 8 << 20;
+/// How long a buffer is kept that nobody needs.
+pub const IDLE: Duration = Duration::from_secs(1);
+/// A buffer may be longer than what it is taken for, up to so many times.
+const ROOMY: usize = 4;
+
+/// The buffers that are kept.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// Each with the moment since which nobody needs it; the latest is last.
+    free: Mutex<Vec<(Instant, BytesMut)>>,
+}
+
+/// A buffer in use. It goes back where it came from when the last who reads it is done.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    bytes: BytesMut,
+    home: Option<Arc<Buffers>>,
+}
+
+impl Buffers {
+    /// An empty buffer with room for so many bytes.
+    #[must_use]
+    pub fn take(self: &Arc<Self>, room: usize) -> Buffer {
+        if room < LARGE {
+            return Buffer { bytes: BytesMut::with_capacity(room), home: None };
+        }
+        let fits = |bytes: &BytesMut| (room..=room.saturating_mul(ROOMY)).contains(&bytes.capacity());
+        let mut free = self.free.lock();
+        let found = free.iter().rposition(|(_, bytes)| fits(bytes)).map(|at| free.remove(at).1);
+        drop(free);
+        let bytes = found.unwrap_or_else(|| BytesMut::with_capacity(room));
+        Buffer { bytes, home: Some(self.clone()) }
+    }
+
+    /// Lets go of what nobody has needed for [`IDLE`].
+    pub fn tidy(&self, now: Instant) {
+        let idle = |since: Instant| now.saturating_duration_since(since) >= IDLE;
+        let over: Vec<_> = self.free.lock().extract_if(.., |(since, _)| idle(*since)).collect();
+        drop(over);
+    }
+
+    /// Bytes that are kept.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.free.lock().iter().map(|(_, bytes)| bytes.capacity()).sum()
+    }
+
+    fn put(&self, mut bytes: BytesMut) {
+        bytes.clear();
+        let room = bytes.capacity();
+        let mut free = self.free.lock();
+        let kept: usize = free.iter().map(|(_, bytes)| bytes.capacity()).sum();
+        if room >= LARGE && kept + room <= KEPT {
+            free.push((Instant::now(), bytes));
+        }
+    }
+}
+
+impl Buffer {
+    /// Its bytes, to be read by anybody.
+    #[must_use]
+    pub fn freeze(mut self) -> Bytes {
+        if self.home.is_some() { Bytes::from_owner(self) } else { std::mem::take(&mut self.bytes).freeze() }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            home.put(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Deref for Buffer {
+    type Target = BytesMut;
+    fn deref(&self) -> &BytesMut {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut BytesMut {
+        &mut self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A body of this length, and where its buffer is.
+    fn body(buffers: &Arc<Buffers>, length: usize) -> (Bytes, *const u8) {
+        let mut buffer = buffers.take(length);
+        assert!(buffer.is_empty() && buffer.capacity() >= length);
+        buffer.resize(length, b'x');
+        let body = buffer.freeze();
+        let at = body.as_ptr();
+        (body, at)
+    }
+
+    #[test]
+    fn a_large_buffer_serves_again_when_its_last_reader_is_done() {
+        let buffers = Arc::<Buffers>::default();
+        let (first, at) = body(&buffers, 1 << 20);
+        let slice = first.slice(10..20);
+        drop(first);
+        assert_eq!(buffers.kept(), 0, "somebody reads it");
+        assert_eq!(slice, &b"xxxxxxxxxx"[..]);
+        drop(slice);
+        assert_eq!(buffers.kept(), 1 << 20);
+        let (again, same) = body(&buffers, 900 << 10);
+        assert_eq!((again.len(), same), (900 << 10, at));
+        assert_eq!(buffers.kept(), 0);
+    }
+
+    #[test]
+    fn what_is_short_much_too_long_or_too_much_is_not_kept() {
+        let buffers = Arc::<Buffers>::default();
+        drop(body(&buffers, LARGE - 1));
+        assert_eq!(buffers.kept(), 0);
+        drop(body(&buffers, 2 << 20));
+        let (_, other) = body(&buffers, LARGE);
+        assert!(!other.is_null());
+        assert_eq!(buffers.kept(), (2 << 20) + LARGE, "a buffer of 2 MiB is too good for it");
+        let many: Vec<_> = (0..20).map(|_| body(&buffers, 1 << 20)).collect();
+        drop(many);
+        assert!(buffers.kept() <= KEPT);
+        drop(body(&buffers, KEPT + 1));
+        assert!(buffers.kept() <= KEPT);
+    }
+
+    #[test]
+    fn what_nobody_needs_is_let_go() {
+        let buffers = Arc::<Buffers>::default();
+        let begun = Instant::now();
+        drop(body(&buffers, LARGE));
+        buffers.tidy(begun);
+        assert_eq!(buffers.kept(), LARGE);
+        buffers.tidy(Instant::now() + IDLE);
+        assert_eq!(buffers.kept(), 0);
+    }
+}
