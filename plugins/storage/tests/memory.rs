@@ -1,0 +1,42 @@
+//! What a store keeps in memory after all of it was read: little more than its cache may hold, however large it is.
+//! A binary of its own, since the memory of a process is all that can be measured.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+use penstock_storage::{Batch, Options, Space, open};
+use std::fs;
+
+const ROWS: u32 = 40_000;
+const ROW: usize = 2_000;
+
+/// Bytes of this process that are in memory.
+fn resident() -> usize {
+    let pages: usize =
+        fs::read_to_string("/proc/self/statm").unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+#[test]
+fn a_walk_over_everything_leaves_little_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || Options { ballast_bytes: 0, ..Options::default() };
+    let store = open(folder.path(), options()).unwrap();
+    for rows in (0..ROWS).collect::<Vec<_>>().chunks(500) {
+        let put = |batch: Batch, row: &u32| batch.put(Space::Files, row.to_be_bytes(), vec![*row as u8; ROW]);
+        store.apply(rows.iter().fold(Batch::new(), put)).unwrap();
+    }
+    drop(store);
+    // Its log is large enough for the look at every row that opening takes.
+    let before = resident();
+    let store = open(folder.path(), options()).unwrap();
+    let opened = resident().saturating_sub(before);
+    let verified = store.verify().unwrap();
+    assert_eq!((verified.rows, verified.damaged, verified.missing), (u64::from(ROWS), 0, false));
+    let walked = resident().saturating_sub(before);
+    println!(
+        "rows of {} MiB; {} MiB more when opened, {} when verified",
+        (ROWS as usize * ROW) >> 20,
+        opened >> 20,
+        walked >> 20
+    );
+    assert!(opened < 40 << 20 && walked < 40 << 20, "{opened} {walked}");
+}
