@@ -45,13 +45,13 @@ pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: Shut
             }
             Read::Late => return refusal::head(front, stream, refusal::dialect(&buffer), None).await,
         };
-        let mut session = Session::Http1(Http1::new(stream, request, buffer));
+        let mut session = Session::Http1(Http1::new(stream, request, buffer, stop.clone()));
         let open = front.house.open_exchange();
         let after = front.exchange(&mut session, &limits, &stop).await;
         drop(open);
         let Session::Http1(session) = session else { return };
         (stream, buffer) = match session.rest() {
-            // Without the end that the framing of the answer has for a good one.
+            // Without the end that the framing of the answer has for a good one; HTTP/1.0 in clear text has none.
             _ if after == After::Cut => return,
             Rest::Idle(stream, buffer) if after == After::Reuse => (stream, buffer),
             Rest::Idle(mut stream, _) | Rest::Ended(mut stream) => return stream.shutdown().await,

@@ -11,6 +11,7 @@ use http::Method;
 use penstock_wire::answer::{Chunks, Step};
 use penstock_wire::head::Request;
 use pingora_core::protocols::Stream;
+use pingora_core::server::ShutdownWatch;
 use std::future::pending;
 use std::io::{Error, ErrorKind, Result, Write};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,6 +20,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const PIECE: usize = 64 * 1024;
 /// Room below which more is made before a read.
 const CRAMPED: usize = 512;
+/// Bytes that most requests have at most.
+const USUAL: u64 = 4 * 1024;
 /// What a client may send ahead of its answer; no more of it is read.
 const AHEAD: usize = 16 * 1024;
 /// Pieces of an answer up to here are written in one go with what stands around them; copying them costs less than
@@ -34,6 +37,8 @@ pub struct Http1 {
     buffer: BytesMut,
     body: Body,
     keep: bool,
+    /// The house is told to stop: what is answered from then on is the last of its connection.
+    stop: ShutdownWatch,
     answer: Answer,
     /// What is to be written next.
     out: BytesMut,
@@ -64,7 +69,7 @@ enum Answer {
 impl Http1 {
     /// A request on its connection, with what came behind its head.
     #[must_use]
-    pub fn new(stream: Stream, request: Request, buffer: BytesMut) -> Self {
+    pub fn new(stream: Stream, request: Request, buffer: BytesMut, stop: ShutdownWatch) -> Self {
         let body = match request.length() {
             None => Body::Chunked(Chunks::default()),
             Some(0) => Body::Over,
@@ -72,7 +77,7 @@ impl Http1 {
         };
         let method = Method::from_bytes(request.method()).unwrap_or_default();
         let (out, answer) = (BytesMut::new(), Answer::Ahead);
-        Self { stream, request, method, buffer, body, keep: false, answer, out, sent: 0 }
+        Self { stream, request, method, buffer, body, keep: false, stop, answer, out, sent: 0 }
     }
 
     pub(super) const fn request(&self) -> &Request {
@@ -175,7 +180,11 @@ impl Http1 {
         pending().await
     }
 
+    /// HTTP/1.0 has no answers before the answer (RFC 9110 §10.1.1).
     pub(super) async fn write_continue(&mut self) -> Result<()> {
+        if self.request.is_old() {
+            return Ok(());
+        }
         self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         self.stream.flush().await
     }
@@ -188,13 +197,28 @@ impl Http1 {
             Framing::Stream if !self.request.is_old() => Answer::Chunked,
             Framing::Stream => Answer::Close,
         };
-        self.keep &= self.answer != Answer::Close;
+        self.keep &= self.may_serve_again();
         self.out = head.into_wire();
         self.out.extend_from_slice(b"date: ");
         date::put(&mut self.out);
         let connection: &[u8] =
             if self.keep { b"\r\nconnection: keep-alive\r\n\r\n" } else { b"\r\nconnection: close\r\n\r\n" };
         self.out.extend_from_slice(connection);
+    }
+
+    /// Whether another request may follow this one. Its body is not read after the answer has begun, so what has
+    /// come of one that nobody wanted is passed over now. What ended in chunks may have ended elsewhere in the eyes
+    /// of another, and what came ahead belongs to nobody: nothing is read behind either.
+    fn may_serve_again(&mut self) -> bool {
+        if let Body::Left(left) = self.body
+            && let Ok(left) = usize::try_from(left)
+            && left <= self.buffer.len()
+        {
+            self.buffer.advance(left);
+            self.body = Body::Over;
+        }
+        let behind = !self.is_body_done() || !self.buffer.is_empty() || self.request.length().is_none();
+        !behind && self.answer != Answer::Close && !*self.stop.borrow()
     }
 
     pub(super) async fn write_body(&mut self, piece: &[u8], end: bool) -> Result<()> {
@@ -249,15 +273,18 @@ impl Http1 {
     /// The connection after its answer.
     #[must_use]
     pub fn rest(self) -> Rest {
-        let whole = self.answer == Answer::Over;
-        let idle = whole && self.keep && self.is_body_done() && self.buffer.is_empty();
-        // What ended in chunks may have ended elsewhere in the eyes of another; nothing is read behind it.
-        match (idle && self.request.length().is_some(), whole) {
-            (true, _) => Rest::Idle(self.stream, self.buffer),
-            (false, true) if self.is_body_done() && self.buffer.is_empty() => Rest::Ended(self.stream),
-            (false, true) => Rest::Unread(self.stream),
-            (false, false) => Rest::Cut,
+        if self.answer != Answer::Over {
+            return Rest::Cut;
         }
+        if !self.is_body_done() || !self.buffer.is_empty() {
+            return Rest::Unread(self.stream);
+        }
+        let Some(length) = self.request.length().filter(|_| self.keep) else {
+            return Rest::Ended(self.stream);
+        };
+        // A connection that waits for its next request holds no more than most of them need.
+        let short = self.request.size() as u64 + length <= USUAL;
+        Rest::Idle(self.stream, if short { self.buffer } else { BytesMut::new() })
     }
 }
 

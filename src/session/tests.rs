@@ -16,7 +16,8 @@ fn begun(head: &str, behind: &[u8], width: usize) -> (Http1, DuplexStream) {
     let (near, far) = duplex(width);
     let (mut scan, bytes) = (Scan::default(), Bytes::copy_from_slice(head.as_bytes()));
     assert_eq!(scan.push(&bytes, CAPS), Ok(Some(head.len())));
-    (Http1::new(Box::new(near), scan.request(bytes), BytesMut::from(behind)), far)
+    let stop = tokio::sync::watch::channel(false).1;
+    (Http1::new(Box::new(near), scan.request(bytes), BytesMut::from(behind), stop), far)
 }
 
 fn asked(line: &str, fields: &str) -> (Http1, DuplexStream) {
@@ -193,21 +194,54 @@ async fn a_head_without_a_body_has_none() {
 #[tokio::test]
 async fn nothing_is_read_behind_a_request() {
     let whole = || head(200).of_length("text/plain", 1);
-    let rest = |head: &'static str, behind: &'static [u8]| async move {
-        heard(begun(head, behind, 1 << 20), whole(), &[b"x"]).await.3
+    // What is said is what is done.
+    let rest_of = |begun: (Http1, DuplexStream)| async move {
+        let (text, _, sound, rest) = heard(begun, whole(), &[b"x"]).await;
+        assert!(sound);
+        assert_eq!(text.contains("connection: keep-alive"), matches!(rest, Rest::Idle(..)), "{text}");
+        rest
     };
+    let rest = |head: &'static str, behind: &'static [u8]| rest_of(begun(head, behind, 1 << 20));
     let plain = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
     assert!(matches!(rest(plain, b"").await, Rest::Idle(..)));
     assert!(matches!(rest(plain, b"GET / HTTP/1.1\r\n").await, Rest::Unread(_)));
     let long = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
-    assert!(matches!(rest(long, b"ab").await, Rest::Unread(_)), "its body was not read");
+    assert!(
+        matches!(rest(long, b"ab").await, Rest::Idle(..)),
+        "a body that is there and unwanted is passed over"
+    );
+    assert!(matches!(rest(long, b"a").await, Rest::Unread(_)), "it was not read");
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let (mut http1, far) = begun(chunked, b"0\r\n\r\n", 1 << 20);
     assert_eq!(http1.read_body().await.unwrap(), None);
-    assert!(matches!(heard((http1, far), whole(), &[b"x"]).await.3, Rest::Ended(_)));
+    assert!(matches!(rest_of((http1, far)).await, Rest::Ended(_)));
     let (mut http1, far) = begun(long, b"abc", 1 << 20);
     assert_eq!(http1.read_body().await.unwrap().unwrap(), &b"ab"[..]);
-    assert!(matches!(heard((http1, far), whole(), &[b"x"]).await.3, Rest::Unread(_)));
+    assert!(matches!(rest_of((http1, far)).await, Rest::Unread(_)));
+}
+
+#[tokio::test]
+async fn a_house_that_stops_says_so_with_each_answer() {
+    let (near, far) = duplex(1 << 20);
+    let (mut scan, bytes) = (Scan::default(), Bytes::from_static(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    scan.push(&bytes, CAPS).unwrap();
+    let (tell, stop) = tokio::sync::watch::channel(false);
+    let http1 = Http1::new(Box::new(near), scan.request(bytes), BytesMut::new(), stop);
+    tell.send(true).unwrap();
+    let (text, _, _, rest) = heard((http1, far), head(200).of_length("text/plain", 1), &[b"x"]).await;
+    assert!(text.contains("connection: close") && matches!(rest, Rest::Ended(_)), "{text}");
+}
+
+#[tokio::test]
+async fn the_old_version_hears_of_nothing_before_its_answer() {
+    for (version, heard) in [("1.1", "HTTP/1.1 100 Continue\r\n\r\n"), ("1.0", "")] {
+        let (mut http1, mut far) = asked(&format!("POST / HTTP/{version}"), "Expect: 100-continue\r\n");
+        http1.write_continue().await.unwrap();
+        drop(http1);
+        let mut all = String::new();
+        far.read_to_string(&mut all).await.unwrap();
+        assert_eq!(all, heard);
+    }
 }
 
 /// Whether it ends without any more from outside.

@@ -53,6 +53,12 @@ impl Request {
         self.scan.fields.iter().find(|(name, _)| is(*name)).map(|(_, value)| part(&self.bytes, *value))
     }
 
+    /// Bytes of the head.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Bytes of the body; `None` where it comes in chunks.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
