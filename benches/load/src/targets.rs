@@ -152,9 +152,11 @@ fn configuration(
         )
     });
     let storage = folder.join("data");
+    // All load is of one account, which gets seven eighths of the places at most.
+    let places = (seats * 2).max(10_000);
     format!(
         "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\n[storage]\npath = {storage:?}\nballast = \"0B\"\n\
-         [process]\nthreads = {THREADS}\ndrain = \"1s\"\n\
+         [process]\nthreads = {THREADS}\ndrain = \"1s\"\n[overload]\nrequests = {places}\n\
          [[models]]\nid = \"m\"\nname = \"M\"\nkind = \"chat\"\ncreated = 1700000000\ncontext_length = 262144\n\
          input_modalities = [\"text\", \"image\"]\nsupported_parameters = [\"temperature\", \"stream\", \"max_tokens\"]\n\
          price = {{ input = 0.05, output = 0.15 }}\n\
