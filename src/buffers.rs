@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Bodies shorter than this get memory of their own, which the allocator has at hand.
 const LARGE: usize = 128 << 10;
 /// Bytes kept in all.
-const KEPT: usize = 8 << 20;
+pub const KEPT: usize = 8 << 20;
 /// How long a buffer is kept that nobody needs.
 pub const IDLE: Duration = Duration::from_secs(1);
 /// A buffer may be longer than what it is taken for, up to so many times.
@@ -54,21 +54,18 @@ impl Buffers {
         drop(over);
     }
 
-    /// Bytes that are kept.
-    #[must_use]
-    pub fn kept(&self) -> usize {
-        self.free.lock().iter().map(|(_, bytes)| bytes.capacity()).sum()
-    }
-
     fn put(&self, mut bytes: BytesMut) {
         bytes.clear();
         let room = bytes.capacity();
         let mut free = self.free.lock();
-        let kept: usize = free.iter().map(|(_, bytes)| bytes.capacity()).sum();
-        if room >= LARGE && kept + room <= KEPT {
+        if room >= LARGE && kept(&free) + room <= KEPT {
             free.push((Instant::now(), bytes));
         }
     }
+}
+
+fn kept(free: &[(Instant, BytesMut)]) -> usize {
+    free.iter().map(|(_, bytes)| bytes.capacity()).sum()
 }
 
 impl Buffer {
@@ -110,6 +107,10 @@ impl DerefMut for Buffer {
 mod tests {
     use super::*;
 
+    fn kept_by(buffers: &Buffers) -> usize {
+        kept(&buffers.free.lock())
+    }
+
     /// A body of this length, and where its buffer is.
     fn body(buffers: &Arc<Buffers>, length: usize) -> (Bytes, *const u8) {
         let mut buffer = buffers.take(length);
@@ -126,29 +127,29 @@ mod tests {
         let (first, at) = body(&buffers, 1 << 20);
         let slice = first.slice(10..20);
         drop(first);
-        assert_eq!(buffers.kept(), 0, "somebody reads it");
+        assert_eq!(kept_by(&buffers), 0, "somebody reads it");
         assert_eq!(slice, &b"xxxxxxxxxx"[..]);
         drop(slice);
-        assert_eq!(buffers.kept(), 1 << 20);
+        assert_eq!(kept_by(&buffers), 1 << 20);
         let (again, same) = body(&buffers, 900 << 10);
         assert_eq!((again.len(), same), (900 << 10, at));
-        assert_eq!(buffers.kept(), 0);
+        assert_eq!(kept_by(&buffers), 0);
     }
 
     #[test]
     fn what_is_short_much_too_long_or_too_much_is_not_kept() {
         let buffers = Arc::<Buffers>::default();
         drop(body(&buffers, LARGE - 1));
-        assert_eq!(buffers.kept(), 0);
+        assert_eq!(kept_by(&buffers), 0);
         drop(body(&buffers, 2 << 20));
         let (_, other) = body(&buffers, LARGE);
         assert!(!other.is_null());
-        assert_eq!(buffers.kept(), (2 << 20) + LARGE, "a buffer of 2 MiB is too good for it");
+        assert_eq!(kept_by(&buffers), (2 << 20) + LARGE, "a buffer of 2 MiB is too good for it");
         let many: Vec<_> = (0..20).map(|_| body(&buffers, 1 << 20)).collect();
         drop(many);
-        assert!(buffers.kept() <= KEPT);
+        assert!(kept_by(&buffers) <= KEPT);
         drop(body(&buffers, KEPT + 1));
-        assert!(buffers.kept() <= KEPT);
+        assert!(kept_by(&buffers) <= KEPT);
     }
 
     #[test]
@@ -157,8 +158,8 @@ mod tests {
         let begun = Instant::now();
         drop(body(&buffers, LARGE));
         buffers.tidy(begun);
-        assert_eq!(buffers.kept(), LARGE);
+        assert_eq!(kept_by(&buffers), LARGE);
         buffers.tidy(Instant::now() + IDLE);
-        assert_eq!(buffers.kept(), 0);
+        assert_eq!(kept_by(&buffers), 0);
     }
 }

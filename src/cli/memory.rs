@@ -1,10 +1,11 @@
 //! What a configuration may need in memory at most, added up from the bounds that
 //! the house keeps.
 
+use crate::buffers;
 use crate::config::settings::Settings;
 
 /// What a request holds besides its body and its answer: buffers of two connections, its state. Assumed; an open
-/// stream took 67 KiB (`docs/reliability.md`).
+/// stream took 52 KiB (`docs/reliability.md`).
 const REQUEST: u64 = 64 << 10;
 /// A body is there twice while a provider of another dialect is sent its own form of it.
 const FORMS: u64 = 2;
@@ -36,6 +37,7 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
             wide(batches.memory).saturating_add(wide(batches.concurrency).saturating_mul(REQUEST)),
             format!("batches.memory, and batches.concurrency = {}", batches.concurrency),
         ),
+        ("buffers", wide(buffers::KEPT), "of large bodies, kept for a second".to_owned()),
         ("ledger", wide(settings.ledger.backlog), "ledger.backlog".to_owned()),
         ("images", images, "images.keep, of each at most spool.memory".to_owned()),
         ("store", STORE, "its cache".to_owned()),
