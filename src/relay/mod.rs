@@ -10,6 +10,7 @@
 
 mod attempt;
 mod cost;
+mod nothing;
 mod pictures;
 mod plain;
 mod pump;
@@ -86,6 +87,9 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         return Err(Refusal::invalid("stream", "stream: expected false in a line of a batch."));
     }
     x.record.stream = ask.stream;
+    if ask.max_tokens == Some(0) {
+        return nothing::answer(x, ask).await;
+    }
     let habits = x.early()?;
     let chosen = select::select(x, ask).await?;
     let at = x.house.clock.unix();

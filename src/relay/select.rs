@@ -42,17 +42,9 @@ pub struct Selection {
 pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusal> {
     let live = x.live.clone();
     let (name, flavor) = split(&ask.model);
-    let model = model_named(&live, name)?;
-    if model.model.kind != ask.kind {
-        return Err(wrong_kind(&model));
-    }
-    if !x.grant.may_use(&model.model.card.id) {
-        let message = "This API key may not use this model.";
-        return Err(Refusal::because(Code::InsufficientScope, message).at("model"));
-    }
+    let model = model_of(x, ask, name)?;
     let line = x.work == Work::BatchLine;
     let flavor = flavor.unwrap_or_else(|| if line { BATCH } else { default_for(ask.kind) });
-    x.record.model = Some(model.model.card.id.as_str().into());
     x.record.flavor = Some(flavor.name());
     let mut selection = Selection {
         entries: Vec::new(),
@@ -93,6 +85,23 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusa
         return Err(refusal.unwrap_or_else(|| Refusal::new(Code::Unavailable).retry_after(5)));
     }
     Ok(selection)
+}
+
+/// The model of an ask, by the name in it, for a key that may use it.
+///
+/// # Errors
+/// No such model, one for other work, or one that this key may not use.
+pub fn model_of(x: &mut Exchange<'_>, ask: &Ask, name: &str) -> Result<Arc<ModelLive>, Refusal> {
+    let model = model_named(&x.live, name)?;
+    if model.model.kind != ask.kind {
+        return Err(wrong_kind(&model));
+    }
+    if !x.grant.may_use(&model.model.card.id) {
+        let message = "This API key may not use this model.";
+        return Err(Refusal::because(Code::InsufficientScope, message).at("model"));
+    }
+    x.record.model = Some(model.model.card.id.as_str().into());
+    Ok(model)
 }
 
 /// The model with this id or alias.

@@ -88,6 +88,16 @@ fn comparable(mut answer: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_wants_no_tokens_has_its_answer_and_no_end_to_enter() {
+    let (provider, running) = one(plain("Hello")).await;
+    let body = json!({"model": "m", "max_tokens": 0, "messages": [{"role": "user", "content": "Hi"}]});
+    let done = at(&running, "/v1/messages", &body).await;
+    assert_eq!((done.status, done.retry, done.end.is_none()), (200, None, true));
+    assert_eq!(told(&done)["stop_reason"], "max_tokens");
+    assert_eq!((provider.calls(), balance(&running)), (0, (0, 0)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_line_is_answered_as_a_request_is_and_costs_half() {
     let (provider, running) = one(plain("Hello")).await;
     for (path, body) in [

@@ -25,7 +25,10 @@ fn events(answer: &Answer) -> Vec<(String, Value)> {
 }
 
 fn streamed(answer: &Answer) -> String {
-    let events = events(answer);
+    streamed_text(&events(answer))
+}
+
+fn streamed_text(events: &[(String, Value)]) -> String {
     events.iter().filter_map(|(_, event)| event["delta"]["text"].as_str()).collect()
 }
 
@@ -207,6 +210,50 @@ async fn tokens_are_counted_exactly_and_nothing_is_asked_of_a_provider() {
     let tokens = answer.json()["input_tokens"].as_u64().unwrap();
     assert!((5..200).contains(&tokens), "{tokens}");
     assert_eq!(provider.calls(), 0);
+}
+
+/// An account that has nothing: the least reserve would be refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_tokens_at_all_are_answered_without_a_provider_and_without_a_charge() {
+    for lines in ["", "dialects = [\"messages\"]"] {
+        let provider = Provider::start().await;
+        let bench = Bench::new().settings("[billing]\ncredit = \"prepaid\"\n");
+        let running = bench.provider_with("a", &provider, lines, "").start().await;
+        let (mut plain, mut streamed) = (ask(false), ask(true));
+        (plain["max_tokens"], streamed["max_tokens"]) = (json!(0), json!(0));
+        plain["model"] = json!("m:price");
+        let answer = running.client.post("/v1/messages", &plain).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let message = answer.json();
+        assert_eq!((&message["type"], &message["role"]), (&json!("message"), &json!("assistant")));
+        assert_eq!((&message["model"], &message["content"][0]["text"]), (&json!("m:price"), &json!("")));
+        let stop = (&message["stop_reason"], &message["stop_sequence"]);
+        assert_eq!(stop, (&json!("max_tokens"), &Value::Null));
+        assert_empty(&message);
+
+        let answer = running.client.post("/v1/messages", &streamed).await;
+        assert_eq!((answer.status, answer.whole), (200, true), "{}", answer.text());
+        assert!(answer.header("content-type").unwrap().starts_with("text/event-stream"));
+        let events = events(&answer);
+        assert_eq!(events[0].1["message"]["usage"]["input_tokens"], 0);
+        let last = &events.iter().rfind(|(name, _)| name == "message_delta").unwrap().1;
+        assert_eq!(last["delta"], json!({"stop_reason": "max_tokens", "stop_sequence": null}));
+        assert_empty(last);
+        assert_eq!(streamed_text(&events), "");
+
+        plain["model"] = json!("none");
+        assert_eq!(running.client.post("/v1/messages", &plain).await.status, 404);
+        let credits = running.gateway.house.ledger.balance("default").credits;
+        assert_eq!((provider.calls(), credits.amount, credits.held), (0, 0, 0));
+        assert_eq!(running.client.post("/v1/messages", &ask(false)).await.status, 402, "one token costs");
+    }
+}
+
+/// Both objects are there and say that nothing was used.
+fn assert_empty(end: &Value) {
+    assert_eq!((&end["usage"]["input_tokens"], &end["usage"]["output_tokens"]), (&json!(0), &json!(0)));
+    assert_eq!(end["billing_cost"], json!({"energy": 0, "credits": 0, "paid_with": "credits"}));
+    assert_eq!(end["environment_impact"], json!({"energy_kwh": 0, "carbon_g_co2": 0, "water_liters": 0}));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

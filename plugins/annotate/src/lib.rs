@@ -13,6 +13,6 @@ mod objects;
 mod splice;
 
 pub use objects::{
-    BILLING_HEADER, Cost, Grid, IMPACT_HEADER, Impact, Provenance, Served, Site, headers, members,
+    BILLING_HEADER, Cost, Grid, IMPACT_HEADER, Impact, NOTHING, Provenance, Served, Site, headers, members,
 };
 pub use splice::splice;

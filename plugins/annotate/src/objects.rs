@@ -5,6 +5,10 @@ use rust_decimal::Decimal;
 
 /// The header that carries `environment_impact` where the body is plain text.
 pub const IMPACT_HEADER: &str = "x-environment-impact";
+/// The two members of an answer that no model was run for: nothing was drawn, nothing is charged, and there
+/// is no place to tell of.
+pub const NOTHING: &[u8] = br#""environment_impact":{"energy_kwh":0,"carbon_g_co2":0,"water_liters":0},"billing_cost":{"energy":0,"credits":0,"paid_with":"credits"}"#;
+
 /// The header that carries `billing_cost` where the body is plain text.
 pub const BILLING_HEADER: &str = "x-billing-cost";
 

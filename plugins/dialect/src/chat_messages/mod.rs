@@ -6,6 +6,7 @@
 mod parts;
 mod request;
 mod turns;
+mod waiting;
 
 use crate::answer::Answer;
 use crate::write::{self, Face};

@@ -4,6 +4,18 @@ use crate::event::Text;
 use crate::pieces::Pieces;
 use crate::scan;
 use penstock_contract::Refusal;
+use penstock_wire::json;
+
+/// Types of images that the dialect has words for, and names that they go by.
+const IMAGES: [(&str, &str); 7] = [
+    ("image/jpeg", "image/jpeg"),
+    ("image/png", "image/png"),
+    ("image/gif", "image/gif"),
+    ("image/webp", "image/webp"),
+    ("image/jpg", "image/jpeg"),
+    ("image/pjpeg", "image/jpeg"),
+    ("image/x-png", "image/png"),
+];
 
 /// One block of a turn; bytes are insides of JSON strings unless told otherwise.
 pub(super) enum Block<'a> {
@@ -12,7 +24,7 @@ pub(super) enum Block<'a> {
     /// Text of the gateway's own making.
     Own(String),
     Inline {
-        media: &'a [u8],
+        media: &'static str,
         data: &'a [u8],
     },
     Link(&'a [u8]),
@@ -37,7 +49,7 @@ impl Block<'_> {
             Self::Inline { media, data } => {
                 around(
                     r#"{"type":"image","source":{"type":"base64","media_type":""#,
-                    media,
+                    media.as_bytes(),
                     r#"","data":""#,
                     out,
                 );
@@ -138,11 +150,21 @@ fn image(part: &[u8], at: impl Fn() -> String) -> Result<Block<'_>, Refusal> {
     let image = scan::member(part, "image_url").unwrap_or_default();
     let url = scan::member(image, "url").unwrap_or(image);
     let url = scan::inner(url).ok_or_else(|| Refusal::invalid(at(), "An image needs a string `url`."))?;
-    let Some(inline) = url.strip_prefix(b"data:") else {
+    let comma = memchr::memchr(b',', url);
+    let (head, data) = comma.and_then(|comma| url.split_at_checked(comma)).unwrap_or((url, b""));
+    let head = json::unescape_lossy(head).unwrap_or_default();
+    if !head.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
         return Ok(Block::Link(url));
-    };
-    let split = memchr::memmem::find(inline, b";base64,").and_then(|end| inline.split_at_checked(end));
-    let (media, data) = split
+    }
+    let described = head.get(5..).unwrap_or_default().rsplit_once(';');
+    let (kind, _) = described
+        .filter(|(_, last)| comma.is_some() && last.eq_ignore_ascii_case("base64"))
         .ok_or_else(|| Refusal::invalid(at(), "A data URL must be base64: `data:image/png;base64,…`."))?;
-    Ok(Block::Inline { media, data: data.get(8..).unwrap_or_default() })
+    let kind = kind.split(';').next().unwrap_or_default().to_ascii_lowercase();
+    let known = IMAGES.into_iter().find(|(spelt, _)| *spelt == kind);
+    let (_, media) = known.ok_or_else(|| {
+        let which = "This model's provider reads images of the types image/jpeg, image/png, image/gif and image/webp.";
+        Refusal::unsupported(at(), which)
+    })?;
+    Ok(Block::Inline { media, data: data.get(1..).unwrap_or_default() })
 }

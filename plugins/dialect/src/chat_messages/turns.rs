@@ -3,9 +3,11 @@
 //! Tool messages and the user's words that follow them are one turn of the
 //! user, results first. System texts at the beginning are the system prompt;
 //! later ones stay where they are if the provider takes that, else they join
-//! the user's turn at that place.
+//! the user's turn at that place. Every tool call has its result in the next
+//! turn of the user, or the request is refused.
 
 use super::parts::{Block, blocks, push_text, write_content};
+use super::waiting::Waiting;
 use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
 use penstock_contract::{Abilities, Refusal};
@@ -30,6 +32,8 @@ pub(super) struct Turns<'a> {
     abilities: &'a Abilities,
     system: Vec<Block<'a>>,
     turns: Vec<Turn<'a>>,
+    /// Calls without a result so far.
+    waiting: Waiting<'a>,
     /// Id that a legacy function result answers.
     function: &'a [u8],
 }
@@ -40,8 +44,15 @@ impl<'a> Turns<'a> {
     /// # Errors
     /// What cannot be said, with its path.
     pub(super) fn read(messages: &'a [u8], abilities: &'a Abilities) -> Result<Self, Refusal> {
-        let mut turns = Self { abilities, system: Vec::new(), turns: Vec::new(), function: b"call_function" };
+        let mut turns = Self {
+            abilities,
+            system: Vec::new(),
+            turns: Vec::new(),
+            waiting: Waiting::default(),
+            function: b"call_function",
+        };
         Cursor::new(messages).elements(|index, message| turns.message(index, &Seen::read(message)))?;
+        turns.waiting.all_answered()?;
         if turns.turns.is_empty() {
             return Err(Refusal::invalid("messages", "There must be at least one message with content."));
         }
@@ -105,11 +116,15 @@ impl<'a> Turns<'a> {
                 said.extend(thought.map(Block::Thinking));
                 blocks(seen.content, &at, &mut said)?;
                 push_text(seen.refusal.unwrap_or_default(), &mut said);
+                if !said.is_empty() || seen.calls() {
+                    self.speaks_again()?;
+                }
                 self.calls(index, seen, &mut said)?;
                 self.add(Role::Assistant, said);
             }
             "tool" | "function" => {
                 let id = seen.tool_call_id.unwrap_or(self.function);
+                self.waiting.answered(id, || format!("messages[{index}]"))?;
                 blocks(seen.content, &at, &mut said)?;
                 self.result(Block::ToolResult { id, content: said });
             }
@@ -134,16 +149,19 @@ impl<'a> Turns<'a> {
     fn system(&mut self, said: Vec<Block<'a>>) {
         if self.turns.is_empty() {
             self.system.extend(said);
-        } else if self.abilities.system_anywhere && !self.awaits_results() {
+        } else if self.abilities.system_anywhere && self.waiting.is_empty() {
             self.add(Role::System, said);
         } else {
             self.add(Role::User, said);
         }
     }
 
-    fn awaits_results(&self) -> bool {
-        let last = self.turns.last().filter(|turn| turn.role == Role::Assistant);
-        last.is_some_and(|turn| turn.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. })))
+    /// What the assistant says now is a new turn unless its last one goes on.
+    fn speaks_again(&self) -> Result<(), Refusal> {
+        match self.turns.last() {
+            Some(turn) if turn.role == Role::Assistant => Ok(()),
+            _ => self.waiting.all_answered(),
+        }
     }
 
     fn calls(&mut self, index: usize, seen: &Seen<'a>, said: &mut Vec<Block<'a>>) -> Result<(), Refusal> {
@@ -154,10 +172,12 @@ impl<'a> Turns<'a> {
             })?;
             let at = || format!("messages[{index}].tool_calls[{position}].function");
             said.push(call.function.tool_use(id, at)?);
+            self.waiting.asked(id, format!("messages[{index}].tool_calls[{position}]"))?;
         }
         if let Some(function) = &seen.function_call {
             self.function = b"call_function";
             said.push(function.tool_use(self.function, || format!("messages[{index}].function_call"))?);
+            self.waiting.asked(self.function, format!("messages[{index}].function_call"))?;
         }
         Ok(())
     }
@@ -176,6 +196,10 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
+    fn calls(&self) -> bool {
+        !self.tool_calls.is_empty() || self.function_call.is_some()
+    }
+
     fn read(message: &mut Cursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = message.members::<Infallible>(|key, value| {

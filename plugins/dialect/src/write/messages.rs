@@ -8,6 +8,7 @@
 mod arguments;
 mod block;
 mod manner;
+mod nothing;
 mod whole;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod tests;
 
 pub use manner::Manner;
 pub(crate) use manner::usage;
+pub use nothing::nothing;
 pub(crate) use whole::whole;
 
 use crate::event::{Event, Text};
