@@ -194,9 +194,8 @@ impl Gateway {
         self.house.drain();
         self.sockets.clear();
         self.stop.send_replace(true);
-        let idle = Instant::now() + PARTING_IDLE + LINGER;
         // Batches do not take as long as requests may: what they have not done they go on with at the next start.
-        let emptied = tokio::time::timeout(within, self.emptied(idle));
+        let emptied = tokio::time::timeout(within, self.emptied());
         tokio::join!(emptied, self.house.batches.close()).0.ok();
         let cut = self.house.exchanges();
         // Until now it told that the house drains.
@@ -222,10 +221,13 @@ impl Gateway {
         cut
     }
 
-    /// Ends when the last exchange has, and every connection that might still begin one.
-    async fn emptied(&self, idle: Instant) {
+    /// Ends when the last exchange has, and every connection that might still begin one. The answer of an exchange
+    /// that was open at the signal may have said that its connection goes on: idle connections have their moment
+    /// from the end of the last one.
+    async fn emptied(&self) {
         loop {
             self.house.emptied().await;
+            let idle = Instant::now() + PARTING_IDLE + LINGER;
             while self.threads.connections() > 0 && Instant::now() < idle && self.house.exchanges() == 0 {
                 sleep(LOOK).await;
             }

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod crowd;
+mod grace;
 mod places;
 mod reload;
 mod start;
