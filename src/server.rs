@@ -31,13 +31,25 @@ const BREATH: Duration = Duration::from_millis(100);
 /// Connections that may wait to be taken; the system has a limit of its own.
 const BACKLOG: i32 = 4096;
 
-/// Probes of silent connections, to clients and to providers.
+/// Probes of silent connections to providers, and the longest pauses of those to clients.
 pub const KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
     idle: Duration::from_secs(20),
     interval: Duration::from_secs(10),
     count: 3,
     user_timeout: Duration::ZERO,
 };
+
+/// Probes of a silent client, and when one is gone that acknowledges nothing. The system lets go at the first probe
+/// that is due when its patience is over, however many there were: so they are due while it lasts, and at its end.
+fn probes(patience: Duration) -> TcpKeepalive {
+    let least = Duration::from_secs(1);
+    TcpKeepalive {
+        idle: (patience * 2 / 3).clamp(least, KEEP_ALIVE.idle),
+        interval: (patience / 3).clamp(least, KEEP_ALIVE.interval),
+        user_timeout: patience,
+        ..KEEP_ALIVE
+    }
+}
 
 /// A socket that listens.
 pub struct Bound {
@@ -201,8 +213,7 @@ impl Door {
                 let patience = self.front.limits().client_write;
                 // Drawing may take a minute, in which nothing is sent: probes keep the way open. What was sent has
                 // to be taken, or the client is gone without a word.
-                let probes = TcpKeepalive { user_timeout: patience, ..KEEP_ALIVE };
-                set_tcp_keepalive(&socket, &probes).ok();
+                set_tcp_keepalive(&socket, &probes(patience)).ok();
                 Ok(Some((socket.into_std()?, place, patience)))
             });
             match probed {

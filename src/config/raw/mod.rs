@@ -268,7 +268,7 @@ pub struct Limits {
     pub upload: Span,
     /// How long an idle client connection stays open.
     pub keep_alive: Span,
-    /// Longest time a client may leave a write waiting.
+    /// Longest time a client may leave a write waiting, or what was sent, probes too, unacknowledged.
     pub client_write: Span,
     /// Silence after which a waiting stream gets a comment, so that no proxy on the way gives up.
     pub heartbeat: Span,

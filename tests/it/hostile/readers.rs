@@ -39,7 +39,7 @@ async fn start() -> (Provider, Certified, Running) {
 }
 
 /// Waits until the reader is let go; how long that took, and what its key was charged for in all, in micro-credits.
-async fn let_go(provider: &Provider, running: &Running, began: Instant) -> (Duration, u64) {
+pub(super) async fn let_go(provider: &Provider, running: &Running, began: Instant) -> (Duration, u64) {
     provider.until_left(1).await;
     until("the exchange to end", || running.gateway.house.exchanges() == 0).await;
     let took = began.elapsed();
