@@ -164,6 +164,32 @@ async fn a_chat_client_reaches_a_provider_that_only_speaks_messages() {
     assert!(provider.last().json()["max_tokens"].is_u64());
 }
 
+/// What a provider of the messages dialect would refuse is asked of one that speaks chat, if there is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chat_client_hears_which_field_no_provider_takes() {
+    let (messages, chat) = (Provider::start().await, Provider::start().await);
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let unanswered = json!({"model": "m", "messages": [{"role": "user", "content": "go"},
+        {"role": "assistant", "content": null, "tool_calls": [call]}, {"role": "user", "content": "well?"}]});
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/bmp;base64,Qk0="}});
+    let odd = json!({"model": "m", "messages": [{"role": "user", "content": [image]}]});
+    let vision = "input_modalities = [\"text\", \"image\"]";
+    let only = || Bench::new().model(vision).provider_with("a", &messages, "dialects = [\"messages\"]", "");
+    let running = only().start().await;
+    for (body, param) in
+        [(&unanswered, "messages[1].tool_calls[0]"), (&odd, "messages[0].content[0].image_url")]
+    {
+        let answer = running.client.post("/v1/chat/completions", body).await;
+        assert_eq!((answer.status, answer.json()["error"]["param"].as_str()), (400, Some(param)));
+    }
+    let running = only().provider("b", &chat).start().await;
+    for body in [&unanswered, &odd] {
+        let answer = running.client.post("/v1/chat/completions", body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    assert_eq!((messages.calls(), chat.calls()), (0, 2));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_wear_the_messages_envelope_on_every_layer() {
     let provider = Provider::start().await;
