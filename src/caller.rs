@@ -260,6 +260,20 @@ impl Caller<'_> {
         }
     }
 
+    /// Sends a short body as one.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn write_response_whole(&mut self, pieces: &[Bytes]) -> Result<()> {
+        match self {
+            Self::Connection(session) => session.write_whole(pieces).await,
+            Self::Line(line) => {
+                line.take(pieces.to_vec());
+                Ok(())
+            }
+        }
+    }
+
     /// Whether the head of the answer has gone out.
     #[must_use]
     pub fn answered(&self) -> bool {

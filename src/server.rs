@@ -1,6 +1,7 @@
 //! Sockets: bound here, so that a taken port is one clear sentence. Connections of
 //! the public side are taken here too and dealt out to the threads that serve them.
 
+use crate::clock;
 use crate::config::settings::Settings;
 use crate::front::Front;
 use crate::front::places::Place;
@@ -219,7 +220,7 @@ impl Door {
             match probed {
                 Ok(None) => {}
                 Ok(Some((socket, place, patience))) => {
-                    threads.serve(self.clone().serve(socket, patience, place));
+                    threads.serve(clock::held(self.clone().serve(socket, patience, place)));
                 }
                 Err(error) => {
                     log::event(log::error(), "accept_failed", &[("reason", &error.kind().to_string())]);

@@ -4,6 +4,7 @@
 use super::Exchange;
 use crate::buffers::Buffers;
 use crate::caller::Caller;
+use crate::clock;
 use crate::overload::Place;
 use bytes::Bytes;
 use http::header;
@@ -13,7 +14,7 @@ use std::future::Future;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 /// The longest body that is read to its end although it is refused.
 const SHORT: usize = 1 << 20;
@@ -30,8 +31,8 @@ impl Exchange<'_> {
         let limits = &self.live.settings.limits;
         let (cap, within, idle) = (limits.json_body, limits.body, limits.body_idle);
         let announced = self.invite(cap, cap).await?;
-        let body = timeout(
-            within,
+        let body = timeout_at(
+            (clock::now() + within).into(),
             gather(&mut self.caller, &self.house.buffers, announced, (cap, idle), self.place.as_mut()),
         )
         .await
@@ -201,7 +202,7 @@ async fn gather(
 
 /// A read within the silence that a client may keep.
 async fn within<T>(idle: Duration, read: impl Future<Output = std::io::Result<T>>) -> Result<T, Refusal> {
-    match timeout(idle, read).await {
+    match timeout_at((clock::now() + idle).into(), read).await {
         Ok(read) => read.map_err(|error| unread(&error)),
         Err(_) => Err(Refusal::new(Code::RequestTimeout)),
     }

@@ -2,6 +2,7 @@
 //! read here, within its limits and its deadline, and proven to have one meaning.
 
 use super::{Front, part, parted, refusal};
+use crate::clock;
 use crate::config::settings::Limits;
 use crate::exchange::After;
 use crate::session::Session;
@@ -12,7 +13,7 @@ use pingora_core::protocols::Stream;
 use pingora_core::server::ShutdownWatch;
 use std::sync::Arc;
 use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 /// Bytes that most heads fit in.
 const USUAL: usize = 4096;
@@ -71,7 +72,7 @@ async fn head(
     stop: &mut ShutdownWatch,
 ) -> Read {
     let caps = Caps { bytes: limits.head, target: limits.target, fields: limits.head_fields };
-    let mut until = Instant::now() + if reused { limits.keep_alive } else { limits.request_head };
+    let mut until = clock::now() + if reused { limits.keep_alive } else { limits.request_head };
     let mut scan = Scan::default();
     loop {
         let begun = !buffer.is_empty();
@@ -80,7 +81,7 @@ async fn head(
         }
         let read = tokio::select! {
             biased;
-            read = timeout_at(until, stream.read_buf(buffer)) => read,
+            read = timeout_at(until.into(), stream.read_buf(buffer)) => read,
             // An idle connection ends with the house; a request that has begun is served.
             () = parted(stop), if reused && !begun => return Read::Over,
         };
@@ -93,7 +94,7 @@ async fn head(
             Ok(Some(size)) => return Read::Whole(scan.request(buffer.split_to(size).freeze())),
             Ok(None) if begun => {}
             // An idle connection may wait longer for its next head than a head may take.
-            Ok(None) => until = Instant::now() + limits.request_head,
+            Ok(None) => until = clock::now() + limits.request_head,
             Err(wrong) => return Read::Refused(wrong),
         }
     }

@@ -41,6 +41,7 @@ pub(super) fn start(
         chain,
         tip,
         at: tip.map_or(0, |tip| tip.at),
+        month: (None, String::new()),
         balances: balances.into_iter().collect(),
         open,
         known: HashSet::new(),
@@ -59,6 +60,8 @@ struct Writer {
     /// Where the store stands.
     tip: Option<Tip>,
     at: u64,
+    /// The month of the last entry, and its name.
+    month: (Option<Month>, String),
     balances: HashMap<String, BalanceRecord, ahash::RandomState>,
     open: Open,
     /// Terms that are in the ledger.
@@ -226,13 +229,17 @@ impl Writer {
         let entry = Entry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), act };
         let before = self.balances.get(account).copied().unwrap_or_default();
         let after = changed(before, &entry.act)?;
-        let month = Month::of(entry.at).to_string();
+        if self.month.0 != Some(Month::of(entry.at)) {
+            let month = Month::of(entry.at);
+            self.month = (Some(month), month.to_string());
+        }
+        let month = &self.month.1;
         let long = if self.draft.sheets.len() < SHORT { GOOD_SHEET } else { MAX_SHEET - MAX_LINE };
         let last = self.draft.sheets.last();
-        let fits = last.is_some_and(|sheet| sheet.month == month && sheet.text.len() < long);
+        let fits = last.is_some_and(|sheet| sheet.month == *month && sheet.text.len() < long);
         if !fits {
             self.draft.sheets.push(Sheet {
-                month,
+                month: month.clone(),
                 last: entry.seq,
                 text: Vec::with_capacity(GOOD_SHEET + PLAIN),
             });
@@ -250,8 +257,12 @@ impl Writer {
         self.at = entry.at;
         self.open.take(&entry);
         if let Some(after) = after {
-            self.balances.insert(account.to_owned(), after);
-            self.draft.balances.insert(account.to_owned(), after);
+            keep(self.balances.get_mut(account), after).unwrap_or_else(|| {
+                self.balances.insert(account.to_owned(), after);
+            });
+            keep(self.draft.balances.get_mut(account), after).unwrap_or_else(|| {
+                self.draft.balances.insert(account.to_owned(), after);
+            });
         }
         Some(entry.seq)
     }
@@ -334,6 +345,12 @@ impl Writer {
             }
         }
     }
+}
+
+/// Puts a balance where there was one.
+fn keep(there: Option<&mut BalanceRecord>, after: BalanceRecord) -> Option<()> {
+    *there? = after;
+    Some(())
 }
 
 /// What ends the reserve of a charge that cannot be entered.

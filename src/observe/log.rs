@@ -6,7 +6,7 @@
 use super::Record;
 use crate::config::settings::{Log, LogFormat, LogLevel};
 use penstock_contract::Done;
-use std::fmt::Write as _;
+use std::cell::RefCell;
 use std::io::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -18,13 +18,21 @@ const QUEUE: usize = 8_192;
 /// Bytes gathered into one write.
 const GATHER: usize = 64 * 1024;
 
+/// Bytes that most lines fit in.
+const USUAL: usize = 512;
+
 /// How long lines are gathered.
 const GATHERING: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// A second and its text.
+    static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+}
 
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 static JSON: AtomicU8 = AtomicU8::new(1);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
-static LINES: OnceLock<SyncSender<String>> = OnceLock::new();
+static LINES: OnceLock<SyncSender<Vec<u8>>> = OnceLock::new();
 
 /// Sets level and shape.
 pub fn set(log: Log) {
@@ -56,14 +64,18 @@ pub fn exchange(record: &Record, took: Duration) {
     }
     let mut line = Line::new(LogLevel::Info, "request");
     line.text("id", record.id.as_str());
-    line.text("endpoint", record.endpoint);
-    line.text("dialect", record.dialect.name());
-    line.text("outcome", record.outcome.name());
+    line.name("endpoint", record.endpoint);
+    line.name("dialect", record.dialect.name());
+    line.name("outcome", record.outcome.name());
     line.number("status", u64::from(record.status));
-    line.maybe("code", record.code);
+    if let Some(code) = record.code {
+        line.name("code", code);
+    }
     line.maybe("key", record.key.as_deref());
     line.maybe("model", record.model.as_deref());
-    line.maybe("flavor", record.flavor);
+    if let Some(flavor) = record.flavor {
+        line.name("flavor", flavor);
+    }
     line.maybe("provider", record.provider.as_deref());
     line.number("attempts", record.attempts.len() as u64);
     if record.attempts.len() > 1 {
@@ -116,69 +128,77 @@ pub fn event(level: LogLevel, name: &str, members: &[(&str, &str)]) {
 
 /// A line in the making.
 struct Line {
-    text: String,
+    text: Vec<u8>,
     json: bool,
 }
 
 impl Line {
     fn new(level: LogLevel, event: &str) -> Self {
         let json = JSON.load(Ordering::Relaxed) == 1;
-        let mut line = Self { text: String::with_capacity(512), json };
+        let mut line = Self { text: Vec::with_capacity(USUAL), json };
         if json {
-            line.text.push('{');
+            line.text.push(b'{');
         }
-        line.raw("time", timestamp);
+        line.time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let level = match level {
             LogLevel::Error => "error",
             LogLevel::Warn => "warn",
             LogLevel::Info => "info",
             LogLevel::Debug => "debug",
         };
-        line.text("level", level);
+        line.name("level", level);
         line.text("event", event);
         line
     }
 
-    fn key(&mut self, key: &str) {
-        if self.text.len() > 1 {
-            self.text.push(if self.json { ',' } else { ' ' });
-        }
-        if self.json {
-            self.text.push('"');
-            self.text.push_str(key);
-            self.text.push_str("\":");
-        } else {
-            self.text.push_str(key);
-            self.text.push('=');
-        }
-    }
-
-    fn raw(&mut self, key: &str, write: impl FnOnce(&mut String)) {
-        self.key(key);
-        if self.json {
-            self.text.push('"');
-        }
-        write(&mut self.text);
-        if self.json {
-            self.text.push('"');
-        }
-    }
-
-    /// Values are names of ours; whatever else comes is made harmless.
-    fn text(&mut self, key: &str, value: &str) {
-        self.raw(key, |text| {
-            let plain = value.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
-            if plain {
-                return text.push_str(value);
+    /// In RFC 3339 with milliseconds, UTC. Each thread writes a second's text once.
+    fn time(&mut self, since: Duration) {
+        SECOND.with_borrow_mut(|(of, text)| {
+            if *of != since.as_secs() || text.is_empty() {
+                (*of, *text) = (since.as_secs(), crate::civil::rfc3339(since.as_secs()));
             }
-            for letter in value.chars() {
-                match letter {
-                    '"' | '\\' => text.push('\''),
-                    letter if letter.is_control() => text.push(' '),
-                    letter => text.push(letter),
-                }
-            }
+            self.put("time", false, if self.json { b"\"" } else { b"" });
+            self.text.extend_from_slice(text.trim_end_matches('Z').as_bytes());
         });
+        self.text.push(b'.');
+        self.thousandths(since.subsec_millis());
+        self.text.extend_from_slice(if self.json { b"Z\"" } else { b"Z" });
+    }
+
+    /// A member: its key, and a value between these marks.
+    fn put(&mut self, key: &str, quoted: bool, value: &[u8]) {
+        let (before, between, quote): (&[u8], &[u8], &[u8]) = match (self.json, quoted) {
+            (true, true) => (b",\"", b"\":\"", b"\""),
+            (true, false) => (b",\"", b"\":", b""),
+            (false, _) => (b" ", b"=", b""),
+        };
+        // The first has nothing before it.
+        let before = before.get(usize::from(self.text.len() <= 1)..).unwrap_or_default();
+        self.text.reserve(key.len() + value.len() + 8);
+        for part in [before, key.as_bytes(), between, value, quote] {
+            self.text.extend_from_slice(part);
+        }
+    }
+
+    /// A name of ours.
+    fn name(&mut self, key: &str, value: &'static str) {
+        self.put(key, true, value.as_bytes());
+    }
+
+    /// Values are names of the operator's; whatever else comes is made harmless.
+    fn text(&mut self, key: &str, value: &str) {
+        // To the end, whatever is found: so it is done for many bytes at once.
+        let plain =
+            value.bytes().fold(true, |plain, b| plain & b.is_ascii_graphic() & (b != b'"') & (b != b'\\'));
+        if plain {
+            return self.put(key, true, value.as_bytes());
+        }
+        let harmless = |letter: char| match letter {
+            '"' | '\\' => '\'',
+            letter if letter.is_control() => ' ',
+            letter => letter,
+        };
+        self.put(key, true, value.chars().map(harmless).collect::<String>().as_bytes());
     }
 
     fn maybe(&mut self, key: &str, value: Option<&str>) {
@@ -188,24 +208,29 @@ impl Line {
     }
 
     fn number(&mut self, key: &str, value: u64) {
-        self.key(key);
-        self.text.push_str(itoa::Buffer::new().format(value));
+        self.put(key, false, itoa::Buffer::new().format(value).as_bytes());
     }
 
     fn flag(&mut self, key: &str, value: bool) {
-        self.key(key);
-        self.text.push_str(if value { "true" } else { "false" });
+        self.put(key, false, if value { b"true" } else { b"false" });
     }
 
     fn exact(&mut self, key: &str, value: rust_decimal::Decimal) {
-        self.key(key);
-        write!(self.text, "{value}").ok();
+        self.put(key, false, b"");
+        penstock_annotate::number(&mut self.text, value);
     }
 
     fn millis(&mut self, key: &str, value: Duration) {
-        self.key(key);
         let micros = value.as_micros();
-        write!(self.text, "{}.{:03}", micros / 1000, micros % 1000).ok();
+        self.number(key, u64::try_from(micros / 1_000).unwrap_or(u64::MAX));
+        self.text.push(b'.');
+        self.thousandths(u32::try_from(micros % 1_000).unwrap_or(0));
+    }
+
+    fn thousandths(&mut self, value: u32) {
+        for digit in [value / 100, value / 10 % 10, value % 10] {
+            self.text.push(b'0' + u8::try_from(digit).unwrap_or(0));
+        }
     }
 
     fn list<'v>(&mut self, key: &str, values: impl Iterator<Item = (&'v str, &'v str)>) {
@@ -221,20 +246,10 @@ impl Line {
         self.text(key, &joined);
     }
 
-    fn end(mut self) -> String {
-        if self.json {
-            self.text.push('}');
-        }
-        self.text.push('\n');
+    fn end(mut self) -> Vec<u8> {
+        self.text.extend_from_slice(if self.json { b"}\n" } else { b"\n" });
         self.text
     }
-}
-
-/// Now, in RFC 3339 with milliseconds.
-fn timestamp(text: &mut String) {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let whole = crate::civil::rfc3339(since.as_secs());
-    write!(text, "{}.{:03}Z", whole.trim_end_matches('Z'), since.subsec_millis()).ok();
 }
 
 /// Waits until the lines so far are written; for the end of the process.
@@ -242,7 +257,7 @@ pub fn flush() {
     std::thread::sleep(GATHERING * 2);
 }
 
-fn send(line: String) {
+fn send(line: Vec<u8>) {
     let lines = LINES.get_or_init(|| {
         let (lines, queue) = sync_channel(QUEUE);
         std::thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&queue)).ok();
@@ -254,21 +269,21 @@ fn send(line: String) {
 }
 
 /// Gathers what waits and writes it at once.
-fn write_lines(queue: &Receiver<String>) {
-    let mut gathered = String::new();
+fn write_lines(queue: &Receiver<Vec<u8>>) {
+    let mut gathered = Vec::new();
     while let Ok(first) = queue.recv() {
-        gathered.push_str(&first);
+        gathered.extend_from_slice(&first);
         while gathered.len() < GATHER {
             let Ok(line) = queue.try_recv() else { break };
-            gathered.push_str(&line);
+            gathered.extend_from_slice(&line);
         }
         let dropped = DROPPED.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             let mut line = Line::new(LogLevel::Warn, "log_lines_dropped");
             line.number("lines", dropped);
-            gathered.push_str(&line.end());
+            gathered.extend_from_slice(&line.end());
         }
-        std::io::stderr().write_all(gathered.as_bytes()).ok();
+        std::io::stderr().write_all(&gathered).ok();
         gathered.clear();
         // A rest lets many lines become one write, and spares a thread's waking for each.
         std::thread::sleep(GATHERING);
@@ -289,6 +304,7 @@ mod tests {
         line.number("n", 7);
         line.millis("ms", Duration::from_micros(1_234_567));
         let text = line.end();
+        let text = String::from_utf8(text).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["a"], "x'y 'z ü");

@@ -20,6 +20,12 @@ const PER_TOKEN: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0
 /// Tokens.
 const TOKENS: [f64; 9] = [1.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0];
 
+/// Powers of ten that are exact.
+const SCALES: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+    1e19, 1e20, 1e21, 1e22,
+];
+
 /// All series, by endpoint, model and provider.
 pub struct Keeper {
     duration: HistogramVec,
@@ -194,5 +200,12 @@ impl Series {
 
 /// Prometheus knows floats only; the exact sums are elsewhere.
 fn add(counter: &GenericCounter<AtomicF64>, amount: rust_decimal::Decimal) {
-    counter.inc_by(amount.to_f64().filter(|amount| *amount >= 0.0).unwrap_or(0.0));
+    let float = match (i32::try_from(amount.mantissa()), SCALES.get(amount.scale() as usize)) {
+        // Both are exact, and so what they give is the nearest there is.
+        (Ok(short), Some(scale)) => f64::from(short) / scale,
+        _ => amount.to_f64().unwrap_or(0.0),
+    };
+    if float > 0.0 {
+        counter.inc_by(float);
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::watch::Woken;
+use crate::clock;
 use crate::spool::Spooled;
 use crate::upstream::decode::Decoder;
 use crate::upstream::http1::Broken;
@@ -85,7 +86,7 @@ pub async fn open(
     call: &Call,
     first_byte: Duration,
 ) -> Result<Answering, Stop> {
-    let until = run.deadline.min(Instant::now() + offer.offer.provider.timeouts.total);
+    let until = run.deadline.min(clock::now() + offer.offer.provider.timeouts.total);
     for _ in 0..STALE {
         match once(run, offer, speech, call, first_byte, until).await {
             // The provider closed an idle connection at the very moment it was used.
@@ -112,7 +113,7 @@ async fn once(
         woken => return Err((woken.stop(FaultKind::Connect, run.deadline), false)),
     };
     let reused = way.reused;
-    let alarm = until.min(Instant::now() + first_byte);
+    let alarm = until.min(clock::now() + first_byte);
     let asked = {
         let exchange = pin!(send(way, offer, speech, call, run.upload.as_ref()));
         run.watch.race(&mut run.x.caller, exchange, alarm).await
@@ -170,7 +171,7 @@ async fn refused(
 ) -> Stop {
     let retry_after = answering.way.field("retry-after").and_then(text);
     let mut body = BytesMut::new();
-    let alarm = Instant::now() + ERROR_WAIT;
+    let alarm = clock::now() + ERROR_WAIT;
     let whole = loop {
         let read = {
             let read = pin!(answering.way.read_body());
@@ -226,7 +227,7 @@ impl<T> Woken<T> {
         match self {
             Self::Left => Stop::Left,
             Self::Revoked => Stop::Revoked,
-            Self::Alarm if Instant::now() >= deadline => Stop::Fault(Fault::new(FaultKind::Deadline)),
+            Self::Alarm if clock::now() >= deadline => Stop::Fault(Fault::new(FaultKind::Deadline)),
             Self::Alarm | Self::Done(_) => Stop::Fault(Fault::new(silent)),
         }
     }

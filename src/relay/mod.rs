@@ -22,6 +22,7 @@ mod watch;
 
 pub use select::{model_named, no_model};
 
+use crate::clock;
 use crate::exchange::{Ended, Exchange};
 use crate::ledger::Hold;
 use crate::observe::AttemptNote;
@@ -101,7 +102,7 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
     let mut run = Run {
         watch: Watch::new(x.grant.clone()),
         // From here on: what the client took to send its body is not the providers' time.
-        deadline: Instant::now() + total,
+        deadline: clock::now() + total,
         x,
         ask,
         upload,
@@ -268,7 +269,7 @@ impl Run<'_, '_> {
 
     /// Sleeps; false when the client left or its key was revoked meanwhile.
     async fn pause(&mut self, span: Duration) -> bool {
-        let until = (Instant::now() + span).min(self.deadline);
+        let until = (clock::now() + span).min(self.deadline);
         let never = std::pin::pin!(std::future::pending::<()>());
         matches!(self.watch.race(&mut self.x.caller, never, until).await, watch::Woken::Alarm)
     }

@@ -4,6 +4,7 @@
 use super::Run;
 use super::attempt::{self, Answering, Stop};
 use super::{pictures, settle};
+use crate::clock;
 use crate::exchange::{Ended, ended};
 use crate::upstream::offer::OfferLive;
 use crate::upstream::speech::Speech;
@@ -11,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use penstock_contract::{Answer, Call, Done, Fault, FaultKind, Target, Task, Whole};
 use penstock_routing::{Outcome, Sample};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Answers of a shape up to this size are translated where they are; longer
 /// ones on a thread that may take its time.
@@ -24,7 +25,7 @@ const STEP: usize = 256 << 10;
 
 /// One attempt at a plain answer.
 pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
-    let asked = Instant::now();
+    let asked = clock::now();
     let created = run.x.house.clock.unix();
     let speech = attempt::speech(run, offer)?;
     let target = attempt::target(run, offer, speech.dialect(), created);
@@ -37,15 +38,16 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     }
 
     let now = run.now();
+    let took = clock::now().saturating_duration_since(asked);
     let done = whole.done.unwrap_or_else(|| Done::Tokens(run.ask.counted(whole.output_bytes)));
     let sample = Sample {
         prompt_tokens: done.usage().map_or(0, |usage| usage.input),
         output_tokens: done.usage().map_or(0, |usage| usage.output),
         first_token: None,
-        total: asked.elapsed(),
+        total: took,
     };
     offer.learn(now, Outcome::Good, Some(sample));
-    let objects = settle::served(run, offer, done, whole.measured, asked.elapsed(), Some(sample));
+    let objects = settle::served(run, offer, done, whole.measured, took, Some(sample));
     run.x.record.status = 200;
     let head = settle::head(run, offer, number);
     settle::written(run).await;
@@ -97,7 +99,7 @@ pub async fn whole(
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
     let mut free = FREE;
-    while let Some(piece) = attempt::read(run, answering, Instant::now() + idle, FaultKind::Idle).await? {
+    while let Some(piece) = attempt::read(run, answering, clock::now() + idle, FaultKind::Idle).await? {
         if body.len() + only.as_ref().map_or(0, Bytes::len) + piece.len() > cap {
             return Err(Stop::Fault(Fault::new(FaultKind::Malformed)));
         }

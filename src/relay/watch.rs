@@ -3,6 +3,7 @@
 //! moved only when an earlier alarm needs it.
 
 use crate::caller::Caller;
+use crate::clock;
 use crate::keyring::Grant;
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +33,7 @@ pub struct Watch {
 impl Watch {
     /// A watch over this key.
     pub fn new(grant: Arc<Grant>) -> Self {
-        Self { timer: None, armed: Instant::now(), revoked: Box::pin(async move { grant.ended().await }) }
+        Self { timer: None, armed: clock::now(), revoked: Box::pin(async move { grant.ended().await }) }
     }
 
     /// Waits for `work`, at most until `alarm`. After an alarm the same work can
@@ -51,7 +52,7 @@ impl Watch {
                 () = caller.gone() => return Woken::Left,
                 () = self.revoked.as_mut() => return Woken::Revoked,
                 () = timer => {
-                    if Instant::now() >= alarm {
+                    if clock::now() >= alarm {
                         self.timer = None;
                         return Woken::Alarm;
                     }

@@ -10,8 +10,8 @@ use penstock_limits::Standing;
 use pingora_http::ResponseHeader;
 use std::time::Duration;
 
-/// Bytes that most heads fit in.
-const USUAL: usize = 1024;
+/// Bytes that most heads fit in, with the short body of most answers behind them.
+const USUAL: usize = 2048;
 
 /// Names of response headers that browsers may read.
 const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-reset, x-penstock-provider, \

@@ -14,6 +14,8 @@ use penstock_limits::Standing;
 use std::io::Result;
 use std::time::Duration;
 
+/// Bodies up to here leave with their head, copied once.
+const SHORT: usize = 16 * 1024;
 /// Slices in which a long body is written, so that a slow reader is noticed between them.
 const SLICE: usize = 64 * 1024;
 
@@ -65,6 +67,9 @@ async fn write_all(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
     if let Caller::Line(line) = caller {
         line.take(body);
         return Ok(());
+    }
+    if body.iter().map(Bytes::len).sum::<usize>() <= SHORT {
+        return caller.write_response_whole(&body).await;
     }
     let mut pending = BytesMut::new();
     let mut pieces = body.into_iter().peekable();

@@ -236,6 +236,20 @@ impl Http1 {
         self.stream.flush().await
     }
 
+    /// A whole body in short pieces: they leave as one.
+    pub(super) async fn write_whole(&mut self, pieces: &[Bytes]) -> Result<()> {
+        let length = pieces.iter().map(Bytes::len).sum();
+        if self.answer != Answer::Silent {
+            let tail = self.frame(length, true)?;
+            self.sent += length;
+            self.out.reserve(length + tail.len());
+            pieces.iter().for_each(|piece| self.out.extend_from_slice(piece));
+            self.out.extend_from_slice(tail);
+            return self.flush().await;
+        }
+        self.write_body(&[], true).await
+    }
+
     /// Writes what comes before a piece; what comes after it.
     fn frame(&mut self, length: usize, end: bool) -> Result<&'static [u8]> {
         let mut tail: &[u8] = b"";

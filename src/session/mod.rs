@@ -196,6 +196,17 @@ impl Session {
         }
     }
 
+    /// Sends a short body as one.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn write_whole(&mut self, pieces: &[Bytes]) -> Result<()> {
+        match self {
+            Self::Http1(http1) => http1.write_whole(pieces).await,
+            Self::Library(_) => self.write_body(pieces.concat().into(), true).await,
+        }
+    }
+
     /// Whether the head of the answer was taken.
     #[must_use]
     pub fn answered(&self) -> bool {

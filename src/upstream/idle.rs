@@ -6,6 +6,7 @@
 //! Nobody waits on an idle connection. Whether it is still good is looked at when
 //! it is taken, which costs no system call; those that nobody takes are swept.
 
+use crate::clock;
 use parking_lot::Mutex;
 use pingora_core::protocols::Stream;
 use std::cell::Cell;
@@ -86,7 +87,7 @@ impl Idle {
         loop {
             let mut kept = shelf.lock().kept.get_mut(&key)?.pop()?;
             self.kept.fetch_sub(1, Ordering::Relaxed);
-            if kept.since.elapsed() < self.patience && quiet(&mut kept.stream) {
+            if clock::now().saturating_duration_since(kept.since) < self.patience && quiet(&mut kept.stream) {
                 return Some(kept.stream);
             }
         }
@@ -99,7 +100,7 @@ impl Idle {
             return;
         }
         let Some(shelf) = self.shelves.get(home.0) else { return };
-        shelf.lock().kept.entry(key).or_default().push(Kept { stream, since: Instant::now() });
+        shelf.lock().kept.entry(key).or_default().push(Kept { stream, since: clock::now() });
     }
 
     /// Drops what has idled too long or was closed by its provider. Blocks for a
@@ -108,7 +109,10 @@ impl Idle {
         for shelf in &self.shelves {
             let mut gone = Vec::new();
             shelf.lock().kept.retain(|_, all| {
-                let good = |kept: &mut Kept| kept.since.elapsed() < self.patience && quiet(&mut kept.stream);
+                let good = |kept: &mut Kept| {
+                    clock::now().saturating_duration_since(kept.since) < self.patience
+                        && quiet(&mut kept.stream)
+                };
                 gone.extend(all.extract_if(.., |kept| !good(kept)));
                 !all.is_empty()
             });

@@ -4,7 +4,7 @@ use rust_decimal::Decimal;
 
 /// Writes a decimal as a JSON number: plain digits, no exponent, no zeros at
 /// the end of its fraction.
-pub(crate) fn number(out: &mut Vec<u8>, number: Decimal) {
+pub fn number(out: &mut Vec<u8>, number: Decimal) {
     if number.is_sign_negative() && !number.is_zero() {
         out.push(b'-');
     }

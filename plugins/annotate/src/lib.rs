@@ -12,6 +12,7 @@ mod json;
 mod objects;
 mod splice;
 
+pub use json::number;
 pub use objects::{
     BILLING_HEADER, Cost, Grid, IMPACT_HEADER, Impact, NOTHING, Provenance, Served, Site, headers, members,
 };

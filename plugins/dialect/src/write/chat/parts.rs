@@ -7,7 +7,9 @@ use penstock_wire::json;
 /// `"id":…,"object":…,"created":…,"model":…`
 pub(super) fn face(out: &mut Vec<u8>, face: &Face, object: &str) {
     out.extend_from_slice(b"\"id\":");
-    json::write_str(out, &format!("chatcmpl-{}", face.id));
+    out.extend_from_slice(b"\"chatcmpl-");
+    json::write_escaped(out, &face.id);
+    out.push(b'"');
     out.extend_from_slice(b",\"object\":\"");
     out.extend_from_slice(object.as_bytes());
     out.extend_from_slice(b"\",\"created\":");
@@ -56,6 +58,6 @@ pub(super) fn number(value: u64, out: &mut Vec<u8>) {
     if let Ok(small @ 0..=9) = u8::try_from(value) {
         out.push(b'0' + small);
     } else {
-        out.extend_from_slice(value.to_string().as_bytes());
+        out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 }
