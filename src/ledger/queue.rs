@@ -14,6 +14,9 @@ use tokio::sync::watch;
 /// How long what somebody waits for still waits for others.
 const HURRY: Duration = Duration::from_millis(5);
 
+/// So many are written at once, however short their wait was: it is as much as a crash forgets.
+const FULL: usize = 2_048;
+
 /// The terms that charges refer to.
 #[derive(Debug)]
 pub struct TermsText {
@@ -164,7 +167,7 @@ impl Queue {
         waiting.ops.push(op);
         waiting.pushed += 1;
         waiting.hurried |= ordered;
-        let (number, wake) = (waiting.pushed, waiting.idle || ordered);
+        let (number, wake) = (waiting.pushed, waiting.idle || ordered || waiting.ops.len() == FULL);
         waiting.idle = false;
         drop(waiting);
         if wake {
@@ -209,12 +212,12 @@ impl Queue {
         Some((ops, waiting.pushed - left as u64))
     }
 
-    /// Waits for others that the same write can serve: for the window, or for as long as [`HURRY`] from when
-    /// somebody waits.
+    /// Waits for others that the same write can serve: for the window, until they are [`FULL`], or for as long as
+    /// [`HURRY`] from when somebody waits.
     fn gather(&self, waiting: &mut MutexGuard<'_, Waiting>) {
         let mut until = Instant::now() + Duration::from_micros(self.window_us.load(Ordering::Relaxed));
         let mut hurried = false;
-        while !waiting.closing && !waiting.handing {
+        while !waiting.closing && !waiting.handing && waiting.ops.len() < FULL {
             if waiting.hurried && !hurried {
                 hurried = true;
                 until = until.min(Instant::now() + HURRY);

@@ -50,3 +50,18 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
     let kept = async { tokio::time::timeout(Duration::from_secs(60), ledger.kept(ticket)).await };
     assert_eq!(runtime.block_on(kept), Ok(true));
 }
+
+#[test]
+fn a_thousand_wait_for_nobody() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, LONG);
+    // Two each.
+    (0..1_023).for_each(|n| {
+        reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0));
+    });
+    let last = reserve(&ledger, "last", 0).unwrap();
+    assert!(ledger.state().waiting > 0);
+    assert_eq!(ledger.state().entries, 0);
+    last.settle(charge(0));
+    until("all are written", || ledger.state().waiting == 0);
+}
