@@ -113,7 +113,8 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     let provider = Provider::start().await;
     let home = Home::new();
     // Room for 80 charges of 0.000025 EUR.
-    let settings = "[billing]\ncredit = \"prepaid\"\n[ledger]\ndebt = 0.002\nslow = \"25s\"\n";
+    let settings =
+        "[billing]\ncredit = \"prepaid\"\n[ledger]\nwindow = \"20ms\"\ndebt = 0.002\nslow = \"25s\"\n";
     home.write(&format!("{settings}{}", catalogue(&provider, "")));
     let written = std::fs::read_to_string(home.config()).unwrap();
     std::fs::write(home.config(), written.replace("ballast = \"0B\"", "ballast = \"2MiB\"")).unwrap();
