@@ -15,7 +15,7 @@ use tokio::sync::watch;
 const HURRY: Duration = Duration::from_millis(5);
 
 /// So many are written at once, however short their wait was: it is as much as a crash forgets.
-const FULL: usize = 2_048;
+const FULL: usize = 4_096;
 
 /// The terms that charges refer to.
 #[derive(Debug)]

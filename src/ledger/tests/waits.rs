@@ -52,11 +52,11 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
 }
 
 #[test]
-fn a_thousand_wait_for_nobody() {
+fn two_thousand_wait_for_nobody() {
     let store = Flaky::over(memory());
     let ledger = open(&store, LONG);
     // Two each.
-    (0..1_023).for_each(|n| {
+    (0..2_047).for_each(|n| {
         reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0));
     });
     let last = reserve(&ledger, "last", 0).unwrap();
