@@ -1,0 +1,159 @@
+//! Seats tried in turn and by many threads: who gets one, in which order, and that none is lost.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::*;
+
+fn placed(queued: Queued) -> Place {
+    match queued {
+        Queued::Place(place) => place,
+        Queued::Turn(_) => panic!("no seat"),
+    }
+}
+
+fn turn(queued: Queued) -> Turn {
+    match queued {
+        Queued::Place(_) => panic!("a seat"),
+        Queued::Turn(turn) => turn,
+    }
+}
+
+fn came(turn: &mut Turn) -> Option<Place> {
+    turn.hand.try_recv().ok()
+}
+
+#[test]
+fn batch_work_leaves_a_fifth_and_is_served_in_order() {
+    let seats = Seats::new(Some(5), 1);
+    let mut places: Vec<Place> = (0..4).map(|_| placed(seats.queue(None))).collect();
+    let mut turns: Vec<Turn> = (0..3).map(|_| turn(seats.queue(None))).collect();
+    let urgent = seats.take().unwrap();
+    assert!(seats.take().is_none() && seats.ask_back(&"a".into()).is_none(), "nobody here is a line");
+    drop(urgent);
+    assert!(turns.iter_mut().all(|turn| came(turn).is_none()), "the fifth seat is not for them");
+    places.pop();
+    let first = came(&mut turns[0]).unwrap();
+    assert!(came(&mut turns[1]).is_none());
+    drop(turns.remove(1));
+    drop(first);
+    assert!(came(&mut turns[1]).is_some(), "who left the queue is passed over");
+    drop((places, turns));
+    assert_eq!((seats.working(), seats.waiting()), (0, 0));
+}
+
+#[test]
+fn the_youngest_line_is_asked_to_leave_and_its_seat_goes_to_who_asked() {
+    let seats = Seats::new(Some(2), 1);
+    let signals: Vec<CancelLine> = (0..4).map(|_| CancelLine::default()).collect();
+    let old = placed(seats.queue(Some(signals[0].clone())));
+    let young = placed(seats.queue(Some(signals[1].clone())));
+    let mut later = turn(seats.queue(Some(signals[2].clone())));
+    let mut first = seats.ask_back(&"a".into()).unwrap();
+    let mut second = seats.ask_back(&"a".into()).unwrap();
+    assert!(seats.ask_back(&"a".into()).is_none(), "all were asked");
+    assert!(signals[0].is_cancelled() && signals[1].is_cancelled() && !signals[2].is_cancelled());
+    drop(young);
+    assert!(seats.take().is_none(), "it was never free");
+    let held = came(&mut first).unwrap();
+    // Who asked gives up: the line's seat goes to the next in the queue.
+    drop(second.hand.try_recv());
+    drop(second);
+    drop(old);
+    let place = came(&mut later).unwrap();
+    drop((held, place, first, later));
+    assert_eq!((seats.working(), seats.desk.lock().seated.len()), (0, 0));
+}
+
+#[test]
+fn a_seat_handed_to_who_has_gone_goes_on_to_the_next() {
+    let seats = Seats::new(Some(1), 1);
+    let place = seats.take().unwrap();
+    let (gone, mut next) = (turn(seats.queue(None)), turn(seats.queue(None)));
+    drop(place);
+    drop(gone);
+    drop(came(&mut next).unwrap());
+    assert_eq!(seats.working(), 0);
+}
+
+#[test]
+fn those_who_wait_a_moment_take_turns_by_account_before_all_batch_work() {
+    let seats = Seats::new(Some(1), 1);
+    let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
+    let place = seats.take().unwrap();
+    let mut batch = turn(seats.queue(None));
+    let mut greedy_turns: Vec<Turn> = (0..3).map(|_| seats.wait(&greedy, 3).unwrap()).collect();
+    assert!(seats.wait(&greedy, 3).is_none(), "three wait already");
+    let mut late = seats.wait(&modest, 3).unwrap();
+    assert!(greedy_turns[2].hand.try_recv().is_err(), "the youngest of the greedy had to go");
+    assert_eq!(seats.waiting(), 4);
+    drop(place);
+    let first = came(&mut greedy_turns[0]).unwrap();
+    drop(first);
+    let second = came(&mut late).unwrap();
+    assert!(came(&mut greedy_turns[1]).is_none() && came(&mut batch).is_none());
+    drop(greedy_turns);
+    drop(second);
+    assert!(came(&mut batch).is_some());
+    assert_eq!((seats.working(), seats.waiting()), (0, 0));
+}
+
+#[test]
+fn without_a_limit_lines_alone_are_bounded() {
+    let seats = Seats::new(None, 2);
+    let line = || seats.queue(Some(CancelLine::default()));
+    let (one, _two) = (placed(line()), placed(line()));
+    let mut third = turn(line());
+    let mut batch = turn(seats.queue(None));
+    assert!(seats.take().is_some());
+    drop(one);
+    assert!(came(&mut third).is_some() && came(&mut batch).is_some());
+}
+
+#[test]
+fn many_threads_lose_no_seat_and_leave_nobody_waiting() {
+    let seats = Seats::new(Some(5), 1);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..64)
+            .map(|task| {
+                let seats = seats.clone();
+                tokio::spawn(async move {
+                    for round in 0..300 {
+                        if task % 4 == 0 {
+                            let whose: Arc<str> = if task % 8 == 0 { "a".into() } else { "b".into() };
+                            let place = match seats.take() {
+                                Some(place) => Some(place),
+                                None => match seats.ask_back(&whose).or_else(|| seats.wait(&whose, 4)) {
+                                    Some(mut turn) => turn.come().await,
+                                    None => None,
+                                },
+                            };
+                            assert!(seats.working() <= 5);
+                            tokio::task::yield_now().await;
+                            drop(place);
+                            continue;
+                        }
+                        let signal = CancelLine::default();
+                        let place = match seats.queue((task % 4 == 1).then(|| signal.clone())) {
+                            Queued::Place(place) => Some(place),
+                            Queued::Turn(turn) if round % 7 == 0 => {
+                                drop(turn);
+                                None
+                            }
+                            Queued::Turn(mut turn) => turn.come().await,
+                        };
+                        tokio::task::yield_now().await;
+                        drop(place);
+                    }
+                })
+            })
+            .collect();
+        let all = async {
+            for task in tasks {
+                task.await.unwrap();
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), all).await.unwrap();
+    });
+    assert_eq!((seats.working(), seats.waiting()), (0, 0));
+}
