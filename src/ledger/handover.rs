@@ -159,7 +159,7 @@ impl Ledger {
         self.store.catch_up().map_err(said)?;
         let tip = self.store.tip().map_err(said)?;
         let balances = self.store.balances().map_err(said)?;
-        let open = super::left_open(&self.store).map_err(said)?;
+        let open = super::open::left_open(&self.store).map_err(said)?;
         let writer = writer::start(self.store.clone(), tip, balances, open, self.queue.clone())?;
         *self.writer.lock() = Some(writer);
         Ok(())

@@ -16,11 +16,13 @@
 
 pub mod handover;
 mod hold;
+mod open;
 mod purse;
 mod queue;
 pub mod rebuild;
 pub mod report;
 pub mod rerate;
+mod reserve;
 #[cfg(test)]
 mod tests;
 pub mod views;
@@ -28,19 +30,15 @@ mod writer;
 
 pub use hold::{Ending, Hold, Settlement};
 pub use queue::{Refused, TermsText};
+pub use reserve::Need;
 
-use crate::civil::rfc3339;
 use crate::clock::Clock;
 use crate::config::settings;
-use crate::observe::log;
 use parking_lot::{Mutex, RwLock};
-use penstock_contract::{Code, MicroCredits, NanoKwh, Refusal};
-use penstock_ledger::{Act, Chain, Drawn, Open, Wallet, lines};
-use penstock_storage::StoreError;
-use penstock_storage::ledger::{LedgerStore, MAX_ROW_BYTES, RowWrite, Tip};
+use penstock_ledger::{Act, Wallet};
+use penstock_storage::ledger::{LedgerStore, MAX_ROW_BYTES, RowWrite};
 use purse::Purse;
-use queue::{Deed, Lines, Op, Order, Queue};
-use serde_json::Value;
+use queue::{Lines, Op, Order, Queue};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -48,21 +46,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// As far ahead as a configuration can say: any date will do.
-const ANY: Duration = Duration::from_secs(366 * 86_400);
 /// Longest wait of an order for its entry; whether it is made is then not known.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What a request may come to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Need {
-    /// In micro-credits, where credits pay.
-    pub credits: i64,
-    /// In nano-kWh, where the energy wallet may pay.
-    pub energy: Option<i64>,
-    /// In 1e-8 EUR.
-    pub eur: i64,
-}
 
 /// Most ends of one [`Ledger::enter`].
 pub const MOST_ENDS: usize = 512;
@@ -110,83 +95,6 @@ pub struct State {
 }
 
 impl Ledger {
-    /// Takes up the ledger in a store, voids the reserves that a crash left
-    /// open, and starts to write.
-    ///
-    /// # Errors
-    /// One sentence that says what is in the way.
-    pub fn open(
-        store: Arc<LedgerStore>,
-        settings: &settings::Ledger,
-        clock: Clock,
-    ) -> Result<Arc<Self>, String> {
-        Self::begin(store, settings, clock, false).map(|(ledger, _)| ledger)
-    }
-
-    /// The same for a store that another process has just closed: the reserves
-    /// that are open are its own, and it goes on with them.
-    ///
-    /// # Errors
-    /// As [`Ledger::open`].
-    pub fn take_over(
-        store: Arc<LedgerStore>,
-        settings: &settings::Ledger,
-        clock: Clock,
-    ) -> Result<(Arc<Self>, handover::Holds), String> {
-        let (ledger, open) = Self::begin(store, settings, clock, true)?;
-        let holds = ledger.holds(&open);
-        Ok((ledger, holds))
-    }
-
-    fn begin(
-        store: Arc<LedgerStore>,
-        settings: &settings::Ledger,
-        clock: Clock,
-        taken_over: bool,
-    ) -> Result<(Arc<Self>, Open), String> {
-        let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
-        let tip = store.tip().map_err(said)?;
-        in_time(tip, settings.ahead, clock.unix())?;
-        let balances = store.balances().map_err(said)?;
-        let purses = balances.iter().map(|(account, balance)| {
-            (account.as_str().into(), Arc::new(Purse::new(account, balance.credits, balance.energy)))
-        });
-        let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
-        let open = left_open(&store).map_err(said)?;
-        let queue = Arc::new(Queue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
-        let theirs = if taken_over { open.clone() } else { Open::default() };
-        for (request, hold) in open.iter().filter(|_| !taken_over) {
-            let act = Act::Void {
-                request: request.clone(),
-                key: hold.key.clone(),
-                wallet: hold.wallet,
-                held: hold.amount,
-                why: "crash".into(),
-                drawn: Drawn::default(),
-            };
-            let (at, account) = (clock.unix(), hold.account.clone());
-            queue.push(Op::Act(Deed { at, account, act, terms: None, exposed: 0 }));
-        }
-        if !open.is_empty() && !taken_over {
-            let count = open.len().to_string();
-            log::event(log::info(), "reserves_voided", &[("count", &count), ("why", "crash")]);
-        }
-        let writer = writer::start(store.clone(), tip, balances, open, queue.clone())?;
-        let ledger = Self {
-            store,
-            purses,
-            queue,
-            clock,
-            debt: AtomicI64::new(0),
-            backlog: AtomicU64::new(0),
-            slow: AtomicU64::new(0),
-            turned_away: AtomicBool::new(false),
-            writer: Mutex::new(Some(writer)),
-        };
-        ledger.configure(settings);
-        Ok((Arc::new(ledger), theirs))
-    }
-
     /// What another configuration says of it.
     pub fn configure(&self, settings: &settings::Ledger) {
         self.debt.store(settings.debt, Ordering::Relaxed);
@@ -201,37 +109,6 @@ impl Ledger {
         }
         let mut purses = self.purses.write();
         purses.entry(account.into()).or_insert_with(|| Arc::new(Purse::new(account, 0, 0))).clone()
-    }
-
-    /// Sets aside what a request may come to, before it is sent to a provider.
-    ///
-    /// # Errors
-    /// 402 with what is required and what there is; 503 while too much is unwritten.
-    pub fn reserve(
-        self: &Arc<Self>,
-        account: &str,
-        key: &Arc<str>,
-        request: &str,
-        need: Need,
-        prepaid: bool,
-    ) -> Result<Hold, Refusal> {
-        let purse = self.purse(account);
-        self.queue.expose(need.eur);
-        let pressed = self.pressed();
-        if pressed != self.turned_away.load(Ordering::Relaxed) {
-            self.turned_away.store(pressed, Ordering::Relaxed);
-        }
-        let taken = if pressed { Err(unwritten()) } else { choose(&purse, need, prepaid) };
-        let (wallet, amount) = match taken {
-            Ok(taken) => taken,
-            Err(refusal) => {
-                self.queue.expose(-need.eur);
-                return Err(refusal);
-            }
-        };
-        let hold = Hold::new(self.clone(), purse, request.into(), key.clone(), wallet, amount, need.eur);
-        hold.reserved();
-        Ok(hold)
     }
 
     /// Whether too much is unwritten to take another request.
@@ -357,83 +234,4 @@ impl Drop for Ledger {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// Entries are never dated before the one they follow: behind a last entry of the future, all that come are
-/// of the future too, on statements and invoices.
-fn in_time(tip: Option<Tip>, ahead: Duration, now: u64) -> Result<(), String> {
-    if ahead >= ANY {
-        return Ok(());
-    }
-    let Some(tip) = tip.filter(|tip| tip.at > now.saturating_add(ahead.as_secs())) else { return Ok(()) };
-    Err(format!(
-        "The ledger's last entry is of {}, and this machine's clock says {}: set the clock right and start again. If \
-         the clock is right and was ahead then, allow it with ledger.ahead = \"366d\"; entries go on with that date until it \
-         is reached.",
-        rfc3339(tip.at),
-        rfc3339(now)
-    ))
-}
-
-/// The reserves that have no end on the disk.
-fn left_open(store: &LedgerStore) -> Result<Open, StoreError> {
-    let mut open = Open::default();
-    let Some(tip) = store.tip()? else { return Ok(open) };
-    let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
-    let mut last = Chain::default();
-    // At least the last sheet: it has to end where the tip says.
-    store.walk(tip.low.min(tip.seq).saturating_sub(1), |sheet| {
-        for line in lines(&sheet.text) {
-            let (entry, chain) = Chain::glance(line).map_err(|_| damaged("an entry of the ledger"))?;
-            open.take(&entry);
-            last = chain;
-        }
-        Ok::<_, StoreError>(())
-    })?;
-    if (last.seq, last.hash) != (tip.seq, tip.hash) {
-        return Err(damaged("the last entry of the ledger is not the one it should be"));
-    }
-    Ok(open)
-}
-
-/// The wallet that pays, and how much it holds: energy where it covers the
-/// need, or need not, else credits.
-fn choose(purse: &Purse, need: Need, prepaid: bool) -> Result<(Wallet, i64), Refusal> {
-    if let Some(energy) = need.energy
-        && purse.take(Wallet::Energy, energy, prepaid).is_ok()
-    {
-        return Ok((Wallet::Energy, energy));
-    }
-    match purse.take(Wallet::Credits, need.credits, prepaid) {
-        Ok(()) => Ok((Wallet::Credits, need.credits)),
-        Err(available) => Err(insufficient(purse, need, available)),
-    }
-}
-
-fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
-    let (required, available) = (MicroCredits(need.credits).credits(), MicroCredits(available).credits());
-    let message = format!(
-        "The account's balance does not cover this request: it may take up to {} credits, and {} are available.",
-        required.normalize(),
-        available.normalize(),
-    );
-    let refusal = Refusal::because(Code::InsufficientCredits, message)
-        .with("wallet", Wallet::Credits.name())
-        .with("required", views::number(required))
-        .with("available", views::number(available));
-    match need.energy {
-        None => refusal,
-        Some(energy) => {
-            let there = NanoKwh(purse.available(Wallet::Energy)).kwh();
-            let both = [("required_kwh", NanoKwh(energy).kwh()), ("available_kwh", there)];
-            let both: serde_json::Map<String, Value> =
-                both.into_iter().map(|(name, kwh)| (name.to_owned(), views::number(kwh))).collect();
-            refusal.with("energy", Value::Object(both))
-        }
-    }
-}
-
-fn unwritten() -> Refusal {
-    let message = "Charges cannot be written down at the moment, so no request is taken; try again shortly.";
-    Refusal::because(Code::Unavailable, message).retry_after(5)
 }

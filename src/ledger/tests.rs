@@ -2,99 +2,21 @@
 //! refused, and that nothing is lost or written twice.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod flaky;
 mod lines;
+mod proof;
+mod starts;
 mod waits;
 
 use super::*;
 use crate::config::settings::Settings;
 use crate::config::{Surroundings, load_text};
-use penstock_contract::Usage;
-use penstock_ledger::Sale;
-use penstock_storage::{Batch, Copied, Health, Page, Space, Store, Verified, memory};
+use flaky::Flaky;
+use penstock_contract::{Code, Refusal, Usage};
+use penstock_ledger::{Drawn, Sale};
+use penstock_storage::{Batch, Space, Store, memory};
 use rust_decimal::Decimal;
-use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Instant;
-
-/// A store in memory that can be told to fail.
-#[derive(Debug)]
-struct Flaky {
-    inner: Arc<dyn Store>,
-    full: AtomicBool,
-    /// So many batches are kept, and answered with an error.
-    lies: AtomicU32,
-    /// Batches wait as long as this.
-    stalls: AtomicBool,
-    /// What was kept.
-    kept: Mutex<Vec<Batch>>,
-}
-
-impl Flaky {
-    fn over(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            full: AtomicBool::new(false),
-            lies: AtomicU32::new(0),
-            stalls: AtomicBool::new(false),
-            kept: Mutex::default(),
-        })
-    }
-}
-
-impl Store for Flaky {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.get(space, key)
-    }
-
-    fn scan(
-        &self,
-        space: Space,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
-        self.inner.scan(space, prefix, after, limit)
-    }
-
-    fn scan_back(
-        &self,
-        space: Space,
-        prefix: &[u8],
-        before: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
-        self.inner.scan_back(space, prefix, before, limit)
-    }
-
-    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
-        while self.stalls.load(Ordering::Acquire) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if self.full.load(Ordering::Acquire) {
-            return Err(StoreError::Full);
-        }
-        self.inner.apply(batch.clone())?;
-        self.kept.lock().push(batch);
-        match self.lies.load(Ordering::Acquire) {
-            0 => Ok(()),
-            left => {
-                self.lies.store(left - 1, Ordering::Release);
-                Err(StoreError::Stuck)
-            }
-        }
-    }
-
-    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        self.inner.copy(sink)
-    }
-
-    fn verify(&self) -> Result<Verified, StoreError> {
-        self.inner.verify()
-    }
-
-    fn health(&self) -> Health {
-        Health::Ready
-    }
-}
 
 fn settings(text: &str) -> Settings {
     let none = Surroundings { env: &|_| None };
@@ -263,28 +185,6 @@ fn a_commit_whose_answer_is_lost_is_not_written_twice() {
 }
 
 #[test]
-fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
-    let store = Flaky::over(memory());
-    let ledger = open(&store, QUICK);
-    grant(&ledger, "g1", 1_000).unwrap();
-    reserve(&ledger, "paid", 100).unwrap().settle(charge(40));
-    let open_ones: Vec<Hold> = (0..5).map(|n| reserve(&ledger, &format!("open{n}"), 100).unwrap()).collect();
-    until("it to be written", || ledger.state().waiting == 0);
-    // The process is gone: nothing of it reaches the store any more.
-    ledger.close();
-    drop(open_ones);
-    let next = open(&store, QUICK);
-    until("them to be voided", || next.state().open == 0 && next.state().waiting == 0);
-    let proof = settled(&next);
-    assert_eq!((proof.open, next.balance("acme").credits.amount), (0, 960));
-    assert_eq!(reserve(&next, "after", 960).map(drop).err(), None);
-    // A third start finds nothing left to void.
-    let entries = settled(&next).entries;
-    next.close();
-    assert_eq!(settled(&open(&store, QUICK)).entries, entries);
-}
-
-#[test]
 fn sixty_four_at_once_spend_exactly_what_there_is() {
     let store = Flaky::over(memory());
     let ledger = open(&store, "[ledger]\nwindow = \"1ms\"\n");
@@ -331,52 +231,6 @@ fn the_energy_wallet_pays_while_it_lasts_then_credits_do() {
 }
 
 #[test]
-fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
-    let store = Flaky::over(memory());
-    let ledger = open(&store, QUICK);
-    grant(&ledger, "g1", 1_000).unwrap();
-    reserve(&ledger, "r1", 100).unwrap().settle(charge(90));
-    settled(&ledger);
-    let correct = |id: &str| Act::Correct {
-        id: id.into(),
-        of: 4,
-        what: penstock_ledger::Ending::Settle,
-        key: Some("key".into()),
-        wallet: Wallet::Credits,
-        was: 90,
-        instead: 30,
-        eur: Decimal::new(60, 8),
-        note: "counted wrong".into(),
-        by: "me".into(),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let made = runtime.block_on(ledger.correct("acme", correct("c1"))).unwrap();
-    assert_eq!(runtime.block_on(ledger.correct("acme", correct("c2"))), Err(Refused::Already(made)));
-    assert_eq!(ledger.balance("acme").credits.amount, 970);
-    settled(&ledger);
-    ledger.close();
-    // One digit of one amount, in one sheet.
-    let row = store.scan(Space::Ledger, b"", None, 1).unwrap().rows.remove(0);
-    let text = String::from_utf8(row.value).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
-    store.apply(Batch::new().put(Space::Ledger, row.key, text.into_bytes())).unwrap();
-    let proof = report::verify(&ledger.store).unwrap();
-    assert!(!proof.good() && proof.misfit.as_ref().is_some_and(|(entry, _)| *entry == 1), "{proof:?}");
-}
-
-#[test]
-fn a_balance_changed_by_hand_is_named() {
-    let store = Flaky::over(memory());
-    let ledger = open(&store, QUICK);
-    grant(&ledger, "g1", 1_000).unwrap();
-    ledger.close();
-    let row = store.get(Space::Balances, b"acme").unwrap().unwrap();
-    let text = String::from_utf8(row).unwrap().replace("1000", "9000");
-    store.apply(Batch::new().put(Space::Balances, *b"acme", text.into_bytes())).unwrap();
-    let proof = report::verify(&ledger.store).unwrap();
-    assert!(proof.balances.len() == 1 && proof.balances[0].contains("acme"), "{proof:?}");
-}
-
-#[test]
 fn an_order_is_answered_though_the_store_hangs_and_is_made_once() {
     let store = Flaky::over(memory());
     let ledger = open(&store, QUICK);
@@ -407,21 +261,4 @@ fn a_charge_that_no_balance_holds_ends_its_reserve_on_the_disk_without_one() {
     assert!(text.contains("unwritable"), "{text}");
     ledger.close();
     assert_eq!(settled(&open(&store, QUICK)).entries, proof.entries, "nothing is left to void");
-}
-
-#[test]
-fn a_ledger_written_by_a_clock_that_was_ahead_is_not_gone_on_with_unless_that_is_allowed() {
-    let store = Flaky::over(memory());
-    let book = || Arc::new(LedgerStore::look(store.clone()));
-    let start = |text: &str, by: Duration| Ledger::open(book(), &settings(text).ledger, Clock::ahead(by));
-    const DAY: Duration = Duration::from_secs(86_400);
-    let ledger = start(QUICK, DAY * 3_650).unwrap();
-    grant(&ledger, "g1", 7).unwrap();
-    ledger.close();
-    let why = start(QUICK, Duration::ZERO).err().unwrap();
-    assert!(why.contains("set the clock right") && why.contains("ledger.ahead"), "{why}");
-    assert!(start(QUICK, DAY * 3_648).is_err());
-    assert!(start(QUICK, DAY * 3_649 + Duration::from_secs(3_600)).is_ok());
-    assert!(start("[ledger]\nahead = \"365d\"\n", Duration::ZERO).is_err());
-    assert!(start("[ledger]\nahead = \"366d\"\n", Duration::ZERO).is_ok());
 }

@@ -1,0 +1,88 @@
+//! A store in memory that can be told to fail: to be full, to hang, or to keep what it is given and say it did not.
+
+use parking_lot::Mutex;
+use penstock_storage::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A store in memory that can be told to fail.
+#[derive(Debug)]
+pub(super) struct Flaky {
+    inner: Arc<dyn Store>,
+    pub(super) full: AtomicBool,
+    /// So many batches are kept, and answered with an error.
+    pub(super) lies: AtomicU32,
+    /// Batches wait as long as this.
+    pub(super) stalls: AtomicBool,
+    /// What was kept.
+    pub(super) kept: Mutex<Vec<Batch>>,
+}
+
+impl Flaky {
+    pub(super) fn over(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            full: AtomicBool::new(false),
+            lies: AtomicU32::new(0),
+            stalls: AtomicBool::new(false),
+            kept: Mutex::default(),
+        })
+    }
+}
+
+impl Store for Flaky {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.get(space, key)
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.inner.scan(space, prefix, after, limit)
+    }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        before: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.inner.scan_back(space, prefix, before, limit)
+    }
+
+    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
+        while self.stalls.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.full.load(Ordering::Acquire) {
+            return Err(StoreError::Full);
+        }
+        self.inner.apply(batch.clone())?;
+        self.kept.lock().push(batch);
+        match self.lies.load(Ordering::Acquire) {
+            0 => Ok(()),
+            left => {
+                self.lies.store(left - 1, Ordering::Release);
+                Err(StoreError::Stuck)
+            }
+        }
+    }
+
+    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        self.inner.copy(sink)
+    }
+
+    fn verify(&self) -> Result<Verified, StoreError> {
+        self.inner.verify()
+    }
+
+    fn health(&self) -> Health {
+        Health::Ready
+    }
+}

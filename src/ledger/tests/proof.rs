@@ -1,0 +1,49 @@
+//! The proof names what was changed by hand, and has nothing to say of what was corrected.
+
+use super::*;
+
+#[test]
+fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000).unwrap();
+    reserve(&ledger, "r1", 100).unwrap().settle(charge(90));
+    settled(&ledger);
+    let correct = |id: &str| Act::Correct {
+        id: id.into(),
+        of: 4,
+        what: penstock_ledger::Ending::Settle,
+        key: Some("key".into()),
+        wallet: Wallet::Credits,
+        was: 90,
+        instead: 30,
+        eur: Decimal::new(60, 8),
+        note: "counted wrong".into(),
+        by: "me".into(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let made = runtime.block_on(ledger.correct("acme", correct("c1"))).unwrap();
+    assert_eq!(runtime.block_on(ledger.correct("acme", correct("c2"))), Err(Refused::Already(made)));
+    assert_eq!(ledger.balance("acme").credits.amount, 970);
+    settled(&ledger);
+    ledger.close();
+    // One digit of one amount, in one sheet.
+    let row = store.scan(Space::Ledger, b"", None, 1).unwrap().rows.remove(0);
+    let text = String::from_utf8(row.value).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
+    store.apply(Batch::new().put(Space::Ledger, row.key, text.into_bytes())).unwrap();
+    let proof = report::verify(&ledger.store).unwrap();
+    assert!(!proof.good() && proof.misfit.as_ref().is_some_and(|(entry, _)| *entry == 1), "{proof:?}");
+}
+
+#[test]
+fn a_balance_changed_by_hand_is_named() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000).unwrap();
+    ledger.close();
+    let row = store.get(Space::Balances, b"acme").unwrap().unwrap();
+    let text = String::from_utf8(row).unwrap().replace("1000", "9000");
+    store.apply(Batch::new().put(Space::Balances, *b"acme", text.into_bytes())).unwrap();
+    let proof = report::verify(&ledger.store).unwrap();
+    assert!(proof.balances.len() == 1 && proof.balances[0].contains("acme"), "{proof:?}");
+}

@@ -1,0 +1,42 @@
+//! A start on what an earlier process left: its open reserves, and its clock.
+
+use super::*;
+
+#[test]
+fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000).unwrap();
+    reserve(&ledger, "paid", 100).unwrap().settle(charge(40));
+    let open_ones: Vec<Hold> = (0..5).map(|n| reserve(&ledger, &format!("open{n}"), 100).unwrap()).collect();
+    until("it to be written", || ledger.state().waiting == 0);
+    // The process is gone: nothing of it reaches the store any more.
+    ledger.close();
+    drop(open_ones);
+    let next = open(&store, QUICK);
+    until("them to be voided", || next.state().open == 0 && next.state().waiting == 0);
+    let proof = settled(&next);
+    assert_eq!((proof.open, next.balance("acme").credits.amount), (0, 960));
+    assert_eq!(reserve(&next, "after", 960).map(drop).err(), None);
+    // A third start finds nothing left to void.
+    let entries = settled(&next).entries;
+    next.close();
+    assert_eq!(settled(&open(&store, QUICK)).entries, entries);
+}
+
+#[test]
+fn a_ledger_written_by_a_clock_that_was_ahead_is_not_gone_on_with_unless_that_is_allowed() {
+    let store = Flaky::over(memory());
+    let book = || Arc::new(LedgerStore::look(store.clone()));
+    let start = |text: &str, by: Duration| Ledger::open(book(), &settings(text).ledger, Clock::ahead(by));
+    const DAY: Duration = Duration::from_secs(86_400);
+    let ledger = start(QUICK, DAY * 3_650).unwrap();
+    grant(&ledger, "g1", 7).unwrap();
+    ledger.close();
+    let why = start(QUICK, Duration::ZERO).err().unwrap();
+    assert!(why.contains("set the clock right") && why.contains("ledger.ahead"), "{why}");
+    assert!(start(QUICK, DAY * 3_648).is_err());
+    assert!(start(QUICK, DAY * 3_649 + Duration::from_secs(3_600)).is_ok());
+    assert!(start("[ledger]\nahead = \"365d\"\n", Duration::ZERO).is_err());
+    assert!(start("[ledger]\nahead = \"366d\"\n", Duration::ZERO).is_ok());
+}
