@@ -2,22 +2,26 @@
 //! for the disk. A change counts from the next request on; a revocation also
 //! ends open streams.
 
+mod grant;
+
+pub use grant::{Account, Grant};
+
 use crate::admin::accounts::DEFAULT;
 use crate::clock::Clock;
 use crate::gate::Tally;
 use crate::observe::log;
 use crate::vault::{Pepper, Vault};
+use grant::Live;
 use parking_lot::{Mutex, RwLock};
-use penstock_auth::{Key, Scope, Scopes};
+use penstock_auth::Key;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::audit::Said;
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
 use penstock_storage::spend::{SpendRecord, SpendStore, Spender};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use tokio::sync::Notify;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows read from the store at once.
 const PAGE: usize = 1_000;
@@ -27,158 +31,6 @@ const TOUCH: u64 = 60;
 type Map<K, V> = HashMap<K, V, ahash::RandomState>;
 /// A public id as the map's key.
 type Id = [u8; 16];
-
-/// What one key may do, as it was when the exchange began.
-#[derive(Debug)]
-pub struct Grant {
-    /// Its public id, for records.
-    pub public_id: Arc<str>,
-    /// The account it draws on.
-    pub account: Arc<Account>,
-    digest: [u8; 32],
-    /// The secret before the last rotation, and until when it is good.
-    previous: Option<Box<([u8; 32], u64)>>,
-    scopes: Scopes,
-    models: Option<Box<[Box<str>]>>,
-    expires: Option<u64>,
-    live: Arc<Live>,
-}
-
-/// What stays the same key's through all its changes.
-#[derive(Debug, Default)]
-struct Live {
-    tally: Tally,
-    revoked: AtomicBool,
-    ended: Notify,
-    used: AtomicU64,
-    noted: AtomicU64,
-    /// Its spend is to be written down.
-    spent: AtomicBool,
-}
-
-/// An account at work.
-#[derive(Debug, Default)]
-pub struct Account {
-    /// Its id.
-    pub id: Arc<str>,
-    /// What its keys may use up together, and have.
-    pub tally: Tally,
-    suspended: AtomicBool,
-    ended: Notify,
-    spent: AtomicBool,
-}
-
-impl Account {
-    fn of(record: &AccountRecord, spent: Option<&SpendRecord>) -> Self {
-        Self {
-            id: record.id.as_str().into(),
-            tally: Tally::new(&record.limits, spent),
-            suspended: AtomicBool::new(record.state == AccountState::Suspended),
-            ..Self::default()
-        }
-    }
-}
-
-impl Grant {
-    /// A grant that allows nothing, for an exchange whose key is not known yet.
-    #[must_use]
-    pub fn nobody() -> Arc<Self> {
-        static NOBODY: OnceLock<Arc<Grant>> = OnceLock::new();
-        NOBODY
-            .get_or_init(|| {
-                Arc::new(Grant {
-                    public_id: "".into(),
-                    account: Arc::default(),
-                    digest: [0; 32],
-                    previous: None,
-                    scopes: Scopes::default(),
-                    models: None,
-                    expires: None,
-                    live: Arc::new(Live { revoked: AtomicBool::new(true), ..Live::default() }),
-                })
-            })
-            .clone()
-    }
-
-    fn of(record: &KeyRecord, account: Arc<Account>, live: Arc<Live>) -> Self {
-        let models = record.models.as_ref();
-        Self {
-            public_id: record.id.as_str().into(),
-            account,
-            digest: record.digest.0,
-            previous: record.previous.map(|previous| Box::new((previous.digest.0, previous.until))),
-            // Unknown scopes of a later version allow nothing here.
-            scopes: Scopes::lenient(record.scopes.iter().map(String::as_str)),
-            models: models.map(|models| models.iter().map(|model| model.as_str().into()).collect()),
-            expires: record.expires,
-            live,
-        }
-    }
-
-    /// Its limits and their use.
-    #[must_use]
-    pub fn tally(&self) -> &Tally {
-        &self.live.tally
-    }
-
-    /// When it was last used, Unix seconds.
-    #[must_use]
-    pub fn last_used(&self) -> Option<u64> {
-        Some(self.live.used.load(Ordering::Relaxed)).filter(|used| *used > 0)
-    }
-
-    /// Checks a scope.
-    ///
-    /// # Errors
-    /// The scope that is missing.
-    pub fn require(&self, scope: Scope) -> Result<(), Refusal> {
-        self.scopes.require(scope)
-    }
-
-    /// Whether the key may use a model of the catalogue.
-    #[must_use]
-    pub fn may_use(&self, model: &str) -> bool {
-        self.models.as_ref().is_none_or(|models| models.iter().any(|allowed| **allowed == *model))
-    }
-
-    /// Whether it is still good.
-    #[must_use]
-    pub fn good(&self, now: u64) -> bool {
-        !self.stopped() && self.expires.is_none_or(|end| now < end)
-    }
-
-    /// Whether its account is suspended, which may pass.
-    #[must_use]
-    pub fn is_suspended(&self) -> bool {
-        let revoked = self.live.revoked.load(Ordering::Acquire);
-        !revoked && self.account.suspended.load(Ordering::Acquire)
-    }
-
-    fn stopped(&self) -> bool {
-        self.live.revoked.load(Ordering::Acquire) || self.account.suspended.load(Ordering::Acquire)
-    }
-
-    /// Whether this is its secret, or the one before while that is good.
-    fn knows(&self, digest: &[u8; 32], now: u64) -> bool {
-        let before = self.previous.as_ref().filter(|previous| now < previous.1);
-        let now = penstock_auth::verify(&self.digest, digest);
-        before.map_or(now, |previous| now | penstock_auth::verify(&previous.0, digest))
-    }
-
-    /// Ends when the key is revoked, or its account suspended.
-    pub async fn ended(&self) {
-        let (key, account) = (self.live.ended.notified(), self.account.ended.notified());
-        tokio::pin!(key, account);
-        key.as_mut().enable();
-        account.as_mut().enable();
-        if !self.stopped() {
-            tokio::select! {
-                () = key => {}
-                () = account => {}
-            }
-        }
-    }
-}
 
 /// All keys and accounts.
 pub struct Keyring {
