@@ -9,6 +9,7 @@
 //! next start goes on from there: a line has one result and one charge, and only
 //! lines that were at work are asked again.
 
+mod ahead;
 mod commit;
 mod hours;
 mod input;

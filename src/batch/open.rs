@@ -1,13 +1,23 @@
 //! Opening what a batch works on: its input from the start, its results cut to
 //! what was committed, which lines are done. Blocks.
 
-use super::input::Input;
-use super::work::Opened;
+use super::input::{Asked, Input};
+use crate::files::Output;
 use crate::house::House;
 use penstock_batch::done::Done;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{BatchRecord, BatchState};
+use penstock_storage::files::FileRecord;
 use std::io::{Error, ErrorKind, Result};
+
+/// The files of a batch, open.
+pub(super) struct Opened {
+    pub(super) input: Input,
+    pub(super) first: Vec<Asked>,
+    pub(super) file: FileRecord,
+    pub(super) output: Option<(Output, FileRecord)>,
+    pub(super) done: Done,
+}
 
 /// Opens the files of a batch.
 ///

@@ -5,6 +5,7 @@
 use super::commit::{Finished, Group, Wrote};
 use super::input::{Asked, Input};
 use super::later::Later;
+use super::open::Opened;
 use super::share::Share;
 use super::turns::{Place, Turn};
 use super::{Tell, view};
@@ -13,9 +14,8 @@ use crate::endpoint::{self, Endpoint};
 use crate::files::Output;
 use crate::house::House;
 use crate::line::LineDone;
-use crate::observe::log;
 use penstock_batch::done::Done;
-use penstock_batch::state::{Life, State, Why};
+use penstock_batch::state::{Life, Why};
 use penstock_storage::Health;
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::files::FileRecord;
@@ -30,8 +30,6 @@ use tokio::time::Instant;
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// How long started lines may end by themselves after a signal to stop, and then after being called off.
 const GRACE: Duration = Duration::from_secs(3);
-/// Lines read ahead, below which more are read.
-const AHEAD: usize = 128;
 
 /// What a batch hears of.
 pub(super) enum Event {
@@ -49,15 +47,6 @@ pub(super) enum Event {
     Kept(bool),
 }
 
-/// The files of a batch, open.
-pub(super) struct Opened {
-    pub(super) input: Input,
-    pub(super) first: Vec<Asked>,
-    pub(super) file: FileRecord,
-    pub(super) output: Option<(Output, FileRecord)>,
-    pub(super) done: Done,
-}
-
 /// A batch at work.
 pub(super) struct Work {
     pub(super) house: Arc<House>,
@@ -66,7 +55,7 @@ pub(super) struct Work {
     pub(super) life: Life,
     pub(super) done: Done,
     pub(super) endpoint: Option<&'static dyn Endpoint>,
-    input: Option<Input>,
+    pub(super) input: Option<Input>,
     pub(super) output: Option<Output>,
     /// The record of the output, as it was committed.
     pub(super) results: Option<FileRecord>,
@@ -88,7 +77,7 @@ pub(super) struct Work {
     pub(super) abort: watch::Sender<bool>,
     pub(super) tell: mpsc::UnboundedSender<Event>,
     /// Opening or reading.
-    reading: bool,
+    pub(super) reading: bool,
     /// A group is on its way to the disk.
     pub(super) writing: bool,
     /// Nothing is tried before: the disk failed.
@@ -219,37 +208,6 @@ impl Work {
         self.later.due().map_or(look, |due| due.min(look).max(Instant::now() + Duration::from_millis(1)))
     }
 
-    /// Opens its files, once.
-    fn open(&mut self) {
-        if self.input.is_none() && !self.reading {
-            self.reading = true;
-            let (house, record, tell) = (self.house.clone(), self.record.clone(), self.tell.clone());
-            tokio::task::spawn_blocking(move || {
-                let opened = super::open::open(&house, &record);
-                // Before it is told: when the batch is over, nothing of it holds on to the house.
-                drop(house);
-                tell.send(match opened {
-                    Ok(opened) => Event::Opened(Box::new(opened)),
-                    Err(error) => Event::Unopened(error.kind()),
-                })
-            });
-        }
-    }
-
-    fn read_ahead(&mut self) {
-        let enough = self.ahead.len() >= AHEAD || self.ahead_bytes >= self.share.ahead / 2;
-        if self.reading || enough || self.later.is_full() {
-            return;
-        }
-        let Some(mut input) = self.input.take_if(|input| !input.over) else { return };
-        self.reading = true;
-        let (done, tell, most) = (self.done.clone(), self.tell.clone(), self.share.ahead);
-        tokio::task::spawn_blocking(move || {
-            let read = input.read(&done, most);
-            tell.send(Event::Read(input, read))
-        });
-    }
-
     pub(super) fn take(&mut self, event: Event) {
         match event {
             Event::Opened(opened) => self.opened(*opened),
@@ -266,54 +224,6 @@ impl Work {
             Event::Wrote(wrote) => self.wrote(*wrote),
             Event::Kept(true) => self.kept(),
             Event::Kept(false) => self.over = true,
-        }
-    }
-
-    fn opened(&mut self, opened: Opened) {
-        self.reading = false;
-        let Opened { input, first, file, output, done } = opened;
-        self.input = Some(input);
-        self.done = done;
-        if let Some((output, results)) = output {
-            self.output = Some(output);
-            self.results = Some(results);
-        }
-        self.rest_until = None;
-        if self.ending.is_some() {
-            return;
-        }
-        if self.life.state == State::Validating {
-            if file.lines == 0 {
-                return self.end(Why::Invalid);
-            }
-            self.record.model = first.first().and_then(|line| super::input::model(&line.body));
-            self.done = Done::none(file.lines);
-            let now = self.house.clock.now();
-            self.life.begin(file.lines, now.as_secs());
-            let plan = super::hours::planned(&self.house.live(), &self.record, file.lines, now);
-            self.record.scheduled = plan.map(|plan| plan.start);
-            self.keep_row();
-        }
-        self.is_ahead(first);
-    }
-
-    fn is_ahead(&mut self, lines: Vec<Asked>) {
-        self.ahead_bytes += lines.iter().map(|line| line.body.len()).sum::<usize>();
-        self.ahead.extend(lines);
-    }
-
-    fn unopened(&mut self, kind: ErrorKind) {
-        self.reading = false;
-        match kind {
-            ErrorKind::NotFound => self.end(Why::InputDeleted),
-            ErrorKind::InvalidData => self.end(Why::Invalid),
-            // Said by `open` alone: less of the results is there than was committed.
-            ErrorKind::UnexpectedEof => self.end(Why::OutputDamaged),
-            kind => {
-                let why = kind.to_string();
-                log::event(log::error(), "batch_not_read", &[("batch", &self.record.id), ("why", &why)]);
-                self.rest();
-            }
         }
     }
 

@@ -1,0 +1,95 @@
+//! What a batch reads: its files, opened once, and its lines, read ahead of their turns. A file that cannot be read
+//! for now is tried again; one that is gone, or no batch, ends it.
+
+use super::hours;
+use super::input::{self, Asked};
+use super::open::{self, Opened};
+use super::work::{Event, Work};
+use crate::observe::log;
+use penstock_batch::done::Done;
+use penstock_batch::state::{State, Why};
+use std::io::ErrorKind;
+
+/// Lines read ahead, below which more are read.
+const AHEAD: usize = 128;
+
+impl Work {
+    /// Opens its files, once.
+    pub(super) fn open(&mut self) {
+        if self.input.is_none() && !self.reading {
+            self.reading = true;
+            let (house, record, tell) = (self.house.clone(), self.record.clone(), self.tell.clone());
+            tokio::task::spawn_blocking(move || {
+                let opened = open::open(&house, &record);
+                // Before it is told: when the batch is over, nothing of it holds on to the house.
+                drop(house);
+                tell.send(match opened {
+                    Ok(opened) => Event::Opened(Box::new(opened)),
+                    Err(error) => Event::Unopened(error.kind()),
+                })
+            });
+        }
+    }
+
+    pub(super) fn read_ahead(&mut self) {
+        let enough = self.ahead.len() >= AHEAD || self.ahead_bytes >= self.share.ahead / 2;
+        if self.reading || enough || self.later.is_full() {
+            return;
+        }
+        let Some(mut input) = self.input.take_if(|input| !input.over) else { return };
+        self.reading = true;
+        let (done, tell, most) = (self.done.clone(), self.tell.clone(), self.share.ahead);
+        tokio::task::spawn_blocking(move || {
+            let read = input.read(&done, most);
+            tell.send(Event::Read(input, read))
+        });
+    }
+
+    pub(super) fn opened(&mut self, opened: Opened) {
+        self.reading = false;
+        let Opened { input, first, file, output, done } = opened;
+        self.input = Some(input);
+        self.done = done;
+        if let Some((output, results)) = output {
+            self.output = Some(output);
+            self.results = Some(results);
+        }
+        self.rest_until = None;
+        if self.ending.is_some() {
+            return;
+        }
+        if self.life.state == State::Validating {
+            if file.lines == 0 {
+                return self.end(Why::Invalid);
+            }
+            self.record.model = first.first().and_then(|line| input::model(&line.body));
+            self.done = Done::none(file.lines);
+            let now = self.house.clock.now();
+            self.life.begin(file.lines, now.as_secs());
+            let plan = hours::planned(&self.house.live(), &self.record, file.lines, now);
+            self.record.scheduled = plan.map(|plan| plan.start);
+            self.keep_row();
+        }
+        self.is_ahead(first);
+    }
+
+    pub(super) fn is_ahead(&mut self, lines: Vec<Asked>) {
+        self.ahead_bytes += lines.iter().map(|line| line.body.len()).sum::<usize>();
+        self.ahead.extend(lines);
+    }
+
+    pub(super) fn unopened(&mut self, kind: ErrorKind) {
+        self.reading = false;
+        match kind {
+            ErrorKind::NotFound => self.end(Why::InputDeleted),
+            ErrorKind::InvalidData => self.end(Why::Invalid),
+            // Said by `open` alone: less of the results is there than was committed.
+            ErrorKind::UnexpectedEof => self.end(Why::OutputDamaged),
+            kind => {
+                let why = kind.to_string();
+                log::event(log::error(), "batch_not_read", &[("batch", &self.record.id), ("why", &why)]);
+                self.rest();
+            }
+        }
+    }
+}
