@@ -1,27 +1,19 @@
 //! `penstock credits` and `penstock statement`: through the running gateway, or
 //! directly in its store when none runs.
 
-use super::client::{Client, Failure, reach};
-use super::configuration;
+mod export;
+mod way;
+
+pub use way::Way;
+
+use super::Reached;
+use super::client::{Client, reach};
 use super::live::{cell, data, print};
 use super::speak::{err, out};
 use super::table::table;
-use super::way::{actor, encoded, now};
-use super::{Reached, statement};
-use crate::admin::credits::{self, Told};
-use crate::admin::desk::Asked;
-use crate::admin::routes;
-use crate::clock::Clock;
-use crate::config::{Report, settings};
-use crate::ledger::Ledger;
-use crate::vault::Vault;
-use clap::{Args, Subcommand, ValueEnum};
-use penstock_contract::Refusal;
+use clap::{Args, Subcommand};
+use export::Export;
 use serde_json::{Value, json};
-use std::io::Write;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// The command's arguments.
 #[derive(Debug, Args)]
@@ -107,27 +99,6 @@ struct Amount {
     kwh: Option<String>,
 }
 
-#[derive(Debug, Args)]
-struct Export {
-    /// How
-    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-    format: Format,
-    /// Only entries behind this number
-    #[arg(long, default_value_t = 0)]
-    after: u64,
-    /// A file to write to instead of standard output
-    #[arg(long, short)]
-    output: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// The ledger's own lines, hashes and all
-    Jsonl,
-    /// A row for each entry
-    Csv,
-}
-
 /// Runs the command.
 pub fn run(credits: Credits) -> Result<(), String> {
     if matches!(credits.command, Command::Rebuild) {
@@ -163,186 +134,9 @@ pub fn run(credits: Credits) -> Result<(), String> {
                 Err("A charge comes out different when it is computed again.".to_owned())
             }
         }
-        Command::Export(export) => way.export(&export),
+        Command::Export(export) => export::run(&way, &export),
         Command::Rebuild => Ok(()),
     }
-}
-
-/// How the ledger is got at.
-pub enum Way {
-    /// Through the admin listener.
-    Gateway(Client),
-    /// Directly, with a ledger of this process's own.
-    Store(tokio::runtime::Runtime, Box<Vault>, Arc<Ledger>),
-}
-
-impl Way {
-    /// The running gateway, or the store.
-    pub fn find(reached: &Reached) -> Result<Self, String> {
-        let reach = reach(&reached.source())?;
-        match Client::new(&reach) {
-            Ok(client) => Ok(Self::Gateway(client)),
-            Err(Failure::Other(why)) => Err(why),
-            Err(Failure::NotRunning(_)) => {
-                let vault = Vault::open(&storage(&reach)?)?;
-                let settings = settings::Ledger {
-                    window: Duration::ZERO,
-                    answers_wait: true,
-                    debt: i64::MAX,
-                    backlog: usize::MAX,
-                    slow: Duration::from_secs(1),
-                    // Nothing here is about now but grants and corrections: a clock that is wrong is told by
-                    // the gateway.
-                    ahead: Duration::MAX,
-                };
-                let ledger = Ledger::open(vault.ledger.clone(), &settings, Clock::start())?;
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                let runtime = runtime.map_err(|error| format!("A runtime cannot be started: {error}."))?;
-                Ok(Self::Store(runtime, Box::new(vault), ledger))
-            }
-        }
-    }
-
-    /// A question.
-    pub fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, String> {
-        self.json("GET", path, query, None)
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
-        self.json("POST", path, &[], Some(body))
-    }
-
-    fn json(
-        &self,
-        method: &str,
-        path: &str,
-        query: &[(&str, &str)],
-        body: Option<&Value>,
-    ) -> Result<Value, String> {
-        match self {
-            Self::Gateway(client) => Ok(client.ask(method, &format!("{path}{}", written(query)), body)?),
-            Self::Store(..) => match self.direct(method, path, query, body)? {
-                Told::Json(_, value) => Ok(value),
-                Told::Lines(_) => Err("This is not a question with one answer.".to_owned()),
-            },
-        }
-    }
-
-    fn lines(&self, after: u64) -> Result<Vec<u8>, String> {
-        let (path, after) = ("/admin/ledger", after.to_string());
-        let query = [("after", after.as_str())];
-        match self {
-            Self::Gateway(client) => Ok(client.text(&format!("{path}{}", written(&query)))?),
-            Self::Store(..) => match self.direct("GET", path, &query, None)? {
-                Told::Lines(lines) => Ok(lines),
-                Told::Json(..) => Err("The ledger is not lines.".to_owned()),
-            },
-        }
-    }
-
-    fn direct(
-        &self,
-        method: &str,
-        path: &str,
-        query: &[(&str, &str)],
-        body: Option<&Value>,
-    ) -> Result<Told, String> {
-        let Self::Store(runtime, vault, ledger) = self else { return Err("There is no store.".to_owned()) };
-        let method = http::Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
-        let (operation, id) = routes::find(&method, path).map_err(sentence)?;
-        let asked = Asked {
-            id,
-            query: query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            body: body.cloned().unwrap_or_else(|| json!({})),
-            who: format!("{} on the store", actor()),
-            now: now(),
-        };
-        runtime.block_on(credits::answer(vault, ledger, operation, &asked)).map_err(sentence)
-    }
-
-    fn export(&self, export: &Export) -> Result<(), String> {
-        let mut file = match &export.output {
-            Some(path) => Some(std::fs::File::create(path).map_err(|error| unwritten(&error))?),
-            None => None,
-        };
-        let mut write = |bytes: &[u8]| match &mut file {
-            Some(file) => file.write_all(bytes).map_err(|error| unwritten(&error)),
-            None => out(&String::from_utf8_lossy(bytes)),
-        };
-        if matches!(export.format, Format::Csv) {
-            write(statement::heading(&COLUMNS).as_bytes())?;
-        }
-        let (mut after, mut entries) = (export.after, 0_u64);
-        loop {
-            let lines = self.lines(after)?;
-            let mut last = None;
-            for line in lines.split_inclusive(|byte| *byte == b'\n') {
-                let entry: Value = serde_json::from_slice(line)
-                    .map_err(|_| "What came is not a line of the ledger.".to_owned())?;
-                last = entry.get("seq").and_then(Value::as_u64);
-                entries += 1;
-                match export.format {
-                    Format::Jsonl => write(line)?,
-                    Format::Csv => write(statement::row(&COLUMNS, &entry).as_bytes())?,
-                }
-            }
-            match last {
-                Some(last) => after = last,
-                None => break,
-            }
-        }
-        err(&format!("{entries} entries.\n"));
-        Ok(())
-    }
-}
-
-/// The columns of an export as CSV: every member that an entry may have.
-const COLUMNS: [&str; 30] = [
-    "seq",
-    "at",
-    "act",
-    "account",
-    "key",
-    "request",
-    "id",
-    "wallet",
-    "amount",
-    "held",
-    "of",
-    "what",
-    "was",
-    "eur",
-    "model",
-    "provider",
-    "terms",
-    "batch",
-    "input",
-    "cached",
-    "output",
-    "reasoning",
-    "counted",
-    "images",
-    "seconds",
-    "billable_kwh",
-    "kwh",
-    "g_co2",
-    "litres",
-    "why",
-];
-
-fn unwritten(error: &std::io::Error) -> String {
-    format!("The export cannot be written: {error}.")
-}
-
-fn sentence(refusal: Refusal) -> String {
-    refusal.message.into_owned()
-}
-
-fn storage(reach: &crate::config::Reach) -> Result<settings::Storage, String> {
-    reach.storage.clone().map_err(|mistakes| {
-        let report = Report { mistakes, warnings: Vec::new() };
-        configuration::refusal(&report, "the store cannot be opened")
-    })
 }
 
 fn told(answer: &Value) -> Result<(), String> {
@@ -400,12 +194,6 @@ fn rebuild(reached: &Reached) -> Result<(), String> {
     if Client::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
-    let entries = crate::vault::rebuild(&storage(&reach)?)?;
+    let entries = crate::vault::rebuild(&way::storage(&reach)?)?;
     out(&format!("The ledger was written again: {entries} entries.\n"))
-}
-
-/// A query as it is sent.
-fn written(query: &[(&str, &str)]) -> String {
-    let pairs: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }

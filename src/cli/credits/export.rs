@@ -1,0 +1,104 @@
+//! `penstock credits export`: the entries of the ledger, to a file or standard output, as they are or as a table.
+
+use super::Way;
+use crate::cli::speak::{err, out};
+use crate::cli::statement;
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(super) struct Export {
+    /// How
+    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+    format: Format,
+    /// Only entries behind this number
+    #[arg(long, default_value_t = 0)]
+    after: u64,
+    /// A file to write to instead of standard output
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// The ledger's own lines, hashes and all
+    Jsonl,
+    /// A row for each entry
+    Csv,
+}
+
+/// The columns of an export as CSV: every member that an entry may have.
+const COLUMNS: [&str; 30] = [
+    "seq",
+    "at",
+    "act",
+    "account",
+    "key",
+    "request",
+    "id",
+    "wallet",
+    "amount",
+    "held",
+    "of",
+    "what",
+    "was",
+    "eur",
+    "model",
+    "provider",
+    "terms",
+    "batch",
+    "input",
+    "cached",
+    "output",
+    "reasoning",
+    "counted",
+    "images",
+    "seconds",
+    "billable_kwh",
+    "kwh",
+    "g_co2",
+    "litres",
+    "why",
+];
+
+/// Writes entries out, page after page.
+pub(super) fn run(way: &Way, export: &Export) -> Result<(), String> {
+    let mut file = match &export.output {
+        Some(path) => Some(std::fs::File::create(path).map_err(|error| unwritten(&error))?),
+        None => None,
+    };
+    let mut write = |bytes: &[u8]| match &mut file {
+        Some(file) => file.write_all(bytes).map_err(|error| unwritten(&error)),
+        None => out(&String::from_utf8_lossy(bytes)),
+    };
+    if matches!(export.format, Format::Csv) {
+        write(statement::heading(&COLUMNS).as_bytes())?;
+    }
+    let (mut after, mut entries) = (export.after, 0_u64);
+    loop {
+        let lines = way.lines(after)?;
+        let mut last = None;
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            let entry: Value = serde_json::from_slice(line)
+                .map_err(|_| "What came is not a line of the ledger.".to_owned())?;
+            last = entry.get("seq").and_then(Value::as_u64);
+            entries += 1;
+            match export.format {
+                Format::Jsonl => write(line)?,
+                Format::Csv => write(statement::row(&COLUMNS, &entry).as_bytes())?,
+            }
+        }
+        match last {
+            Some(last) => after = last,
+            None => break,
+        }
+    }
+    err(&format!("{entries} entries.\n"));
+    Ok(())
+}
+
+fn unwritten(error: &std::io::Error) -> String {
+    format!("The export cannot be written: {error}.")
+}
