@@ -33,6 +33,7 @@
 //! broke the stream to [`Course::rescue`], and ask whom `Next` names.
 
 mod attempt;
+mod choice;
 mod policy;
 
 pub use attempt::Attempt;
@@ -40,6 +41,7 @@ pub use policy::{Entry, Policy};
 
 use crate::budget::RetryBudget;
 use crate::dice::Dice;
+use choice::Step;
 use penstock_contract::{Fault, FaultKind};
 use serde_json::Value;
 use std::time::Duration;
@@ -267,40 +269,6 @@ impl Course {
         Some(provider)
     }
 
-    /// What follows a fault, if the budget allows.
-    fn next(
-        &mut self,
-        index: usize,
-        provider: usize,
-        fault: &Fault,
-        now: Duration,
-        others_first: bool,
-    ) -> Step {
-        if self.asked >= self.policy.attempts || now >= self.policy.deadline {
-            return Step::Stop;
-        }
-        if let Some(rest) = fault.retry_after {
-            let patient = !rest.is_zero() && rest <= self.policy.patience && self.may_wait(index);
-            return if patient { Step::Wait(index) } else { self.best(now) };
-        }
-        let best = self.best(now);
-        if others_first && matches!(best, Step::Ask(_)) {
-            return best;
-        }
-        self.quick_retry(index, provider, fault.kind, now).unwrap_or(best)
-    }
-
-    /// Once per provider and request, for a passing failure in good standing.
-    fn quick_retry(&mut self, index: usize, provider: usize, kind: FaultKind, now: Duration) -> Option<Step> {
-        let earned = earns_quick_retry(kind) && self.seats.get(index)?.quick;
-        let after = self.jitter();
-        if !earned || now.saturating_add(after) >= self.policy.deadline {
-            return None;
-        }
-        self.of_provider(provider, |seat| seat.quick = false);
-        Some(Step::Quick(index, after))
-    }
-
     fn choose(&mut self, now: Duration) -> Next {
         let step = if self.asked >= self.policy.attempts || now >= self.policy.deadline {
             Step::Stop
@@ -308,23 +276,6 @@ impl Course {
             self.best(now)
         };
         self.take(step, now)
-    }
-
-    /// The first in order of those never asked, then the first of those that
-    /// may be asked again, then the one whose rest ends soonest.
-    fn best(&self, now: Duration) -> Step {
-        let open = || self.seats.iter().enumerate().filter(|(_, seat)| seat.open);
-        let ready = open().filter(|(_, seat)| seat.ready <= now).min_by_key(|(_, seat)| seat.asked);
-        if let Some((index, _)) = ready {
-            return Step::Ask(index);
-        }
-        if self.full(now).next().is_some() {
-            return Step::Queue;
-        }
-        match open().min_by_key(|(_, seat)| seat.ready) {
-            Some((index, _)) if self.may_wait(index) => Step::Wait(index),
-            _ => Step::Stop,
-        }
     }
 
     fn take(&mut self, step: Step, now: Duration) -> Next {
@@ -375,36 +326,12 @@ impl Course {
         self.seats.get(index).is_some_and(|seat| seat.open && seat.ready <= now)
     }
 
-    fn may_wait(&self, index: usize) -> bool {
-        self.seats.get(index).is_some_and(|seat| seat.open && seat.ready < self.policy.deadline)
-    }
-
     fn of_provider(&mut self, provider: usize, change: impl Fn(&mut Seat)) {
         self.seats.iter_mut().filter(|seat| seat.entry.provider == provider).for_each(change);
     }
-
-    /// Half to one and a half of `quick_retry`.
-    fn jitter(&mut self) -> Duration {
-        let span = u64::try_from(self.policy.quick_retry.as_micros()).unwrap_or(u64::MAX);
-        Duration::from_micros((span / 2).saturating_add(self.dice.below(span.saturating_add(1))))
-    }
-}
-
-/// A decision not yet taken: the seat, and how.
-enum Step {
-    Ask(usize),
-    Quick(usize, Duration),
-    Wait(usize),
-    Queue,
-    Stop,
 }
 
 /// It had the time and said nothing: asking again would only lose more.
 const fn is_silence(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::FirstByte | FaultKind::FirstToken | FaultKind::Idle)
-}
-
-/// A passing failure at a provider whose prefix cache is warm now.
-const fn earns_quick_retry(kind: FaultKind) -> bool {
-    matches!(kind, FaultKind::Status(500 | 502) | FaultKind::Reset)
 }

@@ -1,0 +1,83 @@
+//! Whom to ask next: newcomers first, then those who named a time, then the one whose rest ends soonest. A provider in
+//! good standing may be asked again at once, and one whose rest is short is waited for.
+
+use super::Course;
+use penstock_contract::{Fault, FaultKind};
+use std::time::Duration;
+
+/// A decision not yet taken: the seat, and how.
+pub(super) enum Step {
+    Ask(usize),
+    Quick(usize, Duration),
+    Wait(usize),
+    Queue,
+    Stop,
+}
+
+impl Course {
+    /// What follows a fault, if the budget allows.
+    pub(super) fn next(
+        &mut self,
+        index: usize,
+        provider: usize,
+        fault: &Fault,
+        now: Duration,
+        others_first: bool,
+    ) -> Step {
+        if self.asked >= self.policy.attempts || now >= self.policy.deadline {
+            return Step::Stop;
+        }
+        if let Some(rest) = fault.retry_after {
+            let patient = !rest.is_zero() && rest <= self.policy.patience && self.may_wait(index);
+            return if patient { Step::Wait(index) } else { self.best(now) };
+        }
+        let best = self.best(now);
+        if others_first && matches!(best, Step::Ask(_)) {
+            return best;
+        }
+        self.quick_retry(index, provider, fault.kind, now).unwrap_or(best)
+    }
+
+    /// Once per provider and request, for a passing failure in good standing.
+    fn quick_retry(&mut self, index: usize, provider: usize, kind: FaultKind, now: Duration) -> Option<Step> {
+        let earned = earns_quick_retry(kind) && self.seats.get(index)?.quick;
+        let after = self.jitter();
+        if !earned || now.saturating_add(after) >= self.policy.deadline {
+            return None;
+        }
+        self.of_provider(provider, |seat| seat.quick = false);
+        Some(Step::Quick(index, after))
+    }
+
+    /// The first in order of those never asked, then the first of those that
+    /// may be asked again, then the one whose rest ends soonest.
+    pub(super) fn best(&self, now: Duration) -> Step {
+        let open = || self.seats.iter().enumerate().filter(|(_, seat)| seat.open);
+        let ready = open().filter(|(_, seat)| seat.ready <= now).min_by_key(|(_, seat)| seat.asked);
+        if let Some((index, _)) = ready {
+            return Step::Ask(index);
+        }
+        if self.full(now).next().is_some() {
+            return Step::Queue;
+        }
+        match open().min_by_key(|(_, seat)| seat.ready) {
+            Some((index, _)) if self.may_wait(index) => Step::Wait(index),
+            _ => Step::Stop,
+        }
+    }
+
+    fn may_wait(&self, index: usize) -> bool {
+        self.seats.get(index).is_some_and(|seat| seat.open && seat.ready < self.policy.deadline)
+    }
+
+    /// Half to one and a half of `quick_retry`.
+    fn jitter(&mut self) -> Duration {
+        let span = u64::try_from(self.policy.quick_retry.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros((span / 2).saturating_add(self.dice.below(span.saturating_add(1))))
+    }
+}
+
+/// A passing failure at a provider whose prefix cache is warm now.
+const fn earns_quick_retry(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::Status(500 | 502) | FaultKind::Reset)
+}
