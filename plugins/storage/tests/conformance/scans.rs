@@ -1,0 +1,89 @@
+//! Pages of rows: in order, from either end, of a prefix, up to a cap, and together every row once.
+
+use crate::each_engine;
+use penstock_storage::{Batch, MAX_PAGE, MAX_STEPS, MAX_VALUE, Space};
+
+#[test]
+fn a_scan_gives_the_rows_of_a_prefix_in_order_after_a_key_up_to_a_limit() {
+    each_engine(|store| {
+        let mut batch = Batch::new();
+        for key in ["b", "a/3", "a/1", "a/2", "a", "a0", "a/\u{ff}"] {
+            batch = batch.put(Space::Files, key, key);
+        }
+        store.apply(batch.put(Space::Batches, b"a/9", b"")).unwrap();
+        let scan = |prefix: &[u8], after: Option<&[u8]>, limit| {
+            let page = store.scan(Space::Files, prefix, after, limit).unwrap();
+            let keys: Vec<_> =
+                page.rows.iter().map(|row| String::from_utf8(row.key.clone()).unwrap()).collect();
+            (keys.join(" "), page.more)
+        };
+        assert_eq!(scan(b"a/", None, 10), ("a/1 a/2 a/3 a/\u{ff}".to_owned(), false));
+        assert_eq!(scan(b"a/", None, 2), ("a/1 a/2".to_owned(), true));
+        assert_eq!(scan(b"a/", Some(b"a/2"), 10), ("a/3 a/\u{ff}".to_owned(), false));
+        assert_eq!(scan(b"a/", Some(b"a/25"), 1), ("a/3".to_owned(), true));
+        assert_eq!(scan(b"a/", Some(b"Z"), 1), ("a/1".to_owned(), true), "after a key before the prefix");
+        assert_eq!(scan(b"a/", Some(b"z"), 1), (String::new(), false), "after a key past the prefix");
+        assert_eq!(scan(b"", None, 3), ("a a/1 a/2".to_owned(), true));
+        assert_eq!(scan(b"c", None, 3), (String::new(), false));
+        assert!(!scan(b"", None, 7).1, "a page that ends with the last row is the last");
+    });
+}
+
+#[test]
+fn a_scan_back_gives_the_same_rows_from_the_other_end() {
+    each_engine(|store| {
+        let mut batch = Batch::new();
+        for key in [&b"b"[..], b"a/3", b"a/1", b"a/2", b"a", b"a0", b"a/\xff", b"\xff", b"\xff\xff1"] {
+            batch = batch.put(Space::Files, key, key);
+        }
+        store.apply(batch.put(Space::Batches, b"a/9", b"").put(Space::Reserves, b"a/9", b"")).unwrap();
+        let scan = |prefix: &[u8], before: Option<&[u8]>, limit| {
+            let page = store.scan_back(Space::Files, prefix, before, limit).unwrap();
+            let keys: Vec<_> = page.rows.iter().map(|row| row.key.escape_ascii().to_string()).collect();
+            (keys.join(" "), page.more)
+        };
+        assert_eq!(scan(b"a/", None, 10), ("a/\\xff a/3 a/2 a/1".to_owned(), false));
+        assert_eq!(scan(b"a/", None, 2), ("a/\\xff a/3".to_owned(), true));
+        assert_eq!(scan(b"a/", Some(b"a/3"), 10), ("a/2 a/1".to_owned(), false));
+        assert_eq!(scan(b"a/", Some(b"a/25"), 1), ("a/2".to_owned(), true));
+        assert_eq!(scan(b"a/", Some(b"Z"), 1), (String::new(), false), "before a key before the prefix");
+        assert_eq!(scan(b"a/", Some(b"z"), 1), ("a/\\xff".to_owned(), true), "before a key past the prefix");
+        assert_eq!(scan(b"", None, 3), ("\\xff\\xff1 \\xff b".to_owned(), true));
+        assert_eq!(scan(b"\xff", None, 3), ("\\xff\\xff1 \\xff".to_owned(), false));
+        assert_eq!(scan(b"c", None, 3), (String::new(), false));
+        assert!(!scan(b"", None, 9).1, "a page that ends with the first row is the last");
+    });
+}
+
+#[test]
+fn pages_are_capped_and_together_give_every_row_once() {
+    each_engine(|store| {
+        let total = MAX_PAGE + 200;
+        for start in (0..total).step_by(MAX_STEPS) {
+            let mut batch = Batch::new();
+            for n in start..total.min(start + MAX_STEPS) {
+                batch = batch.put(Space::Lines, u32::try_from(n).unwrap().to_be_bytes(), b"");
+            }
+            store.apply(batch).unwrap();
+        }
+        let first = store.scan(Space::Lines, b"", None, usize::MAX).unwrap();
+        assert!(first.more && first.rows.len() == MAX_PAGE);
+        let last = first.rows.last().map(|row| row.key.as_slice());
+        let second = store.scan(Space::Lines, b"", last, usize::MAX).unwrap();
+        assert!(!second.more && second.rows.len() == total - MAX_PAGE);
+        for (n, row) in first.rows.iter().chain(&second.rows).enumerate() {
+            assert_eq!(row.key, u32::try_from(n).unwrap().to_be_bytes());
+        }
+    });
+}
+
+#[test]
+fn a_page_of_large_rows_ends_early_and_says_so() {
+    each_engine(|store| {
+        for n in 0..80_u8 {
+            store.apply(Batch::new().put(Space::Files, [n], vec![n; MAX_VALUE])).unwrap();
+        }
+        let page = store.scan(Space::Files, b"", None, 80).unwrap();
+        assert!(page.more && page.rows.len() < 80, "{} rows", page.rows.len());
+    });
+}
