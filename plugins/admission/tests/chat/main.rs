@@ -1,0 +1,136 @@
+//! The chat dialect: what is taken, what is changed, what is refused and how.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod changed;
+mod refused;
+#[path = "../support/mod.rs"]
+mod support;
+
+use changed::canonical;
+use penstock_contract::{Ask, Dialect, Kind, Said};
+use serde_json::json;
+use support::ask_chat;
+
+/// A request with these members besides the required ones.
+fn with(members: &str) -> String {
+    format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}],{members}}}"#)
+}
+
+fn conversation(messages: &str) -> String {
+    format!(r#"{{"model":"m","messages":[{messages}]}}"#)
+}
+
+fn taken(body: &str) -> Ask {
+    ask_chat(body).unwrap_or_else(|refusal| panic!("{body}: {}", refusal.message))
+}
+
+const CALL: &str = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
+
+#[test]
+fn everything_the_house_must_know_is_read() {
+    let body = with(
+        r#""max_tokens":5,"max_completion_tokens":7,"temperature":0.5,"top_p":1,"top_k":-1,"seed":-3,"n":2,"stream":true,
+        "stream_options":{"include_usage":true,"include_obfuscation":false},"stop":["a\n","b"],"preset":"reasoning",
+        "parallel_tool_calls":false,"logit_bias":{"5":-100},"response_format":{"type":"json_object"},"foo":[1]"#,
+    );
+    let ask = taken(&body);
+    assert_eq!((ask.dialect, ask.kind, &*ask.model, ask.n), (Dialect::Chat, Kind::Chat, "m", 2));
+    assert_eq!(
+        (ask.max_tokens, ask.stream, ask.include_usage, ask.parallel_tools),
+        (Some(7), true, true, false)
+    );
+    assert_eq!(ask.stop, ["a\n", "b"]);
+    assert_eq!(ask.preset.as_deref(), Some("reasoning"));
+    assert!(ask.needs.many && ask.needs.logprobs && ask.needs.json_object);
+    assert!(!ask.needs.tools && !ask.needs.json_schema && !ask.needs.prefill);
+    assert_eq!(ask.value("foo"), Some(b"[1]".as_slice()));
+    assert_eq!(&ask.body, &body);
+    let seed = ask.fields.get("seed").unwrap();
+    assert_eq!(&ask.body[seed.member.clone()], b"\"seed\":-3");
+    assert!(ask.edits.is_empty());
+}
+
+#[test]
+fn null_is_absent_for_every_optional_field() {
+    let names = [
+        "max_tokens",
+        "max_completion_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "stream",
+        "stop",
+        "seed",
+        "n",
+        "tools",
+        "tool_choice",
+        "response_format",
+        "reasoning_effort",
+        "preset",
+        "stream_options",
+        "parallel_tool_calls",
+        "audio",
+        "modalities",
+        "web_search_options",
+        "logprobs",
+        "top_logprobs",
+        "logit_bias",
+        "frequency_penalty",
+        "presence_penalty",
+        "min_p",
+        "repetition_penalty",
+        "functions",
+        "function_call",
+        "user",
+        "metadata",
+    ];
+    let nulls: Vec<String> = names.iter().map(|name| format!("\"{name}\":null")).collect();
+    let ask = taken(&with(&nulls.join(",")));
+    assert_eq!((ask.max_tokens, ask.n, ask.stream, ask.parallel_tools), (None, 1, false, true));
+    assert_eq!(ask.needs, penstock_contract::Needs::default());
+}
+
+#[test]
+fn what_some_providers_do_not_take_is_seen() {
+    let said = |messages: &str| taken(&conversation(messages)).said;
+    let user = r#"{"role":"user","content":"\"reasoning\" \"tool_call_id\" \"system\""}"#;
+    let system = r#"{"role":"system","content":"s"}"#;
+    assert_eq!(said(&format!("{system},{user}")), Said::default());
+    for role in ["system", "developer", r"s\u0079stem"] {
+        let later = system.replace("system", role);
+        assert_eq!(said(&format!("{user},{later}")), Said { later_system: true, ..Said::default() });
+    }
+    let result = r#"{"role":"tool","tool_call_id":"c1","content":"r"}"#;
+    let called = Said { calls: true, ..Said::default() };
+    assert_eq!(said(&format!("{user},{CALL},{result}")), Said { results: true, ..called });
+    for name in ["reasoning", "reasoning_content"] {
+        let thought = format!(r#"{user},{{"role":"assistant","content":"a","{name}":"t"}},{user}"#);
+        assert_eq!(said(&thought), Said { reasoning: true, ..Said::default() });
+    }
+}
+
+#[test]
+fn a_prefill_is_one_only_when_it_is_said_to_be() {
+    let last = r#"{"role":"user","content":"a"},{"role":"assistant","content":"b"}"#;
+    assert!(!taken(&conversation(last)).needs.prefill);
+    let marked = last.replace(r#""b""#, r#""b","prefix":true"#);
+    assert!(taken(&conversation(&marked)).needs.prefill);
+    assert_eq!(canonical(&marked)[1], json!({"role": "assistant", "content": "b"}));
+    let continued = format!(r#"{{"model":"m","continue_final_message":true,"messages":[{last}]}}"#);
+    assert!(taken(&continued).needs.prefill);
+}
+
+#[test]
+fn inline_media_is_no_prompt_text() {
+    let media = "A".repeat(40_000);
+    let body = conversation(&format!(
+        r#"{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/webp;base64,{media}"}}}},
+        {{"type":"input_audio","input_audio":{{"data":"{media}","format":"wav"}}}},
+        {{"type":"file","file":{{"filename":"a.pdf","file_data":"data:application/pdf;base64,{media}"}}}},{{"type":"text","text":"{}"}}]}}"#,
+        "x".repeat(1000)
+    ));
+    let ask = taken(&body);
+    assert!(ask.prompt_bytes > 1000 && ask.prompt_bytes < 1500, "{}", ask.prompt_bytes);
+    assert!(ask.needs.images && ask.needs.audio && ask.needs.files && !ask.needs.image_urls);
+    assert_eq!(ask.images, 1);
+}
