@@ -1,0 +1,81 @@
+//! Frames where they are not to be, of sizes that cannot be, or from who may not send them.
+
+use super::Ends::{Connection, Stream};
+use super::{Table, open};
+use crate::hostile::raw2::{
+    CONTINUATION, DATA, END_HEADERS, GOAWAY, HEADERS, PING, PRIORITY, PUSH, RST, SETTINGS, WINDOW, frame,
+    get, pseudo,
+};
+
+pub(super) fn wrong_places() -> Table {
+    let mut table = Vec::new();
+    let payload = |kind: u8| -> Vec<u8> {
+        match kind {
+            PRIORITY => vec![0; 5],
+            RST => vec![0, 0, 0, 8],
+            PING => vec![0; 8],
+            WINDOW => vec![0, 0, 0, 1],
+            GOAWAY => vec![0; 8],
+            HEADERS => pseudo("GET", "/"),
+            PUSH => [&[0, 0, 0, 2][..], &pseudo("GET", "/")].concat(),
+            _ => Vec::new(),
+        }
+    };
+    // Frames on a stream that belong to the connection, and the other way round.
+    for (kind, stream) in [
+        (DATA, 0),
+        (HEADERS, 0),
+        (PRIORITY, 0),
+        (RST, 0),
+        (PUSH, 0),
+        (CONTINUATION, 0),
+        (SETTINGS, 1),
+        (PING, 1),
+        (GOAWAY, 1),
+    ] {
+        table.push((
+            format!("kind {kind} on stream {stream}"),
+            frame(kind, END_HEADERS, stream, &payload(kind)),
+            Connection,
+        ));
+    }
+    // Frames on a stream that was never opened.
+    for kind in [DATA, RST, WINDOW, CONTINUATION] {
+        table.push((
+            format!("kind {kind} on an idle stream"),
+            frame(kind, END_HEADERS, 1, &payload(kind)),
+            Connection,
+        ));
+    }
+    // Sizes that cannot be.
+    for (kind, stream, sizes) in [
+        (PRIORITY, 1, vec![0, 4, 6]),
+        (RST, 1, vec![0, 3, 5]),
+        (SETTINGS, 0, vec![1, 5, 7, 11]),
+        (PING, 0, vec![0, 7, 9]),
+        (GOAWAY, 0, vec![0, 7]),
+        (WINDOW, 0, vec![0, 3, 5]),
+        (WINDOW, 1, vec![0, 3, 5]),
+    ] {
+        for size in sizes {
+            let ends = if kind == PRIORITY { Stream } else { Connection };
+            let bytes = [open(1), frame(kind, 0, stream, &vec![0; size])].concat();
+            table.push((format!("kind {kind} of {size} bytes on {stream}"), bytes, ends));
+        }
+    }
+    for kind in [DATA, HEADERS, SETTINGS, PING, WINDOW, 0x42] {
+        let stream = if matches!(kind, SETTINGS | PING) { 0 } else { 1 };
+        let bytes = [open(1), frame(kind, END_HEADERS, stream, &vec![0; (64 << 10) + 1])].concat();
+        table.push((format!("kind {kind}, larger than allowed"), bytes, Connection));
+    }
+    // From the server alone, or never.
+    table.push((
+        "a push".into(),
+        [open(1), frame(PUSH, END_HEADERS, 1, &payload(PUSH))].concat(),
+        Connection,
+    ));
+    for stream in [2, 4, 0x7fff_fffe] {
+        table.push((format!("a stream with the even number {stream}"), get(stream), Connection));
+    }
+    table
+}
