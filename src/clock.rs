@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 thread_local! {
@@ -40,11 +40,10 @@ pub fn now() -> Instant {
 }
 
 /// Holds the clock for a task whenever it goes on, until it waits again.
-pub async fn held<T>(task: impl Future<Output = T>) -> T {
-    let mut task = pin!(task);
-    std::future::poll_fn(move |context| {
+pub async fn held<T>(mut task: impl Future<Output = T> + Unpin) -> T {
+    std::future::poll_fn(|context| {
         let _release = Release(HELD.replace(Held::Unread));
-        task.as_mut().poll(context)
+        Pin::new(&mut task).poll(context)
     })
     .await
 }
@@ -112,13 +111,13 @@ mod tests {
 
     #[tokio::test]
     async fn time_stands_while_a_task_runs_and_goes_on_when_it_has_waited() {
-        held(async {
+        held(Box::pin(async {
             let first = now();
             spin();
             assert_eq!(now(), first);
             tokio::task::yield_now().await;
             assert!(now() > first);
-        })
+        }))
         .await;
         let after = now();
         spin();

@@ -15,6 +15,7 @@ use crate::request_id::RequestId;
 use bytes::Bytes;
 use penstock_contract::{Code, Done, Refusal, Usage};
 use penstock_limits::Work;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
     x.record.line = true;
     let mut retry = None;
     let mut cancelled = false;
-    let answer = panics::caught(answer(&mut x, ask.endpoint)).await;
+    let answer = panics::caught(pin!(answer(&mut x, ask.endpoint))).await;
     let answer = match answer.unwrap_or_else(|| Err(x.panicked())) {
         Ok(Ended::Written) => Ok(()),
         Ok(Ended::Left) => Err(left(&x)),

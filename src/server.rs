@@ -1,7 +1,6 @@
 //! Sockets: bound here, so that a taken port is one clear sentence. Connections of
 //! the public side are taken here too and dealt out to the threads that serve them.
 
-use crate::clock;
 use crate::config::settings::Settings;
 use crate::front::Front;
 use crate::front::places::Place;
@@ -220,7 +219,7 @@ impl Door {
             match probed {
                 Ok(None) => {}
                 Ok(Some((socket, place, patience))) => {
-                    threads.serve(clock::held(self.clone().serve(socket, patience, place)));
+                    threads.serve(self.clone().serve(socket, patience, place));
                 }
                 Err(error) => {
                     log::event(log::error(), "accept_failed", &[("reason", &error.kind().to_string())]);
@@ -239,7 +238,9 @@ impl Door {
         let stream: Stream = if self.tls {
             // As long as the head of a request may take.
             let (within, Some(tls)) = (self.front.limits().request_head, self.house.tls()) else { return };
-            let Ok(Ok(stream)) = timeout(within, tls.acceptor.tls_handshake(socket)).await else { return };
+            let Ok(Ok(stream)) = timeout(within, Box::pin(tls.acceptor.tls_handshake(socket))).await else {
+                return;
+            };
             Box::new(stream)
         } else {
             Box::new(socket)

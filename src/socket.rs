@@ -1,5 +1,5 @@
 //! A connection in clear text or beneath TLS, as Pingora reads and writes it: a
-//! socket whose small writes to a client leave together, so that a head and a short
+//! socket whose small writes leave together beneath TLS, so that a head and a short
 //! body are one packet, and whose other end may leave no write waiting for longer
 //! than it is allowed.
 
@@ -20,8 +20,9 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, Read
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// Bytes that wait for company before they are written.
-const WRITE: usize = 4 * 1024;
+/// Bytes that wait for company under TLS, whose records come piece by piece. In clear text nothing waits: what is
+/// written is put together before.
+const WRITE_TLS: usize = 4 * 1024;
 /// Bytes read ahead in clear text: hardly any, because readers bring buffers of
 /// their own, and a read longer than this goes past it.
 const READ_PLAIN: usize = 512;
@@ -46,8 +47,8 @@ impl Socket {
     pub fn new(accepted: std::net::TcpStream, tls: bool, patience: Duration) -> Result<Self> {
         accepted.set_nonblocking(true)?;
         accepted.set_nodelay(true)?;
-        let writer = BufWriter::with_capacity(WRITE, TcpStream::from_std(accepted)?);
-        let read = if tls { READ_TLS } else { READ_PLAIN };
+        let (write, read) = if tls { (WRITE_TLS, READ_TLS) } else { (0, READ_PLAIN) };
+        let writer = BufWriter::with_capacity(write, TcpStream::from_std(accepted)?);
         Ok(Self { io: BufReader::with_capacity(read, writer), patience, waits: None })
     }
 

@@ -3,6 +3,7 @@
 //! nothing wakes another processor in the course of a request. A new connection
 //! goes to the thread that has the fewest.
 
+use crate::clock;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -51,6 +52,8 @@ impl Threads {
             return;
         };
         let counted = Counted::new(&thread.connections);
+        // Boxed: a future that is handed another keeps it twice.
+        let connection = clock::held(Box::pin(connection));
         thread.handle.spawn(async move {
             let _counted = counted;
             connection.await;

@@ -20,6 +20,7 @@ use bytes::Bytes;
 use http::header;
 use penstock_contract::{Code, Dialect, Refusal};
 use penstock_limits::{Cost, Used, Work};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -81,10 +82,11 @@ pub async fn run(house: &Arc<House>, session: &mut Session, keep: bool) -> After
     let mut exchange = Exchange::new(house, Caller::Connection(session), dialect, Work::Request);
     exchange.keep = keep;
     exchange.browser = browser;
-    let served = panics::caught(serve(&mut exchange, &path)).await;
+    // What it held is dropped before a panic is answered.
+    let served = panics::caught(pin!(serve(&mut exchange, &path))).await;
     let ended = match served.unwrap_or_else(|| Err(exchange.panicked())) {
         Ok(ended) => ended,
-        Err(refusal) => exchange.refuse(&refusal).await,
+        Err(refusal) => Box::pin(exchange.refuse(&refusal)).await,
     };
     exchange.record.end(matches!(ended, Ended::Left), exchange.caller.body_bytes_sent());
     house.observe(&exchange.record, exchange.started);

@@ -70,7 +70,7 @@ impl Front {
     /// One connection to its end.
     pub async fn serve(self: Arc<Self>, stream: Stream, stop: ShutdownWatch) {
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            http2::serve(&self, stream, stop).await;
+            Box::pin(http2::serve(&self, stream, stop)).await;
         } else {
             http1::serve(&self, stream, stop).await;
         }

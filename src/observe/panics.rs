@@ -4,7 +4,7 @@
 use super::log;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 
 /// From now on a panic is a line of the log with the place in the program.
 pub fn tell() {
@@ -15,9 +15,8 @@ pub fn tell() {
     }));
 }
 
-/// Does some work to its end; `None` if it panicked. What it held is dropped by then.
-pub async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
+/// Does some work to its end; `None` if it panicked. Work that is handed over is kept twice, so it stays where it is.
+pub async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Some),
         Err(_) => std::task::Poll::Ready(None),

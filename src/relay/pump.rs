@@ -55,6 +55,8 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     let opened = attempt::open(run, offer, Speech::Dialects(translator), &call, timeouts.first_byte).await;
     let taken = !resumed || reply.rescue(&attempt::target(run, offer, dialect, created), how);
     run.reply = Some(reply);
+    // It is not kept for as long as the answer takes.
+    drop(call);
     let mut answering = opened?;
     if !taken {
         return Err(Stop::Fault(Fault::new(FaultKind::Diverged)));

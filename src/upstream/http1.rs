@@ -101,7 +101,12 @@ impl Http1 {
                 Framing::Chunked => Body::Chunked(Chunks::default()),
                 Framing::Close => Body::Close,
             };
-            let bytes = self.buffer.split_to(head.size).freeze();
+            let bytes = self.buffer.split_to(head.size);
+            let bytes = match head.framing {
+                Framing::Length(_) => bytes.freeze(),
+                // A stream is long, and for as long its head would keep the whole buffer.
+                Framing::Chunked | Framing::Close => Bytes::copy_from_slice(&bytes),
+            };
             self.head = Some((head, bytes));
             return Ok(head.status);
         }

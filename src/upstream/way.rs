@@ -186,7 +186,7 @@ impl Way {
                     self.pool.put(&self.door, stream, self.home);
                 }
             }
-            Session::Agreed(session) => self.pool.put_session(&self.door, *session).await,
+            Session::Agreed(session) => Box::pin(self.pool.put_session(&self.door, *session)).await,
         }
     }
 
