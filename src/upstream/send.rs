@@ -1,7 +1,7 @@
 //! Writing a call to a provider: head, body and upload, in good slices.
 
 use crate::spool::Spooled;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::header;
 use penstock_contract::Call;
 use pingora_core::protocols::Stream;
@@ -9,8 +9,8 @@ use pingora_core::protocols::http::client::HttpSession;
 use pingora_http::RequestHeader;
 use tokio::io::AsyncWriteExt;
 
-/// Bytes of a body that leave together with the head.
-const FIRST: usize = 64 * 1024;
+/// Bytes of a body up to which copying its pieces behind the head costs less than naming them to the system.
+const FIRST: usize = 16 * 1024;
 /// Slices in which a long body is written, so that a write timeout covers little.
 pub(super) const SLICE: usize = 64 * 1024;
 
@@ -61,8 +61,8 @@ fn length(call: &Call, upload: Option<&Spooled>) -> u64 {
     pieces as u64 + upload.filter(|_| call.upload.is_some()).map_or(0, Spooled::len)
 }
 
-/// The head with the length of the body, as much of the body as makes one good
-/// write, then the rest as it is.
+/// The head with the length of the body and the short pieces behind it, in one write with the first long one; then the
+/// rest as it is.
 pub(super) async fn stream(
     stream: &mut Stream,
     head: &[u8],
@@ -80,18 +80,16 @@ pub(super) async fn stream(
     first.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     first.extend_from_slice(b"\r\n\r\n");
     let mut pieces = call.body.iter().take(call.upload.unwrap_or(usize::MAX));
-    let mut rest: &[u8] = &[];
+    let mut long: &[u8] = &[];
     let room = first.len() + FIRST;
     for piece in pieces.by_ref() {
-        let (joined, left) = piece.split_at(piece.len().min(room.saturating_sub(first.len())));
-        first.extend_from_slice(joined);
-        if !left.is_empty() {
-            rest = left;
+        if first.len() + piece.len() > room {
+            long = piece;
             break;
         }
+        first.extend_from_slice(piece);
     }
-    stream.write_all(&first).await?;
-    stream.write_all(rest).await?;
+    stream.write_all_buf(&mut Buf::chain(&*first, long)).await?;
     for piece in pieces {
         stream.write_all(piece).await?;
     }
