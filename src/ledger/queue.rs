@@ -14,7 +14,8 @@ use tokio::sync::watch;
 /// How long what somebody waits for still waits for others.
 const HURRY: Duration = Duration::from_millis(5);
 
-/// So many are written at once, however short their wait was: it is as much as a crash forgets.
+/// So many are written at once, however short their wait was: with what comes during the write, it is as much as a
+/// crash forgets.
 const FULL: usize = 4_096;
 
 /// The terms that charges refer to.

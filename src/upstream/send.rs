@@ -9,7 +9,7 @@ use pingora_core::protocols::http::client::HttpSession;
 use pingora_http::RequestHeader;
 use tokio::io::AsyncWriteExt;
 
-/// Bytes of a body up to which copying its pieces behind the head costs less than naming them to the system.
+/// Bytes up to which copying pieces behind one another costs less than naming them to the system.
 const FIRST: usize = 16 * 1024;
 /// Slices in which a long body is written, so that a write timeout covers little.
 pub(super) const SLICE: usize = 64 * 1024;
@@ -61,8 +61,8 @@ fn length(call: &Call, upload: Option<&Spooled>) -> u64 {
     pieces as u64 + upload.filter(|_| call.upload.is_some()).map_or(0, Spooled::len)
 }
 
-/// The head with the length of the body and the short pieces behind it, in one write with the first long one; then the
-/// rest as it is.
+/// The head with the length of the body, and its pieces: short ones joined, long ones as they are, in one write with
+/// what is before them.
 pub(super) async fn stream(
     stream: &mut Stream,
     head: &[u8],
@@ -79,20 +79,17 @@ pub(super) async fn stream(
     first.extend_from_slice(b"\r\ncontent-length: ");
     first.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     first.extend_from_slice(b"\r\n\r\n");
-    let mut pieces = call.body.iter().take(call.upload.unwrap_or(usize::MAX));
-    let mut long: &[u8] = &[];
+    let pieces = call.body.iter().take(call.upload.unwrap_or(usize::MAX));
     let room = first.len() + FIRST;
-    for piece in pieces.by_ref() {
-        if first.len() + piece.len() > room {
-            long = piece;
-            break;
-        }
-        first.extend_from_slice(piece);
-    }
-    stream.write_all_buf(&mut Buf::chain(&*first, long)).await?;
     for piece in pieces {
-        stream.write_all(piece).await?;
+        if first.len() + piece.len() <= room {
+            first.extend_from_slice(piece);
+            continue;
+        }
+        stream.write_all_buf(&mut Buf::chain(&*first, &**piece)).await?;
+        first.clear();
     }
+    stream.write_all(&first).await?;
     if let (Some(before), Some(upload)) = (call.upload, upload) {
         let mut at = 0;
         loop {

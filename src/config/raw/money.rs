@@ -41,8 +41,8 @@ pub enum Credit {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Ledger {
-    /// How long a charge waits for others, so that one write to the disk serves them all: until there are two thousand
-    /// of them, and at most 5 ms from when somebody waits for it: an answer, a line of a batch.
+    /// How long a charge waits for others, so that one write to the disk serves them all: until 4,096
+    /// entries wait, and at most 5 ms from when somebody waits for it: an answer, a line of a batch.
     pub window: Pause,
     /// `behind`: an answer ends without waiting for its charge to be on the disk; a crash forgets at most the
     /// charges of the last `window` and the write after it. `answer`: its last bytes wait for that.

@@ -24,7 +24,18 @@ enum Role {
 
 struct Turn<'a> {
     role: Role,
+    /// What goes before its blocks.
+    results: Vec<Block<'a>>,
     blocks: Vec<Block<'a>>,
+}
+
+impl Turn<'_> {
+    fn whole(&mut self) {
+        if !self.results.is_empty() {
+            self.results.append(&mut self.blocks);
+            self.blocks = std::mem::take(&mut self.results);
+        }
+    }
 }
 
 /// All turns of an ask.
@@ -53,6 +64,7 @@ impl<'a> Turns<'a> {
         };
         Cursor::new(messages).elements(|index, message| turns.message(index, &Seen::read(message)))?;
         turns.waiting.all_answered()?;
+        turns.turns.iter_mut().for_each(Turn::whole);
         if turns.turns.is_empty() {
             return Err(Refusal::invalid("messages", "There must be at least one message with content."));
         }
@@ -89,7 +101,7 @@ impl<'a> Turns<'a> {
     /// The blocks of the turn that goes on, or of a new one.
     fn turn(&mut self, role: Role) -> &mut Vec<Block<'a>> {
         if self.turns.last().is_none_or(|turn| turn.role != role) {
-            self.turns.push(Turn { role, blocks: Vec::new() });
+            self.turns.push(Turn { role, results: Vec::new(), blocks: Vec::new() });
         }
         let last = self.turns.len() - 1;
         match self.turns.get_mut(last) {
@@ -141,9 +153,10 @@ impl<'a> Turns<'a> {
 
     /// A result goes behind the results of its turn and before anything else in it.
     fn result(&mut self, result: Block<'a>) {
-        let turn = self.turn(Role::User);
-        let results = turn.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
-        turn.insert(results, result);
+        self.turn(Role::User);
+        if let Some(turn) = self.turns.last_mut() {
+            turn.results.push(result);
+        }
     }
 
     fn system(&mut self, said: Vec<Block<'a>>) {

@@ -8,13 +8,19 @@
 use penstock_contract::Refusal;
 use penstock_wire::json;
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
-/// The calls of the assistant's last turn that have no result yet.
+/// The calls of the assistant's last turn that have no result yet, by their ids: a client may send half a million.
 #[derive(Default)]
-pub(super) struct Waiting<'a>(Vec<Call<'a>>);
+pub(super) struct Waiting<'a> {
+    calls: HashMap<Cow<'a, str>, Call>,
+    /// Calls so far.
+    number: usize,
+}
 
-struct Call<'a> {
-    id: Cow<'a, str>,
+struct Call {
+    number: usize,
     /// Its path.
     at: String,
 }
@@ -26,7 +32,7 @@ fn read(id: &[u8]) -> Cow<'_, str> {
 
 impl<'a> Waiting<'a> {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.calls.is_empty()
     }
 
     /// A call of this id, at this path.
@@ -34,15 +40,17 @@ impl<'a> Waiting<'a> {
     /// # Errors
     /// Another call of the turn has the id.
     pub(super) fn asked(&mut self, id: &'a [u8], at: String) -> Result<(), Refusal> {
-        let id = read(id);
-        if self.0.iter().any(|call| call.id == id) {
-            return Err(Refusal::invalid(
+        match self.calls.entry(read(id)) {
+            Entry::Occupied(_) => Err(Refusal::invalid(
                 format!("{at}.id"),
                 "With this model's provider each tool call of a turn needs an id of its own.",
-            ));
+            )),
+            Entry::Vacant(place) => {
+                place.insert(Call { number: self.number, at });
+                self.number += 1;
+                Ok(())
+            }
         }
-        self.0.push(Call { id, at });
-        Ok(())
     }
 
     /// A result for this id; `at` is its message's path.
@@ -50,16 +58,14 @@ impl<'a> Waiting<'a> {
     /// # Errors
     /// No call of the turn before has the id, or it has its result.
     pub(super) fn answered(&mut self, id: &[u8], at: impl FnOnce() -> String) -> Result<(), Refusal> {
-        let id = read(id);
-        let Some(found) = self.0.iter().position(|call| call.id == id) else {
-            return Err(Refusal::invalid(
+        match self.calls.remove(&*read(id)) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::invalid(
                 format!("{}.tool_call_id", at()),
                 "With this model's provider a result needs a tool call with its id in the assistant's turn \
                  before it, each answered once.",
-            ));
-        };
-        self.0.remove(found);
-        Ok(())
+            )),
+        }
     }
 
     /// The assistant speaks again, or the conversation is over.
@@ -67,7 +73,7 @@ impl<'a> Waiting<'a> {
     /// # Errors
     /// A call has no result.
     pub(super) fn all_answered(&self) -> Result<(), Refusal> {
-        match self.0.first() {
+        match self.calls.values().min_by_key(|call| call.number) {
             None => Ok(()),
             Some(call) => Err(Refusal::invalid(
                 call.at.as_str(),
@@ -75,5 +81,31 @@ impl<'a> Waiting<'a> {
                  assistant's next message.",
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// As many as a body holds; were each looked for among all, it would take minutes.
+    const MANY: usize = 300_000;
+
+    #[test]
+    fn many_calls_and_results_are_matched_at_once() {
+        let ids: Vec<String> = (0..MANY).map(|number| format!("call_{number}")).collect();
+        let mut waiting = Waiting::default();
+        for id in &ids {
+            waiting.asked(id.as_bytes(), String::new()).unwrap();
+        }
+        assert!(waiting.asked(b"call_7", "messages[1].tool_calls[300000]".to_owned()).is_err());
+        for id in ids.iter().skip(1) {
+            waiting.answered(id.as_bytes(), String::new).unwrap();
+        }
+        assert!(waiting.answered(b"call_7", || "messages[9]".to_owned()).is_err());
+        assert!(waiting.all_answered().is_err());
+        waiting.answered(b"call_0", String::new).unwrap();
+        assert!(waiting.is_empty() && waiting.all_answered().is_ok());
     }
 }
