@@ -1,6 +1,6 @@
 //! The one place that reads the clock: rooms get time as an argument.
 //!
-//! A request asks for the time some thirty times, and each reading of the clock
+//! A request asks for the time some forty times, and each reading of the clock
 //! costs it tens of nanoseconds. What a task does between two waits takes no
 //! time worth a new reading, so for tasks under [`held`] the clock is read once
 //! each time they go on. What measures the house's own work reads

@@ -257,12 +257,19 @@ impl Writer {
         self.at = entry.at;
         self.open.take(&entry);
         if let Some(after) = after {
-            keep(self.balances.get_mut(account), after).unwrap_or_else(|| {
-                self.balances.insert(account.to_owned(), after);
-            });
-            keep(self.draft.balances.get_mut(account), after).unwrap_or_else(|| {
-                self.draft.balances.insert(account.to_owned(), after);
-            });
+            // An account that is there costs no copy of its name.
+            match self.balances.get_mut(account) {
+                Some(there) => *there = after,
+                None => {
+                    self.balances.insert(account.to_owned(), after);
+                }
+            }
+            match self.draft.balances.get_mut(account) {
+                Some(there) => *there = after,
+                None => {
+                    self.draft.balances.insert(account.to_owned(), after);
+                }
+            }
         }
         Some(entry.seq)
     }
@@ -345,12 +352,6 @@ impl Writer {
             }
         }
     }
-}
-
-/// Puts a balance where there was one.
-fn keep(there: Option<&mut BalanceRecord>, after: BalanceRecord) -> Option<()> {
-    *there? = after;
-    Some(())
 }
 
 /// What ends the reserve of a charge that cannot be entered.

@@ -10,7 +10,7 @@ use pingora_http::RequestHeader;
 use tokio::io::AsyncWriteExt;
 
 /// Bytes up to which copying pieces behind one another costs less than naming them to the system.
-const FIRST: usize = 16 * 1024;
+const SHORT: usize = 16 * 1024;
 /// Slices in which a long body is written, so that a write timeout covers little.
 pub(super) const SLICE: usize = 64 * 1024;
 
@@ -71,25 +71,25 @@ pub(super) async fn stream(
 ) -> Result<(), Unsent> {
     let length = length(call, upload);
     let kind = call.content_type.as_bytes();
-    let ahead = usize::try_from(length).unwrap_or(FIRST).min(FIRST);
-    let mut first = Vec::with_capacity(head.len() + kind.len() + 60 + ahead);
-    first.extend_from_slice(head);
-    first.extend_from_slice(b"content-type: ");
-    first.extend_from_slice(kind);
-    first.extend_from_slice(b"\r\ncontent-length: ");
-    first.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-    first.extend_from_slice(b"\r\n\r\n");
+    let ahead = usize::try_from(length).unwrap_or(SHORT).min(SHORT);
+    let mut joined = Vec::with_capacity(head.len() + kind.len() + 60 + ahead);
+    joined.extend_from_slice(head);
+    joined.extend_from_slice(b"content-type: ");
+    joined.extend_from_slice(kind);
+    joined.extend_from_slice(b"\r\ncontent-length: ");
+    joined.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    joined.extend_from_slice(b"\r\n\r\n");
     let pieces = call.body.iter().take(call.upload.unwrap_or(usize::MAX));
-    let room = first.len() + FIRST;
+    let room = joined.len() + SHORT;
     for piece in pieces {
-        if first.len() + piece.len() <= room {
-            first.extend_from_slice(piece);
+        if joined.len() + piece.len() <= room {
+            joined.extend_from_slice(piece);
             continue;
         }
-        stream.write_all_buf(&mut Buf::chain(&*first, &**piece)).await?;
-        first.clear();
+        stream.write_all_buf(&mut Buf::chain(&*joined, &**piece)).await?;
+        joined.clear();
     }
-    stream.write_all(&first).await?;
+    stream.write_all(&joined).await?;
     if let (Some(before), Some(upload)) = (call.upload, upload) {
         let mut at = 0;
         loop {
