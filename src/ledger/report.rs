@@ -190,8 +190,9 @@ fn steady(store: &LedgerStore, name: &str) -> Result<Steady, StoreError> {
 /// The store cannot be read.
 pub fn find(store: &LedgerStore, number: u64) -> Result<Option<Entry>, Failed> {
     for month in store.months()? {
-        let (sheets, _) = store.sheets(&month, number.saturating_sub(1))?;
-        for line in sheets.first().into_iter().flat_map(|sheet| lines(&sheet.text)) {
+        let (mut sheets, _) = store.sheets(&month, number.saturating_sub(1))?;
+        let Some(sheet) = sheets.next().transpose()? else { continue };
+        for line in lines(&sheet.text) {
             let entry = read(line)?;
             if entry.seq == number {
                 return Ok(Some(entry));
@@ -228,7 +229,8 @@ pub fn page(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, F
         let (sheets, _) = store.sheets(&month, after)?;
         let mut text = Vec::new();
         let mut last = after;
-        for sheet in &sheets {
+        for sheet in sheets {
+            let sheet = sheet?;
             for line in lines(&sheet.text) {
                 let entry = read(line)?;
                 if entry.seq > after {

@@ -1,6 +1,7 @@
 //! How lines of batches end in the ledger: together with their rows, or not at all.
 
 use super::*;
+use penstock_storage::ledger::unpack;
 
 fn row(key: &str, value: Option<&[u8]>) -> RowWrite {
     RowWrite { space: Space::Batches, key: key.into(), value: value.map(<[u8]>::to_vec) }
@@ -43,7 +44,7 @@ fn ends_and_their_rows_are_one_commit_whatever_waits_beside_them() {
     let ended = |batch: &Batch, n: usize| {
         batch.operations().iter().any(|operation| match &operation.step {
             penstock_storage::Step::Put(value) if operation.space == Space::Ledger => {
-                let text = String::from_utf8_lossy(value);
+                let text = String::from_utf8(unpack(value.to_vec()).unwrap()).unwrap();
                 let name = format!("line{n:03}.");
                 text.lines().any(|line| line.contains(&name) && !line.contains("\"reserve\""))
             }

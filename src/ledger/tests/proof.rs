@@ -29,7 +29,9 @@ fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
     ledger.close();
     // One digit of one amount, in one sheet.
     let row = store.scan(Space::Ledger, b"", None, 1).unwrap().rows.remove(0);
-    let text = String::from_utf8(row.value).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
+    let month = ledger.store.months().unwrap().remove(0);
+    let sheet = ledger.store.sheets(&month, 0).unwrap().0.next().unwrap().unwrap();
+    let text = String::from_utf8(sheet.text).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
     store.apply(Batch::new().put(Space::Ledger, row.key, text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();
     assert!(!proof.good() && proof.misfit.as_ref().is_some_and(|(entry, _)| *entry == 1), "{proof:?}");

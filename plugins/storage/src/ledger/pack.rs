@@ -1,0 +1,119 @@
+//! A sheet as it lies in the store: its lines repeat each other, so they are packed with LZ4 where that makes them
+//! shorter. Packing loses nothing, and a row of plain text is read as it is.
+//!
+//! ```text
+//! row of a sheet = its text, which begins with `{`
+//!                | 1, length of the text (4 bytes, little-endian), LZ4 block of the text
+//! ```
+
+use super::MAX_SHEET;
+use crate::StoreError;
+
+/// First byte of a packed row; no line begins with it.
+const PACKED: u8 = 1;
+/// Bytes in front of the block.
+const HEAD: usize = 5;
+
+/// The row of a text; of one over its cap, the text, which no store takes.
+pub(super) fn pack(text: &[u8]) -> Vec<u8> {
+    let packed = if text.len() <= MAX_SHEET { packed(text) } else { None };
+    packed.filter(|row| row.len() < text.len()).unwrap_or_else(|| text.to_vec())
+}
+
+fn packed(text: &[u8]) -> Option<Vec<u8>> {
+    let mut row = vec![0; HEAD + lz4_flex::block::get_maximum_output_size(text.len())];
+    let (head, block) = row.split_first_chunk_mut::<HEAD>()?;
+    let [mark, length @ ..] = head;
+    (*mark, *length) = (PACKED, u32::try_from(text.len()).ok()?.to_le_bytes());
+    let written = lz4_flex::block::compress_into(text, block).ok()?;
+    row.truncate(HEAD + written);
+    Some(row)
+}
+
+/// The text of a sheet's row: its lines.
+///
+/// # Errors
+/// `Corrupt` if it is none.
+pub fn unpack(row: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    let Some((head, block)) = row.split_first_chunk::<HEAD>().filter(|(head, _)| head[0] == PACKED) else {
+        return Ok(row);
+    };
+    let broken = || StoreError::corrupt("a packed sheet of the ledger cannot be read");
+    let [_, length @ ..] = *head;
+    let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| broken())?;
+    if length > MAX_SHEET {
+        return Err(broken());
+    }
+    let mut text = vec![0; length];
+    match lz4_flex::block::decompress_into(block, &mut text) {
+        Ok(written) if written == length => Ok(text),
+        _ => Err(broken()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+    use std::fmt::Write;
+
+    /// Lines as the ledger's are.
+    fn lines(count: usize) -> Vec<u8> {
+        let mut text = String::new();
+        for n in 0..count {
+            let name = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            writeln!(
+                text,
+                "{{\"seq\":{n},\"act\":\"reserve\",\"account\":\"acme\",\"request\":\"{name:x}\"}}"
+            )
+            .unwrap();
+        }
+        text.into_bytes()
+    }
+
+    #[test]
+    fn what_is_packed_is_read_as_it_was() {
+        for count in 0..200 {
+            let text = lines(count);
+            assert_eq!(unpack(pack(&text)).unwrap(), text, "{count} lines");
+        }
+        let full = lines(2_000)[..MAX_SHEET].to_vec();
+        assert_eq!(unpack(pack(&full)).unwrap(), full);
+    }
+
+    #[test]
+    fn many_lines_take_half_the_room_and_what_cannot_be_packed_no_more_than_it_is() {
+        let text = lines(60);
+        assert!(pack(&text).len() * 2 < text.len(), "{} of {}", pack(&text).len(), text.len());
+        for plain in [&b""[..], b"{}\n", b"{\"seq\":7}\n"] {
+            assert_eq!(pack(plain), plain);
+        }
+    }
+
+    #[test]
+    fn a_row_that_was_never_packed_is_its_text() {
+        let text = lines(40);
+        assert_eq!(unpack(text.clone()).unwrap(), text);
+    }
+
+    #[test]
+    fn a_broken_row_is_an_error_and_no_panic() {
+        let good = pack(&lines(40));
+        for cut in HEAD..good.len() {
+            assert!(unpack(good[..cut].to_vec()).is_err(), "{cut}");
+        }
+        for at in HEAD..good.len() {
+            for bit in 0..8 {
+                let mut bad = good.clone();
+                bad[at] ^= 1 << bit;
+                // It may still be a text, of the same length: the row's checksum tells.
+                if let Ok(text) = unpack(bad) {
+                    assert_eq!(text.len(), lines(40).len());
+                }
+            }
+        }
+        let mut long = good;
+        long[1..HEAD].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(unpack(long).is_err());
+    }
+}
