@@ -2,13 +2,11 @@
 //!
 //! A request asks for the time some forty times, and each reading of the clock
 //! costs it tens of nanoseconds. What a task does between two waits takes no
-//! time worth a new reading, so for tasks under [`held`] the clock is read once
+//! time worth a new reading, so for tasks under [`hold`] the clock is read once
 //! each time they go on. What measures the house's own work reads
 //! [`Instant::now`] itself.
 
 use std::cell::Cell;
-use std::future::Future;
-use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 thread_local! {
@@ -25,7 +23,7 @@ enum Held {
     At(Instant),
 }
 
-/// Now, or when the task under [`held`] that asks first asked since it last waited.
+/// Now, or when the task under [`hold`] that asks first asked since it last waited.
 #[must_use]
 pub fn now() -> Instant {
     HELD.with(|held| match held.get() {
@@ -39,13 +37,10 @@ pub fn now() -> Instant {
     })
 }
 
-/// Holds the clock for a task whenever it goes on, until it waits again.
-pub async fn held<T>(mut task: impl Future<Output = T> + Unpin) -> T {
-    std::future::poll_fn(|context| {
-        let _release = Release(HELD.replace(Held::Unread));
-        Pin::new(&mut task).poll(context)
-    })
-    .await
+/// Holds the clock while a task goes on, until it waits again.
+pub fn hold<T>(go_on: impl FnOnce() -> T) -> T {
+    let _release = Release(HELD.replace(Held::Unread));
+    go_on()
 }
 
 /// Gives the clock back as it was, also when the task panics.
@@ -111,14 +106,14 @@ mod tests {
 
     #[tokio::test]
     async fn time_stands_while_a_task_runs_and_goes_on_when_it_has_waited() {
-        held(Box::pin(async {
+        let mut task = Box::pin(async {
             let first = now();
             spin();
             assert_eq!(now(), first);
             tokio::task::yield_now().await;
             assert!(now() > first);
-        }))
-        .await;
+        });
+        std::future::poll_fn(|context| hold(|| task.as_mut().poll(context))).await;
         let after = now();
         spin();
         assert!(now() > after);

@@ -219,7 +219,9 @@ impl Door {
             match probed {
                 Ok(None) => {}
                 Ok(Some((socket, place, patience))) => {
-                    threads.serve(self.clone().serve(socket, patience, place));
+                    let connection = self.clone().serve(socket, patience, place);
+                    // Beneath TLS a connection stays where it began.
+                    if self.tls { threads.serve(connection) } else { threads.gather(connection) }
                 }
                 Err(error) => {
                     log::event(log::error(), "accept_failed", &[("reason", &error.kind().to_string())]);

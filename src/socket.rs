@@ -6,8 +6,8 @@
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::{
-    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
-    UniqueID, UniqueIDType,
+    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
+    TimingDigest, UniqueID, UniqueIDType,
 };
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Result};
@@ -61,6 +61,23 @@ impl Socket {
         connected.set_nodelay(true)?;
         let writer = BufWriter::with_capacity(0, connected);
         Ok(Self { io: BufReader::with_capacity(READ_PLAIN, writer), patience, waits: None })
+    }
+
+    /// Whether a connection is a socket in clear text on which nothing is under way.
+    #[must_use]
+    pub fn can_move(stream: &Stream) -> bool {
+        let at_rest = |Self { io, .. }: &Self| io.buffer().is_empty() && io.get_ref().buffer().is_empty();
+        (**stream).as_any().downcast_ref::<Self>().is_some_and(at_rest)
+    }
+
+    /// A connection that can move, on the thread to which it has moved: this thread waits for it from now on.
+    ///
+    /// # Errors
+    /// It could not move, or its client is gone.
+    pub fn moved(stream: Stream) -> Result<Stream> {
+        let socket = stream.into_any().downcast::<Self>().map_err(|_| ErrorKind::InvalidInput)?;
+        let Self { io, patience, .. } = *socket;
+        Ok(Box::new(Self::new(io.into_inner().into_inner().into_std()?, false, patience)?))
     }
 
     /// What became of a write: an error, if it waits for too long.

@@ -7,6 +7,8 @@ use crate::config::settings::Limits;
 use crate::exchange::After;
 use crate::session::Session;
 use crate::session::http1::{Http1, Rest};
+use crate::socket::Socket;
+use crate::threads;
 use bytes::BytesMut;
 use penstock_wire::head::{Caps, Request, Scan, Wrong};
 use pingora_core::protocols::Stream;
@@ -60,6 +62,11 @@ pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: Shut
             Rest::Cut => return,
         };
         reused = true;
+        // Between two requests nothing but the socket is bound to a thread.
+        if Socket::can_move(&stream) && threads::ease().await {
+            let Ok(moved) = Socket::moved(stream) else { return };
+            stream = moved;
+        }
     }
 }
 

@@ -1,0 +1,140 @@
+//! What a thread has to do: how many connections, for what share of its time it is busy, and how many may leave it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+/// How often a thread that has connections looks at the time, and at its load. Whoever sets an alarm that is earlier
+/// than all others of its thread pays for a system call; none of a request's alarms is earlier than this.
+const TICK: Duration = Duration::from_millis(100);
+/// Thousandths of its time for which a thread may be busy and still be given connections before another.
+const EASY: u32 = 500;
+/// Busy for more than this, it lets connections go …
+const CROWDED: u32 = 850;
+/// … to one that is busy for so much less.
+const APART: u32 = 300;
+/// Connections that a thread may have more than another while it is not busy. They may all be busy at once later, and
+/// a connection leaves only between two requests.
+const FEW: usize = 64;
+/// Of its connections a crowded thread lets one of so many go in a tick.
+const SHARE: usize = 8;
+
+/// A thread, as others see it.
+pub(super) struct Seat {
+    pub(super) handle: Handle,
+    pub(super) load: Load,
+}
+
+/// All of them.
+pub(super) type Seats = Arc<[Seat]>;
+
+#[derive(Default)]
+pub(super) struct Load {
+    /// Connections.
+    pub(super) open: AtomicUsize,
+    first: Notify,
+    /// Thousandths of the last tick.
+    pub(super) busy: AtomicU32,
+    /// Connections that may still leave in this tick.
+    leave: AtomicUsize,
+}
+
+impl Load {
+    pub(super) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    fn busy(&self) -> u32 {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Lets one of so many connections go; whether there was one left to let go.
+    pub(super) fn let_go(&self) -> bool {
+        // Hardly ever more than a look.
+        self.leave.load(Ordering::Relaxed) > 0
+            && self
+                .leave
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                .is_ok()
+    }
+
+    /// What it is told at the end of a tick: its share, and that of the calmest thread.
+    pub(super) fn measured(&self, busy: u32, calmest: u32) {
+        self.busy.store(busy, Ordering::Relaxed);
+        let crowded = busy > CROWDED && calmest + APART <= busy;
+        self.leave.store(if crowded { (self.open() / SHARE).max(1) } else { 0 }, Ordering::Relaxed);
+    }
+}
+
+/// The thread that has the fewest connections.
+pub(super) fn emptiest(seats: &[Seat]) -> usize {
+    least(seats, usize::MAX, |load| (load.open(), load.busy()))
+}
+
+/// The least busy thread but this one.
+pub(super) fn calmest(seats: &[Seat], but: usize) -> usize {
+    least(seats, but, |load| (load.busy() as usize, load.open() as u32))
+}
+
+fn least(seats: &[Seat], but: usize, key: impl Fn(&Load) -> (usize, u32)) -> usize {
+    let others = seats.iter().enumerate().filter(|(place, _)| *place != but);
+    others.min_by_key(|(_, seat)| key(&seat.load)).map_or(but, |(place, _)| place)
+}
+
+/// The first thread that has time, as long as it has few more connections than others; else the emptiest.
+pub(super) fn first_with_time(seats: &[Seat]) -> usize {
+    let least = seats.iter().map(|seat| seat.load.open()).min().unwrap_or_default();
+    let has_time = |seat: &Seat| seat.load.busy() < EASY && seat.load.open() < least + FEW;
+    seats.iter().position(has_time).unwrap_or_else(|| emptiest(seats))
+}
+
+/// Measures a thread's load on itself, each tick while it has connections; never ends.
+pub(super) async fn watch(seats: Seats, own: usize) {
+    let Some(Seat { handle, load }) = seats.get(own) else { return };
+    let metrics = handle.metrics();
+    let look = || (Instant::now(), metrics.worker_total_busy_duration(0));
+    let mut before = look();
+    loop {
+        if load.open() == 0 {
+            load.measured(0, 0);
+            load.first.notified().await;
+            before = look();
+            continue;
+        }
+        tokio::time::sleep(TICK).await;
+        let now = look();
+        let (time, busy) = (now.0.duration_since(before.0), now.1.saturating_sub(before.1));
+        before = now;
+        let share =
+            u32::try_from(busy.as_micros() * 1_000 / time.as_micros().max(1)).unwrap_or(u32::MAX).min(1_000);
+        let calmest = seats.iter().map(|seat| seat.load.busy()).min().unwrap_or_default();
+        load.measured(share, calmest);
+    }
+}
+
+/// One connection of a thread.
+pub(super) struct Counted {
+    pub(super) seats: Seats,
+    pub(super) at: usize,
+}
+
+impl Counted {
+    pub(super) fn new(seats: &Seats, at: usize) -> Self {
+        if let Some(seat) = seats.get(at)
+            && seat.load.open.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            seat.load.first.notify_one();
+        }
+        Self { seats: seats.clone(), at }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seats.get(self.at) {
+            seat.load.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
