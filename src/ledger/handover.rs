@@ -3,7 +3,8 @@
 //! enters it, each end once, and voids what was never ended.
 
 use super::hold::{Hold, Settlement};
-use super::queue::{Deed, Kept, Op, Refused, TermsText};
+use super::op::{Deed, Op, Refused, TermsText};
+use super::queue::{Kept, Piece};
 use super::{Ledger, writer};
 use crate::observe::log;
 use penstock_ledger::{Act, Chain, Drawn, Entry, Open, Wallet};
@@ -173,7 +174,7 @@ impl Ledger {
     pub fn forward(&self, mut send: impl FnMut(Vec<Sent>) -> bool + Send + 'static) -> Result<(), String> {
         let queue = self.queue.clone();
         let forward = move || {
-            while let Some((ops, last)) = queue.collect(MOST, None) {
+            while let Some(Piece { ops, last, .. }) = queue.collect(MOST, None) {
                 let bytes = ops.iter().map(Op::bytes).sum();
                 let deeds: Vec<Deed> = ops.into_iter().flat_map(deeds).collect();
                 let exposed = deeds.iter().map(|deed| deed.exposed).sum();

@@ -2,8 +2,8 @@
 //! at once, or as an [`Ending`] that is entered together with others.
 
 use super::Ledger;
+use super::op::{Deed, Op, TermsText};
 use super::purse::Purse;
-use super::queue::{Deed, Op, TermsText};
 use penstock_ledger::{Act, Drawn, Sale, Wallet};
 use std::sync::Arc;
 

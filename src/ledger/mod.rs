@@ -16,6 +16,7 @@
 
 pub mod handover;
 mod hold;
+mod op;
 mod open;
 mod purse;
 mod queue;
@@ -29,16 +30,17 @@ pub mod views;
 mod writer;
 
 pub use hold::{Ending, Hold, Settlement};
-pub use queue::{Refused, TermsText};
+pub use op::{Refused, TermsText};
 pub use reserve::Need;
 
 use crate::clock::Clock;
 use crate::config::settings;
+use op::{Lines, Op, Order};
 use parking_lot::{Mutex, RwLock};
 use penstock_ledger::{Act, Wallet};
 use penstock_storage::ledger::{LedgerStore, MAX_ROW_BYTES, RowWrite};
 use purse::Purse;
-use queue::{Lines, Op, Order, Queue};
+use queue::Queue;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

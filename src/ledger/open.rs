@@ -1,8 +1,9 @@
 //! The ledger taken up at a start: purses from the store, what a crash left open voided, what a process hands over
 //! gone on with. A store that does not end where it says, or is of the future, is not written to.
 
+use super::op::{Deed, Op};
 use super::purse::Purse;
-use super::queue::{Deed, Op, Queue};
+use super::queue::Queue;
 use super::{Ledger, handover, writer};
 use crate::civil::rfc3339;
 use crate::clock::Clock;

@@ -1,13 +1,9 @@
 //! Between the requests and the one thread that writes: pushes never wait for
 //! the disk.
 
-use super::purse::Purse;
+use super::op::Op;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use penstock_ledger::Act;
-use penstock_storage::ledger::RowWrite;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -18,90 +14,26 @@ const HURRY: Duration = Duration::from_millis(5);
 /// crash forgets.
 const FULL: usize = 4_096;
 
-/// The terms that charges refer to.
-#[derive(Debug)]
-pub struct TermsText {
-    /// Sixteen hexadecimal digits of the text's SHA-256.
-    pub id: Arc<str>,
-    /// A JSON object.
-    pub text: Arc<str>,
-}
+/// So many are taken as they come, to be written with the others later: made ready all at once they would take the
+/// requests' processors for milliseconds.
+const PIECE: usize = 256;
 
-/// Why a grant or a correction is not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// The store takes nothing now.
-    Failing,
-    /// Its id was used before, or its entry corrected before: the number of that entry.
-    Already(u64),
-    /// An amount that cannot be.
-    Impossible,
-    /// The store failed meanwhile: whether it was made is not known. Asking again with the same id is safe.
-    Unknown,
-}
-
-/// Something to be written.
-pub(super) enum Op {
-    /// An act of a request.
-    Act(Deed),
-    /// The ends of several requests and the rows that belong to them: one commit, or none.
-    Lines(Lines),
-    /// An order of the operator.
-    Order(Box<Order>),
-}
-
-/// An act, whose and when.
-pub(super) struct Deed {
-    pub(super) at: u64,
-    pub(super) account: Arc<str>,
-    pub(super) act: Act,
-    pub(super) terms: Option<Arc<TermsText>>,
-    /// What it owes, 1e-8 EUR: no more exposed once it is written.
-    pub(super) exposed: i64,
-}
-
-/// Lines of batches that have ended, and what else is written with them.
-pub(super) struct Lines {
-    pub(super) ends: Vec<Deed>,
-    pub(super) rows: Vec<RowWrite>,
-}
-
-/// A grant or a correction, and who waits for it.
-pub(super) struct Order {
-    pub(super) purse: Arc<Purse>,
-    pub(super) at: u64,
-    pub(super) act: Act,
-    /// None of these may have been used.
-    pub(super) names: Vec<String>,
-    pub(super) answer: mpsc::Sender<Result<u64, Refused>>,
-}
-
-impl Op {
-    /// What it takes on the disk and here, about.
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Self::Act(deed) => deed.bytes(),
-            Self::Lines(lines) => {
-                let rows: usize = lines.rows.iter().map(RowWrite::bytes).sum();
-                lines.ends.iter().map(Deed::bytes).sum::<u64>() + rows as u64
-            }
-            Self::Order(_) => 1_024,
-        }
-    }
-}
-
-impl Deed {
-    const fn bytes(&self) -> u64 {
-        match self.act {
-            Act::Settle { .. } => 800,
-            _ => 320,
-        }
-    }
+/// What is taken at a time.
+pub(super) struct Piece {
+    /// None if a group ends without more, or if nothing came for long.
+    pub(super) ops: Vec<Op>,
+    /// The number of the last op that was taken.
+    pub(super) last: u64,
+    /// The group is to be written now.
+    pub(super) whole: bool,
 }
 
 #[derive(Default)]
 struct Waiting {
     ops: Vec<Op>,
+    /// When the group in the making is written at the latest, and how many were taken for it.
+    until: Option<Instant>,
+    taken: usize,
     /// Pushed so far.
     pushed: u64,
     /// The writer sleeps until somebody wakes it.
@@ -111,6 +43,13 @@ struct Waiting {
     closing: bool,
     /// The writer leaves what waits to another.
     handing: bool,
+}
+
+impl Waiting {
+    /// What was just pushed completes a piece, or the group.
+    const fn is_enough(&self) -> bool {
+        self.ops.len() == PIECE || self.taken + self.ops.len() == FULL
+    }
 }
 
 /// What waits to be written.
@@ -168,7 +107,7 @@ impl Queue {
         waiting.ops.push(op);
         waiting.pushed += 1;
         waiting.hurried |= ordered;
-        let (number, wake) = (waiting.pushed, waiting.idle || ordered || waiting.ops.len() == FULL);
+        let (number, wake) = (waiting.pushed, waiting.idle || ordered || waiting.is_enough());
         waiting.idle = false;
         drop(waiting);
         if wake {
@@ -177,11 +116,10 @@ impl Queue {
         number
     }
 
-    /// The next ops, at most `most`, and the number of the last of them; none if nothing comes for as long as
-    /// `patience`; `None` when it is over.
-    pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<(Vec<Op>, u64)> {
+    /// The next ops, at most `most`; none if nothing comes for as long as `patience`; `None` when it is over.
+    pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<Piece> {
         let mut waiting = self.waiting.lock();
-        while waiting.ops.is_empty() || waiting.handing {
+        while waiting.until.is_none() && (waiting.ops.is_empty() || waiting.handing) {
             if waiting.closing || waiting.handing {
                 return None;
             }
@@ -195,38 +133,47 @@ impl Queue {
             };
             waiting.idle = false;
             if over && waiting.ops.is_empty() {
-                return Some((Vec::new(), waiting.pushed));
+                return Some(Piece { ops: Vec::new(), last: waiting.pushed, whole: true });
             }
         }
-        if waiting.ops.len() < most {
-            self.gather(&mut waiting);
-        }
+        let over = self.gather(&mut waiting);
         let left = waiting.ops.len().saturating_sub(most);
-        // Who waits may wait for what is left over.
-        waiting.hurried &= left > 0;
         let ops = if left == 0 {
             std::mem::take(&mut waiting.ops)
         } else {
             let rest = waiting.ops.split_off(most);
             std::mem::replace(&mut waiting.ops, rest)
         };
-        Some((ops, waiting.pushed - left as u64))
+        waiting.taken += ops.len();
+        let whole = over || waiting.taken >= FULL;
+        if whole {
+            (waiting.until, waiting.taken) = (None, 0);
+            // Who waits may wait for what is left over.
+            waiting.hurried &= left > 0;
+        }
+        Some(Piece { ops, last: waiting.pushed - left as u64, whole })
     }
 
-    /// Waits for others that the same write can serve: for the window, until they are [`FULL`], or for as long as
-    /// [`HURRY`] from when somebody waits.
-    fn gather(&self, waiting: &mut MutexGuard<'_, Waiting>) {
-        let mut until = Instant::now() + Duration::from_micros(self.window_us.load(Ordering::Relaxed));
+    /// Waits for others that the same write can serve: until they are a piece, the group is [`FULL`] or its time is
+    /// over, which is [`HURRY`] from when somebody waits. Whether it is over.
+    fn gather(&self, waiting: &mut MutexGuard<'_, Waiting>) -> bool {
+        let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
+        let mut until = waiting.until.unwrap_or_else(|| Instant::now() + window);
         let mut hurried = false;
-        while !waiting.closing && !waiting.handing && waiting.ops.len() < FULL {
+        while !waiting.closing && !waiting.handing && waiting.taken + waiting.ops.len() < FULL {
             if waiting.hurried && !hurried {
                 hurried = true;
                 until = until.min(Instant::now() + HURRY);
             }
+            waiting.until = Some(until);
+            if waiting.ops.len() >= PIECE {
+                return until <= Instant::now();
+            }
             if self.wake.wait_until(waiting, until).timed_out() {
-                return;
+                return true;
             }
         }
+        true
     }
 
     /// Somebody waits for what was pushed.
@@ -257,6 +204,12 @@ impl Queue {
     pub(super) fn hand_over(&self, handing: bool) {
         self.waiting.lock().handing = handing;
         self.wake.notify_all();
+    }
+
+    /// How many were taken for the group in the making.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.waiting.lock().taken
     }
 
     /// The number of the last op that was pushed.

@@ -3,7 +3,8 @@
 //! did not take is tried again, the same bytes, until it is known to be there:
 //! so nothing is written twice and nothing out of order.
 
-use super::queue::{Deed, Kept, Op, Order, Queue, Refused};
+use super::op::{Deed, Op, Order, Refused};
+use super::queue::{Kept, Piece, Queue};
 use crate::observe::log;
 use penstock_ledger::{Act, Chain, Ending, Entry, MAX_LINE, Month, Open, Wallet};
 use penstock_storage::ledger::{
@@ -138,8 +139,8 @@ impl Writer {
     }
 
     fn work(&mut self) {
-        while let Some((ops, last)) = self.queue.collect(MOST, self.store.copy_due()) {
-            if ops.is_empty() {
+        while let Some(Piece { ops, last, whole }) = self.queue.collect(MOST, self.store.copy_due()) {
+            if ops.is_empty() && self.draft.weight == 0 {
                 // Nothing came for a while: what the second copy lacks is not left for longer.
                 self.queue.copied_now(self.store.sync_copy());
                 continue;
@@ -151,10 +152,12 @@ impl Writer {
                 self.draft.weight += op.bytes();
                 self.take(op);
             }
-            if !self.commit() {
+            if whole && !self.commit() {
                 return;
             }
-            self.queue.reached(last);
+            if whole {
+                self.queue.reached(last);
+            }
         }
     }
 

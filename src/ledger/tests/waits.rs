@@ -23,6 +23,21 @@ fn what_nobody_waits_for_waits_for_others() {
 }
 
 #[test]
+fn what_is_taken_piece_by_piece_is_written_at_once() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, LONG);
+    // Two each, and a piece is 256.
+    let tickets: Vec<u64> =
+        (0..500).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
+    until("some were taken", || ledger.queue.taken() >= 512);
+    assert_eq!((ledger.state().entries, store.kept.lock().len()), (0, 0), "nobody waits");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(ledger.written(tickets[499]));
+    assert_eq!(store.kept.lock().len(), 1, "all of it is one write");
+    assert_eq!(settled(&ledger).entries, 1 + 2 * 500);
+}
+
+#[test]
 fn a_line_of_a_batch_does_not_wait_for_the_window() {
     let store = Flaky::over(memory());
     let ledger = open(&store, LONG);
