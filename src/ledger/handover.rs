@@ -175,6 +175,9 @@ impl Ledger {
         let queue = self.queue.clone();
         let forward = move || {
             while let Some(Piece { ops, last, .. }) = queue.collect(MOST, None) {
+                if ops.is_empty() {
+                    continue;
+                }
                 let bytes = ops.iter().map(Op::bytes).sum();
                 let deeds: Vec<Deed> = ops.into_iter().flat_map(deeds).collect();
                 let exposed = deeds.iter().map(|deed| deed.exposed).sum();

@@ -38,6 +38,8 @@ struct Waiting {
     pushed: u64,
     /// The writer sleeps until somebody wakes it.
     idle: bool,
+    /// It waits for company for what is there or was taken.
+    gathering: bool,
     /// Somebody waits for what was pushed.
     hurried: bool,
     closing: bool,
@@ -116,7 +118,8 @@ impl Queue {
         number
     }
 
-    /// The next ops, at most `most`; none if nothing comes for as long as `patience`; `None` when it is over.
+    /// The next ops, at most `most`; none if a group that was begun ends without more, or if nothing comes for as long
+    /// as `patience`; `None` when it is over.
     pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<Piece> {
         let mut waiting = self.waiting.lock();
         while waiting.until.is_none() && (waiting.ops.is_empty() || waiting.handing) {
@@ -137,6 +140,7 @@ impl Queue {
             }
         }
         let over = self.gather(&mut waiting);
+        let most = most.min(FULL - waiting.taken);
         let left = waiting.ops.len().saturating_sub(most);
         let ops = if left == 0 {
             std::mem::take(&mut waiting.ops)
@@ -169,7 +173,10 @@ impl Queue {
             if waiting.ops.len() >= PIECE {
                 return until <= Instant::now();
             }
-            if self.wake.wait_until(waiting, until).timed_out() {
+            waiting.gathering = true;
+            let over = self.wake.wait_until(waiting, until).timed_out();
+            waiting.gathering = false;
+            if over {
                 return true;
             }
         }
@@ -179,7 +186,7 @@ impl Queue {
     /// Somebody waits for what was pushed.
     fn hurry(&self) {
         let mut waiting = self.waiting.lock();
-        let news = !std::mem::replace(&mut waiting.hurried, true) && !waiting.ops.is_empty();
+        let news = !std::mem::replace(&mut waiting.hurried, true) && waiting.gathering;
         drop(waiting);
         if news {
             self.wake.notify_one();
@@ -206,10 +213,11 @@ impl Queue {
         self.wake.notify_all();
     }
 
-    /// How many were taken for the group in the making.
+    /// How many were taken for a group whose writer waits for more.
     #[cfg(test)]
-    pub(super) fn taken(&self) -> usize {
-        self.waiting.lock().taken
+    pub(super) fn waits_with(&self) -> Option<usize> {
+        let waiting = self.waiting.lock();
+        waiting.gathering.then_some(waiting.taken)
     }
 
     /// The number of the last op that was pushed.

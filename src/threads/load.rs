@@ -50,8 +50,8 @@ impl Load {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Lets one of so many connections go; whether there was one left to let go.
-    pub(super) fn let_go(&self) -> bool {
+    /// Whether there is a connection left to let go.
+    fn let_go(&self) -> bool {
         // Hardly ever more than a look.
         self.leave.load(Ordering::Relaxed) > 0
             && self
@@ -60,27 +60,33 @@ impl Load {
                 .is_ok()
     }
 
-    /// What it is told at the end of a tick: its share, and that of the calmest thread.
+    /// What it is told at the end of a tick: its share, and that of the calmest other thread.
     pub(super) fn measured(&self, busy: u32, calmest: u32) {
         self.busy.store(busy, Ordering::Relaxed);
-        let crowded = busy > CROWDED && calmest + APART <= busy;
+        // One alone would be as crowded elsewhere.
+        let crowded = busy > CROWDED && calmest + APART <= busy && self.open() > 1;
         self.leave.store(if crowded { (self.open() / SHARE).max(1) } else { 0 }, Ordering::Relaxed);
     }
 }
 
 /// The thread that has the fewest connections.
 pub(super) fn emptiest(seats: &[Seat]) -> usize {
-    least(seats, usize::MAX, |load| (load.open(), load.busy()))
+    let all = seats.iter().enumerate();
+    all.min_by_key(|(_, seat)| (seat.load.open(), seat.load.busy())).map_or(0, |(place, _)| place)
 }
 
-/// The least busy thread but this one.
-pub(super) fn calmest(seats: &[Seat], but: usize) -> usize {
-    least(seats, but, |load| (load.busy() as usize, load.open() as u32))
-}
-
-fn least(seats: &[Seat], but: usize, key: impl Fn(&Load) -> (usize, u32)) -> usize {
-    let others = seats.iter().enumerate().filter(|(place, _)| *place != but);
-    others.min_by_key(|(_, seat)| key(&seat.load)).map_or(but, |(place, _)| place)
+/// Where one of the connections of a thread goes on instead, if it may leave.
+pub(super) fn leave(seats: &[Seat], own: usize) -> Option<usize> {
+    let load = seats.get(own).map(|seat| &seat.load).filter(|load| load.let_go())?;
+    let others = seats.iter().enumerate().filter(|(place, _)| *place != own);
+    let (to, calm) = others.min_by_key(|(_, seat)| (seat.load.busy(), seat.load.open()))?;
+    // Others may have gone there since it was measured: what each brings counts at once.
+    if calm.load.busy() + APART > load.busy() {
+        return None;
+    }
+    let brings = load.busy() / u32::try_from(load.open().max(1)).unwrap_or(u32::MAX);
+    calm.load.busy.fetch_add(brings, Ordering::Relaxed);
+    Some(to)
 }
 
 /// The first thread that has time, as long as it has few more connections than others; else the emptiest.
@@ -109,7 +115,8 @@ pub(super) async fn watch(seats: Seats, own: usize) {
         before = now;
         let share =
             u32::try_from(busy.as_micros() * 1_000 / time.as_micros().max(1)).unwrap_or(u32::MAX).min(1_000);
-        let calmest = seats.iter().map(|seat| seat.load.busy()).min().unwrap_or_default();
+        let others = seats.iter().enumerate().filter(|(place, _)| *place != own);
+        let calmest = others.map(|(_, seat)| seat.load.busy()).min().unwrap_or(u32::MAX / 2);
         load.measured(share, calmest);
     }
 }

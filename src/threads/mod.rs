@@ -173,28 +173,85 @@ mod tests {
         stay.add_permits(100);
     }
 
+    /// Connections of the first thread that do nothing until they are told to end.
+    fn idle(threads: &Threads, count: usize) -> Arc<tokio::sync::Semaphore> {
+        let stay = Arc::new(tokio::sync::Semaphore::new(0));
+        for _ in 0..count {
+            let stay = stay.clone();
+            task::run(&threads.seats, 0, Box::pin(async move { stay.acquire().await.unwrap().forget() }));
+        }
+        stay
+    }
+
+    /// Connections of the first thread that would leave, in a tick in which it and the other were so busy.
+    fn leavers(busy: u32, other: u32) -> (usize, u32) {
+        let threads = unmeasured();
+        let _stay = idle(&threads, 16);
+        threads.seats[0].load.measured(busy, other);
+        threads.seats[1].load.measured(other, busy);
+        let (tell, told) = mpsc::channel();
+        for _ in 0..10 {
+            let tell = tell.clone();
+            task::run(&threads.seats, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
+        }
+        let left = told.iter().take(10).filter(|left| *left).count();
+        (left, threads.seats[1].load.busy.load(Ordering::Relaxed))
+    }
+
     #[test]
     fn connections_leave_a_crowded_thread_for_a_calm_one_and_no_other() {
+        assert_eq!(leavers(850, 0).0, 0, "not crowded");
+        assert_eq!(leavers(900, 601).0, 0, "the other is as crowded");
+        let (left, busy) = leavers(900, 200);
+        assert_eq!(left, 2, "an eighth of them in a tick");
+        assert!(busy > 200, "what they bring counts before it is measured");
+        assert_eq!(leavers(900, 600).0, 1, "and the next would not be better off");
+    }
+
+    #[test]
+    fn one_alone_stays_and_so_does_who_has_no_other_thread() {
         let threads = unmeasured();
+        let _stay = idle(&threads, 1);
+        threads.seats[0].load.measured(1_000, 0);
         let (tell, told) = mpsc::channel();
-        let on_first = |busy: u32, calmest: u32| {
-            threads.seats[0].load.measured(busy, calmest);
-            threads.seats[1].load.measured(calmest, calmest);
-            let tell = tell.clone();
-            task::run(
-                &threads.seats,
-                0,
-                Box::pin(async move {
-                    let first = eased().await;
-                    tell.send((first, eased().await)).unwrap();
-                }),
-            );
-            told.recv().unwrap()
-        };
-        assert_eq!(on_first(850, 0), (false, false), "not crowded");
-        assert_eq!(on_first(900, 601), (false, false), "the other is as crowded");
-        assert_eq!(on_first(900, 600), (true, false), "the other has time");
-        assert_eq!(threads.connections(), 0, "none is counted twice");
+        task::run(&threads.seats, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
+        assert!(!told.recv().unwrap());
+        let threads = Threads::watched(1, |_, _| std::future::pending()).unwrap();
+        let _stay = idle(&threads, 16);
+        threads.seats[0].load.measured(1_000, 0);
+        let (tell, told) = mpsc::channel();
+        task::run(&threads.seats, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
+        assert!(!told.recv().unwrap());
+    }
+
+    #[test]
+    fn who_moves_is_counted_once() {
+        let threads = unmeasured();
+        let stay = idle(&threads, 2);
+        threads.seats[0].load.measured(1_000, 0);
+        let (tell, told) = mpsc::channel();
+        let moving = stay.clone();
+        task::run(
+            &threads.seats,
+            0,
+            Box::pin(async move {
+                tell.send(eased().await).unwrap();
+                moving.acquire().await.unwrap().forget();
+            }),
+        );
+        assert!(told.recv().unwrap());
+        until(|| threads.seats[0].load.open() == 2);
+        assert_eq!(threads.seats[1].load.open(), 1);
+        stay.add_permits(3);
+        until(|| threads.connections() == 0);
+    }
+
+    fn until(is: impl Fn() -> bool) {
+        let began = std::time::Instant::now();
+        while !is() {
+            assert!(began.elapsed().as_secs() < 60, "waited in vain");
+            thread::yield_now();
+        }
     }
 
     #[test]
@@ -208,7 +265,18 @@ mod tests {
         use crate::socket::Socket;
         use std::io::{Read, Write};
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let threads = unmeasured();
+        let mut threads = unmeasured();
+        let _stay = idle(&threads, 2);
+        // Dropped with its thread.
+        let (held, gone) = mpsc::channel::<()>();
+        task::run(
+            &threads.seats,
+            0,
+            Box::pin(async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            }),
+        );
         let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = std::net::TcpStream::connect(door.local_addr().unwrap()).unwrap();
         let (accepted, _) = door.accept().unwrap();
@@ -229,9 +297,10 @@ mod tests {
             }),
         );
         client.write_all(b"1").unwrap();
-        while threads.seats[1].load.open() == 0 {
-            thread::yield_now();
-        }
+        until(|| threads.seats[1].load.open() == 1);
+        // Who still waited on the first thread's sockets would wait for ever.
+        threads._ends.remove(0);
+        assert!(gone.recv().is_err());
         client.write_all(b"2").unwrap();
         let mut answer = [0];
         client.read_exact(&mut answer).unwrap();

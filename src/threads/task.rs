@@ -1,6 +1,6 @@
 //! A connection at work on a thread, which may go on on another between two requests.
 
-use super::load::{Counted, Seats, calmest};
+use super::load::{Counted, Seats, leave};
 use crate::clock;
 use std::cell::{Cell, OnceCell};
 use std::future::{Future, poll_fn};
@@ -19,8 +19,8 @@ enum AtWork {
     /// No connection.
     Other,
     Connection,
-    /// A connection that wants to go on elsewhere.
-    Leaving,
+    /// A connection that goes on on this one.
+    Leaving(usize),
 }
 
 /// This thread is one of those that serve.
@@ -31,17 +31,18 @@ pub(super) fn settle(seats: &Seats, own: usize) {
 /// A connection leaves its thread here, if that has more to do than others: it goes on on another one, where its
 /// socket has to be taken up anew. Whether it did. To be awaited by the connection's own task.
 pub async fn ease() -> bool {
-    let crowded = |(seats, own): &(Seats, usize)| seats.get(*own).is_some_and(|seat| seat.load.let_go());
-    let connection = AT_WORK.get() == AtWork::Connection;
-    if !connection || !OWN.with(|own| own.get().is_some_and(crowded)) {
+    if AT_WORK.get() != AtWork::Connection {
         return false;
     }
+    let Some(to) = OWN.with(|own| own.get().and_then(|(seats, own)| leave(seats, *own))) else {
+        return false;
+    };
     let mut left = false;
     poll_fn(|context| {
         if std::mem::replace(&mut left, true) {
             return Poll::Ready(());
         }
-        AT_WORK.set(AtWork::Leaving);
+        AT_WORK.set(AtWork::Leaving(to));
         context.waker().wake_by_ref();
         Poll::Pending
     })
@@ -76,21 +77,27 @@ where
         let Some(connection) = &mut task.connection else { return Poll::Ready(()) };
         let at_work = Resting(AT_WORK.replace(AtWork::Connection));
         let polled = clock::hold(|| connection.as_mut().poll(context));
-        let leaving = AT_WORK.get() == AtWork::Leaving;
-        drop(at_work);
-        match task.connection.take_if(|_| leaving && polled.is_pending()) {
-            Some(connection) => {
-                let Counted { seats, at } = &task.counted;
-                run(seats, calmest(seats, *at), connection);
-                Poll::Ready(())
-            }
-            None => polled,
+        let at_work = at_work.end();
+        if let AtWork::Leaving(to) = at_work
+            && polled.is_pending()
+            && let Some(connection) = task.connection.take()
+        {
+            run(&task.counted.seats, to, connection);
+            return Poll::Ready(());
         }
+        polled
     }
 }
 
 /// Tells again what the thread was at before, also when the connection panics.
 struct Resting(AtWork);
+
+impl Resting {
+    /// What it was at until now.
+    fn end(self) -> AtWork {
+        AT_WORK.get()
+    }
+}
 
 impl Drop for Resting {
     fn drop(&mut self) {

@@ -29,12 +29,25 @@ fn what_is_taken_piece_by_piece_is_written_at_once() {
     // Two each, and a piece is 256.
     let tickets: Vec<u64> =
         (0..500).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
-    until("some were taken", || ledger.queue.taken() >= 512);
+    until("most were taken", || ledger.queue.waits_with().is_some_and(|taken| taken > 2 * 256));
     assert_eq!((ledger.state().entries, store.kept.lock().len()), (0, 0), "nobody waits");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(ledger.written(tickets[499]));
     assert_eq!(store.kept.lock().len(), 1, "all of it is one write");
     assert_eq!(settled(&ledger).entries, 1 + 2 * 500);
+}
+
+#[test]
+fn who_waits_for_what_was_taken_already_wakes_the_writer() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, LONG);
+    // Two each: all of them are one piece.
+    let tickets: Vec<u64> =
+        (0..128).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
+    until("all were taken", || ledger.queue.waits_with() == Some(256));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let kept = async { tokio::time::timeout(Duration::from_secs(30), ledger.kept(tickets[127])).await };
+    assert_eq!(runtime.block_on(kept), Ok(true));
 }
 
 #[test]
@@ -55,15 +68,27 @@ fn a_line_of_a_batch_does_not_wait_for_the_window() {
 fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_either() {
     let store = Flaky::over(memory());
     let ledger = open(&store, LONG);
-    // Two each: more than are taken at a time.
-    (0..3_000).for_each(|n| {
+    // Two each, the first group's and more than the second has room for, while the first is being written.
+    store.stalls.store(true, Ordering::Release);
+    (0..2_048 + 3_000).for_each(|n| {
         reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));
     });
     let end = reserve(&ledger, "line", 0).unwrap().settling(charge(0));
     let ticket = ledger.enter(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let kept = async { tokio::time::timeout(Duration::from_secs(60), ledger.kept(ticket)).await };
+    let kept = async {
+        let mut kept = std::pin::pin!(ledger.kept(ticket));
+        // It has said that it waits before the writer goes on.
+        assert!(
+            std::future::poll_fn(|context| std::task::Poll::Ready(kept.as_mut().poll(context)))
+                .await
+                .is_pending()
+        );
+        store.stalls.store(false, Ordering::Release);
+        tokio::time::timeout(Duration::from_secs(30), kept).await
+    };
     assert_eq!(runtime.block_on(kept), Ok(true));
+    assert!(store.kept.lock().len() >= 3, "groups are no larger than they may be");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The ledger in a store: sheets of entries, balances and the ledger's tip, written together; and a second
 //! copy of the sheets in one file a month.
 //!
-//! A sheet is what one commit adds, as lines of text that nothing here reads. Each commit is one guarded batch (so no commit is ever made twice), and once the store has it durably
-//! its sheets are appended to the month's file, before [`LedgerStore::append`] returns. The file is synced within
-//! a quarter of a second, see [`LedgerStore::copy_due`].
+//! A sheet is a part of what one commit adds, as lines of text that nothing here reads. Each commit is one guarded
+//! batch (so no commit is ever made twice), and once the store has it durably its sheets are appended to the month's
+//! file, before [`LedgerStore::append`] returns. The file is synced within a quarter of a second, see
+//! [`LedgerStore::copy_due`].
 //!
 //! ```text
 //! row of a sheet    `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, packed, see `pack.rs`
@@ -253,7 +254,13 @@ impl LedgerStore {
         let page = self.store.scan(Space::Ledger, month.as_bytes(), Some(&last), crate::MAX_PAGE)?;
         let sheet = |row: crate::Row| {
             let (month, last) = split_key(&row.key)?;
-            Ok(Sheet { month, last, text: unpack(row.value)? })
+            let unreadable = |_| {
+                StoreError::corrupt(format!(
+                    "the sheet of {month} that ends with entry {last} cannot be read"
+                ))
+            };
+            let text = unpack(row.value).map_err(unreadable)?;
+            Ok(Sheet { month, last, text })
         };
         Ok((page.rows.into_iter().map(sheet), page.more))
     }
