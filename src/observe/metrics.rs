@@ -74,7 +74,7 @@ impl Metrics {
             overhead: histogram(
                 &r,
                 "penstock_overhead_seconds",
-                "Time of a request that was not spent waiting for a provider.",
+                "Time of a request outside of queues and of its attempts at providers.",
                 &OVERHEAD,
                 &["endpoint"],
             )?,

@@ -124,7 +124,8 @@ impl Record {
         }
     }
 
-    /// How much of it the gateway took itself.
+    /// How much of it was neither in a queue nor in an attempt. What an attempt does itself, encoding and translating,
+    /// is not told from waiting.
     #[must_use]
     pub fn own(&self, took: Duration) -> Duration {
         took.saturating_sub(self.waited).saturating_sub(self.queued)
