@@ -4,6 +4,7 @@
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::{Answer, Client, Provider, within};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
@@ -127,11 +128,18 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     let (mut answered, none) = asked(&client, 20, async || false).await;
     assert!(none.is_none());
 
-    // The disk is full, and soon it shows.
+    // The disk is full, and soon it shows. Each charge is written before the next request, or found not to be: a
+    // quick machine would use the debt up before.
     let filler = told.0.storage().join("filler");
     let shows = async || {
         fill(&filler);
-        told.0.admin().get("/readyz").await.text().contains("cannot be written")
+        let failing = Cell::new(false);
+        told.until("a charge to be written, or not", |ready, status| {
+            failing.set(ready.text().contains("cannot be written"));
+            failing.get() || status["ledger"]["unwritten_bytes"] == 0
+        })
+        .await;
+        failing.get()
     };
     let (before, none) = asked(&client, 20_000, shows).await;
     assert!(none.is_none() && before.len() < 20_000, "{none:?}");
