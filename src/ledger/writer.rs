@@ -152,10 +152,10 @@ impl Writer {
                 self.draft.weight += op.bytes();
                 self.take(op);
             }
-            if whole && !self.commit() {
-                return;
-            }
             if whole {
+                if !self.commit() {
+                    return;
+                }
                 self.queue.reached(last);
             }
         }

@@ -9,7 +9,9 @@ use tokio::sync::Notify;
 /// How often a thread that has connections looks at the time, and at its load. Whoever sets an alarm that is earlier
 /// than all others of its thread pays for a system call; none of a request's alarms is earlier than this.
 const TICK: Duration = Duration::from_millis(100);
-/// Thousandths of its time for which a thread may be busy and still be given connections before another.
+/// All of a thread's time: shares of it are thousandths.
+const WHOLE: u32 = 1_000;
+/// The share of its time for which a thread may be busy and still be given connections before another.
 const EASY: u32 = 500;
 /// Busy for more than this, it lets connections go …
 const CROWDED: u32 = 850;
@@ -22,20 +24,20 @@ const FEW: usize = 64;
 const SHARE: usize = 8;
 
 /// A thread, as others see it.
-pub(super) struct Seat {
+pub(super) struct Worker {
     pub(super) handle: Handle,
     pub(super) load: Load,
 }
 
 /// All of them.
-pub(super) type Seats = Arc<[Seat]>;
+pub(super) type Workers = Arc<[Worker]>;
 
 #[derive(Default)]
 pub(super) struct Load {
     /// Connections.
     pub(super) open: AtomicUsize,
     first: Notify,
-    /// Thousandths of the last tick.
+    /// Its share of the last tick.
     pub(super) busy: AtomicU32,
     /// Connections that may still leave in this tick.
     leave: AtomicUsize,
@@ -70,16 +72,16 @@ impl Load {
 }
 
 /// The thread that has the fewest connections.
-pub(super) fn emptiest(seats: &[Seat]) -> usize {
-    let all = seats.iter().enumerate();
-    all.min_by_key(|(_, seat)| (seat.load.open(), seat.load.busy())).map_or(0, |(place, _)| place)
+pub(super) fn emptiest(workers: &[Worker]) -> usize {
+    let all = workers.iter().enumerate();
+    all.min_by_key(|(_, worker)| (worker.load.open(), worker.load.busy())).map_or(0, |(place, _)| place)
 }
 
 /// Where one of the connections of a thread goes on instead, if it may leave.
-pub(super) fn leave(seats: &[Seat], own: usize) -> Option<usize> {
-    let load = seats.get(own).map(|seat| &seat.load).filter(|load| load.let_go())?;
-    let others = seats.iter().enumerate().filter(|(place, _)| *place != own);
-    let (to, calm) = others.min_by_key(|(_, seat)| (seat.load.busy(), seat.load.open()))?;
+pub(super) fn leave(workers: &[Worker], own: usize) -> Option<usize> {
+    let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.let_go())?;
+    let others = workers.iter().enumerate().filter(|(place, _)| *place != own);
+    let (to, calm) = others.min_by_key(|(_, worker)| (worker.load.busy(), worker.load.open()))?;
     // Others may have gone there since it was measured: what each brings counts at once.
     if calm.load.busy() + APART > load.busy() {
         return None;
@@ -90,15 +92,15 @@ pub(super) fn leave(seats: &[Seat], own: usize) -> Option<usize> {
 }
 
 /// The first thread that has time, as long as it has few more connections than others; else the emptiest.
-pub(super) fn first_with_time(seats: &[Seat]) -> usize {
-    let least = seats.iter().map(|seat| seat.load.open()).min().unwrap_or_default();
-    let has_time = |seat: &Seat| seat.load.busy() < EASY && seat.load.open() < least + FEW;
-    seats.iter().position(has_time).unwrap_or_else(|| emptiest(seats))
+pub(super) fn first_with_time(workers: &[Worker]) -> usize {
+    let least = workers.iter().map(|worker| worker.load.open()).min().unwrap_or_default();
+    let has_time = |worker: &Worker| worker.load.busy() < EASY && worker.load.open() < least + FEW;
+    workers.iter().position(has_time).unwrap_or_else(|| emptiest(workers))
 }
 
 /// Measures a thread's load on itself, each tick while it has connections; never ends.
-pub(super) async fn watch(seats: Seats, own: usize) {
-    let Some(Seat { handle, load }) = seats.get(own) else { return };
+pub(super) async fn watch(workers: Workers, own: usize) {
+    let Some(Worker { handle, load }) = workers.get(own) else { return };
     let metrics = handle.metrics();
     let look = || (Instant::now(), metrics.worker_total_busy_duration(0));
     let mut before = look();
@@ -113,35 +115,36 @@ pub(super) async fn watch(seats: Seats, own: usize) {
         let now = look();
         let (time, busy) = (now.0.duration_since(before.0), now.1.saturating_sub(before.1));
         before = now;
-        let share =
-            u32::try_from(busy.as_micros() * 1_000 / time.as_micros().max(1)).unwrap_or(u32::MAX).min(1_000);
-        let others = seats.iter().enumerate().filter(|(place, _)| *place != own);
-        let calmest = others.map(|(_, seat)| seat.load.busy()).min().unwrap_or(u32::MAX / 2);
+        let share = u32::try_from(busy.as_micros() * u128::from(WHOLE) / time.as_micros().max(1))
+            .unwrap_or(WHOLE)
+            .min(WHOLE);
+        let others = workers.iter().enumerate().filter(|(place, _)| *place != own);
+        let calmest = others.map(|(_, worker)| worker.load.busy()).min().unwrap_or(WHOLE);
         load.measured(share, calmest);
     }
 }
 
 /// One connection of a thread.
 pub(super) struct Counted {
-    pub(super) seats: Seats,
+    pub(super) workers: Workers,
     pub(super) at: usize,
 }
 
 impl Counted {
-    pub(super) fn new(seats: &Seats, at: usize) -> Self {
-        if let Some(seat) = seats.get(at)
-            && seat.load.open.fetch_add(1, Ordering::Relaxed) == 0
+    pub(super) fn new(workers: &Workers, at: usize) -> Self {
+        if let Some(worker) = workers.get(at)
+            && worker.load.open.fetch_add(1, Ordering::Relaxed) == 0
         {
-            seat.load.first.notify_one();
+            worker.load.first.notify_one();
         }
-        Self { seats: seats.clone(), at }
+        Self { workers: workers.clone(), at }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if let Some(seat) = self.seats.get(self.at) {
-            seat.load.open.fetch_sub(1, Ordering::Relaxed);
+        if let Some(worker) = self.workers.get(self.at) {
+            worker.load.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

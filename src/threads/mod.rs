@@ -11,7 +11,7 @@
 mod load;
 mod task;
 
-use load::{Load, Seat, Seats};
+use load::{Load, Worker, Workers};
 use std::future::Future;
 use std::io;
 use std::thread;
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 /// Threads at work; they end, and what runs on them, when this is dropped.
 pub struct Threads {
-    seats: Seats,
+    workers: Workers,
     /// Dropped to end them.
     _ends: Vec<oneshot::Sender<()>>,
 }
@@ -35,24 +35,24 @@ impl Threads {
         Self::watched(count, load::watch)
     }
 
-    fn watched<W>(count: usize, watch: fn(Seats, usize) -> W) -> io::Result<Self>
+    fn watched<W>(count: usize, watch: fn(Workers, usize) -> W) -> io::Result<Self>
     where
         W: Future<Output = ()> + 'static,
     {
         let runtimes = (0..count.max(1))
             .map(|_| Builder::new_current_thread().enable_all().build())
             .collect::<io::Result<Vec<_>>>()?;
-        let seat = |runtime: &Runtime| Seat { handle: runtime.handle().clone(), load: Load::default() };
-        let seats: Seats = runtimes.iter().map(seat).collect();
-        let begin = |(own, runtime)| begin(runtime, seats.clone(), own, watch);
+        let worker = |runtime: &Runtime| Worker { handle: runtime.handle().clone(), load: Load::default() };
+        let workers: Workers = runtimes.iter().map(worker).collect();
+        let begin = |(own, runtime)| begin(runtime, workers.clone(), own, watch);
         let ends = runtimes.into_iter().enumerate().map(begin).collect::<io::Result<_>>()?;
-        Ok(Self { seats, _ends: ends })
+        Ok(Self { workers, _ends: ends })
     }
 
     /// Connections that are open.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.seats.iter().map(|seat| seat.load.open()).sum()
+        self.workers.iter().map(|worker| worker.load.open()).sum()
     }
 
     /// Runs a connection to its end on the thread that has the fewest.
@@ -60,7 +60,7 @@ impl Threads {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        task::run(&self.seats, load::emptiest(&self.seats), Box::pin(connection));
+        task::run(&self.workers, load::emptiest(&self.workers), Box::pin(connection));
     }
 
     /// Runs a connection to its end that can move, see [`ease`]: on the first thread that has time for it.
@@ -68,27 +68,27 @@ impl Threads {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        task::run(&self.seats, load::first_with_time(&self.seats), Box::pin(connection));
+        task::run(&self.workers, load::first_with_time(&self.workers), Box::pin(connection));
     }
 }
 
 /// Starts one; what ends it when dropped.
 fn begin<W>(
     runtime: Runtime,
-    seats: Seats,
+    workers: Workers,
     own: usize,
-    watch: fn(Seats, usize) -> W,
+    watch: fn(Workers, usize) -> W,
 ) -> io::Result<oneshot::Sender<()>>
 where
     W: Future<Output = ()> + 'static,
 {
     let (end, ended) = oneshot::channel::<()>();
     thread::Builder::new().name("penstock".to_owned()).spawn(move || {
-        task::settle(&seats, own);
+        task::register(&workers, own);
         runtime.block_on(async move {
             tokio::select! {
                 _ = ended => {}
-                () = watch(seats, own) => {}
+                () = watch(workers, own) => {}
             }
         });
         // What still blocks is not waited for.
@@ -167,8 +167,8 @@ mod tests {
         let first = gather();
         assert!((1..64).all(|_| gather() == first), "few enough for one");
         assert_ne!(gather(), first, "more than a few");
-        threads.seats[0].load.busy.store(501, Ordering::Relaxed);
-        threads.seats[1].load.busy.store(499, Ordering::Relaxed);
+        threads.workers[0].load.busy.store(501, Ordering::Relaxed);
+        threads.workers[1].load.busy.store(499, Ordering::Relaxed);
         assert_ne!(gather(), first, "it has no time");
         stay.add_permits(100);
     }
@@ -178,7 +178,7 @@ mod tests {
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
         for _ in 0..count {
             let stay = stay.clone();
-            task::run(&threads.seats, 0, Box::pin(async move { stay.acquire().await.unwrap().forget() }));
+            task::run(&threads.workers, 0, Box::pin(async move { stay.acquire().await.unwrap().forget() }));
         }
         stay
     }
@@ -187,15 +187,15 @@ mod tests {
     fn leavers(busy: u32, other: u32) -> (usize, u32) {
         let threads = unmeasured();
         let _stay = idle(&threads, 16);
-        threads.seats[0].load.measured(busy, other);
-        threads.seats[1].load.measured(other, busy);
+        threads.workers[0].load.measured(busy, other);
+        threads.workers[1].load.measured(other, busy);
         let (tell, told) = mpsc::channel();
         for _ in 0..10 {
             let tell = tell.clone();
-            task::run(&threads.seats, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
+            task::run(&threads.workers, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
         }
         let left = told.iter().take(10).filter(|left| *left).count();
-        (left, threads.seats[1].load.busy.load(Ordering::Relaxed))
+        (left, threads.workers[1].load.busy.load(Ordering::Relaxed))
     }
 
     #[test]
@@ -211,28 +211,26 @@ mod tests {
     #[test]
     fn one_alone_stays_and_so_does_who_has_no_other_thread() {
         let threads = unmeasured();
-        let _stay = idle(&threads, 1);
-        threads.seats[0].load.measured(1_000, 0);
-        let (tell, told) = mpsc::channel();
-        task::run(&threads.seats, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
-        assert!(!told.recv().unwrap());
-        let threads = Threads::watched(1, |_, _| std::future::pending()).unwrap();
-        let _stay = idle(&threads, 16);
-        threads.seats[0].load.measured(1_000, 0);
-        let (tell, told) = mpsc::channel();
-        task::run(&threads.seats, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
-        assert!(!told.recv().unwrap());
+        let moves = |threads: &Threads, idlers: usize| {
+            let _stay = idle(threads, idlers);
+            threads.workers[0].load.measured(1_000, 0);
+            let (tell, told) = mpsc::channel();
+            task::run(&threads.workers, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
+            told.recv().unwrap()
+        };
+        assert!(!moves(&threads, 1));
+        assert!(!moves(&Threads::watched(1, |_, _| std::future::pending()).unwrap(), 16));
     }
 
     #[test]
     fn who_moves_is_counted_once() {
         let threads = unmeasured();
         let stay = idle(&threads, 2);
-        threads.seats[0].load.measured(1_000, 0);
+        threads.workers[0].load.measured(1_000, 0);
         let (tell, told) = mpsc::channel();
         let moving = stay.clone();
         task::run(
-            &threads.seats,
+            &threads.workers,
             0,
             Box::pin(async move {
                 tell.send(eased().await).unwrap();
@@ -240,8 +238,8 @@ mod tests {
             }),
         );
         assert!(told.recv().unwrap());
-        until(|| threads.seats[0].load.open() == 2);
-        assert_eq!(threads.seats[1].load.open(), 1);
+        until(|| threads.workers[0].load.open() == 2);
+        assert_eq!(threads.workers[1].load.open(), 1);
         stay.add_permits(3);
         until(|| threads.connections() == 0);
     }
@@ -270,7 +268,7 @@ mod tests {
         // Dropped with its thread.
         let (held, gone) = mpsc::channel::<()>();
         task::run(
-            &threads.seats,
+            &threads.workers,
             0,
             Box::pin(async move {
                 let _held = held;
@@ -280,9 +278,9 @@ mod tests {
         let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = std::net::TcpStream::connect(door.local_addr().unwrap()).unwrap();
         let (accepted, _) = door.accept().unwrap();
-        threads.seats[0].load.measured(1_000, 0);
+        threads.workers[0].load.measured(1_000, 0);
         task::run(
-            &threads.seats,
+            &threads.workers,
             0,
             Box::pin(async move {
                 let socket = Socket::new(accepted, false, std::time::Duration::from_secs(60)).unwrap();
@@ -297,7 +295,7 @@ mod tests {
             }),
         );
         client.write_all(b"1").unwrap();
-        until(|| threads.seats[1].load.open() == 1);
+        until(|| threads.workers[1].load.open() == 1);
         // Who still waited on the first thread's sockets would wait for ever.
         threads._ends.remove(0);
         assert!(gone.recv().is_err());

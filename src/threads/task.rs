@@ -1,6 +1,6 @@
 //! A connection at work on a thread, which may go on on another between two requests.
 
-use super::load::{Counted, Seats, leave};
+use super::load::{Counted, Workers, leave};
 use crate::clock;
 use std::cell::{Cell, OnceCell};
 use std::future::{Future, poll_fn};
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 thread_local! {
     /// The thread's place among all.
-    static OWN: OnceCell<(Seats, usize)> = const { OnceCell::new() };
+    static OWN: OnceCell<(Workers, usize)> = const { OnceCell::new() };
     static AT_WORK: Cell<AtWork> = const { Cell::new(AtWork::Other) };
 }
 
@@ -24,8 +24,8 @@ enum AtWork {
 }
 
 /// This thread is one of those that serve.
-pub(super) fn settle(seats: &Seats, own: usize) {
-    OWN.with(|place| place.set((seats.clone(), own)).ok());
+pub(super) fn register(workers: &Workers, own: usize) {
+    OWN.with(|place| place.set((workers.clone(), own)).ok());
 }
 
 /// A connection leaves its thread here, if that has more to do than others: it goes on on another one, where its
@@ -34,7 +34,7 @@ pub async fn ease() -> bool {
     if AT_WORK.get() != AtWork::Connection {
         return false;
     }
-    let Some(to) = OWN.with(|own| own.get().and_then(|(seats, own)| leave(seats, *own))) else {
+    let Some(to) = OWN.with(|own| own.get().and_then(|(workers, own)| leave(workers, *own))) else {
         return false;
     };
     let mut left = false;
@@ -58,12 +58,12 @@ struct Task<F> {
 }
 
 /// Lets a connection run on a thread.
-pub(super) fn run<F>(seats: &Seats, at: usize, connection: Pin<Box<F>>)
+pub(super) fn run<F>(workers: &Workers, at: usize, connection: Pin<Box<F>>)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let Some(seat) = seats.get(at) else { return };
-    seat.handle.spawn(Task { connection: Some(connection), counted: Counted::new(seats, at) });
+    let Some(worker) = workers.get(at) else { return };
+    worker.handle.spawn(Task { connection: Some(connection), counted: Counted::new(workers, at) });
 }
 
 impl<F> Future for Task<F>
@@ -75,14 +75,14 @@ where
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let task = &mut *self;
         let Some(connection) = &mut task.connection else { return Poll::Ready(()) };
-        let at_work = Resting(AT_WORK.replace(AtWork::Connection));
+        let at_work = Restore(AT_WORK.replace(AtWork::Connection));
         let polled = clock::hold(|| connection.as_mut().poll(context));
         let at_work = at_work.end();
         if let AtWork::Leaving(to) = at_work
             && polled.is_pending()
             && let Some(connection) = task.connection.take()
         {
-            run(&task.counted.seats, to, connection);
+            run(&task.counted.workers, to, connection);
             return Poll::Ready(());
         }
         polled
@@ -90,16 +90,16 @@ where
 }
 
 /// Tells again what the thread was at before, also when the connection panics.
-struct Resting(AtWork);
+struct Restore(AtWork);
 
-impl Resting {
+impl Restore {
     /// What it was at until now.
     fn end(self) -> AtWork {
         AT_WORK.get()
     }
 }
 
-impl Drop for Resting {
+impl Drop for Restore {
     fn drop(&mut self) {
         AT_WORK.set(self.0);
     }
