@@ -92,6 +92,23 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
 }
 
 #[test]
+fn a_group_is_no_longer_than_it_may_be_however_much_waits() {
+    let queue = Queue::new(Duration::from_secs(3_600), 0);
+    let push = |count| {
+        (0..count).for_each(|_| {
+            queue.push(Op::Lines(Lines { ends: Vec::new(), rows: Vec::new() }));
+        });
+    };
+    let collect =
+        || queue.collect(10_000, None).map(|piece| (piece.ops.len(), piece.last, piece.whole)).unwrap();
+    push(3_840);
+    assert_eq!(collect(), (3_840, 3_840, false));
+    push(5_000);
+    assert_eq!(collect(), (256, 4_096, true));
+    assert_eq!(collect(), (4_096, 8_192, true));
+}
+
+#[test]
 fn two_thousand_wait_for_nobody() {
     let store = Flaky::over(memory());
     let ledger = open(&store, LONG);
