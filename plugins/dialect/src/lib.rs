@@ -8,7 +8,7 @@
 //! two holds, counts, compares and rescues. Text stays escaped as it came, so
 //! nothing is parsed and written again.
 //!
-//! To add a pair: a folder `src/<client>_<provider>/`, a line in [`TRANSLATORS`],
+//! To add a pair: a folder `src/<client>_<provider>/` with its row, a line in [`TRANSLATORS`],
 //! and golden cases in `testdata/<client>_<provider>/`.
 
 pub mod decode;
@@ -22,6 +22,7 @@ mod chat_messages;
 mod classify;
 mod messages_chat;
 mod messages_messages;
+mod pair;
 mod pieces;
 mod record;
 mod reply;
@@ -38,12 +39,8 @@ pub use shape::Shape;
 use penstock_contract::{Dialect, Translator};
 
 /// Every pair of dialects that is spoken.
-pub const TRANSLATORS: &[&dyn Translator] = &[
-    &chat_chat::ChatChat,
-    &chat_messages::ChatMessages,
-    &messages_chat::MessagesChat,
-    &messages_messages::MessagesMessages,
-];
+pub const TRANSLATORS: &[&dyn Translator] =
+    &[&chat_chat::PAIR, &chat_messages::PAIR, &messages_chat::PAIR, &messages_messages::PAIR];
 
 /// The translator from a client's dialect to a provider's and back.
 #[must_use]

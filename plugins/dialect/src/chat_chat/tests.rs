@@ -6,7 +6,7 @@ mod property;
 mod rescue;
 mod rules;
 
-use super::ChatChat;
+use super::PAIR;
 use crate::grammar;
 use crate::trial::{self, golden};
 use bytes::Bytes;
@@ -32,7 +32,7 @@ fn what_is_sent_is_what_the_case_says() {
         let ask = trial::ask(Dialect::Chat, std::fs::read(case.join("ask.json")).unwrap().trim_ascii());
         let abilities = abilities(&case);
         let target = trial::target(Dialect::Chat, &abilities);
-        let sent = match ChatChat.request(&ask, &target) {
+        let sent = match PAIR.request(&ask, &target) {
             Ok(sent) => sent.concat(),
             Err(refusal) => {
                 format!("{:?} {:?} {}", refusal.code, refusal.param, refusal.message).into_bytes()
@@ -42,7 +42,7 @@ fn what_is_sent_is_what_the_case_says() {
             assert_eq!(value["model"], "engine/model", "{}", case.display());
         }
         golden(&case.join("sent.json"), &[&sent[..], b"\n"].concat());
-        let again = ChatChat.request(&ask, &target).map(|sent| sent.concat()).unwrap_or(sent.clone());
+        let again = PAIR.request(&ask, &target).map(|sent| sent.concat()).unwrap_or(sent.clone());
         assert_eq!(again, sent, "the same bytes each time");
     }
 }
@@ -56,7 +56,7 @@ fn streams_come_out_clean_however_they_are_cut() {
         let ask = trial::ask(Dialect::Chat, std::fs::read(case.join("ask.json")).unwrap().trim_ascii());
         let abilities = abilities(&case);
         let target = trial::target(Dialect::Chat, &abilities);
-        let run = trial::run_all_ways(&|| ChatChat.reply(&ask, &target), &got);
+        let run = trial::run_all_ways(&|| PAIR.reply(&ask, &target), &got);
         let figures = format!(
             ": fault {:?}, finish {:?}, bytes {}\n: {:?}\n: {:?}\n\n",
             run.fault, run.finish, run.output_bytes, run.usage, run.measured
@@ -79,7 +79,7 @@ fn whole_answers_come_out_clean() {
         let ask = trial::ask(Dialect::Chat, std::fs::read(case.join("ask.json")).unwrap().trim_ascii());
         let abilities = abilities(&case);
         let target = trial::target(Dialect::Chat, &abilities);
-        let said = match ChatChat.whole(&ask, &target, Bytes::from(got)) {
+        let said = match PAIR.whole(&ask, &target, Bytes::from(got)) {
             Ok(whole) => {
                 let body = whole.body.concat();
                 let value: Value = serde_json::from_slice(&body).unwrap();

@@ -8,42 +8,15 @@ mod request;
 mod turns;
 mod waiting;
 
-use crate::answer::Answer;
-use crate::write::{self, Face};
-use bytes::Bytes;
-use penstock_contract::{Ask, Dialect, Fault, Refusal, Reply, Target, Translator, Whole};
+use crate::pair::{self, Pair};
+use penstock_contract::Dialect;
 
 /// The pair.
-#[derive(Clone, Copy, Debug)]
-pub struct ChatMessages;
-
-impl Translator for ChatMessages {
-    fn client(&self) -> Dialect {
-        Dialect::Chat
-    }
-
-    fn provider(&self) -> Dialect {
-        Dialect::Messages
-    }
-
-    fn path(&self) -> &'static str {
-        "/messages"
-    }
-
-    fn request(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Bytes>, Refusal> {
-        request::body(ask, target, None)
-    }
-
-    fn continuation(&self, ask: &Ask, target: &Target<'_>, delivered: &str) -> Result<Vec<Bytes>, Refusal> {
-        request::body(ask, target, Some(delivered))
-    }
-
-    fn whole(&self, ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
-        let answer = Answer::read(ask, target, body)?;
-        Ok(write::chat::plain(&answer, &Face::of(target)))
-    }
-
-    fn reply(&self, ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
-        crate::reply(ask, target, write::chat::Writer::new(&Face::of(target), ask.n, ask.include_usage))
-    }
-}
+pub(crate) const PAIR: Pair = Pair {
+    client: Dialect::Chat,
+    provider: Dialect::Messages,
+    path: "/messages",
+    request: request::body,
+    whole: pair::chat_whole,
+    reply: pair::chat_reply,
+};

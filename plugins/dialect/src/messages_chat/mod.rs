@@ -12,40 +12,16 @@ mod speak;
 mod tests;
 mod turns;
 
-use crate::write::messages::{self, Manner, Writer};
-use bytes::Bytes;
-use penstock_contract::{Ask, Dialect, Fault, Refusal, Reply, Target, Translator, Whole};
+use crate::pair::{self, Pair};
+use crate::write::messages;
+use penstock_contract::Dialect;
 
 /// The pair.
-#[derive(Clone, Copy, Debug)]
-pub struct MessagesChat;
-
-impl Translator for MessagesChat {
-    fn client(&self) -> Dialect {
-        Dialect::Messages
-    }
-
-    fn provider(&self) -> Dialect {
-        Dialect::Chat
-    }
-
-    fn path(&self) -> &'static str {
-        "/chat/completions"
-    }
-
-    fn request(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Bytes>, Refusal> {
-        request::body(ask, target, None)
-    }
-
-    fn continuation(&self, ask: &Ask, target: &Target<'_>, delivered: &str) -> Result<Vec<Bytes>, Refusal> {
-        request::body(ask, target, Some(delivered))
-    }
-
-    fn whole(&self, ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
-        messages::whole(ask, target, body)
-    }
-
-    fn reply(&self, ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
-        crate::reply(ask, target, Writer::new(Manner::of(ask, target)))
-    }
-}
+pub(crate) const PAIR: Pair = Pair {
+    client: Dialect::Messages,
+    provider: Dialect::Chat,
+    path: "/chat/completions",
+    request: request::body,
+    whole: messages::whole,
+    reply: pair::messages_reply,
+};

@@ -9,66 +9,51 @@ mod request;
 
 use crate::answer::Answer;
 use crate::event::Text;
-use crate::write::messages::{self, Manner, Writer};
+use crate::pair::{self, Pair};
+use crate::write::messages;
 use crate::{pieces, scan};
 use bytes::Bytes;
 use passing::Passing;
-use penstock_contract::{
-    Ask, Dialect, Done, Fault, FaultKind, Finish, Refusal, Reply, Target, Thinking, Translator, Whole,
-};
+use penstock_contract::{Ask, Dialect, Done, Fault, FaultKind, Finish, Reply, Target, Thinking, Whole};
 use penstock_wire::json;
 
 /// The pair.
-#[derive(Clone, Copy, Debug)]
-pub struct MessagesMessages;
+pub(crate) const PAIR: Pair = Pair {
+    client: Dialect::Messages,
+    provider: Dialect::Messages,
+    path: "/messages",
+    request: request::body,
+    whole,
+    reply,
+};
 
-impl Translator for MessagesMessages {
-    fn client(&self) -> Dialect {
-        Dialect::Messages
+/// The provider's own body with the client's name for the model, unless something has to be cut from it.
+fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
+    let answer = Answer::read(ask, target, body.clone())?;
+    let thought = answer.candidates.iter().any(|candidate| !candidate.reasoning.is_empty());
+    if cuts(ask, target) || (thought && ask.thinking == Thinking::Off) {
+        return messages::whole(ask, target, body);
     }
+    let finish = answer.candidates.first().and_then(|candidate| candidate.finish).unwrap_or(Finish::Stop);
+    let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
+    let body = with_model(&trimmed, target.answer_model).ok_or(Fault::new(FaultKind::Malformed))?;
+    let output_bytes = answer.output_bytes();
+    Ok(Whole {
+        body,
+        done: answer.usage.map(Done::Tokens),
+        measured: answer.measured,
+        finish,
+        output_bytes,
+        pictures: Vec::new(),
+    })
+}
 
-    fn provider(&self) -> Dialect {
-        Dialect::Messages
+/// The provider's own events, unless something has to be cut from them.
+fn reply(ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
+    if cuts(ask, target) {
+        return pair::messages_reply(ask, target);
     }
-
-    fn path(&self) -> &'static str {
-        "/messages"
-    }
-
-    fn request(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Bytes>, Refusal> {
-        request::body(ask, target, None)
-    }
-
-    fn continuation(&self, ask: &Ask, target: &Target<'_>, delivered: &str) -> Result<Vec<Bytes>, Refusal> {
-        request::body(ask, target, Some(delivered))
-    }
-
-    fn whole(&self, ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
-        let answer = Answer::read(ask, target, body.clone())?;
-        let thought = answer.candidates.iter().any(|candidate| !candidate.reasoning.is_empty());
-        if cuts(ask, target) || (thought && ask.thinking == Thinking::Off) {
-            return messages::whole(ask, target, body);
-        }
-        let finish = answer.candidates.first().and_then(|candidate| candidate.finish).unwrap_or(Finish::Stop);
-        let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
-        let body = with_model(&trimmed, target.answer_model).ok_or(Fault::new(FaultKind::Malformed))?;
-        let output_bytes = answer.output_bytes();
-        Ok(Whole {
-            body,
-            done: answer.usage.map(Done::Tokens),
-            measured: answer.measured,
-            finish,
-            output_bytes,
-            pictures: Vec::new(),
-        })
-    }
-
-    fn reply(&self, ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
-        if cuts(ask, target) {
-            return crate::reply(ask, target, Writer::new(Manner::of(ask, target)));
-        }
-        Box::new(Passing::new(ask, target))
-    }
+    Box::new(Passing::new(ask, target))
 }
 
 /// Whether the gateway may have to cut the answer: then it speaks it itself.

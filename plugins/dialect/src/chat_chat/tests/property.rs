@@ -1,6 +1,6 @@
 //! Text out is text in, for any text, any spelling and any cuts.
 
-use super::super::ChatChat;
+use super::super::PAIR;
 use crate::trial;
 use penstock_contract::*;
 use proptest::prelude::*;
@@ -74,7 +74,7 @@ proptest! {
         let abilities = Abilities::default();
         let target = trial::target(Dialect::Chat, &abilities);
         let stream = stream(&parts, line);
-        let whole = trial::run(&mut *ChatChat.reply(&ask, &target), [stream.as_bytes()]);
+        let whole = trial::run(&mut *PAIR.reply(&ask, &target), [stream.as_bytes()]);
         let mut pieces = Vec::new();
         let (mut rest, mut sizes) = (stream.as_bytes(), cuts.iter().cycle());
         while !rest.is_empty() {
@@ -82,7 +82,7 @@ proptest! {
             pieces.push(piece);
             rest = more;
         }
-        let cut = trial::run(&mut *ChatChat.reply(&ask, &target), pieces);
+        let cut = trial::run(&mut *PAIR.reply(&ask, &target), pieces);
         prop_assert_eq!(&cut, &whole);
         let text: String = parts.iter().map(|(text, _)| text.as_str()).collect();
         prop_assert_eq!(read(&whole.out), text.as_str());
@@ -112,12 +112,12 @@ proptest! {
         let abilities = Abilities { max_stop: Some(0), ..Abilities::default() };
         let target = trial::target(Dialect::Chat, &abilities);
         let stream = parts.concat();
-        let whole = trial::run(&mut *ChatChat.reply(&ask, &target), [&stream[..]]);
-        let cut = trial::run(&mut *ChatChat.reply(&ask, &target), stream.chunks(size));
+        let whole = trial::run(&mut *PAIR.reply(&ask, &target), [&stream[..]]);
+        let cut = trial::run(&mut *PAIR.reply(&ask, &target), stream.chunks(size));
         prop_assert_eq!(&cut, &whole);
         if !whole.out.is_empty() {
             prop_assert_eq!(crate::grammar::chat(&whole.out, false), Ok(()));
         }
-        let _ = ChatChat.whole(&ask, &target, stream.into());
+        let _ = PAIR.whole(&ask, &target, stream.into());
     }
 }

@@ -1,6 +1,6 @@
 //! Another provider goes on where the first one broke.
 
-use super::super::ChatChat;
+use super::super::PAIR;
 use crate::trial;
 use bytes::Bytes;
 use penstock_contract::*;
@@ -28,7 +28,7 @@ fn rescued(body: &str, first: &str, how: Rescue, second: &str) -> (trial::Run, V
     let ask = trial::ask(Dialect::Chat, body.as_bytes());
     let abilities = Abilities { parameters: vec!["logprobs".into()], ..Abilities::default() };
     let target = trial::target(Dialect::Chat, &abilities);
-    let mut reply = ChatChat.reply(&ask, &target);
+    let mut reply = PAIR.reply(&ask, &target);
     let mut out = Out::default();
     reply.push(Bytes::from(first.to_owned()), &mut out).unwrap();
     assert_eq!(reply.end(&mut out).unwrap_err().kind, FaultKind::Truncated);
@@ -149,7 +149,7 @@ fn what_was_delivered_is_told_only_where_it_can_be_continued() {
     let abilities = Abilities::default();
     let target = trial::target(Dialect::Chat, &abilities);
     let delivered = |body: &str, stream: &str| {
-        let mut reply = ChatChat.reply(&trial::ask(Dialect::Chat, body.as_bytes()), &target);
+        let mut reply = PAIR.reply(&trial::ask(Dialect::Chat, body.as_bytes()), &target);
         reply.push(Bytes::from(stream.to_owned()), &mut Out::default()).unwrap();
         let told = reply.delivered();
         assert_eq!(reply.rescue(&target, Rescue::Continue), told.is_some());
@@ -167,7 +167,7 @@ fn what_cannot_be_compared_is_not_started_over() {
     let abilities = Abilities { parameters: vec!["logprobs".into()], ..Abilities::default() };
     let target = trial::target(Dialect::Chat, &abilities);
     let can = |body: &str, stream: &str| {
-        let mut reply = ChatChat.reply(&trial::ask(Dialect::Chat, body.as_bytes()), &target);
+        let mut reply = PAIR.reply(&trial::ask(Dialect::Chat, body.as_bytes()), &target);
         reply.push(Bytes::from(stream.to_owned()), &mut Out::default()).unwrap();
         reply.rescue(&target, Rescue::StartOver)
     };

@@ -1,6 +1,6 @@
 //! Rules that golden files do not show.
 
-use super::super::ChatChat;
+use super::super::PAIR;
 use crate::trial;
 use bytes::Bytes;
 use penstock_contract::*;
@@ -12,7 +12,7 @@ fn sent(body: &str, change: impl FnOnce(&mut Ask), target: impl FnOnce(&mut Targ
     let abilities = Abilities { system_anywhere: true, ..Abilities::default() };
     let mut to = trial::target(Dialect::Chat, &abilities);
     target(&mut to);
-    serde_json::from_slice(&ChatChat.request(&ask, &to).unwrap().concat()).unwrap()
+    serde_json::from_slice(&PAIR.request(&ask, &to).unwrap().concat()).unwrap()
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn long_messages_are_shared_and_not_copied() {
     let body = json!({"model":"m","messages":[{"role":"user","content":"x".repeat(100_000)}]}).to_string();
     let ask = trial::ask(Dialect::Chat, body.as_bytes());
     let abilities = Abilities::default();
-    let pieces = ChatChat.request(&ask, &trial::target(Dialect::Chat, &abilities)).unwrap();
+    let pieces = PAIR.request(&ask, &trial::target(Dialect::Chat, &abilities)).unwrap();
     let within = |piece: &Bytes| ask.body.as_ptr_range().contains(&piece.as_ptr());
     let shared: usize = pieces.iter().filter(|piece| within(piece)).map(Bytes::len).sum();
     assert!(shared > 99_000, "{shared} bytes are shared");
@@ -63,7 +63,7 @@ fn a_preset_fills_in_what_the_client_left_out() {
     let ask = trial::ask(Dialect::Chat, body.as_bytes());
     let abilities = Abilities::default();
     let target = Target { preset: &preset, ..trial::target(Dialect::Chat, &abilities) };
-    let value: Value = serde_json::from_slice(&ChatChat.request(&ask, &target).unwrap().concat()).unwrap();
+    let value: Value = serde_json::from_slice(&PAIR.request(&ask, &target).unwrap().concat()).unwrap();
     assert_eq!(
         value,
         json!({"model":"engine/model","messages":[],"temperature":0,"max_tokens":5,"top_p":0.95})
@@ -83,7 +83,7 @@ fn a_continuation_asks_in_the_words_that_the_offer_declares() {
         let ask = trial::ask(Dialect::Chat, body.as_bytes());
         let abilities = Abilities { continuation, prefill, system_anywhere: true, ..Abilities::default() };
         let target = trial::target(Dialect::Chat, &abilities);
-        let sent = ChatChat.continuation(&ask, &target, "so \"far\"");
+        let sent = PAIR.continuation(&ask, &target, "so \"far\"");
         sent.map(|sent| serde_json::from_slice::<Value>(&sent.concat()).unwrap())
     };
     let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}],"stream":true}"#;
@@ -116,7 +116,7 @@ fn a_continuation_asks_in_the_words_that_the_offer_declares() {
 fn nothing_comes_out_before_the_first_content_token() {
     let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
     let abilities = Abilities::default();
-    let mut reply = ChatChat.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
     let mut out = Out::default();
     let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n: hello\n\n";
     reply.push(Bytes::from_static(role.as_bytes()), &mut out).unwrap();
@@ -131,7 +131,7 @@ fn nothing_comes_out_before_the_first_content_token() {
 fn the_last_word_ends_it_at_once_and_what_follows_does_not_matter() {
     let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
     let abilities = Abilities::default();
-    let mut reply = ChatChat.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
     let mut out = Out::default();
     let stream =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n";
@@ -147,7 +147,7 @@ fn the_last_word_ends_it_at_once_and_what_follows_does_not_matter() {
 fn an_event_without_an_end_is_not_collected_for_ever() {
     let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
     let abilities = Abilities::default();
-    let mut reply = ChatChat.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
     let piece = Bytes::from(vec![b'x'; 1 << 20]);
     let results = (0..10).map(|_| reply.push(piece.clone(), &mut Out::default()));
     let faults: Vec<_> = results.filter_map(Result::err).map(|fault| fault.kind).collect();

@@ -1,7 +1,7 @@
 //! Text out is text in, whatever the cuts and the block switches.
 
 use super::ask;
-use crate::messages_chat::MessagesChat;
+use crate::messages_chat::PAIR;
 use crate::{grammar, trial};
 use penstock_contract::*;
 use proptest::prelude::*;
@@ -120,7 +120,7 @@ proptest! {
         let target = trial::target(Dialect::Chat, &abilities);
         let arguments = [json!({"a": words[0]}), json!({"b": [words[1], 1.5, null]}), json!({})];
         let (stream, mut said) = stream(&says, &arguments);
-        let run = trial::run(&mut *MessagesChat.reply(&ask, &target), stream.as_bytes().chunks(cut));
+        let run = trial::run(&mut *PAIR.reply(&ask, &target), stream.as_bytes().chunks(cut));
         prop_assert_eq!(run.fault, None);
         prop_assert_eq!(grammar::messages(&run.out), Ok(()));
         if !shown {
