@@ -3,9 +3,11 @@
 //! never tokenised.
 
 use crate::house::{Live, ModelLive};
+use crate::upstream::offer::OfferLive;
 use crate::upstream::tokenize;
 use bytes::Bytes;
 use penstock_contract::{Ask, Dialect, Embed, Inputs, Refusal, Task};
+use penstock_dialect::MAX_TOKENS;
 use penstock_tokens::{Conversation, Count, Counter, Method, ReadError, estimate, upper_bound};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -20,15 +22,22 @@ const QUICK: usize = 16 * 1024;
 /// work, and must not take the machine from the streams.
 static TURNS: Semaphore = Semaphore::const_new(2);
 
-/// Checks an ask against a model's window. `Some` is the cap on generated
-/// tokens that the window leaves, where the client's own does not fit.
+/// What a window leaves for an answer that may be longer than that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// So many tokens may be asked for.
+    pub left: u64,
+    /// So many fit for certain, where `left` rests on an estimate: for a provider that takes no more.
+    pub certain: Option<u64>,
+}
+
+/// Checks an ask against a model's window. `Some` is the room that it leaves, where what is wanted may not fit.
 ///
-/// An estimate clamps, but never refuses: it may be too high, and the provider
-/// knows better.
+/// An estimate never refuses, for it may be too high, and the provider knows better.
 ///
 /// # Errors
 /// The input alone does not fit.
-pub async fn fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<u64>, Refusal> {
+pub async fn fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Room>, Refusal> {
     match &ask.task {
         Task::Talk => talk_fits(live, model, ask).await,
         Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(model, ask)).await.map(|()| None),
@@ -87,11 +96,12 @@ fn most(counter: &Counter, task: &Task, window: u64) -> u64 {
 }
 
 /// A conversation and its answer share the window.
-async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<u64>, Refusal> {
+async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Room>, Refusal> {
     let window = model.model.card.context_length;
-    let wanted = ask.max_tokens.unwrap_or(1);
+    let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
+    let wanted = offers.filter_map(|offer| wanted(ask, offer)).max();
     let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
-    if bound.saturating_add(wanted) <= window {
+    if bound.saturating_add(wanted.unwrap_or(1)) <= window {
         return Ok(None);
     }
     // Boxed: few requests come this far, and its state would be a part of every one's.
@@ -101,14 +111,39 @@ async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Opt
     {
         return Err(Refusal::context(window, count.tokens));
     }
-    let count = match known {
-        Some(count) => count,
-        // Nothing would come of an estimate.
-        None if ask.max_tokens.is_none() => return Ok(None),
-        None => Box::pin(guess(ask)).await?,
+    let (count, wanted) = match (known, wanted) {
+        (Some(count), Some(wanted)) => (count, wanted),
+        (None, Some(wanted)) => (Box::pin(guess(ask)).await?, wanted),
+        // The provider takes what is left.
+        (_, None) => return Ok(None),
     };
+    Ok(room(window, &count, wanted))
+}
+
+/// Most tokens that an offer is asked for, if there is room: the client's own number, or the one that the offer's
+/// dialect has to have.
+pub fn wanted(ask: &Ask, offer: &OfferLive) -> Option<u64> {
+    let needs = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
+    ask.max_tokens.or_else(|| needs().then_some(MAX_TOKENS))
+}
+
+/// What a window leaves beside a prompt. An estimate is 1.2 times the count of prose and 1.5 times that of code,
+/// JSON and logs: near the end of a window it would leave a tenth of the room that there is, or none, and cut the
+/// answer off. There the provider is asked for as much as there may be, and says if that is too much.
+fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
     let left = window.saturating_sub(count.tokens);
-    Ok((wanted > left && left > 0 && ask.max_tokens.is_some()).then_some(left))
+    if wanted <= left {
+        return None;
+    }
+    if count.method != Method::Estimate {
+        return Some(Room { left, certain: None }).filter(|room| room.left > 0);
+    }
+    let likely = window.saturating_sub(count.tokens / 8 * 5);
+    if left.saturating_mul(4) >= likely.saturating_mul(3) {
+        return Some(Room { left, certain: None });
+    }
+    let room = Room { left: likely.min(wanted), certain: Some(left).filter(|left| *left > 0) };
+    Some(room).filter(|room| room.left > 0)
 }
 
 /// The tokens of an ask's prompt: by the model's own tokenizer, else by an
@@ -170,4 +205,31 @@ async fn off_the_way(
         tokio::task::spawn_blocking(work).await.unwrap_or(Ok(None))
     };
     counted.map_err(|_| Refusal::invalid("messages", "The messages cannot be read for counting."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room_of(window: u64, tokens: u64, method: Method, wanted: u64) -> Option<(u64, Option<u64>)> {
+        room(window, &Count { tokens, method }, wanted).map(|room| (room.left, room.certain))
+    }
+
+    #[test]
+    fn a_count_leaves_what_is_left() {
+        assert_eq!(room_of(131_072, 87_347, Method::Exact, 32_000), None);
+        assert_eq!(room_of(131_072, 120_000, Method::Engine, 32_000), Some((11_072, None)));
+        assert_eq!(room_of(4_096, 4_096, Method::Exact, 1), None, "the provider says");
+    }
+
+    #[test]
+    fn an_estimate_near_the_end_of_a_window_takes_nothing_from_the_answer() {
+        // A short prompt: what an estimate is too high by is little beside the room.
+        assert_eq!(room_of(32_768, 2_400, Method::Estimate, 64_000), Some((30_368, None)));
+        // 83,695, 87,347 and 88,717 tokens by the tokenizer.
+        assert_eq!(room_of(131_072, 124_905, Method::Estimate, 32_000), Some((32_000, Some(6_167))));
+        assert_eq!(room_of(131_072, 130_350, Method::Estimate, 32_000), Some((32_000, Some(722))));
+        assert_eq!(room_of(131_072, 132_388, Method::Estimate, 32_000), Some((32_000, None)));
+        assert_eq!(room_of(131_072, 209_800, Method::Estimate, 32_000), None, "the provider says");
+    }
 }

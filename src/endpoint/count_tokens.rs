@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::count;
 use crate::exchange::{Ended, Exchange, ended};
-use crate::relay::model_named;
+use crate::relay::model_of;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
@@ -36,8 +36,7 @@ impl Endpoint for CountTokens {
         let body = x.json_body().await?;
         let ask = penstock_admission::messages(body, &x.live.admission, Purpose::Count)?;
         let (name, _) = penstock_routing::split(&ask.model);
-        let model = model_named(&x.live, name)?;
-        x.record.model = Some(model.model.card.id.as_str().into());
+        let model = model_of(x, &ask, name)?;
         let count = count::count(&x.live, &model, &ask).await?;
         x.record.status = 200;
         let head = x.head(200).with("x-token-count-method", count.method.name());

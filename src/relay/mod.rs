@@ -20,7 +20,7 @@ mod select;
 mod settle;
 mod watch;
 
-pub use select::{model_named, no_model};
+pub use select::{model_named, model_of, no_model};
 
 use crate::clock;
 use crate::exchange::{Ended, Exchange};
@@ -69,6 +69,10 @@ struct Run<'r, 'a> {
     ticket: Option<u64>,
     /// What the client is told if nobody answers: the caller's own fault, once seen.
     refusal: Option<Refusal>,
+    /// The same, if nobody was asked: what providers could not be told.
+    unsaid: Option<Refusal>,
+    /// A provider failed.
+    failed: bool,
 }
 
 /// Answers an ask with the help of the providers.
@@ -116,6 +120,8 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         at,
         ticket: None,
         refusal: None,
+        unsaid: None,
+        failed: false,
     };
     run.drive().await
 }
@@ -149,12 +155,13 @@ impl Run<'_, '_> {
                         }
                         Err(_) => return self.left(),
                     };
+                    let rescue = self.begun;
                     match self.attempt(&offer, course.asked()).await {
                         Ok(ended) => {
                             drop(seat);
                             return Ok(ended);
                         }
-                        Err(stop) => match self.stopped(&offer, stop, &mut course) {
+                        Err(stop) => match self.stopped(&offer, stop, rescue, &mut course) {
                             Some(next) => next,
                             None => return self.left(),
                         },
@@ -209,11 +216,14 @@ impl Run<'_, '_> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
         self.x.house.inject.at(crate::inject::At::Attempt);
-        let done = if self.ask.stream {
-            pump::attempt(self, offer, number).await
-        } else {
-            plain::attempt(self, offer, number).await
-        };
+        let mut done = self.ask_it(offer, number).await;
+        if let Err(Stop::Fault(fault)) = &done
+            && !self.begun
+            && fault.is_for_length()
+            && self.chosen.lower(offer, self.ask, fault.room)
+        {
+            done = self.ask_it(offer, number).await;
+        }
         let took = begun.elapsed();
         self.x.record.waited += took;
         let outcome = match &done {
@@ -227,8 +237,22 @@ impl Run<'_, '_> {
         done
     }
 
+    async fn ask_it(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
+        if self.ask.stream {
+            pump::attempt(self, offer, number).await
+        } else {
+            plain::attempt(self, offer, number).await
+        }
+    }
+
     /// What follows an attempt that did not answer; `None` when nobody listens any more.
-    fn stopped(&mut self, offer: &Arc<OfferLive>, stop: Stop, course: &mut Course) -> Option<Next> {
+    fn stopped(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        stop: Stop,
+        rescue: bool,
+        course: &mut Course,
+    ) -> Option<Next> {
         let now = self.now();
         match stop {
             Stop::Left | Stop::Revoked => {
@@ -237,12 +261,12 @@ impl Run<'_, '_> {
             }
             Stop::Pass(refusal) => {
                 offer.learn(now, Outcome::Neutral, None);
-                self.refusal = Some(refusal);
+                self.unsaid = Some(refusal);
                 Some(course.pass(now))
             }
             Stop::Fault(fault) => {
                 offer.learn(now, Outcome::from(&fault), None);
-                self.remember(offer, &fault, now);
+                self.remember(offer, &fault, rescue, now);
                 let budget = &mut self.x.house.budget.lock();
                 Some(if !self.begun {
                     course.after(&fault, now, budget)
@@ -255,9 +279,13 @@ impl Run<'_, '_> {
         }
     }
 
-    fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, now: Duration) {
+    fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, rescue: bool, now: Duration) {
+        self.failed = true;
         if let Some(refusal) = &fault.refusal {
-            self.refusal = Some((**refusal).clone());
+            // What a rescuer says never hides what broke.
+            if !rescue {
+                self.refusal = Some((**refusal).clone());
+            }
             return;
         }
         *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
@@ -285,7 +313,8 @@ impl Run<'_, '_> {
     async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
         // What of a broken answer was delivered is not charged either.
         settle::void(self, "failed");
-        let refusal = self.refusal.take().unwrap_or_else(|| {
+        let unsaid = self.unsaid.take().filter(|_| !self.failed);
+        let refusal = self.refusal.take().or(unsaid).unwrap_or_else(|| {
             let providers = &self.x.live.providers;
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
             let refusal = match course.was_crowded() {

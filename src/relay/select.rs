@@ -1,6 +1,6 @@
 //! Who may be asked: the model behind a name, its able offers, their order.
 
-use crate::count;
+use crate::count::{self, Room};
 use crate::exchange::Exchange;
 use crate::house::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
@@ -30,8 +30,8 @@ pub struct Selection {
     asked_for: Box<str>,
     /// The model that was asked for.
     model: Arc<ModelLive>,
-    /// The cap that the window leaves, by model of the catalogue.
-    caps: Vec<(Box<str>, u64)>,
+    /// What the window leaves, by model of the catalogue.
+    rooms: Vec<(Box<str>, Room)>,
     preset: Option<Box<str>>,
 }
 
@@ -56,7 +56,7 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusa
             Dialect::Chat => name.into(),
             Dialect::Messages => ask.model.clone(),
         },
-        caps: Vec::new(),
+        rooms: Vec::new(),
         preset: ask.preset.clone(),
         model: model.clone(),
     };
@@ -68,9 +68,9 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusa
             continue;
         }
         match count::fits(&live, &candidate, ask).await {
-            Ok(cap) => {
-                if let Some(cap) = cap {
-                    selection.caps.push((candidate.model.card.id.as_str().into(), cap));
+            Ok(room) => {
+                if let Some(room) = room {
+                    selection.rooms.push((candidate.model.card.id.as_str().into(), room));
                 }
                 if let Err(lacks) = selection.add(&live, &candidate, flavor, ask, now) {
                     refusal.get_or_insert(lacks);
@@ -197,12 +197,30 @@ impl Selection {
         offer.offer.model.presets.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The cap on generated tokens to send instead of the client's own, if that does not fit.
+    /// The cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
     pub fn max_tokens(&self, offer: &OfferLive, ask: &Ask) -> Option<u64> {
         let id = offer.offer.model.card.id.as_str();
-        let left = self.caps.iter().find(|(model, _)| &**model == id).map(|(_, left)| *left);
+        let left = self.rooms.iter().find(|(model, _)| &**model == id).map(|(_, room)| room.left);
         let most = [left, offer.offer.max_output].into_iter().flatten().min()?;
-        ask.max_tokens.filter(|asked| *asked > most).map(|_| most)
+        count::wanted(ask, offer).filter(|wanted| *wanted > most).map(|_| most)
+    }
+
+    /// A provider took less than it was asked for: `said` tokens by its own count, if it told. Whether it can be
+    /// asked for less.
+    pub fn lower(&mut self, offer: &OfferLive, ask: &Ask, said: Option<u64>) -> bool {
+        let id = offer.offer.model.card.id.as_str();
+        let at = self.rooms.iter().position(|(model, _)| &**model == id);
+        let certain = at.and_then(|at| self.rooms.get(at)).and_then(|(_, room)| room.certain);
+        let asked = self.max_tokens(offer, ask).or_else(|| count::wanted(ask, offer));
+        let Some(left) = said.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked)) else {
+            return false;
+        };
+        let room = Room { left, certain: None };
+        match at.and_then(|at| self.rooms.get_mut(at)) {
+            Some((_, there)) => *there = room,
+            None => self.rooms.push((id.into(), room)),
+        }
+        true
     }
 
     /// The model that was asked for, for the figures of its last hour.

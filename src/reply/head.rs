@@ -22,11 +22,11 @@ const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-reset,
      anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
      anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
 /// Request headers that browsers may send: what the client libraries add by themselves.
-const ALLOWED: &str = "authorization, content-type, range, x-api-key, anthropic-version, anthropic-beta, \
+const ALLOWED: &str = "authorization, content-type, range, user-agent, x-api-key, anthropic-version, anthropic-beta, \
      anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
      idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
      x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
-     x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper";
+     x-stainless-helper, x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper, x-stainless-custom-poll-interval";
 
 /// Limit, remaining and reset of requests, by dialect.
 const REQUESTS: [[&str; 3]; 2] = [

@@ -64,6 +64,7 @@ mod refusals;
 mod rerank;
 mod rescue;
 mod retry;
+mod room;
 mod routing;
 mod seats;
 mod soak;

@@ -1,7 +1,7 @@
 //! After the first content token: a broken stream is taken over by another
 //! provider, or ends with an error event. Truncation never looks like success.
 
-use crate::harness::script::{Act, Script, finish, role, sse, stream, text, usage};
+use crate::harness::script::{Act, Script, finish, json_answer, role, sse, status, stream, text, usage};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::json;
 
@@ -86,6 +86,34 @@ async fn a_rescue_that_differs_ends_with_an_error_and_no_text_comes_twice() {
     good.always(stream(&["One ", "deux ", "trois"]));
     let answer = asked("", &bad, &good, "").await;
     failed_after("One two ", &answer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_rescuer_refuses_never_hides_what_broke() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    bad.always(broken(&["One "], Act::Cut));
+    good.always(json_answer(400, &json!({"error": {"message": "no", "param": "temperature"}})));
+    let answer = asked("", &bad, &good, "").await;
+    failed_after("One ", &answer);
+    assert_eq!(good.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_could_not_be_told_never_hides_that_another_failed() {
+    let (bad, other) = (Provider::start().await, Provider::start().await);
+    bad.always(status(503));
+    let running = Bench::new()
+        .hasty("bad", &bad)
+        .provider_with("other", &other, "dialects = [\"messages\"]", SECOND)
+        .start()
+        .await;
+    let mut ask = running.ask();
+    ask["n"] = json!(2);
+    let answer = running.client.post("/v1/chat/completions", &ask).await;
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert_eq!(answer.json()["error"]["code"], "INFERENCE_3103");
+    assert!(bad.calls() > 0);
+    assert_eq!(other.calls(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,7 @@
 //! How a provider fails, as the attempt loop needs to know it.
 
 use crate::refusal::Refusal;
+use crate::table::Code;
 use std::time::Duration;
 
 /// The kind of a failure; its name is a metric label and a reason in `details.attempts`.
@@ -70,18 +71,30 @@ pub struct Fault {
     pub refusal: Option<Box<Refusal>>,
     /// The provider asked not to be asked again for this long.
     pub retry_after: Option<Duration>,
+    /// Tokens that the window leaves for the answer, by the provider's own count, where more was asked for.
+    pub room: Option<u64>,
 }
 
 impl Fault {
     /// A failure of the provider.
     #[must_use]
     pub const fn new(kind: FaultKind) -> Self {
-        Self { kind, refusal: None, retry_after: None }
+        Self { kind, refusal: None, retry_after: None, room: None }
+    }
+
+    /// Whether less would do: the answer that was asked for is too long beside the input.
+    #[must_use]
+    pub fn is_for_length(&self) -> bool {
+        let about = |refusal: &Refusal| {
+            refusal.code == Code::ContextLength
+                || refusal.param.as_deref().is_some_and(|param| param.ends_with("_tokens"))
+        };
+        self.room.is_some() || self.refusal.as_deref().is_some_and(about)
     }
 
     /// The caller's own fault, in the provider's eyes.
     #[must_use]
     pub fn caller(refusal: Refusal) -> Self {
-        Self { kind: FaultKind::Caller, refusal: Some(Box::new(refusal)), retry_after: None }
+        Self { kind: FaultKind::Caller, refusal: Some(Box::new(refusal)), retry_after: None, room: None }
     }
 }

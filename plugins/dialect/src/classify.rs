@@ -32,7 +32,11 @@ pub fn classify(
     let kind = match status {
         401..=404 => FaultKind::Credentials(status),
         400 | 405..=407 | 410..=424 | 426..=428 | 430..=499 => {
-            return Fault::caller(refusal(&About::read(body), model_window));
+            let about = About::read(body);
+            return Fault {
+                room: room(&about, model_window),
+                ..Fault::caller(refusal(&about, model_window))
+            };
         }
         _ => FaultKind::Status(status),
     };
@@ -48,6 +52,15 @@ pub(crate) fn in_band(body: &[u8]) -> Fault {
     } else {
         Fault::new(FaultKind::InBand)
     }
+}
+
+/// What the window leaves for the answer, where the input fits and it is the answer that does not.
+fn room(about: &About, model_window: u64) -> Option<u64> {
+    if about.content_is_refused() || !about.window_is_full() {
+        return None;
+    }
+    let window = about.window().unwrap_or(model_window);
+    window.checked_sub(about.input()?).filter(|room| *room > 0)
 }
 
 fn refusal(about: &About, model_window: u64) -> Refusal {

@@ -32,6 +32,7 @@ mod shape;
 mod trial;
 
 pub use answer::{Answer, Candidate, ToolCall};
+pub use chat_messages::MAX_TOKENS;
 pub use classify::classify;
 pub use reply::{Answering, reply};
 pub use shape::Shape;

@@ -6,6 +6,9 @@ use crate::write::{self, Face};
 use bytes::Bytes;
 use penstock_contract::{Ask, Dialect, Fault, Refusal, Reply, Target, Translator, Whole};
 
+/// The body for a provider, in pieces.
+type Request = fn(&Ask, &Target<'_>, Option<&str>) -> Result<Vec<Bytes>, Refusal>;
+
 /// A client's dialect and a provider's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
@@ -14,7 +17,7 @@ pub(crate) struct Pair {
     /// Below the provider's base URL.
     pub(crate) path: &'static str,
     /// The provider's body; with what was delivered, the one that asks to continue it.
-    pub(crate) request: fn(&Ask, &Target<'_>, Option<&str>) -> Result<Vec<Bytes>, Refusal>,
+    pub(crate) request: Request,
     /// A plain answer, for the client.
     pub(crate) whole: fn(&Ask, &Target<'_>, Bytes) -> Result<Whole, Fault>,
     /// A streamed one.

@@ -8,6 +8,8 @@ mod request;
 mod turns;
 mod waiting;
 
+pub use request::MAX_TOKENS;
+
 use crate::pair::{self, Pair};
 use penstock_contract::Dialect;
 

@@ -12,7 +12,7 @@ use penstock_contract::{Ask, Field, Fields, Refusal, Target};
 use std::convert::Infallible;
 
 /// `max_tokens` where neither client nor target sets one: the dialect requires it.
-const MAX_TOKENS: u64 = 8192;
+pub const MAX_TOKENS: u64 = 8192;
 /// What both dialects say of sampling.
 const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 

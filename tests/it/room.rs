@@ -1,0 +1,105 @@
+//! The room that a window leaves for an answer: an estimate cuts nothing off, a
+//! provider that takes less is asked for that, and a number that only the
+//! provider's dialect needs fits too.
+
+use crate::harness::bench::Running;
+use crate::harness::script::{Script, json_answer, plain, stream};
+use crate::harness::{Answer, Bench, Provider};
+use serde_json::{Value, json};
+
+/// What engines say of an answer that does not fit beside its prompt.
+fn too_long(input: u64) -> Script {
+    let message = format!(
+        "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 131072 \
+         tokens and your request has {input} input tokens (32000 > 131072 - {input})."
+    );
+    json_answer(400, &json!({"error": {"message": message, "type": "BadRequestError", "code": 400}}))
+}
+
+/// Log lines, of which an estimate takes half as many tokens again as there are.
+fn logs(bytes: usize) -> String {
+    let line = "2026-11-23T14:08:35.117Z INFO request id=4b8e3f0a status=200 ms=12.75 bytes_in=1238\n";
+    line.chars().cycle().take(bytes).collect()
+}
+
+async fn asked(running: &Running, change: Value) -> Answer {
+    let mut ask = json!({"model": "m", "max_tokens": 32_000,
+        "messages": [{"role": "user", "content": logs(193_000)}]});
+    ask.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    running.client.post("/v1/chat/completions", &ask).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_estimate_cuts_no_answer_short() {
+    let provider = Provider::start().await;
+    provider.always(plain("Well."));
+    let running = Bench::new().provider("a", &provider).start().await;
+    let answer = asked(&running, json!({})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(provider.last().json()["max_tokens"], 32_000);
+    assert_eq!(provider.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_takes_less_is_asked_once_more_for_that() {
+    for streamed in [false, true] {
+        let provider = Provider::start().await;
+        provider.then(too_long(110_000)).always(if streamed { stream(&["Well."]) } else { plain("Well.") });
+        let running = Bench::new().provider("a", &provider).start().await;
+        let answer = asked(&running, json!({"stream": streamed})).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(provider.calls(), 2);
+        assert_eq!(provider.last().json()["max_tokens"], 21_072);
+        assert_eq!(answer.header("x-penstock-attempts"), Some("1"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_says_no_number_is_asked_for_what_fits_for_certain() {
+    let provider = Provider::start().await;
+    let vague = json!({"error": {"message": "max_tokens is too large", "param": "max_tokens"}});
+    provider.then(json_answer(400, &vague)).always(plain("Well."));
+    let running = Bench::new().provider("a", &provider).start().await;
+    let answer = asked(&running, json!({})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(provider.calls(), 2);
+    assert!(provider.last().json()["max_tokens"].as_u64().unwrap() < 16_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_goes_on_refusing_is_not_asked_for_ever() {
+    let provider = Provider::start().await;
+    provider.always(too_long(110_000));
+    let running = Bench::new().provider("a", &provider).start().await;
+    let answer = asked(&running, json!({})).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert_eq!(answer.json()["error"]["param"], "max_tokens");
+    assert_eq!(provider.calls(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_only_the_dialect_needs_fits_the_window_and_the_offer() {
+    for (model, offer, most) in [
+        ("context_length = 4096", "", 4_095),
+        ("context_length = 4096", "max_output = 1024", 1_024),
+        ("context_length = 32768", "", 8_192),
+    ] {
+        let provider = Provider::start().await;
+        provider.always(json_answer(
+            200,
+            &json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "theirs",
+                "content": [{"type": "text", "text": "Well."}], "stop_reason": "end_turn", "stop_sequence": null,
+                "usage": {"input_tokens": 3, "output_tokens": 1}}),
+        ));
+        let running = Bench::new()
+            .model(model)
+            .provider_with("a", &provider, "dialects = [\"messages\"]", offer)
+            .start()
+            .await;
+        let ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+        let answer = running.client.post("/v1/chat/completions", &ask).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let sent = provider.last().json()["max_tokens"].as_u64().unwrap();
+        assert!((most / 2..=most).contains(&sent), "{sent} of {most}");
+    }
+}
