@@ -5,7 +5,7 @@ mod support;
 
 use bytes::Bytes;
 use penstock_admission::{Limits, Purpose, messages};
-use penstock_contract::{Ask, Code, Dialect, Thinking};
+use penstock_contract::{Ask, Code, Dialect, Said, Thinking};
 use support::{ask_messages, assert_refused};
 
 fn with(members: &str) -> String {
@@ -220,4 +220,32 @@ fn inline_media_is_no_prompt_text() {
 fn server_tools_have_the_code_of_features_that_are_not_there() {
     let refusal = ask_messages(&with(r#""tools":[{"type":"bash_20250124","name":"bash"}]"#)).unwrap_err();
     assert_eq!(refusal.code, Code::Unsupported);
+}
+
+#[test]
+fn what_some_providers_do_not_take_is_seen() {
+    let said = |messages: &str| taken(&conversation(messages)).said;
+    let hi = user(r#"{"type":"text","text":"\"system\" \"text\":\"\""}"#);
+    assert_eq!(said(&hi), Said::default());
+    let system = Said { later_system: true, ..Said::default() };
+    for role in ["system", r"s\u0079stem"] {
+        let turn = format!(r#"{{"role":"{role}","content":"s"}}"#);
+        assert_eq!(said(&format!("{turn},{hi}")), system);
+        assert_eq!(said(&format!("{hi},{turn}")), system);
+    }
+    let idle = Said { idle_text: true, ..Said::default() };
+    let empty = r#"{"type":"text","text":""}"#;
+    let result =
+        r#"{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":""}]}"#.to_owned();
+    for messages in [
+        user(&format!(r#"{empty},{{"type":"text","text":"x"}}"#)),
+        format!(r#"{hi},{{"role":"assistant","content":[{empty}]}},{hi}"#),
+        format!(r#"{hi},{{"role":"assistant","content":""}},{hi}"#),
+        format!("{hi},{},{}", CALL.replacen(empty, r#"{"type":"text","text":"x"}"#, 1), user(&result)),
+    ] {
+        assert_eq!(said(&messages), idle, "{messages}");
+    }
+    let billing = r#""system":[{"type":"text","text":"x-anthropic-billing-header: cch=1"}]"#;
+    assert_eq!(taken(&with(billing)).said, idle);
+    assert_eq!(taken(&with(&billing.replace("x-anthropic-b", "b"))).said, Said::default());
 }

@@ -64,7 +64,7 @@ pub struct Needs {
     pub prefill: bool,
 }
 
-/// What stands in a conversation of the chat dialect that some providers do not take as it is.
+/// What stands in a conversation that some providers do not take as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// Reasoning of earlier answers.
@@ -73,8 +73,11 @@ pub struct Said {
     pub calls: bool,
     /// Results of tools.
     pub results: bool,
-    /// System messages anywhere but in the first place.
+    /// System messages where not every provider takes one: anywhere but in the first place, and anywhere in
+    /// `messages` of the messages dialect.
     pub later_system: bool,
+    /// Messages dialect: texts that no provider should get, empty ones and the billing header of coding agents.
+    pub idle_text: bool,
 }
 
 /// Whether and how thinking is shown (messages dialect).
@@ -131,7 +134,7 @@ pub struct Ask {
     pub prompt_bytes: usize,
     /// Inline and linked images in the prompt.
     pub images: u32,
-    /// What stands in the messages of the chat dialect.
+    /// What stands in the messages.
     pub said: Said,
 }
 

@@ -21,6 +21,11 @@ fn ask(dialect: Dialect, body: String) -> Ask {
         member: member.key.start..member.value.end,
         value: member.value,
     });
+    let said = Said {
+        later_system: body.contains(r#""role":"system""#),
+        idle_text: body.contains("x-anthropic-billing-header"),
+        ..Said::default()
+    };
     Ask {
         dialect,
         kind: Kind::Chat,
@@ -40,7 +45,7 @@ fn ask(dialect: Dialect, body: String) -> Ask {
         needs: Needs::default(),
         thinking: Thinking::Off,
         images: 0,
-        said: penstock_contract::Said::default(),
+        said,
     }
 }
 

@@ -52,6 +52,16 @@ impl<'a> Cursor<'a> {
         self.json.get(self.at).copied()
     }
 
+    /// Where it stands.
+    pub(crate) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What was walked over since it stood at `start`.
+    pub(crate) fn since(&self, start: usize) -> &'a [u8] {
+        self.json.get(start..self.at).unwrap_or_default()
+    }
+
     /// The value that comes; the cursor stands behind it then.
     pub(crate) fn value(&mut self) -> &'a [u8] {
         let start = self.at;

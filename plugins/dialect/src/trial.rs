@@ -62,6 +62,7 @@ fn said(body: &Value) -> Said {
         calls: has(&["tool_calls", "tool_call_id", "function_call"]),
         results: messages.iter().any(|message| role(message, &["tool", "function"])),
         later_system: messages.iter().skip(1).any(|message| role(message, &["system", "developer"])),
+        ..Said::default()
     }
 }
 

@@ -7,6 +7,9 @@ use crate::path::Path;
 use crate::read;
 use penstock_contract::Refusal;
 
+/// Coding agents put a hash of each request here, which would defeat every prefix cache.
+const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
+
 /// Where a block stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -85,6 +88,7 @@ pub(super) fn block<'d>(
     match read::one_of(kind, &path, place.words())? {
         "text" => {
             let is_empty = string(text, "text")?.body().is_empty();
+            found.said.idle_text |= is_empty;
             return Ok(if is_empty { Block::Nothing } else { Block::Said });
         }
         "tool_use" => {
@@ -105,7 +109,7 @@ pub(super) fn block<'d>(
         "redacted_thinking" => drop(string(sealed, "data")?),
         "image" => source::image(block, at, found)?,
         "document" => source::document(block, at, found)?,
-        _ => source::search_result(block, at)?,
+        _ => source::search_result(block, at, found)?,
     }
     Ok(Block::Said)
 }
@@ -130,7 +134,7 @@ pub(super) fn inner(
 }
 
 /// A string, or an array of text blocks: `system`, messages of that role.
-pub(super) fn texts(content: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
+pub(super) fn texts(content: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
     if content.is_string() {
         return Ok(());
     }
@@ -143,7 +147,8 @@ pub(super) fn texts(content: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
         let path = at.key("type");
         read::one_of(read::required(kind, &path, "\"text\"")?, &path, &["text"])?;
         let path = at.key("text");
-        read::string(read::required(text, &path, "a string")?, &path)?;
+        let text = read::string(read::required(text, &path, "a string")?, &path)?.body();
+        found.said.idle_text |= text.is_empty() || text.starts_with(BILLING_HEADER);
     }
     Ok(())
 }

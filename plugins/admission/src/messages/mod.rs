@@ -49,6 +49,7 @@ struct Findings {
     images: u32,
     /// Bytes of inline media.
     media: usize,
+    said: Said,
 }
 
 fn admit(body: &[u8], limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal> {
@@ -67,7 +68,7 @@ fn admit(body: &[u8], limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal>
     let thinking = settings::thinking(&top)?;
     settings::output_config(&top, &mut found)?;
     if let Some(system) = top.get("system") {
-        block::texts(system, &top.path("system"))?;
+        block::texts(system, &top.path("system"), &mut found)?;
     }
     let parallel_tools = tools::tools(&top, limits, &mut found)?;
     turn::messages(list, &top, purpose, &mut found)?;
@@ -91,6 +92,6 @@ fn admit(body: &[u8], limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal>
         thinking,
         prompt_bytes: text_bytes.saturating_sub(found.media),
         images: found.images,
-        said: Said::default(),
+        said: found.said,
     })
 }

@@ -90,12 +90,12 @@ pub(super) fn document(block: Value<'_>, at: &Path<'_>, found: &mut Findings) ->
     Ok(())
 }
 
-pub(super) fn search_result(block: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
+pub(super) fn search_result(block: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
     let [source, title, content] = read::object(block, at, ["source", "title", "content"])?;
     for (name, member) in [("source", source), ("title", title)] {
         let path = at.key(name);
         read::string(read::required(member, &path, "a string")?, &path)?;
     }
     let path = at.key("content");
-    texts(read::array(read::required(content, &path, "an array of text blocks")?, &path)?, &path)
+    texts(read::array(read::required(content, &path, "an array of text blocks")?, &path)?, &path, found)
 }

@@ -70,7 +70,10 @@ impl<'d> Turns<'d> {
                 self.user_spoke = false;
                 self.assistant(content, &path, index, found)?;
             }
-            _ => block::texts(content, &path)?,
+            _ => {
+                found.said.later_system = true;
+                block::texts(content, &path, found)?;
+            }
         }
         Ok(role)
     }
@@ -105,6 +108,7 @@ impl<'d> Turns<'d> {
         found: &mut Findings,
     ) -> Result<(), Refusal> {
         if content.is_string() {
+            found.said.idle_text |= content.body().is_empty();
             return Ok(());
         }
         for (index, block) in blocks(content, at)?.enumerate() {

@@ -32,6 +32,13 @@ fn ask(dialect: Dialect, body: &[u8]) -> Ask {
     let mut ask = trial::ask(dialect, body);
     if dialect == Dialect::Messages {
         ask.needs = Needs::default();
+        let text = String::from_utf8_lossy(body);
+        let idle = [r#""text":"""#, r#""content":"""#, "x-anthropic-billing-header"];
+        ask.said = Said {
+            later_system: text.contains(r#""role":"system""#),
+            idle_text: idle.iter().any(|idle| text.contains(idle)),
+            ..Said::default()
+        };
         ask.stop = scan::elements(ask.value("stop_sequences").unwrap_or_default())
             .map(|stop| scan::string(stop).unwrap().into_owned())
             .collect();

@@ -1,11 +1,14 @@
 //! A messages client and a messages provider: what passes, passes as it came.
 //!
 //! The request keeps the client's own members; only `model`, a clamped
-//! `max_tokens` and members that no provider should see are touched. Of the
+//! `max_tokens`, members and texts that no provider should see, and system turns
+//! that this one does not take are touched. Of the
 //! answer only `model` and the last event are.
 
 mod passing;
 mod request;
+mod said;
+mod turns;
 
 use crate::answer::Answer;
 use crate::event::Text;

@@ -1,6 +1,7 @@
-//! The client's own members, as they came, in the client's order.
+//! The client's own members, as they came, in the client's order. Only a conversation that the provider does not
+//! take that way is told anew.
 
-use crate::event::Text;
+use super::turns::{self, Conversation};
 use crate::pieces::Pieces;
 use crate::{scan, shape};
 use bytes::Bytes;
@@ -36,12 +37,17 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     if delivered.is_some() && target.abilities.continuation.is_none() {
         return Err(Refusal::unsupported("messages", "This provider does not continue an answer."));
     }
+    let told = Conversation::of(ask, target);
     let mut out = Pieces::over(&ask.body);
     out.put(r#"{"model":"#);
     out.string(target.model);
+    if let Some(told) = &told {
+        told.write(delivered, &mut out);
+    }
     for field in &ask.fields.0 {
         let name = &*field.name;
-        let Some(value) = ask.value(name).filter(|_| PASSED.contains(&name)) else { continue };
+        let passes = PASSED.contains(&name) && (told.is_none() || !matches!(name, "system" | "messages"));
+        let Some(value) = ask.value(name).filter(|_| passes) else { continue };
         out.byte(b',');
         out.string(name);
         out.byte(b':');
@@ -50,9 +56,8 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
             ("stop_sequences", ..) if enforced_stops(ask, target) => stops(ask, target, &mut out),
             ("messages", _, Some(delivered)) => {
                 out.raw(value.strip_suffix(b"]").unwrap_or(value));
-                out.put(r#",{"role":"assistant","content":""#);
-                out.raw(Text::new(delivered).escaped());
-                out.put(r#""}]"#);
+                turns::continuation(delivered, &mut out);
+                out.byte(b']');
             }
             _ => out.raw(value),
         }

@@ -56,6 +56,45 @@ fn a_system_text_in_the_middle_never_changes_the_prompt_before_it() {
 }
 
 #[test]
+fn a_native_prompt_keeps_its_beginning_when_system_turns_are_folded() {
+    let messages = [
+        json!({"role":"user","content":"one"}),
+        json!({"role":"system","content":"note"}),
+        json!({"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]}),
+        json!({"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"r"}]}),
+        json!({"role":"system","content":"x".repeat(10_000)}),
+        json!({"role":"assistant","content":"two"}),
+        json!({"role":"user","content":"three"}),
+    ];
+    let abilities = Abilities { continuation: Some(Continuation::Prefill), ..Abilities::default() };
+    let target = trial::target(Dialect::Messages, &abilities);
+    let native = pair(Dialect::Messages, Dialect::Messages);
+    let of = |count: usize, delivered: Option<&str>| {
+        let body = json!({"model":"m","max_tokens":1,"messages":messages[..count]});
+        let ask = ask(Dialect::Messages, body.to_string().as_bytes());
+        let pieces = match delivered {
+            Some(delivered) => native.continuation(&ask, &target, delivered),
+            None => native.request(&ask, &target),
+        };
+        let pieces = pieces.unwrap();
+        let within = |piece: &&Bytes| ask.body.as_ptr_range().contains(&piece.as_ptr());
+        let shared: usize = pieces.iter().filter(within).map(Bytes::len).sum();
+        assert!(count < 5 || shared >= 10_000, "the client's own bytes are shared");
+        let sent: Value = serde_json::from_slice(&pieces.concat()).unwrap();
+        sent["messages"].as_array().unwrap().clone()
+    };
+    let all = of(messages.len(), None);
+    let roles: Vec<&str> = all.iter().map(|turn| turn["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant", "user"]);
+    for (count, turns) in [(2, 1), (5, 3), (6, 4)] {
+        assert_eq!(of(count, None)[..], all[..turns], "{count} messages");
+    }
+    let continued = of(5, Some("So \"far\""));
+    assert_eq!(continued[..3], all[..3]);
+    assert_eq!(continued[3], json!({"role":"assistant","content":"So \"far\""}));
+}
+
+#[test]
 fn a_continuation_joins_what_was_delivered_to_the_clients_own_prefill() {
     let body = json!({"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"Ans: "}]});
     let asked = ask(Dialect::Messages, body.to_string().as_bytes());
