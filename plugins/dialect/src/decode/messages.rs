@@ -253,7 +253,7 @@ impl super::Decoder for Decoder {
 pub(crate) struct Seen<'a> {
     /// `type`, empty if there is none.
     pub(crate) kind: Cow<'a, str>,
-    index: Option<usize>,
+    pub(crate) index: Option<usize>,
     pub(crate) delta: Option<&'a [u8]>,
     pub(crate) block: Option<&'a [u8]>,
     pub(crate) message: Option<&'a [u8]>,
@@ -318,18 +318,30 @@ fn input_text(input: &[u8]) -> Result<Text, Fault> {
     Text::from_json(Bytes::from(escaped)).ok_or_else(malformed)
 }
 
+/// What a `stop_reason` means, in the engines' own words too: an answer that was cut must not look whole.
+///
+/// # Errors
+/// `InBand` where the engine says that it broke off.
+pub(crate) fn ending(reason: &str) -> Result<Finish, Fault> {
+    Ok(match reason {
+        "max_tokens" | "length" | "max_length" => Finish::Length,
+        "model_context_window_exceeded" | "model_length" => Finish::Window,
+        "tool_use" | "tool_calls" | "tool_call" | "function_call" => Finish::ToolCalls,
+        "refusal" | "content_filter" | "safety" | "sensitive" => Finish::ContentFilter,
+        "error" | "abort" | "aborted" | "cancelled" | "network_error" => {
+            return Err(Fault::new(FaultKind::InBand));
+        }
+        // end_turn, stop_sequence, pause_turn, stop, eos, and what is not known.
+        _ => Finish::Stop,
+    })
+}
+
 /// The end that `stop_reason` tells; none while it is null.
 fn finish(data: &Bytes, of: &[u8]) -> Result<Option<Event>, Fault> {
     let Some(reason) = scan::member(of, "stop_reason").and_then(scan::string) else {
         return Ok(None);
     };
-    let reason = match &*reason {
-        "max_tokens" => Finish::Length,
-        "model_context_window_exceeded" => Finish::Window,
-        "tool_use" => Finish::ToolCalls,
-        "refusal" => Finish::ContentFilter,
-        _ => Finish::Stop,
-    };
+    let reason = ending(&reason)?;
     let stop = text_of(data, scan::member(of, "stop_sequence"))?;
     let stop_sequence = Some(stop).filter(|stop| !stop.is_empty());
     Ok(Some(Event::Finish { choice: 0, reason, stop_sequence }))
