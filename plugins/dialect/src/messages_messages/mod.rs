@@ -5,16 +5,18 @@
 //! that this one does not take are touched. Of the
 //! answer only `model` and the last event are.
 
+mod mend;
+#[cfg(test)]
+mod mend_tests;
 mod passing;
 mod request;
 mod said;
 mod turns;
 
 use crate::answer::Answer;
-use crate::event::Text;
 use crate::pair::{self, Pair};
+use crate::pieces;
 use crate::write::messages;
-use crate::{pieces, scan};
 use bytes::Bytes;
 use passing::Passing;
 use penstock_contract::{Ask, Dialect, Done, Fault, FaultKind, Finish, Reply, Target, Thinking, Whole};
@@ -30,7 +32,7 @@ pub(crate) const PAIR: Pair = Pair {
     reply,
 };
 
-/// The provider's own body with the client's name for the model, unless something has to be cut from it.
+/// The provider's own body with the client's name for the model, and mended, unless something has to be cut from it.
 fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     let answer = Answer::read(ask, target, body.clone())?;
     let thought = answer.candidates.iter().any(|candidate| !candidate.reasoning.is_empty());
@@ -39,7 +41,8 @@ fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     }
     let finish = answer.candidates.first().and_then(|candidate| candidate.finish).unwrap_or(Finish::Stop);
     let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
-    let body = with_model(&trimmed, target.answer_model).ok_or(Fault::new(FaultKind::Malformed))?;
+    let body =
+        mend::message(&trimmed, &answer, target.answer_model).ok_or(Fault::new(FaultKind::Malformed))?;
     let output_bytes = answer.output_bytes();
     Ok(Whole {
         body,
@@ -62,21 +65,4 @@ fn reply(ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
 /// Whether the gateway may have to cut the answer: then it speaks it itself.
 fn cuts(ask: &Ask, target: &Target<'_>) -> bool {
     request::enforced_stops(ask, target) || !ask.parallel_tools
-}
-
-/// `object` with another `model`, in slices of its own bytes. Of a name that repeats clients take the last.
-fn with_model(object: &Bytes, model: &str) -> Option<Vec<Bytes>> {
-    let mut quoted = Vec::with_capacity(model.len() + 2);
-    quoted.push(b'"');
-    quoted.extend_from_slice(Text::new(model).escaped());
-    quoted.push(b'"');
-    let quoted = Bytes::from(quoted);
-    let (mut slices, mut at) = (Vec::with_capacity(3), 0);
-    for (_, value) in scan::members(object).filter(|(key, _)| key == "model") {
-        let start = (value.as_ptr() as usize).checked_sub(object.as_ptr() as usize)?;
-        slices.extend([object.slice(at..start), quoted.clone()]);
-        at = start + value.len();
-    }
-    slices.push(object.slice(at..));
-    (at > 0).then_some(slices)
 }

@@ -7,7 +7,7 @@
 //! and close blocks are held back until what follows them is there: client and
 //! shadow always have the same block open.
 
-use super::with_model;
+use super::mend;
 use crate::decode::messages::{Decoder, Seen};
 use crate::reply::Answering;
 use crate::scan;
@@ -41,9 +41,19 @@ pub(super) struct Passing {
     sse: sse::Decoder,
     decoder: Decoder,
     model: String,
+    /// The client's stop sequences.
+    stop: Vec<String>,
+    /// Unique part of the answer's id.
+    id: String,
+    /// What was used, as far as it can be guessed at the beginning.
+    guess: Usage,
     thinking: Thinking,
     /// What may not leave yet.
     held: Out,
+    /// Inputs that came with the start of their block, by its index.
+    early: Vec<(usize, Bytes)>,
+    /// Index of a thought without a seal.
+    unsealed: Option<usize>,
     /// The data of the `message_delta` that tells the end.
     last: Option<Bytes>,
     blocks: usize,
@@ -57,14 +67,20 @@ pub(super) struct Passing {
 
 impl Passing {
     pub(super) fn new(ask: &Ask, target: &Target<'_>) -> Self {
+        let manner = Manner::of(ask, target);
         Self {
             mode: Mode::Passing,
-            shadow: Answering::new(ask, target, Box::new(Writer::new(Manner::of(ask, target)))),
+            guess: manner.opening(None),
+            shadow: Answering::new(ask, target, Box::new(Writer::new(manner))),
             sse: sse::Decoder::new(crate::decode::MAX_EVENT),
             decoder: Decoder::new(),
             model: target.answer_model.to_owned(),
+            stop: ask.stop.clone(),
+            id: target.id.to_owned(),
             thinking: ask.thinking,
             held: Out::default(),
+            early: Vec::new(),
+            unsealed: None,
             last: None,
             blocks: 0,
             after_text: false,
@@ -112,10 +128,12 @@ impl Passing {
             // What is said behind the end nobody hears: the shadow does not say it either.
             "content_block_start" | "content_block_delta" if over => {}
             "content_block_stop" if self.late || self.shadow.progress() == Progress::Ended => {}
-            "content_block_start" | "content_block_stop" => self.held.push(sse::named_event(kind, data)),
+            "content_block_start" => self.block_start(data, &seen),
+            "content_block_stop" => self.block_stop(data, seen.index.unwrap_or_default(), out),
             // It says nothing, and the shadow opens no block for it.
             "content_block_delta" if says_nothing(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
+                self.note_delta(&seen);
                 self.held.push(sse::named_event(kind, data));
                 self.let_go(out);
             }
@@ -146,11 +164,49 @@ impl Passing {
 
     /// The opening event, with the name that the client called the model.
     fn start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, Fault> {
-        let message = message.and_then(|message| crate::pieces::within(data, message));
-        let renamed = message.and_then(|message| with_model(&message, &self.model));
-        let renamed = renamed.ok_or(Fault::new(FaultKind::Malformed))?.concat();
+        let known = self.shadow.usage().filter(|usage| usage.input > 0).unwrap_or(self.guess);
+        let renamed = message.and_then(|message| mend::opening(data, message, &self.model, &known));
+        let renamed = renamed.ok_or(Fault::new(FaultKind::Malformed))?;
         let data = [br#"{"type":"message_start","message":"#, &renamed[..], b"}"].concat();
         Ok(sse::named_event("message_start", &data))
+    }
+
+    fn block_start(&mut self, data: &Bytes, seen: &Seen<'_>) {
+        let (data, early) = mend::block_start(data, seen);
+        self.early.extend(seen.index.zip(early));
+        let block = seen.block.unwrap_or_default();
+        let sealed =
+            scan::member(block, "signature").and_then(scan::inner).is_some_and(|seal| !seal.is_empty());
+        if !sealed && scan::member(block, "type") == Some(br#""thinking""#) {
+            self.unsealed = seen.index;
+        }
+        self.held.push(sse::named_event("content_block_start", &data));
+    }
+
+    /// What the deltas say counts, and not what the start said.
+    fn note_delta(&mut self, seen: &Seen<'_>) {
+        if !self.early.is_empty() {
+            self.early.retain(|(index, _)| Some(*index) != seen.index);
+        }
+        if self.unsealed.is_some()
+            && seen.delta.and_then(|delta| scan::member(delta, "type")) == Some(br#""signature_delta""#)
+        {
+            self.unsealed = None;
+        }
+    }
+
+    fn block_stop(&mut self, data: &Bytes, index: usize, out: &mut Out) {
+        if let Some(at) = self.early.iter().position(|(early, _)| *early == index) {
+            let (_, input) = self.early.swap_remove(at);
+            self.held.push(sse::named_event("content_block_delta", &mend::input_delta(index, &input)));
+            // The shadow has said it too.
+            self.let_go(out);
+        }
+        if self.unsealed.take_if(|unsealed| *unsealed == index).is_some() {
+            let seal = mend::seal_delta(index, &self.id);
+            self.held.push(sse::named_event("content_block_delta", &seal));
+        }
+        self.held.push(sse::named_event("content_block_stop", data));
     }
 
     fn let_go_of_tool(&mut self, block: &[u8], out: &mut Out) {
@@ -174,9 +230,8 @@ impl Passing {
         }
         let last = self.last.take().unwrap_or_default();
         end.extend_from_slice(b"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":");
-        end.extend_from_slice(
-            scan::member(&last, "delta").unwrap_or(br#"{"stop_reason":"end_turn","stop_sequence":null}"#),
-        );
+        let finish = self.shadow.finish().unwrap_or(Finish::Stop);
+        mend::end(scan::member(&last, "delta"), finish, &self.stop, &mut end);
         end.extend_from_slice(br#","usage":"#);
         let own =
             scan::member(&last, "usage").filter(|own| usage.source == UsageSource::Provider && counts(own));

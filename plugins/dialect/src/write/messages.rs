@@ -14,8 +14,9 @@ mod whole;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use block::signature;
 pub use manner::Manner;
-pub(crate) use manner::usage;
+pub(crate) use manner::{stop_members, stop_reason, usage};
 pub use nothing::nothing;
 pub(crate) use whole::whole;
 

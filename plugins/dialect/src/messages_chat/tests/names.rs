@@ -133,7 +133,7 @@ fn a_model_that_is_named_twice_is_renamed_twice() {
     let ask = ask(Dialect::Messages, br#"{"model":"m","max_tokens":9,"messages":[]}"#);
     let abilities = Abilities::default();
     let pair = translator(Dialect::Messages, Dialect::Messages).unwrap();
-    let body = br#"{"model":"a","type":"message","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","model":"b"}"#;
+    let body = br#"{"model":"a","type":"message","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1},"model":"b"}"#;
     let target = trial::target(Dialect::Messages, &abilities);
     let whole = pair.whole(&ask, &target, Bytes::from_static(body)).unwrap().body.concat();
     let expected =

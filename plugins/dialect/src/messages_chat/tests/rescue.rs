@@ -128,6 +128,19 @@ fn a_rescue_that_differs_ends_with_an_error_and_nothing_twice() {
 }
 
 #[test]
+fn an_input_that_came_with_its_block_is_said_once_whoever_goes_on() {
+    let first =
+        native_start() + &open(0, json!({"type":"tool_use","id":"a","name":"f","input":{"k":1}})) + &stop(0);
+    let call = json!({"index":0,"id":"b","type":"function","function":{"name":"f","arguments":"{\"k\":1}"}});
+    let second = format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}))
+        + &CHAT_END.replace("stop", "tool_calls");
+    let (fault, all) =
+        rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+    assert_eq!(fault, None);
+    assert_eq!(all.matches(r#""partial_json":"{\"k\":1}""#).count(), 1, "{all}");
+}
+
+#[test]
 fn what_the_shadow_could_not_have_said_is_not_rescued() {
     let foreign = native_start()
         + &open(0, json!({"type":"server_tool_use","id":"s","name":"web","input":{}}))

@@ -129,7 +129,7 @@ impl Block {
 
 /// The provider's seal, or one of ours: client libraries drop reasoning without
 /// a signature when they send it back. It proves nothing and is never checked.
-pub(super) fn signature(given: Option<&Text>, hash: u64) -> Text {
+pub(crate) fn signature(given: Option<&Text>, hash: u64) -> Text {
     given
         .filter(|given| !given.is_empty())
         .cloned()

@@ -42,13 +42,17 @@ impl Manner {
         json::write_str(out, &self.face.model);
     }
 
-    /// The opening event, and a ping as the vendor sends it.
-    pub(super) fn message_start(&self, known: Option<&Usage>, out: &mut Vec<u8>) {
-        let known = known.filter(|usage| usage.input > 0);
-        let opening = match known {
+    /// What the opening event says was used.
+    pub(crate) fn opening(&self, known: Option<&Usage>) -> Usage {
+        match known.filter(|usage| usage.input > 0) {
             Some(usage) => Usage { output: 0, reasoning: 0, ..*usage },
             None => Usage { input: self.prompt_tokens, ..Usage::default() },
-        };
+        }
+    }
+
+    /// The opening event, and a ping as the vendor sends it.
+    pub(super) fn message_start(&self, known: Option<&Usage>, out: &mut Vec<u8>) {
+        let opening = self.opening(known);
         out.extend_from_slice(b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{");
         self.face(out);
         out.extend_from_slice(br#","content":[],"stop_reason":null,"stop_sequence":null,"usage":"#);
@@ -74,9 +78,9 @@ pub(crate) fn usage(usage: &Usage, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// `"stop_reason":…,"stop_sequence":…`, and details of a refusal.
-pub(super) fn stop_members(reason: Finish, stop: Option<&Text>, called: bool, out: &mut Vec<u8>) {
-    let name = match (reason, stop) {
+/// What an end is called.
+pub(crate) const fn stop_reason(reason: Finish, stop: Option<&Text>, called: bool) -> &'static str {
+    match (reason, stop) {
         (Finish::ToolCalls, _) => "tool_use",
         (Finish::Stop, _) if called => "tool_use",
         (Finish::Stop, Some(_)) => "stop_sequence",
@@ -84,7 +88,12 @@ pub(super) fn stop_members(reason: Finish, stop: Option<&Text>, called: bool, ou
         (Finish::Length, _) => "max_tokens",
         (Finish::Window, _) => "model_context_window_exceeded",
         (Finish::ContentFilter, _) => "refusal",
-    };
+    }
+}
+
+/// `"stop_reason":…,"stop_sequence":…`, and details of a refusal.
+pub(crate) fn stop_members(reason: Finish, stop: Option<&Text>, called: bool, out: &mut Vec<u8>) {
+    let name = stop_reason(reason, stop, called);
     out.extend_from_slice(br#""stop_reason":""#);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(br#"","stop_sequence":"#);

@@ -1,0 +1,256 @@
+//! What client libraries stumble over in a native answer, mended where it stands:
+//! everything else keeps the provider's own bytes.
+
+use crate::answer::{Answer, Candidate};
+use crate::decode::messages::{Seen, ending};
+use crate::event::Text;
+use crate::messages_chat::ids::{FNV_START, fnv1a_more};
+use crate::pieces::{compact_into, within};
+use crate::scan;
+use crate::write::messages;
+use bytes::Bytes;
+use penstock_contract::{Finish, Usage};
+use penstock_wire::json;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Reasons that clients know.
+const REASONS: [&str; 7] = [
+    "end_turn",
+    "max_tokens",
+    "stop_sequence",
+    "tool_use",
+    "pause_turn",
+    "refusal",
+    "model_context_window_exceeded",
+];
+
+/// Changes to a document, made when all are known.
+pub(super) struct Mends<'a> {
+    document: &'a Bytes,
+    edits: Vec<(Range<usize>, Cow<'static, [u8]>)>,
+}
+
+impl<'a> Mends<'a> {
+    pub(super) const fn of(document: &'a Bytes) -> Self {
+        Self { document, edits: Vec::new() }
+    }
+
+    /// Where `part` begins in the document.
+    fn start(&self, part: &[u8]) -> usize {
+        (part.as_ptr() as usize).saturating_sub(self.document.as_ptr() as usize)
+    }
+
+    pub(super) fn replace(&mut self, part: &[u8], with: impl Into<Cow<'static, [u8]>>) {
+        let start = self.start(part);
+        self.edits.push((start..start + part.len(), with.into()));
+    }
+
+    /// Says `name` in `object`, which has other members and says `said` under that name so far.
+    pub(super) fn say(&mut self, object: &[u8], name: &str, said: Option<&[u8]>, value: Vec<u8>) {
+        if let Some(said) = said {
+            return self.replace(said, value);
+        }
+        let end = self.start(object) + object.len().saturating_sub(1);
+        let member = [br#",""#, name.as_bytes(), br#"":"#, &value].concat();
+        self.edits.push((end..end, member.into()));
+    }
+
+    /// Leaves members out of `object`.
+    fn leave_out(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
+        let at = self.start(object);
+        let (mut kept, mut run, mut end) = (None, None, 0);
+        for member in json::members(object) {
+            let key = object.get(member.key.clone()).and_then(scan::inner).unwrap_or_default();
+            if gone(key, object.get(member.value.clone()).unwrap_or_default()) {
+                run.get_or_insert(member.key.start);
+                end = member.value.end;
+            } else {
+                // The comma behind what goes, or at the end the one before it.
+                self.edits
+                    .extend(run.take().map(|start| (at + start..at + member.key.start, Cow::default())));
+                kept = Some(member.value.end);
+            }
+        }
+        if let Some(start) = run {
+            self.edits.push((at + kept.unwrap_or(start)..at + end, Cow::default()));
+        }
+    }
+
+    /// The document in slices, the changes made.
+    pub(super) fn done(mut self) -> Vec<Bytes> {
+        self.edits.sort_by_key(|(range, _)| range.start);
+        let mut slices = Vec::with_capacity(1 + 2 * self.edits.len());
+        let mut at = 0;
+        for (range, with) in self.edits {
+            if range.start < at || range.end > self.document.len() {
+                continue;
+            }
+            slices.extend([self.document.slice(at..range.start), Bytes::from(with.into_owned())]);
+            at = range.end;
+        }
+        slices.push(self.document.slice(at..));
+        slices.retain(|slice| !slice.is_empty());
+        slices
+    }
+}
+
+fn quoted(text: &str) -> Vec<u8> {
+    [b"\"", Text::new(text).escaped(), b"\""].concat()
+}
+
+/// A whole message; none if it does not say which model spoke.
+pub(super) fn message(body: &Bytes, answer: &Answer, model: &str) -> Option<Vec<Bytes>> {
+    let mut mends = Mends::of(body);
+    let (mut content, mut usage, mut reason, mut stop, mut named) = (None, None, None, None, false);
+    for (key, value) in scan::members(body) {
+        match &*key {
+            "model" => {
+                named = true;
+                mends.replace(value, quoted(model));
+            }
+            "content" => content = Some(value),
+            "usage" => usage = Some(value),
+            "stop_reason" => reason = Some(value),
+            "stop_sequence" => stop = Some(value),
+            _ => {}
+        }
+    }
+    let content = content.unwrap_or_default();
+    for part in scan::elements(content) {
+        block(&mut mends, part, |thought| {
+            messages::signature(None, fnv1a_more(FNV_START, thought)).decoded().into_owned()
+        });
+    }
+    if scan::elements(content).next().is_none() {
+        mends.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
+    }
+    if let Some(candidate) = answer.candidates.first()
+        && let Some(name) = other_end(reason, candidate)
+    {
+        mends.say(body, "stop_reason", reason, quoted(name));
+        if name != "stop_sequence" {
+            mends.say(body, "stop_sequence", stop, b"null".to_vec());
+        }
+    }
+    count(&mut mends, body, usage, &answer.usage.unwrap_or_default());
+    named.then(|| mends.done())
+}
+
+/// The opening event's `message`.
+pub(super) fn opening(data: &Bytes, message: &[u8], model: &str, known: &Usage) -> Option<Vec<u8>> {
+    let message = within(data, message)?;
+    let mut mends = Mends::of(&message);
+    let (mut usage, mut named) = (None, false);
+    for (key, value) in scan::members(&message) {
+        match &*key {
+            "model" => {
+                named = true;
+                mends.replace(value, quoted(model));
+            }
+            "usage" => usage = Some(value),
+            _ => {}
+        }
+    }
+    count(&mut mends, &message, usage, known);
+    named.then(|| mends.done().concat())
+}
+
+/// Usage, where the two numbers are missing that every client reads unasked.
+fn count(mends: &mut Mends<'_>, message: &[u8], said: Option<&[u8]>, known: &Usage) {
+    let numbers = ["input_tokens", "output_tokens"];
+    let counts =
+        |usage: &[u8]| numbers.iter().all(|name| scan::member(usage, name).and_then(scan::number).is_some());
+    if !said.is_some_and(counts) {
+        let mut usage = Vec::with_capacity(128);
+        messages::usage(known, &mut usage);
+        mends.say(message, "usage", said, usage);
+    }
+}
+
+/// A block: members that are absent or have a value, and a seal on what was thought.
+pub(super) fn block(mends: &mut Mends<'_>, block: &[u8], seal: impl Fn(&[u8]) -> String) {
+    let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
+    for (key, value) in scan::members(block) {
+        match &*key {
+            "type" => thinks = value == br#""thinking""#,
+            "thinking" => thought = scan::inner(value).unwrap_or_default(),
+            "signature" => signature = Some(value),
+            "caller" | "citations" | "toolset_name" => hollow |= scan::is_null(value),
+            _ => {}
+        }
+    }
+    if hollow {
+        mends.leave_out(block, |key, value| {
+            matches!(key, b"caller" | b"citations" | b"toolset_name") && scan::is_null(value)
+        });
+    }
+    if thinks && signature.and_then(scan::inner).is_none() {
+        mends.say(block, "signature", signature, quoted(&seal(thought)));
+    }
+}
+
+/// The name of the end, where the provider's own is unknown to clients or is not what happened.
+fn other_end(said: Option<&[u8]>, candidate: &Candidate) -> Option<&'static str> {
+    let finish = candidate.finish?;
+    (!fits(said, finish)).then(|| messages::stop_reason(finish, candidate.stop_sequence.as_ref(), false))
+}
+
+fn fits(said: Option<&[u8]>, finish: Finish) -> bool {
+    let said = said.and_then(scan::string).unwrap_or_default();
+    REASONS.contains(&&*said) && ending(&said).is_ok_and(|meant| meant == finish)
+}
+
+/// The `delta` of the last event; `asked` are the client's stop sequences.
+pub(super) fn end(delta: Option<&[u8]>, finish: Finish, asked: &[String], out: &mut Vec<u8>) {
+    let delta = delta.unwrap_or_default();
+    let told = scan::members(delta).any(|(key, _)| key == "stop_sequence");
+    if told && fits(scan::member(delta, "stop_reason"), finish) {
+        return out.extend_from_slice(delta);
+    }
+    let stop = scan::member(delta, "stop_sequence").and_then(scan::string);
+    let stop = stop.filter(|stop| asked.iter().any(|asked| asked == stop)).map(|stop| Text::new(&stop));
+    out.push(b'{');
+    messages::stop_members(finish, stop.as_ref(), false, out);
+    out.push(b'}');
+}
+
+/// An opening event of a block, and the input that it says too early: clients add it to what the deltas say.
+pub(super) fn block_start(data: &Bytes, seen: &Seen<'_>) -> (Bytes, Option<Bytes>) {
+    let opened = seen.block.unwrap_or_default();
+    let mut mends = Mends::of(data);
+    block(&mut mends, opened, |_| String::new());
+    let mut early = None;
+    if scan::member(opened, "type") == Some(br#""tool_use""#) {
+        let input = scan::members(opened).filter(|(key, _)| key == "input").last().map(|(_, input)| input);
+        let is_empty = |input: &[u8]| scan::is_object(input) && scan::members(input).next().is_none();
+        if !input.is_some_and(is_empty) {
+            mends.say(opened, "input", input, b"{}".to_vec());
+            early = input.filter(|input| scan::is_object(input)).and_then(|input| within(data, input));
+        }
+    }
+    if mends.edits.is_empty() {
+        return (data.clone(), early);
+    }
+    (Bytes::from(mends.done().concat()), early)
+}
+
+/// The delta that says such an input after all.
+pub(super) fn input_delta(index: usize, input: &[u8]) -> Vec<u8> {
+    let head = format!(
+        r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":""#
+    );
+    let mut data = head.into_bytes();
+    compact_into(input, &mut data);
+    data.extend_from_slice(br#""}}"#);
+    data
+}
+
+/// The delta that seals a thought which the provider left unsealed. It proves nothing and is never checked.
+pub(super) fn seal_delta(index: usize, id: &str) -> Vec<u8> {
+    let seal = messages::signature(None, fnv1a_more(FNV_START, id.as_bytes()));
+    let head = format!(
+        r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"signature_delta","signature":""#
+    );
+    [head.as_bytes(), seal.escaped(), br#""}}"#].concat()
+}
