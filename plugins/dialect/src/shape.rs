@@ -1,7 +1,9 @@
 //! What the client asked for and providers do not always keep, enforced on events:
-//! the number of candidates, one tool call at a time, stop sequences beyond what
-//! the provider takes, and finish reasons that fit what was said.
+//! the number of candidates, one tool call at a time, an id of its own for each
+//! call, stop sequences beyond what the provider takes, and finish reasons that
+//! fit what was said.
 
+use crate::decode::chat::made_up;
 use crate::event::{Event, Text};
 use crate::scan;
 use penstock_contract::{Ask, Finish, Target};
@@ -14,12 +16,15 @@ pub struct Shape {
     stop: Vec<String>,
     /// How many of them the provider was given; the rest are ours to enforce.
     given: usize,
+    /// Of ids that are made up.
+    seed: String,
     choices: Vec<Choice>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Choice {
-    tools: u32,
+    /// Ids of the calls.
+    tools: Vec<Text>,
     finished: bool,
     /// Text that may be the beginning of a stop sequence.
     kept: String,
@@ -33,6 +38,7 @@ impl Shape {
             parallel_tools: ask.parallel_tools,
             stop: ask.stop.clone(),
             given: 0,
+            seed: String::new(),
             choices: vec![Choice::default(); ask.n.max(1) as usize],
         };
         shape.restart(target);
@@ -42,6 +48,7 @@ impl Shape {
     /// The same rules for the events of another provider, from the beginning.
     pub fn restart(&mut self, target: &Target<'_>) {
         self.given = given(&self.stop, target).len();
+        target.id.clone_into(&mut self.seed);
         self.choices.fill(Choice::default());
     }
 
@@ -78,15 +85,15 @@ impl Shape {
             out.push(text(number, &std::mem::take(&mut choice.kept)));
         }
         match event {
-            Event::ToolStart { .. } => {
-                choice.tools += 1;
-                out.push(event);
+            Event::ToolStart { tool, id, name, .. } => {
+                let id = choice.own(id, &self.seed, number, tool);
+                out.push(Event::ToolStart { choice: number, tool, id, name });
             }
             Event::Finish { reason, stop_sequence, .. } => {
                 choice.finished = true;
                 let reason = match reason {
-                    Finish::Stop if choice.tools > 0 => Finish::ToolCalls,
-                    Finish::ToolCalls if choice.tools == 0 => Finish::Stop,
+                    Finish::Stop if !choice.tools.is_empty() => Finish::ToolCalls,
+                    Finish::ToolCalls if choice.tools.is_empty() => Finish::Stop,
                     other => other,
                 };
                 let asked = |met: &Text| self.stop.iter().any(|stop| *stop == met.decoded());
@@ -124,6 +131,18 @@ impl Shape {
         if !free.is_empty() {
             out.push(text(number, &free));
         }
+    }
+}
+
+impl Choice {
+    /// The id of a call, or a made-up one where another call has it: results
+    /// could not say whose they are.
+    fn own(&mut self, id: Text, seed: &str, choice: u32, tool: u32) -> Text {
+        let made_up = (tool..).map(|number| Text::new(&made_up(seed, choice, number)));
+        let own = std::iter::once(id.clone()).chain(made_up).find(|id| !self.tools.contains(id));
+        let id = own.unwrap_or(id);
+        self.tools.push(id.clone());
+        id
     }
 }
 

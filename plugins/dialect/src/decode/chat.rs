@@ -9,6 +9,8 @@ mod tools;
 mod voice;
 mod words;
 
+pub(crate) use tools::made_up;
+
 use crate::classify;
 use crate::event::Event;
 use bytes::Bytes;

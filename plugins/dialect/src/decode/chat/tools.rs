@@ -213,9 +213,9 @@ fn short(source: &Bytes, inside: &[u8]) -> Option<Text> {
     Text::from_json(source.slice_ref(inside))
 }
 
-/// An id for a call that came without one: `call_` and 24 hexadecimal digits,
-/// the same for the same answer.
-fn made_up(seed: &str, choice: u32, number: u32) -> String {
+/// An id for a call that came without one of its own: `call_` and 24
+/// hexadecimal digits, the same for the same answer.
+pub(crate) fn made_up(seed: &str, choice: u32, number: u32) -> String {
     let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         (seed, choice, number, salt).hash(&mut hasher);
