@@ -162,8 +162,10 @@ impl Calls {
         }
         let by_index = |index| self.calls.iter().rposition(|call| call.index == Some(index));
         let by_id = |id| self.calls.iter().rposition(|call| is_id(call, id));
+        // A call that has an index of its own is told apart by it, whatever its id.
+        let unnumbered = |id| self.calls.iter().rposition(|call| call.index.is_none() && is_id(call, id));
         let known = match (fragment.index, fragment.id) {
-            (Some(index), Some(id)) => by_index(index).or_else(|| by_id(id)),
+            (Some(index), Some(id)) => by_index(index).or_else(|| unnumbered(id)),
             (Some(index), None) => by_index(index),
             (None, Some(id)) => by_id(id),
             (None, None) => (self.last < self.calls.len()).then_some(self.last),
@@ -181,14 +183,14 @@ impl Calls {
     }
 
     /// Whether a fragment that looks like more of this call begins another one:
-    /// it has a name, this call's arguments are complete, and id or index do
-    /// not say that both are the same.
+    /// it has a name, this call's arguments are complete, and id and name, or
+    /// the index, do not say that both are the same.
     fn is_another(&self, at: usize, fragment: &Fragment<'_>) -> bool {
         let Some(call) = self.calls.get(at).filter(|call| call.number.is_some()) else { return false };
         let Some(name) = fragment.name else { return false };
         let says_more = fragment.arguments.is_some() || call.name.as_deref() != Some(name);
         let same = match fragment.id {
-            Some(id) => is_id(call, id),
+            Some(id) => is_id(call, id) && call.name.as_deref() == Some(name),
             None => fragment.index.is_some(),
         };
         says_more && !same && is_complete(&call.arguments)
