@@ -104,7 +104,7 @@ async fn missing_usage_is_counted_and_marked() {
     let answer = running.chat().await;
     let charges = of(&running, "settle").await;
     assert_eq!((charges.len(), charges[0]["counted"].as_bool()), (1, Some(true)));
-    assert_eq!(charges[0]["output"].as_u64(), Some("twelve letters and some more".len() as u64 / 4));
+    assert_eq!(charges[0]["output"].as_u64(), Some("twelve letters and some more".len().div_ceil(4) as u64));
     assert!(answer.json()["billing_cost"]["credits"].as_f64().unwrap() > 0.0);
 }
 

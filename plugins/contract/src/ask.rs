@@ -2,7 +2,7 @@
 
 use crate::kind::{Dialect, Kind};
 use crate::task::Task;
-use crate::usage::{Usage, UsageSource};
+use crate::usage::Usage;
 use bytes::Bytes;
 use std::ops::Range;
 
@@ -138,10 +138,6 @@ pub struct Ask {
     pub said: Said,
 }
 
-/// Bytes of text per token where nobody counted: more than most tokenizers
-/// reach on prose, so that the guess does not charge too much.
-const BYTES_PER_TOKEN: usize = 4;
-
 impl Ask {
     /// An ask of a kind that is always answered whole, with nothing in it yet
     /// but its task. It speaks the chat dialect, as all their paths do.
@@ -174,13 +170,7 @@ impl Ask {
     /// say; marked as the gateway's own.
     #[must_use]
     pub fn counted(&self, output_bytes: usize) -> Usage {
-        let tokens = |bytes: usize| u64::try_from(bytes / BYTES_PER_TOKEN).unwrap_or(u64::MAX);
-        Usage {
-            input: tokens(self.prompt_bytes),
-            output: tokens(output_bytes),
-            source: UsageSource::Gateway,
-            ..Usage::default()
-        }
+        Usage::counted(self.prompt_bytes, output_bytes)
     }
 
     /// The bytes of a top-level member's value. `null` counts as absent.

@@ -30,10 +30,26 @@ pub struct Usage {
     pub source: UsageSource,
 }
 
+/// Bytes of text per token where nobody counted: more than most tokenizers
+/// reach on prose, so that the guess does not charge too much.
+const BYTES_PER_TOKEN: usize = 4;
+
 impl Usage {
     /// More tokens than any window holds or any answer has: who says so has
     /// counted wrong, and is taken to have said nothing.
     pub const MOST: u64 = 1 << 31;
+
+    /// The gateway's own count, and marked as that: any text is at least one token.
+    #[must_use]
+    pub fn counted(prompt_bytes: usize, output_bytes: usize) -> Self {
+        let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
+        Self {
+            input: tokens(prompt_bytes),
+            output: tokens(output_bytes),
+            source: UsageSource::Gateway,
+            ..Self::default()
+        }
+    }
 }
 
 /// What was done, in the units that energy and money are counted in.
@@ -104,4 +120,18 @@ pub enum Finish {
     ToolCalls,
     /// A content filter cut it.
     ContentFilter,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_is_at_least_one_token_and_nothing_is_none() {
+        let counted = |bytes| Usage::counted(bytes, bytes);
+        for (bytes, tokens) in [(0, 0), (1, 1), (4, 1), (5, 2)] {
+            assert_eq!((counted(bytes).input, counted(bytes).output), (tokens, tokens), "{bytes} bytes");
+        }
+        assert_eq!(counted(1).source, UsageSource::Gateway);
+    }
 }

@@ -102,7 +102,7 @@ async fn who_leaves_pays_what_was_received_at_each_event() {
         let charges = of(&running, "settle").await;
         assert_eq!(charges.len(), 1, "after event {event}");
         let bytes: usize = words.iter().take(event).map(|word| word.len()).sum();
-        assert_eq!(charges[0]["output"].as_u64(), Some(bytes as u64 / 4), "after event {event}");
+        assert_eq!(charges[0]["output"].as_u64(), Some(bytes.div_ceil(4) as u64), "after event {event}");
         assert_eq!(charges[0]["counted"], true, "the gateway's own count is marked");
         assert!(charges[0]["amount"].as_i64().unwrap() > 0);
     }

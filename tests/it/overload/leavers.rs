@@ -26,7 +26,7 @@ async fn every_client_that_leaves_cancels_its_provider_within_a_second() {
     let entries = crate::billing::entries(&running).await;
     let charges: Vec<_> = entries.iter().filter(|entry| entry["act"] == "settle").collect();
     assert_eq!(charges.len(), trials, "each once");
-    let four = words.len() as u64 / 4;
+    let four = words.len().div_ceil(4) as u64;
     assert!(
         charges.iter().all(|charge| charge["output"].as_u64() == Some(four)),
         "what was received, no more"
