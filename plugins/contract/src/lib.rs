@@ -28,4 +28,4 @@ pub use seam::{
 };
 pub use table::{Code, Row};
 pub use task::{Embed, Inputs, Rerank, Task};
-pub use usage::{Boundary, Done, Finish, Measured, Usage, UsageSource};
+pub use usage::{Boundary, Done, Finish, Measured, Stated, Usage, UsageSource};

@@ -194,7 +194,8 @@ pub trait Reply: Send {
     /// How far it has come.
     fn progress(&self) -> Progress;
 
-    /// What the provider says it used so far.
+    /// What the provider says it used so far; a half of which it says nothing is
+    /// the gateway's own count, and all of it is marked as that.
     fn usage(&self) -> Option<Usage>;
 
     /// Bytes of generated text passed to the client, for a count where usage is missing.

@@ -52,6 +52,56 @@ impl Usage {
     }
 }
 
+/// What a provider says was used, of which it may leave out a half. Zero is a
+/// word too; what is left out is the gateway's to count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// Prompt tokens, cached ones included.
+    pub input: Option<u64>,
+    /// Those read from the provider's cache; of the prompt's half.
+    pub cached: u64,
+    /// Generated tokens, reasoning included.
+    pub output: Option<u64>,
+    /// Those that were reasoning; of the output's half.
+    pub reasoning: u64,
+}
+
+impl Stated {
+    /// The same, or `None` where neither half is stated.
+    #[must_use]
+    pub fn some(self) -> Option<Self> {
+        (self.input.is_some() || self.output.is_some()).then_some(self)
+    }
+
+    /// With what is stated later: each half of it replaces the earlier one.
+    #[must_use]
+    pub fn then(self, later: Self) -> Self {
+        let (input, cached) = match later.input {
+            Some(input) => (Some(input), later.cached),
+            None => (self.input, self.cached),
+        };
+        let (output, reasoning) = match later.output {
+            Some(output) => (Some(output), later.reasoning),
+            None => (self.output, self.reasoning),
+        };
+        Self { input, cached, output, reasoning }
+    }
+
+    /// With the gateway's own count for a missing half, and marked if there is one.
+    #[must_use]
+    pub fn filled(self, counted: &Usage) -> Usage {
+        let (input, output) = (self.input.unwrap_or(counted.input), self.output.unwrap_or(counted.output));
+        let whole = self.input.is_some() && self.output.is_some();
+        Usage {
+            input,
+            cached: self.cached.min(input),
+            output,
+            reasoning: self.reasoning.min(output),
+            source: if whole { UsageSource::Provider } else { counted.source },
+        }
+    }
+}
+
 /// What was done, in the units that energy and money are counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
@@ -133,5 +183,27 @@ mod tests {
             assert_eq!((counted(bytes).input, counted(bytes).output), (tokens, tokens), "{bytes} bytes");
         }
         assert_eq!(counted(1).source, UsageSource::Gateway);
+    }
+
+    #[test]
+    fn a_missing_half_is_counted_and_a_stated_nought_stays() {
+        let counted = Usage::counted(40, 8);
+        let filled = |input, output| {
+            let usage = Stated { input, cached: 1, output, reasoning: 3 }.filled(&counted);
+            (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
+        };
+        assert_eq!(filled(Some(7), None), (7, 1, 2, 2, UsageSource::Gateway));
+        assert_eq!(filled(None, Some(0)), (10, 1, 0, 0, UsageSource::Gateway));
+        assert_eq!(filled(Some(0), Some(0)), (0, 0, 0, 0, UsageSource::Provider));
+        assert_eq!(Stated { cached: 3, reasoning: 3, ..Stated::default() }.some(), None);
+    }
+
+    #[test]
+    fn a_later_word_replaces_its_half_alone() {
+        let first = Stated { input: Some(7), cached: 2, output: Some(1), reasoning: 0 };
+        let later = Stated { output: Some(9), reasoning: 4, ..Stated::default() };
+        let both = Stated { input: Some(7), cached: 2, output: Some(9), reasoning: 4 };
+        assert_eq!(first.then(later), both);
+        assert_eq!(later.then(first), first);
     }
 }

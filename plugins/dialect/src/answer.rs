@@ -4,7 +4,7 @@ use crate::decode;
 use crate::event::{Event, Text};
 use crate::shape::Shape;
 use bytes::Bytes;
-use penstock_contract::{Ask, Fault, FaultKind, Finish, Measured, Target, Usage};
+use penstock_contract::{Ask, Fault, FaultKind, Finish, Measured, Stated, Target, Usage};
 
 /// One tool call.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,8 +43,10 @@ pub struct Candidate {
 pub struct Answer {
     /// The candidates in order.
     pub candidates: Vec<Candidate>,
-    /// What the provider says it used.
+    /// What it used: the provider's word, completed by the gateway's own count.
     pub usage: Option<Usage>,
+    /// What the provider says of it.
+    pub stated: Option<Stated>,
     /// Energy that it measured.
     pub measured: Option<Measured>,
 }
@@ -62,8 +64,8 @@ impl Answer {
         events.into_iter().for_each(|event| shape.push(event, &mut shaped));
         let mut answer = Self::gather(shaped, ask.n);
         // Clients read the usage of a plain answer without looking whether it is there.
-        let count = ask.counted(answer.output_bytes());
-        answer.usage.get_or_insert(count);
+        let counted = ask.counted(answer.output_bytes());
+        answer.usage = Some(answer.stated.map_or(counted, |stated| stated.filled(&counted)));
         if answer.candidates.iter().any(|candidate| candidate.finish.is_none()) {
             return Err(Fault::new(FaultKind::Truncated));
         }
@@ -82,7 +84,9 @@ impl Answer {
     fn add(&mut self, event: Event) {
         let Some(choice) = event.choice() else {
             match event {
-                Event::Usage(usage) => self.usage = Some(usage),
+                Event::Usage(stated) => {
+                    self.stated = Some(self.stated.unwrap_or_default().then(stated));
+                }
                 Event::Energy(measured) => self.measured = Some(measured),
                 _ => {}
             }

@@ -1,7 +1,7 @@
 //! What an answer says, in neither dialect.
 
 use bytes::Bytes;
-use penstock_contract::{Finish, Measured, Usage};
+use penstock_contract::{Finish, Measured, Stated};
 use penstock_wire::json::{self, Inside};
 use std::borrow::Cow;
 use std::fmt;
@@ -71,8 +71,8 @@ pub enum Event {
         /// The stop sequence that was met, if the provider tells.
         stop_sequence: Option<Text>,
     },
-    /// What was used so far; a later one replaces it.
-    Usage(Usage),
+    /// What was used so far; a later word replaces its half.
+    Usage(Stated),
     /// Energy that the provider measured.
     Energy(Measured),
     /// A sign of life.

@@ -12,7 +12,7 @@ use crate::shape::Shape;
 use crate::write::Writer;
 use bytes::Bytes;
 use penstock_contract::{
-    Ask, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Target, Usage,
+    Ask, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Stated, Target, Usage,
 };
 
 /// A reply that speaks through `writer` what a provider of `target` says.
@@ -36,7 +36,9 @@ pub struct Answering {
     progress: Progress,
     finished: Vec<bool>,
     finish: Option<Finish>,
-    usage: Option<Usage>,
+    stated: Option<Stated>,
+    /// Of the prompt, for a count where the provider says nothing of it.
+    prompt_bytes: usize,
     measured: Option<Measured>,
     output_bytes: usize,
     /// What would be sent; goes out once something is committed.
@@ -62,7 +64,8 @@ impl Answering {
             progress: Progress::Waiting,
             finished: vec![false; n],
             finish: None,
-            usage: None,
+            stated: None,
+            prompt_bytes: ask.prompt_bytes,
             measured: None,
             output_bytes: 0,
             held: Vec::new(),
@@ -131,7 +134,7 @@ impl Answering {
                 self.note_finish(*choice, *reason);
                 return Ok(());
             }
-            Event::Usage(usage) => self.usage = Some(*usage),
+            Event::Usage(stated) => self.stated = Some(self.stated.unwrap_or_default().then(*stated)),
             Event::Energy(measured) => self.measured = Some(*measured),
             Event::End if self.progress < Progress::Finished => {
                 return Err(Fault::new(FaultKind::Truncated));
@@ -201,7 +204,8 @@ impl Reply for Answering {
     }
 
     fn usage(&self) -> Option<Usage> {
-        self.usage.filter(|_| !self.continued)
+        let counted = Usage::counted(self.prompt_bytes, self.output_bytes);
+        self.stated.filter(|_| !self.continued).map(|stated| stated.filled(&counted))
     }
 
     fn output_bytes(&self) -> usize {
@@ -238,7 +242,7 @@ impl Reply for Answering {
         self.decoder = decode::decoder(target.dialect, target.id);
         self.shape.restart(target);
         self.finished.fill(false);
-        (self.finish, self.usage, self.measured) = (None, None, None);
+        (self.finish, self.stated, self.measured) = (None, None, None);
         true
     }
 

@@ -1,13 +1,14 @@
 //! Tokens and joules, wherever and however a provider states them.
 
 use crate::json;
-use penstock_contract::{Boundary, Measured, Usage, UsageSource};
+use penstock_contract::{Boundary, Measured, Stated, Usage};
 use rust_decimal::Decimal;
 
 /// Reads a `usage` object: the dialect's own names, and the places where
-/// engines put cached and reasoning tokens instead.
+/// engines put cached and reasoning tokens instead. `None` where no number of
+/// either half is stated.
 #[must_use]
-pub fn usage(object: &[u8]) -> Option<Usage> {
+pub fn usage(object: &[u8]) -> Option<Stated> {
     let (mut input, mut output, mut total) = (None, None, None);
     let (mut cached, mut reasoning) = (None, None);
     let mut members = json::members(object);
@@ -29,21 +30,21 @@ pub fn usage(object: &[u8]) -> Option<Usage> {
             _ => {}
         }
     }
-    let input: u64 = input?;
-    let mut output = output.or_else(|| total?.checked_sub(input)).unwrap_or_default();
+    // Of two numbers and their sum one may be missing.
+    let input: Option<u64> = input.or_else(|| total?.checked_sub(output?));
+    let mut output: Option<u64> = output.or_else(|| total?.checked_sub(input?));
     let (cached, reasoning): (u64, u64) = (cached.unwrap_or_default(), reasoning.unwrap_or_default());
-    if reasoning > 0 && total == input.checked_add(output).and_then(|sum| sum.checked_add(reasoning)) {
+    let sum = |input: u64, output| input.checked_add(output)?.checked_add(reasoning);
+    if reasoning > 0
+        && total.is_some()
+        && total == input.zip(output).and_then(|(input, output)| sum(input, output))
+    {
         // This engine counts reasoning beside the completion, not within it.
-        output = output.saturating_add(reasoning);
+        output = output.map(|output| output.saturating_add(reasoning));
     }
-    let usage = Usage {
-        input,
-        cached: cached.min(input),
-        output,
-        reasoning: reasoning.min(output),
-        source: UsageSource::Provider,
-    };
-    (input <= Usage::MOST && output <= Usage::MOST).then_some(usage)
+    let sane = |half: Option<u64>| half.is_none_or(|tokens| tokens <= Usage::MOST);
+    let stated = Stated { input, cached: cached.min(input.unwrap_or(cached)), output, reasoning };
+    stated.some().filter(|_| sane(input) && sane(output))
 }
 
 /// A whole number, also one that came as a string or as `12.0`.

@@ -220,7 +220,7 @@ impl Decoder {
     fn count_usage(&mut self, usage: Option<&[u8]>, events: &mut Vec<Event>) {
         if let Some(usage) = usage.filter(|usage| scan::is_object(usage)) {
             self.count.add(usage);
-            events.push(Event::Usage(self.count.usage()));
+            events.extend(self.count.stated().map(Event::Usage));
         }
     }
 }

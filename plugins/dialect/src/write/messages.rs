@@ -23,7 +23,7 @@ pub(crate) use whole::whole;
 use crate::event::{Event, Text};
 use arguments::State;
 use block::{Block, Kind};
-use penstock_contract::{Code, Dialect, Finish, Refusal, Thinking, Usage};
+use penstock_contract::{Code, Dialect, Finish, Refusal, Stated, Thinking, Usage};
 use std::collections::VecDeque;
 
 /// The most bytes that wait for their block to open.
@@ -34,7 +34,7 @@ pub struct Writer {
     manner: Manner,
     started: bool,
     /// What the opening event says was used.
-    usage: Option<Usage>,
+    stated: Option<Stated>,
     /// Number of the next block.
     next: u32,
     open: Option<Block>,
@@ -53,7 +53,7 @@ impl Writer {
         Self {
             manner,
             started: false,
-            usage: None,
+            stated: None,
             next: 0,
             open: None,
             waiting: VecDeque::new(),
@@ -66,7 +66,7 @@ impl Writer {
 
     fn start(&mut self, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.started, true) {
-            self.manner.message_start(self.usage.as_ref(), out);
+            self.manner.message_start(self.stated.as_ref(), out);
         }
     }
 
@@ -213,7 +213,7 @@ impl super::Writer for Writer {
             Event::ToolStart { tool, id, name, .. } => self.tool(*tool, id, name, out),
             Event::ToolArguments { tool, fragment, .. } => self.arguments(*tool, fragment, out),
             Event::Finish { reason, stop_sequence, .. } => self.finish(*reason, stop_sequence.as_ref(), out),
-            Event::Usage(usage) => self.usage = Some(*usage),
+            Event::Usage(stated) => self.stated = Some(*stated),
             Event::Ping if self.started => out.extend_from_slice(manner::PING),
             Event::Start | Event::Energy(_) | Event::Ping | Event::End => {}
         }

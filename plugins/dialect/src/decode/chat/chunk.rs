@@ -195,7 +195,7 @@ impl Chunks {
 }
 
 /// Groq's own corner: `x_groq.usage`.
-fn vendor_usage(object: &[u8]) -> Option<penstock_contract::Usage> {
+fn vendor_usage(object: &[u8]) -> Option<penstock_contract::Stated> {
     let mut members = json::members(object);
     while let Some((key, value)) = members.next_pair() {
         if key == b"usage" {

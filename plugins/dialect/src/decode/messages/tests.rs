@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::decode::Decoder as _;
-use penstock_contract::{Dialect, Usage, UsageSource};
+use penstock_contract::{Dialect, Stated};
 
 const STREAM: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_x","type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"cache_creation_input_tokens":2,"cache_read_input_tokens":3,"output_tokens":1}}}
@@ -56,8 +56,7 @@ data: {"type":"message_stop"}
 "#;
 
 fn expected() -> Vec<Event> {
-    let usage =
-        |output, reasoning| Usage { input: 12, cached: 3, output, reasoning, source: UsageSource::Provider };
+    let usage = |output, reasoning| Stated { input: Some(12), cached: 3, output: Some(output), reasoning };
     let text = Text::new;
     vec![
         Event::Start,

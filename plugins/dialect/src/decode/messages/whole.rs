@@ -53,7 +53,7 @@ pub fn whole(body: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
     if let Some(usage) = scan::member(message, "usage").filter(|usage| scan::is_object(usage)) {
         let mut count = Count::default();
         count.add(usage);
-        events.push(Event::Usage(count.usage()));
+        events.extend(count.stated().map(Event::Usage));
     }
     events.extend(finish(&body, message)?);
     events.push(Event::End);

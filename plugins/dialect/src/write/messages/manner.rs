@@ -5,7 +5,7 @@ use crate::event::Text;
 use crate::messages_chat::ids::Names;
 use crate::scan;
 use crate::write::Face;
-use penstock_contract::{Ask, Finish, Target, Thinking, Usage};
+use penstock_contract::{Ask, Finish, Stated, Target, Thinking, Usage};
 use penstock_wire::json;
 use std::io::Write as _;
 
@@ -43,15 +43,14 @@ impl Manner {
     }
 
     /// What the opening event says was used.
-    pub(crate) fn opening(&self, known: Option<&Usage>) -> Usage {
-        match known.filter(|usage| usage.input > 0) {
-            Some(usage) => Usage { output: 0, reasoning: 0, ..*usage },
-            None => Usage { input: self.prompt_tokens, ..Usage::default() },
-        }
+    pub(crate) fn opening(&self, known: Option<&Stated>) -> Usage {
+        let known = known.and_then(|stated| Some((stated.input.filter(|input| *input > 0)?, stated.cached)));
+        let (input, cached) = known.unwrap_or((self.prompt_tokens, 0));
+        Usage { input, cached, ..Usage::default() }
     }
 
     /// The opening event, and a ping as the vendor sends it.
-    pub(super) fn message_start(&self, known: Option<&Usage>, out: &mut Vec<u8>) {
+    pub(super) fn message_start(&self, known: Option<&Stated>, out: &mut Vec<u8>) {
         let opening = self.opening(known);
         out.extend_from_slice(b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{");
         self.face(out);
