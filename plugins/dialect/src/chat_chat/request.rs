@@ -14,6 +14,8 @@ const USUAL: &[&str] = &["temperature", "top_p", "seed", "frequency_penalty", "p
 /// Passed on where the catalogue lists them.
 const LISTED: &[&str] =
     &["top_k", "min_p", "repetition_penalty", "parallel_tool_calls", "chat_template_kwargs"];
+/// Mean nothing without tools, and some engines answer 400 to them then.
+const OF_TOOLS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
 /// Cannot be dropped in silence: without them the figures in the answer would be wrong.
 const EXACT: &[&str] = &["logprobs", "top_logprobs", "logit_bias"];
 
@@ -47,6 +49,9 @@ fn passes(ask: &Ask, target: &Target<'_>, field: &Field) -> Result<bool, Refusal
     let name = &*field.name;
     let Some(value) = ask.value(name) else { return Ok(false) };
     let abilities = target.abilities;
+    if OF_TOOLS.contains(&name) && !has_tools(ask) {
+        return Ok(false);
+    }
     if EXACT.contains(&name) && !matches!(value, b"false" | b"{}") {
         if abilities.accepts(name) || (name == "top_logprobs" && abilities.accepts("logprobs")) {
             return Ok(true);
@@ -58,6 +63,10 @@ fn passes(ask: &Ask, target: &Target<'_>, field: &Field) -> Result<bool, Refusal
     Ok((ALWAYS.contains(&name) && !plain)
         || (USUAL.contains(&name) && (abilities.parameters.is_empty() || abilities.accepts(name)))
         || (LISTED.contains(&name) && abilities.accepts(name) && !switches_thinking(ask, target, name)))
+}
+
+fn has_tools(ask: &Ask) -> bool {
+    ask.value("tools").is_some_and(|tools| scan::elements(tools).next().is_some())
 }
 
 /// `{"type":"text"}` is what every provider does anyway, and some do not know the word.
