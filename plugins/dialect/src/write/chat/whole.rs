@@ -56,7 +56,8 @@ pub fn plain(answer: &Answer, face: &Face) -> Whole {
 fn message(candidate: &Candidate, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"role\":\"assistant\",\"content\":");
     // Clients strip the text without looking: null only where there are calls instead.
-    if candidate.text.is_empty() && !candidate.tools.is_empty() {
+    // Beside log probabilities a text may be there and empty.
+    if candidate.text.iter().all(Text::is_empty) && !candidate.tools.is_empty() {
         out.extend_from_slice(b"null");
     } else {
         string(&candidate.text, out);
