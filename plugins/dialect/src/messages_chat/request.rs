@@ -225,6 +225,10 @@ fn thinking(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     if target.abilities.thinking_switch && !kind.is_empty() {
         out.put(r#","chat_template_kwargs":{"enable_thinking":"#);
         out.put(if disabled { "false}" } else { "true}" });
+        if disabled {
+            // An effort would ask for what the switch turns off.
+            return;
+        }
     }
     if !target.abilities.accepts("reasoning_effort") {
         return;
