@@ -245,6 +245,10 @@ impl<'a> Turns<'a> {
                     speak::system(&[text], out);
                 }
             }
+            // What came before the results waits for the end of the turn, so this waits behind it.
+            (_, Some(Turn::User(turn))) if turn.parts.is_empty() && !turn.systems.is_empty() => {
+                turn.systems.append(&mut texts);
+            }
             (_, Some(Turn::User(turn))) => fold(turn, texts),
             _ => self.carry.append(&mut texts),
         }
