@@ -309,8 +309,20 @@ impl LedgerGauges {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Names and labels of what was registered: a registry shows those only that have counted.
+    pub(super) static METRICS: std::cell::RefCell<Vec<(String, Vec<String>)>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 pub(super) fn registered<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C> {
     registry.register(Box::new(metric.clone()))?;
+    #[cfg(test)]
+    METRICS.with_borrow_mut(|all| {
+        all.extend(
+            metric.desc().into_iter().map(|desc| (desc.fq_name.clone(), desc.variable_labels.clone())),
+        );
+    });
     Ok(metric)
 }
 

@@ -6,6 +6,8 @@ pub mod metrics;
 mod overload;
 pub mod panics;
 mod record;
+#[cfg(test)]
+mod rules;
 mod series;
 
 pub use record::{AttemptNote, Outcome, Record};

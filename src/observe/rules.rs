@@ -1,0 +1,180 @@
+//! The alert rules that are shipped ask for what `/metrics` has: a rule with a
+//! label that is not there never fires, and nobody notices.
+
+use super::metrics::{METRICS, Metrics};
+use std::collections::BTreeMap;
+
+const RULES: &str = include_str!("../../conf/prometheus/penstock.yml");
+/// What every Prometheus adds to a series.
+const ADDED: [&str; 2] = ["job", "instance"];
+
+type Known = BTreeMap<String, Vec<String>>;
+
+#[derive(Debug, PartialEq)]
+enum Token {
+    Word(String),
+    Sign(char),
+}
+
+fn known() -> Known {
+    METRICS.take();
+    Metrics::new().unwrap();
+    METRICS.take().into_iter().chain([("up".to_owned(), Vec::new())]).collect()
+}
+
+/// Every `expr` of the rules, the deeper lines after a `|` included.
+fn expressions(rules: &str) -> Vec<String> {
+    let deep = |line: &str| line.len() - line.trim_start().len();
+    let lines: Vec<&str> = rules.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(rest) = line.trim_start().strip_prefix("expr:") else { continue };
+        if rest.trim() == "|" {
+            let more = lines[at + 1..].iter().take_while(|next| deep(next) > deep(line));
+            found.push(more.copied().collect::<Vec<_>>().join(" "));
+        } else {
+            found.push(rest.to_owned());
+        }
+    }
+    found
+}
+
+/// Names and signs; strings and numbers with their units are left out.
+fn tokens(expression: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = expression;
+    while let Some(first) = rest.chars().next() {
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        let mut length = first.len_utf8();
+        if first == '"' {
+            length = 2 + rest[1..].find('"').unwrap();
+        } else if word(first) {
+            length = rest.find(|c| !word(c)).unwrap_or(rest.len());
+            if !first.is_ascii_digit() {
+                tokens.push(Token::Word(rest[..length].to_owned()));
+            }
+        } else if !first.is_whitespace() {
+            tokens.push(Token::Sign(first));
+        }
+        rest = &rest[length..];
+    }
+    tokens
+}
+
+/// What stands between the bracket at the start and its end.
+fn inside(tokens: &[Token], open: char, close: char) -> &[Token] {
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            Token::Sign(sign) if *sign == open => depth += 1,
+            Token::Sign(sign) if *sign == close => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return if at == 0 { &[] } else { &tokens[1..at] };
+        }
+    }
+    panic!("a bracket is not closed: {tokens:?}");
+}
+
+fn words(tokens: &[Token]) -> impl Iterator<Item = &str> {
+    tokens.iter().filter_map(|token| match token {
+        Token::Word(word) => Some(word.as_str()),
+        Token::Sign(_) => None,
+    })
+}
+
+fn is_metric(word: &str) -> bool {
+    word == "up"
+        || word.starts_with("penstock_")
+        || word.starts_with("gen_ai_server_")
+        || word.starts_with("gen_ai_client_")
+}
+
+/// Labels of a metric, or of the histogram that it is a part of.
+fn labels(known: &Known, name: &str) -> Option<Vec<String>> {
+    let part = |end: &str| known.get(name.strip_suffix(end)?).cloned();
+    let mut labels = known.get(name).cloned().or_else(|| part("_sum")).or_else(|| part("_count"));
+    if labels.is_none() {
+        labels = part("_bucket").map(|labels| labels.into_iter().chain(["le".to_owned()]).collect());
+    }
+    labels.map(|labels| labels.into_iter().chain(ADDED.map(str::to_owned)).collect())
+}
+
+/// What an expression asks for that is not there.
+fn wrong(known: &Known, expression: &str) -> Vec<String> {
+    let all = tokens(expression);
+    let mut wrong = Vec::new();
+    let mut groups: Vec<Vec<&str>> = Vec::new();
+    let mut need = |scope: &[Token], asked: &[&str]| {
+        for metric in words(scope).filter(|word| is_metric(word)) {
+            match labels(known, metric) {
+                None => wrong.push(metric.to_owned()),
+                Some(has) => wrong.extend(
+                    asked
+                        .iter()
+                        .filter(|label| !has.iter().any(|one| one == *label))
+                        .map(|l| format!("{metric}: {l}")),
+                ),
+            }
+        }
+    };
+    for (at, token) in all.iter().enumerate() {
+        let Token::Word(word) = token else { continue };
+        let after = &all[at + 1..];
+        if is_metric(word) {
+            let asked = match after.first() {
+                Some(Token::Sign('{')) => words(inside(after, '{', '}')).collect(),
+                _ => Vec::new(),
+            };
+            need(&all[at..=at], &asked);
+        } else if word == "by" || word == "on" {
+            let group = inside(after, '(', ')');
+            let asked: Vec<&str> = words(group).collect();
+            if word == "on" {
+                need(&all, &asked);
+                continue;
+            }
+            // `sum by (…) (…)`: every metric that is summed has the labels.
+            let summed = inside(&after[group.len() + 2..], '(', ')');
+            assert!(!summed.is_empty(), "write `by` before what is summed: {expression}");
+            need(summed, &asked);
+            groups.push(asked);
+        }
+    }
+    if groups.windows(2).any(|two| two[0] != two[1]) {
+        wrong.push(format!("sides that do not match: {groups:?}"));
+    }
+    wrong
+}
+
+#[test]
+fn the_alert_rules_ask_for_what_is_there() {
+    let known = known();
+    let expressions = expressions(RULES);
+    assert_eq!(expressions.len(), RULES.matches("- alert:").count());
+    for expression in expressions {
+        let wrong = wrong(&known, &expression);
+        assert!(wrong.is_empty(), "{expression}\n{wrong:?}");
+    }
+}
+
+#[test]
+fn a_rule_that_cannot_fire_is_found() {
+    let known = known();
+    for (expression, found) in [
+        ("penstock_never_total > 0", "penstock_never_total"),
+        (r#"up{job="x",model="y"} == 0"#, "up: model"),
+        (
+            "sum by (provider, model) (rate(penstock_attempts_total[1h])) > 0",
+            "penstock_attempts_total: model",
+        ),
+        ("sum by (le) (rate(penstock_attempts_total[1h])) > 0", "penstock_attempts_total: le"),
+    ] {
+        assert_eq!(wrong(&known, expression), [found]);
+    }
+    let sides =
+        "sum by (provider, model) (penstock_credits_total) / sum by (provider) (penstock_attempts_total)";
+    assert_eq!(wrong(&known, sides).len(), 1);
+    assert!(wrong(&known, "sum by (le) (rate(penstock_overhead_seconds_bucket[1h])) > 1").is_empty());
+}
