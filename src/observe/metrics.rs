@@ -58,7 +58,7 @@ impl Metrics {
     /// A name that is taken twice, a mistake in this file.
     pub fn new() -> Result<Self> {
         let r = Registry::new();
-        Ok(Self {
+        let metrics = Self {
             requests: counter(
                 &r,
                 "penstock_requests_total",
@@ -167,7 +167,15 @@ impl Metrics {
             batches: Batches::new(&r)?,
             keeper: Keeper::new(&r)?,
             registry: r,
-        })
+        };
+        // The first one is no increase of a series that was not there before.
+        for result in ["ok", "refused"] {
+            metrics.reloads.with_label_values(&[result]).inc_by(0);
+        }
+        for result in ["ok", "failed"] {
+            metrics.exports.with_label_values(&[result]).inc_by(0);
+        }
+        Ok(metrics)
     }
 
     /// Counts the client connections that are open.
@@ -232,9 +240,20 @@ impl Metrics {
     #[must_use]
     pub fn text(&self, house: &House) -> Vec<u8> {
         self.gauge_house(house);
+        self.counted()
+    }
+
+    pub(super) fn counted(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(16 * 1024);
         TextEncoder::new().encode(&self.registry.gather(), &mut text).ok();
         text
+    }
+
+    /// A provider's series that an alert waits for, before anything happened.
+    pub(super) fn known(&self, provider: &str) {
+        for outcome in ["ok", "credentials"] {
+            self.attempts.with_label_values(&[provider, outcome]).inc_by(0);
+        }
     }
 
     /// What is not counted but looked at when it is asked for.
@@ -252,6 +271,7 @@ impl Metrics {
             self.failing.with_label_values(&labels).set(breaker.failing(now));
         }
         for provider in &live.providers {
+            self.known(&provider.provider.id);
             let gauge = self.in_flight.with_label_values(&[&*provider.provider.id]);
             gauge.set(i64::from(provider.working()));
         }

@@ -178,3 +178,17 @@ fn a_rule_that_cannot_fire_is_found() {
     assert_eq!(wrong(&known, sides).len(), 1);
     assert!(wrong(&known, "sum by (le) (rate(penstock_overhead_seconds_bucket[1h])) > 1").is_empty());
 }
+
+#[test]
+fn what_an_alert_waits_for_is_there_before_it_happens() {
+    let metrics = Metrics::new().unwrap();
+    metrics.known("here");
+    let text = String::from_utf8(metrics.counted()).unwrap();
+    for line in [
+        r#"penstock_config_reloads_total{result="refused"} 0"#,
+        r#"penstock_exports_total{result="failed"} 0"#,
+        r#"penstock_attempts_total{outcome="credentials",provider="here"} 0"#,
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
