@@ -5,6 +5,7 @@
 
 use super::Record;
 use super::batches::Batches;
+use super::offers::{Offers, Standing};
 use super::overload::Overload;
 use super::series::{Keeper, Series};
 use crate::house::House;
@@ -12,8 +13,8 @@ use crate::ledger::State;
 use penstock_routing::State as Breaking;
 use prometheus::core::Collector;
 use prometheus::{
-    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, Result, TextEncoder,
+    Encoder, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Result, TextEncoder,
 };
 use std::time::Duration;
 
@@ -32,9 +33,8 @@ pub struct Metrics {
     overhead: HistogramVec,
     attempts: IntCounterVec,
     checks: IntCounterVec,
-    health: IntGaugeVec,
+    offers: Offers,
     in_flight: IntGaugeVec,
-    failing: GaugeVec,
     open: IntGauge,
     retries_left: IntGauge,
     reloads: IntCounterVec,
@@ -90,27 +90,12 @@ impl Metrics {
                 "Active checks by provider and result.",
                 &["provider", "result"],
             )?,
-            health: gauge(
-                &r,
-                "penstock_offer_healthy",
-                "1 if the offer is asked, 0 if it is ejected.",
-                &["provider", "model"],
-            )?,
+            offers: Offers::new(&r)?,
             in_flight: gauge(
                 &r,
                 "penstock_provider_requests_in_flight",
                 "Requests that a provider works on (its queue depth).",
                 &["provider"],
-            )?,
-            failing: registered(
-                &r,
-                GaugeVec::new(
-                    Opts::new(
-                        "penstock_offer_failing_ratio",
-                        "Share of recent attempts that failed, 0 to 1.",
-                    ),
-                    &["provider", "model"],
-                )?,
             )?,
             open: registered(
                 &r,
@@ -260,16 +245,16 @@ impl Metrics {
     fn gauge_house(&self, house: &House) {
         let now = house.clock.now();
         let live = house.live();
-        self.health.reset();
-        self.failing.reset();
         self.in_flight.reset();
-        for offer in &live.offers {
-            let labels = [&*offer.offer.provider.id, offer.offer.model.card.id.as_str()];
+        self.offers.look(live.offers.iter().map(|offer| {
             let breaker = offer.breaker.lock();
-            let open = matches!(breaker.state(now), Breaking::Open { .. });
-            self.health.with_label_values(&labels).set(i64::from(!open));
-            self.failing.with_label_values(&labels).set(breaker.failing(now));
-        }
+            Standing {
+                provider: &offer.offer.provider.id,
+                model: &offer.offer.model.card.id,
+                asked: !matches!(breaker.state(now), Breaking::Open { .. }),
+                failing: breaker.failing(now),
+            }
+        }));
         for provider in &live.providers {
             self.known(&provider.provider.id);
             let gauge = self.in_flight.with_label_values(&[&*provider.provider.id]);

@@ -3,6 +3,7 @@
 pub mod batches;
 pub mod log;
 pub mod metrics;
+mod offers;
 mod overload;
 pub mod panics;
 mod record;
