@@ -62,8 +62,8 @@ impl Metrics {
             requests: counter(
                 &r,
                 "penstock_requests_total",
-                "Requests by endpoint, outcome and status.",
-                &["endpoint", "outcome", "status"],
+                "Requests by endpoint, outcome, status and work (request, or batch: a line of a batch).",
+                &["endpoint", "outcome", "status", "work"],
             )?,
             lines: counter(
                 &r,
@@ -176,7 +176,8 @@ impl Metrics {
     /// Counts an ended exchange.
     pub fn exchange(&self, record: &Record, took: Duration) {
         let mut status = itoa::Buffer::new();
-        let labels = [record.endpoint, record.outcome.name(), status.format(record.status)];
+        let work = if record.line { "batch" } else { "request" };
+        let labels = [record.endpoint, record.outcome.name(), status.format(record.status), work];
         self.requests.with_label_values(&labels).inc();
         if record.line {
             self.lines.with_label_values(&[record.endpoint, record.outcome.name()]).inc();

@@ -2,7 +2,11 @@
 //! label that is not there never fires, and nobody notices.
 
 use super::metrics::{METRICS, Metrics};
+use super::{Outcome, Record};
+use crate::request_id::RequestId;
+use penstock_contract::Dialect;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const RULES: &str = include_str!("../../conf/prometheus/penstock.yml");
 /// What every Prometheus adds to a series.
@@ -191,4 +195,16 @@ fn what_an_alert_waits_for_is_there_before_it_happens() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+}
+
+#[test]
+fn lines_of_batches_are_no_requests_of_users() {
+    let metrics = Metrics::new().unwrap();
+    let mut record = Record::new(RequestId::random(), Dialect::Chat);
+    (record.status, record.outcome, record.line) = (503, Outcome::Refused, true);
+    metrics.exchange(&record, Duration::ZERO);
+    let text = String::from_utf8(metrics.counted()).unwrap();
+    assert!(text.contains(r#"outcome="refused",status="503",work="batch"} 1"#), "{text}");
+    let alert = expressions(RULES).into_iter().find(|expression| expression.contains("5..")).unwrap();
+    assert_eq!(alert.matches("penstock_requests_total").count(), alert.matches(r#"work="request""#).count());
 }

@@ -121,7 +121,9 @@ async fn a_refused_head_hears_why_in_the_dialect_of_its_path() {
     }
     let metrics = running.admin().get("/metrics").await.text();
     assert!(
-        metrics.contains(r#"penstock_requests_total{endpoint="unknown",outcome="refused",status="400"} 3"#),
+        metrics.contains(
+            r#"penstock_requests_total{endpoint="unknown",outcome="refused",status="400",work="request"} 3"#
+        ),
         "they are counted"
     );
 }
