@@ -1,11 +1,15 @@
 //! Active checks: a cheap request on the side, so that a provider which is back
 //! is found without risking a client's request, and one that is gone is left.
 
+use super::http1::Broken;
 use super::live::ProviderLive;
 use crate::config::settings::Health;
 use crate::house::House;
+use crate::observe::log;
 use bytes::Bytes;
 use http::header;
+use parking_lot::Mutex;
+use penstock_contract::FaultKind;
 use pingora_http::RequestHeader;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +26,12 @@ pub async fn due(house: &Arc<House>) {
         }
         let (house, live, provider) = (house.clone(), live.clone(), provider.clone());
         tokio::spawn(async move {
-            let good = timeout(health.timeout, answers(&provider, &health)).await.unwrap_or(false);
-            let now = house.clock.now();
-            *provider.checked.lock() = Some(good);
+            let found = timeout(health.timeout, answers(&provider, &health)).await;
+            let found = found.unwrap_or(Err(FaultKind::Deadline));
+            let (now, good) = (house.clock.now(), found.is_ok());
+            if note(&provider.checked, &provider.last_error, now, found) {
+                tell(&provider.provider.id, found);
+            }
             for offer in live.offers.iter().filter(|offer| Arc::ptr_eq(&offer.provider, &provider)) {
                 offer.breaker.lock().on_check(now, good);
             }
@@ -33,11 +40,47 @@ pub async fn due(house: &Arc<House>) {
     }
 }
 
-/// Whether `GET base + path` answers below 400.
-async fn answers(provider: &ProviderLive, health: &Health) -> bool {
+/// Keeps what a check found; whether that is news.
+fn note(
+    checked: &Mutex<Option<bool>>,
+    last_error: &Mutex<Option<(Duration, &'static str)>>,
+    now: Duration,
+    found: Result<(), FaultKind>,
+) -> bool {
+    if let Err(kind) = found {
+        *last_error.lock() = Some((now, kind.name()));
+    }
+    let before = checked.lock().replace(found.is_ok());
+    // A first check that is good is no news.
+    before.unwrap_or(true) != found.is_ok()
+}
+
+/// The kind only: an address may hold a secret.
+fn tell(provider: &str, found: Result<(), FaultKind>) {
+    match found {
+        Ok(()) => log::event(log::info(), "check_good", &[("provider", provider)]),
+        Err(kind) => {
+            log::event(log::error(), "check_bad", &[("provider", provider), ("kind", kind.name())]);
+        }
+    }
+}
+
+/// What a status says of a provider.
+const fn judged(status: u16) -> Result<(), FaultKind> {
+    match status {
+        ..400 => Ok(()),
+        401 | 403 | 404 => Err(FaultKind::Credentials(status)),
+        _ => Err(FaultKind::Status(status)),
+    }
+}
+
+/// Whether `GET base + path` answers below 400, or how it fails.
+async fn answers(provider: &ProviderLive, health: &Health) -> Result<(), FaultKind> {
     let base = &provider.provider.base;
     let path = format!("{}{}", base.path_prefix, health.path);
-    let Ok(mut head) = RequestHeader::build("GET", path.as_bytes(), Some(4)) else { return false };
+    let Ok(mut head) = RequestHeader::build("GET", path.as_bytes(), Some(4)) else {
+        return Err(FaultKind::Malformed);
+    };
     let mut headers = vec![(header::HOST, base.authority.to_string())];
     headers.push((header::ACCEPT_ENCODING, "identity".to_owned()));
     if let Some(key) = &provider.provider.api_key {
@@ -45,24 +88,28 @@ async fn answers(provider: &ProviderLive, health: &Health) -> bool {
     }
     for (name, value) in headers {
         if head.insert_header(name, value).is_err() {
-            return false;
+            return Err(FaultKind::Malformed);
         }
     }
-    let Ok(mut way) = provider.route.open().await else { return false };
+    let mut way = provider.route.open().await.map_err(|fault| fault.kind)?;
     way.wait(health.timeout);
-    let good = way.ask(head, Bytes::new()).await.is_ok_and(|status| status < 400);
+    let found = match way.ask(head, Bytes::new()).await {
+        Ok(status) => judged(status),
+        Err(Broken::Malformed) => Err(FaultKind::Malformed),
+        Err(Broken::Gone) => Err(FaultKind::Reset),
+    };
     // A short body is read so that the connection can serve a request.
     let mut read = 0;
     while let Ok(Some(piece)) = way.read_body().await {
         read += piece.len();
         if read > 256 * 1024 {
-            return good;
+            return found;
         }
     }
-    if good {
+    if found.is_ok() {
         way.release().await;
     }
-    good
+    found
 }
 
 impl ProviderLive {
@@ -74,5 +121,22 @@ impl ProviderLive {
         }
         *next = now + interval;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_is_bad_leaves_its_kind_and_is_news_once() {
+        let (checked, last_error) = (Mutex::new(None), Mutex::new(None));
+        let at = Duration::from_secs;
+        assert!(!note(&checked, &last_error, at(1), judged(200)));
+        assert!(note(&checked, &last_error, at(2), judged(503)));
+        assert!(!note(&checked, &last_error, at(3), judged(401)));
+        assert_eq!((*checked.lock(), *last_error.lock()), (Some(false), Some((at(3), "credentials"))));
+        assert!(note(&checked, &last_error, at(4), judged(204)));
+        assert_eq!(*last_error.lock(), Some((at(3), "credentials")), "it stays the last one");
     }
 }
