@@ -14,6 +14,7 @@
 //!   last bytes of an answer wait for its charge, and none is forgotten whose
 //!   client has the whole answer.
 
+mod behind;
 pub mod handover;
 mod hold;
 mod op;

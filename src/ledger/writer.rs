@@ -3,6 +3,7 @@
 //! did not take is tried again, the same bytes, until it is known to be there:
 //! so nothing is written twice and nothing out of order.
 
+use super::behind::Behind;
 use super::op::{Deed, Op, Order, Refused};
 use super::queue::{Kept, Piece, Queue};
 use crate::observe::log;
@@ -47,6 +48,7 @@ pub(super) fn start(
         open,
         known: HashSet::new(),
         draft: Draft::default(),
+        behind: Behind::default(),
     };
     std::thread::Builder::new()
         .name("ledger".to_owned())
@@ -68,6 +70,7 @@ struct Writer {
     /// Terms that are in the ledger.
     known: HashSet<Arc<str>>,
     draft: Draft,
+    behind: Behind,
 }
 
 /// The group in the making.
@@ -328,9 +331,7 @@ impl Writer {
             let why = match self.store.append(group) {
                 Ok(appended) => {
                     self.queue.at_work(false);
-                    if !appended.copied {
-                        log::event(log::error(), "ledger_copy_behind", &[]);
-                    }
+                    self.behind.tell(appended.copied);
                     return Some(appended.copied);
                 }
                 Err(why) => why.to_string(),
