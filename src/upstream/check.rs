@@ -68,7 +68,7 @@ fn tell(provider: &str, found: Result<(), FaultKind>) {
 /// What a status says of a provider.
 const fn judged(status: u16) -> Result<(), FaultKind> {
     match status {
-        ..400 => Ok(()),
+        ..=399 => Ok(()),
         401 | 403 | 404 => Err(FaultKind::Credentials(status)),
         _ => Err(FaultKind::Status(status)),
     }

