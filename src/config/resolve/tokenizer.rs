@@ -7,7 +7,7 @@ use super::super::settings::Tokenizer;
 use super::Proof;
 use super::spot::Spot;
 use penstock_tokens::{Counter, Images};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// Tokenizers that the gateway brings along.
@@ -81,8 +81,8 @@ impl Proof<'_> {
         None
     }
 
-    fn images(&mut self, rule: &serde_json::Map<String, Value>, spot: &Spot<'_>) -> Option<Images> {
-        match serde_json::from_value(Value::Object(rule.clone())) {
+    fn images(&mut self, rule: &Map<String, Value>, spot: &Spot<'_>) -> Option<Images> {
+        match rule_for_images(rule.clone()) {
             Ok(images) => Some(images),
             Err(error) => {
                 let fix = "Write something like `{ rule = \"patches\", px = 28, min = 4, max = 16384 }`.";
@@ -91,4 +91,13 @@ impl Proof<'_> {
             }
         }
     }
+}
+
+/// The rule's own members stand beside those that every rule has; serde cannot flatten and refuse unknown
+/// members at once, so the common ones are taken off first.
+fn rule_for_images(mut members: Map<String, Value>) -> Result<Images, serde_json::Error> {
+    let placeholder = members.remove("placeholder").map(serde_json::from_value).transpose()?;
+    let unknown = members.remove("unknown").map(serde_json::from_value).transpose()?;
+    let rule = serde_json::from_value(Value::Object(members))?;
+    Ok(Images { rule, placeholder, unknown })
 }

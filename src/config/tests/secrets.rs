@@ -1,7 +1,7 @@
 //! Secrets and files: by reference, read once, never told.
 
 use super::super::{Source, Surroundings};
-use super::{load, mistake, tells, with};
+use super::{load, mistake, mistakes, tells, with};
 use std::fs;
 
 #[test]
@@ -100,6 +100,28 @@ fn files_are_relative_to_the_file_that_names_them_and_hold_what_they_should() {
     }
     let report = load(&with("[storage]\npepper = { file = \"key\" }", "", "", "")).unwrap_err();
     assert!(report.mistakes[0].why.contains("64 hexadecimal digits"));
+}
+
+#[test]
+fn images_are_counted_by_the_rule_as_the_sample_writes_it() {
+    let images = |rule: &str| {
+        with("", &format!("[models.tokenizer]\nbuiltin = \"gpt-oss\"\nimages = {{ {rule} }}"), "", "")
+    };
+    let sample = include_str!("../../../conf/penstock.toml");
+    let line = sample.lines().find_map(|line| line.strip_prefix("#images = { rule")).unwrap();
+    for rule in [
+        &format!("rule{}", line.trim_end_matches('}')),
+        "rule = \"fixed\", tokens = 256",
+        "rule = \"rows\", px = 16, longest = 1024",
+        "rule = \"tiles\", px = 448, tokens = 256, max = 12",
+        "rule = \"fixed\", tokens = 256, placeholder = \"<image>\", unknown = 300",
+    ] {
+        assert_eq!(mistakes(&images(rule)), [], "{rule}");
+    }
+    let key = "models.m1.tokenizer.images";
+    tells(&images("rule = \"fixed\", tokns = 256"), key, "unknown field `tokns`", "patches");
+    tells(&images("rule = \"fixed\", tokens = 1, unknown = \"x\""), key, "no rule", "patches");
+    tells(&images("px = 28"), key, "missing field `rule`", "patches");
 }
 
 #[test]
