@@ -39,9 +39,8 @@ pub struct Https {
     /// Whose certificates clients may show, PEM; none is asked for when left out.
     #[schemars(length(min = 1), example = &"tls/clients.pem")]
     pub client_ca: Option<String>,
-    /// Whether a client has to show one, where `client_ca` says whose.
-    #[serde(default)]
-    pub client_certificate: ClientCertificates,
+    /// Whether a client has to show one, where `client_ca` says whose; `required` when left out.
+    pub client_certificate: Option<ClientCertificates>,
     /// The oldest version of TLS that is spoken.
     #[serde(default)]
     pub min_tls: TlsVersion,

@@ -236,12 +236,19 @@ impl Proof<'_> {
             Some(file) => self.pem(file, "CERTIFICATE", &spot.key("client_ca")).map(Some),
             None => Some(None),
         };
+        if https.client_certificate.is_some() && https.client_ca.is_none() {
+            self.wrong(
+                &spot.key("client_certificate"),
+                "Nothing says whose certificates are good, so none would be asked for.",
+                "Name those who issue them in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
+            );
+        }
         Some(Https {
             address: address?,
             certificate: certificate?,
             key: key?,
             client_ca: client_ca?,
-            client_certificate: https.client_certificate,
+            client_certificate: https.client_certificate.unwrap_or_default(),
             min_tls: https.min_tls,
         })
     }

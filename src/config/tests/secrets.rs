@@ -1,8 +1,12 @@
 //! Secrets and files: by reference, read once, never told.
 
+use super::super::settings::ClientCertificates;
 use super::super::{Source, Surroundings};
 use super::{load, mistake, mistakes, tells, with};
 use std::fs;
+
+const CERTIFICATE: &str = include_str!("../../simulate/testdata/localhost.pem");
+const KEY: &str = include_str!("../../simulate/testdata/localhost.key.pem");
 
 #[test]
 fn a_secret_in_the_configuration_itself_is_refused_and_not_repeated() {
@@ -69,13 +73,8 @@ fn files_are_relative_to_the_file_that_names_them_and_hold_what_they_should() {
     fs::write(folder.path().join("key"), "sk-from-file\n").unwrap();
     fs::write(folder.path().join("broken"), "a\nb\n").unwrap();
     fs::write(folder.path().join("empty"), "\n").unwrap();
-    fs::write(folder.path().join("cert.pem"), "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
-        .unwrap();
-    fs::write(
-        folder.path().join("key.pem"),
-        "-----BEGIN EC PRIVATE KEY-----\n-----END EC PRIVATE KEY-----\n",
-    )
-    .unwrap();
+    fs::write(folder.path().join("cert.pem"), CERTIFICATE).unwrap();
+    fs::write(folder.path().join("key.pem"), KEY).unwrap();
 
     let settings =
         load(&with("", "", "api_key = { file = \"key\" }\nca = \"cert.pem\"", "")).unwrap().settings;
@@ -100,6 +99,29 @@ fn files_are_relative_to_the_file_that_names_them_and_hold_what_they_should() {
     }
     let report = load(&with("[storage]\npepper = { file = \"key\" }", "", "", "")).unwrap_err();
     assert!(report.mistakes[0].why.contains("64 hexadecimal digits"));
+}
+
+#[test]
+fn clients_certificates_are_asked_for_only_where_somebody_issues_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    fs::write(&certificate, CERTIFICATE).unwrap();
+    fs::write(&key, KEY).unwrap();
+    let https = |more: &str| {
+        let files = format!("certificate = {certificate:?}, key = {key:?}{more}");
+        with(&format!("[listen]\nhttps = {{ address = \"127.0.0.1:1\", {files} }}"), "", "", "")
+    };
+    for way in ["required", "optional"] {
+        let text = https(&format!(", client_certificate = {way:?}"));
+        tells(&text, "listen.https.client_certificate", "none would be asked for", "client_ca");
+    }
+    let asked = |more: &str| {
+        let listen = load(&https(&format!(", client_ca = {certificate:?}{more}"))).unwrap().settings.listen;
+        listen.https.unwrap().client_certificate
+    };
+    assert_eq!(asked(""), ClientCertificates::Required);
+    assert_eq!(asked(", client_certificate = \"optional\""), ClientCertificates::Optional);
+    assert!(load(&https("")).is_ok());
 }
 
 #[test]
