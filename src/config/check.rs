@@ -47,13 +47,14 @@ impl Checker<'_> {
             Value::List(elements) => {
                 let before = self.mistakes.len();
                 let elements = self.list(elements, schema, path);
-                if elements.is_empty() && schema.get("minLength").is_some() && before == self.mistakes.len() {
-                    self.tell(
-                        &Node { value: Value::List(Vec::new()), ..node },
-                        path,
-                        "It must not be empty.",
-                        &fix(path, schema),
+                if elements.is_empty() && schema.get("minItems").is_some() && before == self.mistakes.len() {
+                    let of = schema.get("items").and_then(choices);
+                    let fix = of.map_or_else(
+                        || fix(path, schema),
+                        |of| format!("Write one or more of {of}, or leave it out."),
                     );
+                    let node = Node { value: Value::List(Vec::new()), ..node };
+                    self.tell(&node, path, "It must not be empty.", &fix);
                     return None;
                 }
                 Some(Node { value: Value::List(elements), ..node })

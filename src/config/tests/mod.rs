@@ -1,6 +1,7 @@
 //! The configuration as its users meet it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod bounds;
 mod defaults;
 mod forms;
 mod including;
