@@ -2,7 +2,7 @@
 
 use super::super::near;
 use super::super::raw::{self, Modality, Raw};
-use super::super::settings::{Members, Model, TokenIds};
+use super::super::settings::{Model, TokenIds};
 use super::Proof;
 use super::spot::Spot;
 use penstock_catalog::{Lifecycle, Model as Card, Price};
@@ -12,24 +12,7 @@ use penstock_ledger::Day;
 use penstock_pricing::{Billing, Tariff};
 use penstock_tokens::Encoding;
 use rust_decimal::Decimal;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What a preset may fill in.
-const SAMPLING: [&str; 11] = [
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "seed",
-    "reasoning_effort",
-    "verbosity",
-    "chat_template_kwargs",
-];
 
 impl Proof<'_> {
     /// Every model at its place in the document; `None` where one has mistakes.
@@ -190,33 +173,6 @@ impl Proof<'_> {
                 None
             }
         }
-    }
-
-    fn presets(&mut self, raw: &raw::Presets, spot: &Spot<'_>) -> Option<BTreeMap<Box<str>, Members>> {
-        let mut found = BTreeMap::new();
-        let mut whole = true;
-        for (name, preset) in [("reasoning", &raw.reasoning), ("non_reasoning", &raw.non_reasoning)] {
-            whole &= self.sampling(preset, &spot.key(name));
-            if !preset.is_empty() {
-                let member =
-                    |(name, value): (&String, &Value)| (name.as_str().into(), value.to_string().into());
-                found.insert(name.into(), preset.iter().map(member).collect());
-            }
-        }
-        whole.then_some(found)
-    }
-
-    fn sampling(&mut self, preset: &Map<String, Value>, spot: &Spot<'_>) -> bool {
-        let mut whole = true;
-        for name in preset.keys().filter(|name| !SAMPLING.contains(&name.as_str())) {
-            whole = false;
-            let fix = near::nearest(name, SAMPLING).map_or_else(
-                || format!("It may set {}.", SAMPLING.join(", ")),
-                |meant| format!("Did you mean `{meant}`?"),
-            );
-            self.wrong(&spot.key(name), "A preset fills in sampling parameters only.", fix);
-        }
-        whole
     }
 
     fn fallbacks(&mut self, raw: &Raw, model: &raw::Model, spot: &Spot<'_>) {

@@ -7,6 +7,7 @@ mod exports;
 mod grid;
 mod house;
 mod offer;
+mod presets;
 mod provider;
 mod reference;
 mod shape;

@@ -1,10 +1,24 @@
 //! Values that have the right type and cannot be all the same.
 
-use super::{tells, with};
+use super::{mistakes, tells, with};
 
 #[test]
 fn a_list_that_must_not_be_empty_is_not() {
     let (why, fix) = ("must not be empty", "\"chat\", \"messages\"");
     tells(&with("", "", "dialects = []", ""), "providers.p1.dialects", why, fix);
     tells(&with("", "", "", "dialects = []"), "providers.p1.offers[0].dialects", why, fix);
+}
+
+#[test]
+fn a_preset_says_only_what_a_request_may_say() {
+    let preset = |members: &str| with("", &format!("presets = {{ reasoning = {{ {members} }} }}"), "", "");
+    let key = |name: &str| format!("models.m1.presets.reasoning.{name}");
+    tells(&preset("temperature = \"hot\""), &key("temperature"), "expected a number", "a request may say");
+    tells(&preset("top_p = 7"), &key("top_p"), "from 0 to 1", "a request may say");
+    tells(&preset("seed = 1.5"), &key("seed"), "an integer", "");
+    tells(&preset("reasoning_effort = \"most\""), &key("reasoning_effort"), "another string", "");
+    assert_eq!(mistakes(&preset("temperature = \"hot\", top_p = 7")).len(), 2);
+    let good = "temperature = 0.6, top_p = 0.95, top_k = 20, min_p = 0, seed = 7, repetition_penalty = 1.1, \
+                reasoning_effort = \"high\", verbosity = \"low\", chat_template_kwargs = { enable_thinking = true }";
+    assert_eq!(mistakes(&preset(good)), []);
 }

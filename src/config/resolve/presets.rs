@@ -1,0 +1,69 @@
+//! Presets: sampling parameters alone, and only what a request may say itself.
+
+use super::super::near;
+use super::super::raw;
+use super::super::settings::Members;
+use super::Proof;
+use super::spot::Spot;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What a preset may fill in.
+const SAMPLING: [&str; 11] = [
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+    "reasoning_effort",
+    "verbosity",
+    "chat_template_kwargs",
+];
+
+impl Proof<'_> {
+    pub fn presets(&mut self, raw: &raw::Presets, spot: &Spot<'_>) -> Option<BTreeMap<Box<str>, Members>> {
+        let mut found = BTreeMap::new();
+        let mut whole = true;
+        for (name, preset) in [("reasoning", &raw.reasoning), ("non_reasoning", &raw.non_reasoning)] {
+            whole &= self.sampling(preset, &spot.key(name));
+            if !preset.is_empty() {
+                let member =
+                    |(name, value): (&String, &Value)| (name.as_str().into(), value.to_string().into());
+                found.insert(name.into(), preset.iter().map(member).collect());
+            }
+        }
+        whole.then_some(found)
+    }
+
+    fn sampling(&mut self, preset: &Map<String, Value>, spot: &Spot<'_>) -> bool {
+        let mut whole = true;
+        for name in preset.keys().filter(|name| !SAMPLING.contains(&name.as_str())) {
+            whole = false;
+            let fix = near::nearest(name, SAMPLING).map_or_else(
+                || format!("It may set {}.", SAMPLING.join(", ")),
+                |meant| format!("Did you mean `{meant}`?"),
+            );
+            self.wrong(&spot.key(name), "A preset fills in sampling parameters only.", fix);
+        }
+        for (name, value) in preset.iter().filter(|(name, _)| SAMPLING.contains(&name.as_str())) {
+            if let Some(why) = refused(name, value) {
+                whole = false;
+                self.wrong(&spot.key(name), why, "Write what a request may say there.");
+            }
+        }
+        whole
+    }
+}
+
+/// Why a request with this member would be refused: a preset is put into requests after they were proven.
+fn refused(name: &str, value: &Value) -> Option<String> {
+    let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "" }] });
+    body.as_object_mut()?.insert(name.to_owned(), value.clone());
+    let limits = penstock_admission::Limits::default();
+    penstock_admission::chat(body.to_string().into(), &limits)
+        .err()
+        .map(|refusal| refusal.message.into_owned())
+}
