@@ -101,10 +101,12 @@ impl Proof<'_> {
     pub fn bytes(&mut self, written: &str, spot: &Spot<'_>) -> Option<Vec<u8>> {
         let path = spot.file(written);
         let mut bytes = Vec::new();
-        let why = match File::open(&path).and_then(|file| file.take(MOST_TOKENIZER).read_to_end(&mut bytes)) {
+        let read =
+            |file: File| file.take(MOST_TOKENIZER).read_to_end(&mut bytes).map_err(|error| cause(&error));
+        let why = match regular(&path).and_then(read) {
             Ok(0) => "it is empty".to_owned(),
             Ok(_) => return Some(bytes),
-            Err(error) => cause(&error),
+            Err(why) => why,
         };
         self.wrong(spot, format!("The file {} cannot be read: {why}.", path.display()), "");
         None
@@ -118,8 +120,20 @@ fn pem_has(text: &str, part: &str) -> bool {
     })
 }
 
+/// A pipe would be waited for without end, and a device read without end.
+fn regular(path: &Path) -> Result<File, String> {
+    let kind = std::fs::metadata(path).map_err(|error| cause(&error))?.file_type();
+    if kind.is_dir() {
+        return Err("it is a folder".to_owned());
+    }
+    if !kind.is_file() {
+        return Err("it is a pipe or a device, and must be a regular file".to_owned());
+    }
+    File::open(path).map_err(|error| cause(&error))
+}
+
 fn content(path: &Path, most: u64) -> Result<String, String> {
-    let file = File::open(path).map_err(|error| cause(&error))?;
+    let file = regular(path)?;
     let mut text = String::new();
     match file.take(most + 1).read_to_string(&mut text) {
         Ok(_) if u64::try_from(text.len()).unwrap_or(u64::MAX) > most => {

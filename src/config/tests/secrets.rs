@@ -145,6 +145,20 @@ fn clients_certificates_are_asked_for_only_where_somebody_issues_them() {
 }
 
 #[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for provider in [format!("api_key = {{ file = {pipe:?} }}"), format!("ca = {pipe:?}")] {
+        let (tell, told) = std::sync::mpsc::channel();
+        let text = with("", "", &provider, "");
+        std::thread::spawn(move || tell.send(mistakes(&text)));
+        let found = told.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for the pipe");
+        assert!(found.len() == 1 && found[0].why.contains("must be a regular file"), "{found:#?}");
+    }
+}
+
+#[test]
 fn images_are_counted_by_the_rule_as_the_sample_writes_it() {
     let images = |rule: &str| {
         with("", &format!("[models.tokenizer]\nbuiltin = \"gpt-oss\"\nimages = {{ {rule} }}"), "", "")
