@@ -189,7 +189,7 @@ pub struct Price {
 #[schemars(inline)]
 pub struct DatedPrice {
     /// The first day, which begins at midnight UTC.
-    #[schemars(length(min = 10, max = 10), example = &"2027-01-01")]
+    #[schemars(extend("format" = "date"), example = &"2027-01-01")]
     pub from: String,
     /// The prices.
     pub price: Price,

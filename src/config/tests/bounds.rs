@@ -10,6 +10,15 @@ fn a_list_that_must_not_be_empty_is_not() {
 }
 
 #[test]
+fn what_is_no_day_is_told_to_be_none() {
+    let from = |day: &str| with("", &format!("price_changes = [{{ from = {day:?}, price = {{}} }}]"), "", "");
+    for day in ["x", "", "2027-02-30", "2027-01-011"] {
+        tells(&from(day), "models.m1.price_changes[0].from", "It is not a day.", "2027-01-01");
+    }
+    assert_eq!(mistakes(&from("2027-01-01")), []);
+}
+
+#[test]
 fn a_preset_says_only_what_a_request_may_say() {
     let preset = |members: &str| with("", &format!("presets = {{ reasoning = {{ {members} }} }}"), "", "");
     let key = |name: &str| format!("models.m1.presets.reasoning.{name}");
