@@ -65,7 +65,7 @@ pub fn batches(raw: &Raw) -> Batches {
         memory: bytes(batches.memory),
         again: penstock_batch::again::Again {
             first: batches.retry_first.0,
-            most: batches.retry_most.0.max(batches.retry_first.0),
+            most: batches.retry_most.0,
             tries: batches.retries,
         },
     }

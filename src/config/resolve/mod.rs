@@ -1,6 +1,7 @@
 //! From what users write to what the house uses: names resolved, secrets and files read, values proven.
 //! Every mistake is told; with one of them there are no settings.
 
+mod bounds;
 mod catalogue;
 mod country;
 mod exports;
@@ -78,6 +79,7 @@ pub fn resolve(
     let offers = proof.offers(&raw, &models, &providers, &top);
     let grid = proof.grid(&raw, &top);
     let overload = proof.overload(&raw, &top);
+    proof.bounds(&raw, &top);
     let settings = Settings {
         version: version(&raw),
         listen: listen?,

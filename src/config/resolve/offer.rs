@@ -137,6 +137,10 @@ impl Proof<'_> {
         }
         let shape = self.shape(raw, model, spot);
         let context_length = raw.context_length.unwrap_or(model.card.context_length);
+        if context_length > model.card.context_length {
+            let why = format!("It is more than the model's own window, {}.", model.card.context_length);
+            self.wrong(&spot.key("context_length"), why, "Write less, or more in the model's block.");
+        }
         Some(Offer {
             index,
             provider: Arc::clone(provider),

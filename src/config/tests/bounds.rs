@@ -31,3 +31,32 @@ fn a_preset_says_only_what_a_request_may_say() {
                 reasoning_effort = \"high\", verbosity = \"low\", chat_template_kwargs = { enable_thinking = true }";
     assert_eq!(mistakes(&preset(good)), []);
 }
+
+#[test]
+fn limits_leave_room_for_a_request() {
+    for (key, least) in
+        [("head", "1KiB"), ("target", "64B"), ("json_body", "512B"), ("response_buffer", "1KiB")]
+    {
+        let limit = |size: &str| with(&format!("[limits]\n{key} = {size:?}"), "", "", "");
+        tells(&limit("0B"), &format!("limits.{key}"), &format!("at least {least}"), least);
+        tells(&limit("1B"), &format!("limits.{key}"), &format!("at least {least}"), least);
+        assert_eq!(mistakes(&limit(least)), []);
+    }
+}
+
+#[test]
+fn what_grows_does_not_begin_above_its_end() {
+    let breaker = |lines: &str| with(&format!("[routing.breaker]\n{lines}"), "", "", "");
+    let key = "routing.breaker.rest";
+    tells(&breaker("rest = \"2m\"\nrest_max = \"1m\""), key, "longer than `rest_max`, 1m", "lengthen");
+    assert_eq!(mistakes(&breaker("rest = \"1m\"\nrest_max = \"1m\"")), []);
+    let batches = with("[batches]\nretry_first = \"2s\"\nretry_most = \"1s\"", "", "", "");
+    tells(&batches, "batches.retry_first", "longer than `retry_most`, 1s", "Shorten");
+}
+
+#[test]
+fn an_offer_has_no_longer_window_than_its_model() {
+    let offer = |length: u32| with("", "", "", &format!("context_length = {length}"));
+    tells(&offer(8193), "providers.p1.offers[0].context_length", "own window, 8192", "model's block");
+    assert_eq!(mistakes(&offer(8192)), []);
+}
