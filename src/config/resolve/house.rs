@@ -243,7 +243,6 @@ impl Proof<'_> {
                 "Name those who issue them in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
             );
         }
-        self.belongs(certificate.as_deref(), key.as_deref(), &spot.key("key"));
         Some(Https {
             address: address?,
             certificate: certificate?,

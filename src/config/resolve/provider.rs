@@ -128,7 +128,6 @@ impl Proof<'_> {
         };
         let certificate = self.pem(certificate, "CERTIFICATE", &spot.key("client_certificate"));
         let key = self.pem(key, "PRIVATE KEY", &spot.key("client_key"));
-        self.belongs(certificate.as_deref(), key.as_deref(), &spot.key("client_key"));
         Some(Some((certificate?, key?)))
     }
 

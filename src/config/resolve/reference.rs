@@ -89,14 +89,6 @@ impl Proof<'_> {
         }
     }
 
-    /// A key has to be its certificate's; where one of the two is wrong already, nothing more is told.
-    pub fn belongs(&mut self, certificate: Option<&Path>, key: Option<&Path>, spot: &Spot<'_>) {
-        let (Some(certificate), Some(key)) = (certificate, key) else { return };
-        if let Err(why) = crate::tls::pair(certificate, key) {
-            self.wrong(spot, why, "Name a certificate and the private key that it was made for.");
-        }
-    }
-
     /// What is in a file of a tokenizer.
     pub fn bytes(&mut self, written: &str, spot: &Spot<'_>) -> Option<Vec<u8>> {
         let path = spot.file(written);

@@ -102,26 +102,6 @@ fn files_are_relative_to_the_file_that_names_them_and_hold_what_they_should() {
 }
 
 #[test]
-fn a_key_of_another_certificate_is_told_with_the_other_mistakes() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| {
-        fs::write(folder.path().join(name), text).unwrap();
-        folder.path().join(name)
-    };
-    let certificate = file("cert.pem", CERTIFICATE);
-    let other = file("other.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
-    let https = format!(
-        "[listen]\nhttps = {{ address = \"127.0.0.1:1\", certificate = {certificate:?}, key = {other:?} }}"
-    );
-    tells(&with(&https, "", "", ""), "listen.https.key", "does not belong to the certificate", "made for");
-    let found = mistakes(&with(&format!("{https}\nhtp = 1"), "", "", ""));
-    let told: Vec<_> = found.iter().map(|mistake| (mistake.line, mistake.key.as_str())).collect();
-    assert_eq!(told, [(Some(3), "listen.https.key"), (Some(4), "listen.htp")]);
-    let client = format!("client_certificate = {certificate:?}\nclient_key = {other:?}");
-    tells(&with("", "", &client, ""), "providers.p1.client_key", "does not belong", "made for");
-}
-
-#[test]
 fn clients_certificates_are_asked_for_only_where_somebody_issues_them() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
