@@ -135,14 +135,18 @@ fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
     if wanted <= left {
         return None;
     }
-    if count.method != Method::Estimate {
-        return Some(Room { left, certain: None }).filter(|room| room.left > 0);
-    }
-    let likely = window.saturating_sub(count.tokens / 8 * 5);
-    if left.saturating_mul(4) >= likely.saturating_mul(3) {
-        return Some(Room { left, certain: None });
-    }
-    let room = Room { left: likely.min(wanted), certain: Some(left).filter(|left| *left > 0) };
+    let room = match count.method {
+        Method::Estimate => {
+            let likely = window.saturating_sub(count.tokens / 8 * 5);
+            if left.saturating_mul(4) >= likely.saturating_mul(3) {
+                Room { left, certain: None }
+            } else {
+                Room { left: likely.min(wanted), certain: Some(left).filter(|left| *left > 0) }
+            }
+        }
+        Method::Exact | Method::Engine => Room { left, certain: None },
+    };
+    // Without any, the provider is asked as it stands, and says what is wrong.
     Some(room).filter(|room| room.left > 0)
 }
 
