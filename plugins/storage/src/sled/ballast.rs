@@ -5,6 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
 use super::folder::sync_dir;
 use crate::StoreError;
 
@@ -54,9 +57,21 @@ impl Ballast {
     }
 }
 
-/// Writes the bytes out: a file only set to a length takes no room.
+/// Takes the room of so many bytes: a file only set to a length takes none.
 fn fill(path: &Path, bytes: u64) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let file = File::create(path)?;
+    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => file.sync_all(),
+        // A file system that cannot set room aside.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write(file, bytes),
+        // More than any file of this file system holds.
+        Err(Errno::FBIG) => Err(io::ErrorKind::StorageFull.into()),
+        // At once, and without a disk that is full for a while: the ballast may be larger than it.
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn write(mut file: File, bytes: u64) -> io::Result<()> {
     let chunk = vec![0_u8; CHUNK];
     let mut left = bytes;
     while left > 0 {

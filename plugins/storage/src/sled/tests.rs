@@ -108,6 +108,17 @@ fn opening_compacts_a_log_that_is_far_larger_than_its_rows() {
 }
 
 #[test]
+fn a_ballast_larger_than_the_disk_leaves_the_disk_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    // More than any file system holds: were it written out, the disk would be full long before.
+    let options = Options { ballast_bytes: 1 << 60, ..small() };
+    let store = open(dir.path(), options).unwrap();
+    assert_eq!(store.health(), Health::Full);
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("ballast")), "{left:?}");
+}
+
+#[test]
 fn the_ballast_is_made_once_and_has_its_size_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { ballast_bytes: 3_000_000, ..small() };
