@@ -1,6 +1,7 @@
 //! Tells that the ledger's second copy is behind, without a line for each commit.
 
 use crate::observe::log;
+use penstock_storage::ledger::LedgerStore;
 use std::time::{Duration, Instant};
 
 /// How often a copy that stays behind is told.
@@ -14,11 +15,14 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// After a commit.
-    pub(super) fn tell(&mut self, copied: bool) {
+    /// After a commit to this ledger.
+    pub(super) fn tell(&mut self, copied: bool, ledger: &LedgerStore) {
         match (self.news(copied, Instant::now()), copied) {
             (true, true) => log::event(log::info(), "ledger_copy_whole", &[]),
-            (true, false) => log::event(log::error(), "ledger_copy_behind", &[]),
+            (true, false) => {
+                let why = ledger.why_behind().map(|why| why.to_string()).unwrap_or_default();
+                log::event(log::error(), "ledger_copy_behind", &[("why", &why)]);
+            }
             (false, _) => {}
         }
     }

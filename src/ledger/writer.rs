@@ -331,7 +331,7 @@ impl Writer {
             let why = match self.store.append(group) {
                 Ok(appended) => {
                     self.queue.at_work(false);
-                    self.behind.tell(appended.copied);
+                    self.behind.tell(appended.copied, &self.store);
                     return Some(appended.copied);
                 }
                 Err(why) => why.to_string(),

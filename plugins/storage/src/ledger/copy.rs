@@ -24,8 +24,8 @@ pub(super) struct Copies {
     folder: PathBuf,
     /// The month that is written, its open file and the file's length.
     open: Option<(String, File, u64)>,
-    /// A commit could not be copied: what is missing is looked for before the next.
-    behind: bool,
+    /// Why a commit could not be copied: what is missing is looked for before the next.
+    behind: Option<StoreError>,
     unsynced: Option<Unsynced>,
 }
 
@@ -46,26 +46,31 @@ impl Copies {
         if fresh && let Some(parent) = folder.parent() {
             sync_dir(parent)?;
         }
-        Ok(Copies { folder, open: None, behind: false, unsynced: None })
+        Ok(Copies { folder, open: None, behind: None, unsynced: None })
     }
 
     /// Appends a commit's sheets; whether that worked.
     pub(super) fn append(&mut self, ledger: &LedgerStore, group: &Group) -> bool {
         let copied = match self.behind {
             // The store has this commit too by now.
-            true => self.catch_up(ledger),
-            false => self.write(ledger, group).and_then(|()| self.sync_if_due(group.after.seq)),
+            Some(_) => self.catch_up(ledger),
+            None => self.write(ledger, group).and_then(|()| self.sync_if_due(group.after.seq)),
         };
-        self.done(&copied)
+        self.done(copied)
     }
 
-    fn done(&mut self, copied: &Result<(), StoreError>) -> bool {
-        self.behind = copied.is_err();
-        if self.behind {
+    fn done(&mut self, copied: Result<(), StoreError>) -> bool {
+        self.behind = copied.err();
+        if self.behind.is_some() {
             self.open = None;
             self.unsynced = None;
         }
-        !self.behind
+        self.behind.is_none()
+    }
+
+    /// Why the files lack something; `None` while they do not.
+    pub(super) fn behind(&self) -> Option<StoreError> {
+        self.behind.clone()
     }
 
     /// How long the sync of what was appended may still wait; `None` if there is nothing to sync.
@@ -76,10 +81,10 @@ impl Copies {
     /// Makes durable what was appended; whether that worked.
     pub(super) fn sync(&mut self) -> bool {
         if self.unsynced.is_none() {
-            return !self.behind;
+            return self.behind.is_none();
         }
         let synced = self.sync_open();
-        self.done(&synced)
+        self.done(synced)
     }
 
     fn sync_if_due(&mut self, last: u64) -> Result<(), StoreError> {

@@ -178,6 +178,12 @@ impl LedgerStore {
         self.copies.as_ref().is_none_or(|copies| copies.lock().sync())
     }
 
+    /// Why the second copy lacks something; `None` while it does not.
+    #[must_use]
+    pub fn why_behind(&self) -> Option<StoreError> {
+        self.copies.as_ref().and_then(|copies| copies.lock().behind())
+    }
+
     fn batch(&self, group: &Group) -> Result<Batch, StoreError> {
         let mut batch = match &group.before {
             None => Batch::new().absent(Space::Meta, TIP),
