@@ -66,7 +66,7 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
         let mut signals = Signals::listen()?;
         let gateway = Gateway::start(settings, source.clone()).await?;
         let key = admin::keys::create_demo(&gateway.house).await?;
-        admin::credits::grant_demo(&gateway.house.ledger).await?;
+        admin::orders::grant_demo(&gateway.house.ledger).await?;
         greet(&gateway, &key, &model)?;
         while signals.until_told(&gateway, &source).await == Told::Upgrade {
             log::event(log::error(), "upgrade_failed", &[("why", "The demo cannot be upgraded.")]);

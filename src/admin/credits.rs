@@ -1,191 +1,40 @@
-//! Credits and energy: granted, told, corrected, proven; the ledger's pages and
-//! monthly statements. The command line uses the same functions on a store that
-//! no gateway has open.
+//! Credits and energy told and proven; the ledger's pages and monthly statements. The command line uses the same
+//! functions on a store that no gateway has open.
 
-use super::accounts::{self, DEFAULT as DEFAULT_ACCOUNT};
+use super::accounts;
 use super::desk::Asked;
-use super::fields::Fields;
+use super::orders::{Correction, Grant, correct, grant};
 use super::routes::Operation;
 use crate::ledger::report::{self, Failed, Monthly};
 use crate::ledger::rerate::rerate;
-use crate::ledger::{Ledger, Refused, views};
+use crate::ledger::{Ledger, views};
 use crate::vault::Vault;
 use penstock_contract::{Code, Refusal};
-use penstock_ledger::{Act, Day, Ending, Entry, Month, Sums, Wallet};
+use penstock_ledger::{Day, Month, Sums};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A grant as it is asked for.
-#[derive(Debug)]
-pub struct Grant {
-    account: String,
-    id: String,
-    wallet: Wallet,
-    amount: i64,
-    note: String,
-}
-
-impl Grant {
-    /// From the body of a request.
-    ///
-    /// # Errors
-    /// The field that is not what it has to be.
-    pub fn read(body: &Value) -> Result<Self, Refusal> {
-        let fields = Fields::of(body, &GRANT)?;
-        let account = fields.text("account")?.some().filter(|name| !name.is_empty());
-        let account =
-            account.ok_or_else(|| Refusal::invalid("account", "account has to be the id of one."))?;
-        let (field, wallet, amount) = amount(body)?;
-        if amount <= 0 {
-            let sentence =
-                format!("{field} has to be more than 0; what was granted is taken back by a correction.");
-            return Err(Refusal::invalid(field, sentence));
-        }
-        let id = fields.text("id")?.some().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
-        Ok(Self { account, id, wallet, amount, note: fields.text("note")?.some().unwrap_or_default() })
-    }
-}
-
-/// A correction as it is asked for.
-#[derive(Debug)]
-pub struct Correction {
-    entry: u64,
-    id: String,
-    wallet: Wallet,
-    instead: i64,
-    note: String,
-}
-
-impl Correction {
-    /// From the body of a request.
-    ///
-    /// # Errors
-    /// The field that is not what it has to be.
-    pub fn read(body: &Value) -> Result<Self, Refusal> {
-        let fields = Fields::of(body, &CORRECT)?;
-        let entry = body.get("entry").and_then(Value::as_u64);
-        let entry = entry
-            .ok_or_else(|| Refusal::invalid("entry", "entry has to be the number of a charge or a grant."))?;
-        let (_, wallet, instead) = amount(body)?;
-        let id = fields.text("id")?.some().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
-        Ok(Self { entry, id, wallet, instead, note: fields.text("note")?.some().unwrap_or_default() })
-    }
-}
-
-/// Makes a grant, to an account that is there.
-///
-/// # Errors
-/// Why it is not made.
-pub async fn grant(vault: &Vault, ledger: &Ledger, wanted: Grant, by: &str) -> Result<Value, Refusal> {
-    let Grant { account, id, wallet, amount, note } = wanted;
-    let (vault, name) = (vault.clone(), account.clone());
+/// That there is an account: a mistyped name is none.
+pub(super) async fn known(vault: &Vault, account: &str) -> Result<(), Refusal> {
+    let (vault, name) = (vault.clone(), account.to_owned());
     let known = tokio::task::spawn_blocking(move || accounts::known(&vault, &name)).await;
-    known.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))?;
-    let entry = ledger
-        .grant(&account, &id, wallet, amount, (&note, by))
-        .await
-        .map_err(|why| refused(why).with("id", &*id))?;
-    Ok(made(ledger, &account, &id, entry))
+    known.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
 }
 
-/// What the demo's account may spend: granted at the first start, and not again.
-const DEMO: [(&str, Wallet, i64); 2] =
-    [("demo", Wallet::Credits, 1_000_000_000_000), ("demo-energy", Wallet::Energy, 1_000_000_000_000)];
-
-/// Credits and energy for the demo.
-///
-/// # Errors
-/// One sentence that says why not.
-pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
-    for (id, wallet, amount) in DEMO {
-        match ledger.grant(DEFAULT_ACCOUNT, id, wallet, amount, ("for trying things out", "the demo")).await {
-            Ok(_) | Err(Refused::Already(_)) => {}
-            Err(why) => return Err(refused(why).message.into_owned()),
-        }
+/// The account that is asked about, if one is named. An account of the ledger's is one, whatever else is known of it.
+async fn meant(
+    vault: &Vault,
+    ledger: &Ledger,
+    asked: &Asked,
+    names: &[&str],
+) -> Result<Option<String>, Refusal> {
+    let Some(name) = asked.query("account", names)? else { return Ok(None) };
+    if !ledger.accounts().iter().any(|account| **account == *name) {
+        known(vault, name).await?;
     }
-    Ok(())
-}
-
-/// Makes a correction.
-///
-/// # Errors
-/// Why it is not made.
-pub async fn correct(ledger: &Arc<Ledger>, wanted: Correction, by: &str) -> Result<Value, Refusal> {
-    let (book, number) = (ledger.store.clone(), wanted.entry);
-    let found = off_thread(move || report::find(&book, number)).await?;
-    let (account, act) = correction(found, wanted, by)?;
-    let id = match &act {
-        Act::Correct { id, .. } => id.to_string(),
-        _ => String::new(),
-    };
-    let entry = ledger.correct(&account, act).await.map_err(|why| refused(why).with("id", &*id))?;
-    Ok(made(ledger, &account, &id, entry))
-}
-
-/// The act that corrects an entry.
-fn correction(found: Option<Entry>, wanted: Correction, by: &str) -> Result<(Arc<str>, Act), Refusal> {
-    let none = || Refusal::invalid("entry", "There is no charge and no grant of this number.");
-    let entry = found.ok_or_else(none)?;
-    let (what, key, wallet, was, eur) = match &entry.act {
-        Act::Settle { key, wallet, amount, sale, .. } => {
-            (Ending::Settle, Some(key.clone()), *wallet, *amount, sale.eur)
-        }
-        Act::Grant { wallet, amount, .. } => (Ending::Grant, None, *wallet, *amount, Decimal::ZERO),
-        _ => return Err(none()),
-    };
-    if wallet != wanted.wallet {
-        let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
-        return Err(Refusal::invalid(field, format!("This entry is of {}: write {field}.", wallet.name())));
-    }
-    let change = Decimal::from(was - wanted.instead);
-    let eur = eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was)));
-    let (id, note) = (wanted.id.into(), wanted.note.into());
-    let eur = eur.unwrap_or_default().round_dp(8);
-    let act = Act::Correct {
-        id,
-        of: entry.seq,
-        what,
-        key,
-        wallet,
-        was,
-        instead: wanted.instead,
-        eur,
-        note,
-        by: by.into(),
-    };
-    Ok((entry.account, act))
-}
-
-fn made(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Value {
-    let mut told = views::account(account, &ledger.balance(account));
-    if let Some(members) = told.as_object_mut() {
-        members.insert("id".to_owned(), id.into());
-        members.insert("entry".to_owned(), entry.into());
-    }
-    told
-}
-
-fn refused(why: Refused) -> Refusal {
-    match why {
-        Refused::Failing => Refusal::because(
-            Code::StorageFull,
-            "The store takes nothing at the moment, so nothing was granted or corrected.",
-        ),
-        Refused::Already(entry) => Refusal::because(
-            Code::Conflict,
-            format!("This was done before: it is entry {entry} of the ledger. Nothing was changed."),
-        )
-        .with("entry", entry),
-        Refused::Impossible => {
-            Refusal::because(Code::InvalidRequest, "This amount cannot be: the balance would not fit.")
-        }
-        Refused::Unknown => Refusal::because(
-            Code::Internal,
-            "The store failed meanwhile, and it is not known whether this was written; ask again with the same id, which `details` names.",
-        ),
-    }
+    Ok(Some(name.to_owned()))
 }
 
 /// Balances, of one account or of all.
@@ -277,10 +126,6 @@ pub fn day(text: Option<&str>, now: u64) -> Result<Day, Refusal> {
     text.map_or_else(|| Ok(Day::of(now)), |text| Day::parse(text).ok_or_else(wrong))
 }
 
-/// Members of a grant.
-pub const GRANT: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
-/// Members of a correction.
-pub const CORRECT: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
 /// Parameters of the balances.
 pub const BALANCES: [&str; 1] = ["account"];
 /// Parameters of a day computed again.
@@ -335,14 +180,14 @@ pub async fn answer(
     let store = ledger.store.clone();
     let told = match operation {
         Operation::Grant => {
-            let made = grant(vault, ledger, Grant::read(&asked.body)?, &asked.who).await?;
-            return Ok(Told::Json(201, made));
+            let (status, made) = grant(vault, ledger, Grant::read(&asked.body)?, &asked.who).await?;
+            return Ok(Told::Json(status, made));
         }
         Operation::Correct => {
             let made = correct(ledger, Correction::read(&asked.body)?, &asked.who).await?;
             return Ok(Told::Json(201, made));
         }
-        Operation::ListBalances => balances(ledger, asked.query("account", &BALANCES)?),
+        Operation::ListBalances => balances(ledger, meant(vault, ledger, asked, &BALANCES).await?.as_deref()),
         Operation::VerifyLedger => off_thread(move || report::verify(&store)).await?.told(),
         Operation::RerateDay => {
             let day = day(asked.query("day", &RERATE)?, asked.now)?;
@@ -350,7 +195,7 @@ pub async fn answer(
         }
         Operation::Statement => {
             let month = month(asked.query("month", &STATEMENT)?, asked.now)?;
-            let account = asked.query("account", &STATEMENT)?.map(str::to_owned);
+            let account = meant(vault, ledger, asked, &STATEMENT).await?;
             statement(&off_thread(move || report::monthly(&store, month, account.as_deref())).await?)
         }
         Operation::ReadLedger => {
@@ -365,33 +210,10 @@ pub async fn answer(
     Ok(Told::Json(200, told))
 }
 
-async fn off_thread<T: Send + 'static>(
+pub(super) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failed> + Send + 'static,
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| Err(Failed("The work on the ledger ended early.".to_owned())))
         .map_err(|Failed(why)| Refusal::because(Code::Internal, why))
-}
-
-/// `credits` or `kwh`, exactly one of them, exact to its last place.
-fn amount(body: &Value) -> Result<(&'static str, Wallet, i64), Refusal> {
-    let given = |field: &str| body.get(field).filter(|value| !value.is_null());
-    let (field, wallet, places, value) = match (given("credits"), given("kwh")) {
-        (Some(value), None) => ("credits", Wallet::Credits, 6, value),
-        (None, Some(value)) => ("kwh", Wallet::Energy, 9, value),
-        _ => return Err(Refusal::invalid("credits", "Give either credits or kwh.")),
-    };
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let decimal = Decimal::from_str_exact(&text).ok().filter(|_| value.is_string() || value.is_number());
-    let wrong = || format!("{field} has to be a number of 0 or more, with at most {places} decimals.");
-    let amount = decimal
-        .filter(|decimal| *decimal >= Decimal::ZERO)
-        .and_then(|decimal| views::amount(wallet, decimal));
-    let amount = amount.ok_or_else(|| Refusal::invalid(field, wrong()))?;
-    Ok((field, wallet, amount))
-}
-
-fn random_id() -> String {
-    let bits: u128 = rand::random();
-    format!("{bits:032x}")
 }

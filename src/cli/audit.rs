@@ -42,6 +42,9 @@ pub fn run(audit: &Audit) -> Result<(), String> {
     if audit.json {
         return print(&json!({ "data": all }));
     }
+    if let (Some(target), true) = (&audit.target, all.is_empty()) {
+        return out(&format!("Nothing was changed at {target}: neither an account nor a key of this id.\n"));
+    }
     let rows: Vec<Vec<String>> = all
         .iter()
         .map(|entry| {

@@ -66,7 +66,9 @@ struct Granted {
     account: String,
     #[command(flatten)]
     amount: Amount,
-    /// A name of your own, such as an invoice's number: asking again with it grants nothing twice
+    /// A name of your own, such as an invoice's number: asking for the same again with it grants nothing twice
+    ///
+    /// It ends as it did the first time; another amount or account with it is refused.
     #[arg(long)]
     id: Option<String>,
     /// Why; it stands in the ledger

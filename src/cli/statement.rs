@@ -30,7 +30,7 @@ pub struct Monthly {
 enum Format {
     /// For people
     Text,
-    /// A row for each account, key and model
+    /// A row for each account, each key and each model; add up those of one kind (column `of`)
     Csv,
     /// For machines, with the terms of every charge
     Json,
@@ -49,8 +49,9 @@ pub fn run(monthly: &Monthly) -> Result<(), String> {
     }
 }
 
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 22] = [
     "month",
+    "of",
     "account",
     "key",
     "model",
@@ -73,21 +74,24 @@ const COLUMNS: [&str; 21] = [
     "granted_kwh",
 ];
 
-/// A row for each account (no key, no model), for each of its keys, and for each of its models.
+/// A row for each account (no key, no model), for each of its keys, and for each of its models. Each kind adds up to
+/// the whole bill: `of` tells which it is, so that nobody adds up all three.
 fn csv(answer: &Value) -> String {
     let mut text = heading(&COLUMNS);
     for account in accounts(answer) {
-        let mut add = |of: &Value| {
+        let mut add = |kind: &str, of: &Value| {
             let mut row_of = of.clone();
             if let Some(members) = row_of.as_object_mut() {
                 members.insert("month".to_owned(), json!(cell(answer, "month")));
+                members.insert("of".to_owned(), json!(kind));
                 members.insert("account".to_owned(), json!(cell(account, "account")));
             }
             text.push_str(&row(&COLUMNS, &row_of));
         };
-        add(account);
-        for list in ["keys", "models"] {
-            account.get(list).and_then(Value::as_array).into_iter().flatten().for_each(&mut add);
+        add("account", account);
+        for (kind, list) in [("key", "keys"), ("model", "models")] {
+            let rows = account.get(list).and_then(Value::as_array).into_iter().flatten();
+            rows.for_each(|row| add(kind, row));
         }
     }
     text

@@ -1,0 +1,223 @@
+//! Credits and energy given and taken back: grants and corrections, as orders to the ledger.
+
+use super::accounts::DEFAULT as DEFAULT_ACCOUNT;
+use super::credits::{known, off_thread};
+use super::fields::Fields;
+use crate::ledger::{Ledger, Refused, report, views};
+use crate::vault::Vault;
+use penstock_contract::{Code, Refusal};
+use penstock_ledger::{Act, Ending, Entry, Wallet};
+use rust_decimal::Decimal;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Members of a grant.
+pub const GRANT: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
+/// Members of a correction.
+pub const CORRECT: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
+
+/// A grant as it is asked for.
+#[derive(Debug)]
+pub struct Grant {
+    account: String,
+    id: String,
+    wallet: Wallet,
+    amount: i64,
+    note: String,
+}
+
+impl Grant {
+    /// From the body of a request.
+    ///
+    /// # Errors
+    /// The field that is not what it has to be.
+    pub fn read(body: &Value) -> Result<Self, Refusal> {
+        let fields = Fields::of(body, &GRANT)?;
+        let account = fields.text("account")?.some().filter(|name| !name.is_empty());
+        let account =
+            account.ok_or_else(|| Refusal::invalid("account", "account has to be the id of one."))?;
+        let (field, wallet, amount) = amount(body)?;
+        if amount <= 0 {
+            let sentence =
+                format!("{field} has to be more than 0; what was granted is taken back by a correction.");
+            return Err(Refusal::invalid(field, sentence));
+        }
+        let id = fields.text("id")?.some().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        Ok(Self { account, id, wallet, amount, note: fields.text("note")?.some().unwrap_or_default() })
+    }
+}
+
+/// A correction as it is asked for.
+#[derive(Debug)]
+pub struct Correction {
+    entry: u64,
+    id: String,
+    wallet: Wallet,
+    instead: i64,
+    note: String,
+}
+
+impl Correction {
+    /// From the body of a request.
+    ///
+    /// # Errors
+    /// The field that is not what it has to be.
+    pub fn read(body: &Value) -> Result<Self, Refusal> {
+        let fields = Fields::of(body, &CORRECT)?;
+        let entry = body.get("entry").and_then(Value::as_u64);
+        let entry = entry
+            .ok_or_else(|| Refusal::invalid("entry", "entry has to be the number of a charge or a grant."))?;
+        let (_, wallet, instead) = amount(body)?;
+        let id = fields.text("id")?.some().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        Ok(Self { entry, id, wallet, instead, note: fields.text("note")?.some().unwrap_or_default() })
+    }
+}
+
+/// Makes a grant, to an account that is there; with its status. The same one asked for again is the one that was
+/// made: a script that does not know whether it came through asks until it did.
+///
+/// # Errors
+/// Why it is not made.
+pub async fn grant(vault: &Vault, ledger: &Ledger, wanted: Grant, by: &str) -> Result<(u16, Value), Refusal> {
+    let Grant { account, id, wallet, amount, note } = wanted;
+    known(vault, &account).await?;
+    let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, by)).await {
+        Ok(entry) => (201, entry),
+        Err(Refused::Already(entry)) if is_made(ledger, entry, &account, wallet, amount).await? => {
+            (200, entry)
+        }
+        Err(why) => return Err(refused(why).with("id", &*id)),
+    };
+    Ok((status, made(ledger, &account, &id, entry)))
+}
+
+/// Whether an entry gives an account this.
+async fn is_made(ledger: &Ledger, entry: u64, to: &str, of: Wallet, much: i64) -> Result<bool, Refusal> {
+    let book = ledger.store.clone();
+    let found = off_thread(move || report::find(&book, entry)).await?;
+    Ok(found.is_some_and(|entry| {
+        let same = matches!(entry.act, Act::Grant { wallet, amount, .. } if (wallet, amount) == (of, much));
+        same && *entry.account == *to
+    }))
+}
+
+/// What the demo's account may spend: granted at the first start, and not again.
+const DEMO: [(&str, Wallet, i64); 2] =
+    [("demo", Wallet::Credits, 1_000_000_000_000), ("demo-energy", Wallet::Energy, 1_000_000_000_000)];
+
+/// Credits and energy for the demo.
+///
+/// # Errors
+/// One sentence that says why not.
+pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
+    for (id, wallet, amount) in DEMO {
+        match ledger.grant(DEFAULT_ACCOUNT, id, wallet, amount, ("for trying things out", "the demo")).await {
+            Ok(_) | Err(Refused::Already(_)) => {}
+            Err(why) => return Err(refused(why).message.into_owned()),
+        }
+    }
+    Ok(())
+}
+
+/// Makes a correction.
+///
+/// # Errors
+/// Why it is not made.
+pub async fn correct(ledger: &Arc<Ledger>, wanted: Correction, by: &str) -> Result<Value, Refusal> {
+    let (book, number) = (ledger.store.clone(), wanted.entry);
+    let found = off_thread(move || report::find(&book, number)).await?;
+    let (account, act) = correction(found, wanted, by)?;
+    let id = match &act {
+        Act::Correct { id, .. } => id.to_string(),
+        _ => String::new(),
+    };
+    let entry = ledger.correct(&account, act).await.map_err(|why| refused(why).with("id", &*id))?;
+    Ok(made(ledger, &account, &id, entry))
+}
+
+/// The act that corrects an entry.
+fn correction(found: Option<Entry>, wanted: Correction, by: &str) -> Result<(Arc<str>, Act), Refusal> {
+    let none = || Refusal::invalid("entry", "There is no charge and no grant of this number.");
+    let entry = found.ok_or_else(none)?;
+    let (what, key, wallet, was, eur) = match &entry.act {
+        Act::Settle { key, wallet, amount, sale, .. } => {
+            (Ending::Settle, Some(key.clone()), *wallet, *amount, sale.eur)
+        }
+        Act::Grant { wallet, amount, .. } => (Ending::Grant, None, *wallet, *amount, Decimal::ZERO),
+        _ => return Err(none()),
+    };
+    if wallet != wanted.wallet {
+        let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
+        return Err(Refusal::invalid(field, format!("This entry is of {}: write {field}.", wallet.name())));
+    }
+    let change = Decimal::from(was - wanted.instead);
+    let eur = eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was)));
+    let (id, note) = (wanted.id.into(), wanted.note.into());
+    let eur = eur.unwrap_or_default().round_dp(8);
+    let act = Act::Correct {
+        id,
+        of: entry.seq,
+        what,
+        key,
+        wallet,
+        was,
+        instead: wanted.instead,
+        eur,
+        note,
+        by: by.into(),
+    };
+    Ok((entry.account, act))
+}
+
+fn made(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Value {
+    let mut told = views::account(account, &ledger.balance(account));
+    if let Some(members) = told.as_object_mut() {
+        members.insert("id".to_owned(), id.into());
+        members.insert("entry".to_owned(), entry.into());
+    }
+    told
+}
+
+fn refused(why: Refused) -> Refusal {
+    match why {
+        Refused::Failing => Refusal::because(
+            Code::StorageFull,
+            "The store takes nothing at the moment, so nothing was granted or corrected.",
+        ),
+        Refused::Already(entry) => Refusal::because(
+            Code::Conflict,
+            format!("This was done before: it is entry {entry} of the ledger. Nothing was changed."),
+        )
+        .with("entry", entry),
+        Refused::Impossible => {
+            Refusal::because(Code::InvalidRequest, "This amount cannot be: the balance would not fit.")
+        }
+        Refused::Unknown => Refusal::because(
+            Code::Internal,
+            "The store failed meanwhile, and it is not known whether this was written; ask again with the same id, which `details` names.",
+        ),
+    }
+}
+
+/// `credits` or `kwh`, exactly one of them, exact to its last place.
+fn amount(body: &Value) -> Result<(&'static str, Wallet, i64), Refusal> {
+    let given = |field: &str| body.get(field).filter(|value| !value.is_null());
+    let (field, wallet, places, value) = match (given("credits"), given("kwh")) {
+        (Some(value), None) => ("credits", Wallet::Credits, 6, value),
+        (None, Some(value)) => ("kwh", Wallet::Energy, 9, value),
+        _ => return Err(Refusal::invalid("credits", "Give either credits or kwh.")),
+    };
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let decimal = Decimal::from_str_exact(&text).ok().filter(|_| value.is_string() || value.is_number());
+    let wrong = || format!("{field} has to be a number of 0 or more, with at most {places} decimals.");
+    let amount = decimal
+        .filter(|decimal| *decimal >= Decimal::ZERO)
+        .and_then(|decimal| views::amount(wallet, decimal));
+    let amount = amount.ok_or_else(|| Refusal::invalid(field, wrong()))?;
+    Ok((field, wallet, amount))
+}
+
+fn random_id() -> String {
+    let bits: u128 = rand::random();
+    format!("{bits:032x}")
+}
