@@ -5,19 +5,19 @@
 use crate::batch::Batches;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
-use crate::config::settings::{Model, Settings};
+use crate::config::settings::{Fixed, Model, Settings};
 use crate::exports::Exports;
 use crate::files::{Files, When};
 use crate::handover::arrive::Predecessor;
 use crate::keyring::Keyring;
 use crate::ledger::Ledger;
 use crate::ledger::handover::{Charged, Holds};
-use crate::observe::Record;
 use crate::observe::metrics::Metrics;
+use crate::observe::{Record, log};
 use crate::overload::Overload;
 use crate::shelf::Shelf;
 use crate::spool::Spools;
-use crate::tls::Tls;
+use crate::tls::{self, Tls};
 use crate::upstream::live::ProviderLive;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::Pools;
@@ -38,6 +38,8 @@ use tokio::sync::Notify;
 /// Everything that lives as long as the process.
 pub struct House {
     live: ArcSwap<Live>,
+    /// What no reload changes.
+    pub fixed: Fixed,
     /// What its TLS listener does, if it has one.
     tls: ArcSwapOption<Tls>,
     /// What lasts.
@@ -191,9 +193,8 @@ impl House {
     }
 
     fn begin(settings: Settings, taken_over: bool) -> Result<(Arc<Self>, Holds), String> {
-        prove(&settings)?;
-        let tls = secured(&settings)?;
         let clock = Clock::start();
+        let tls = certified(&settings, clock)?;
         let spool = &settings.spool;
         let spools = Spools::new(spool.path.clone(), spool.memory, spool.disk);
         let vault = Vault::open(&settings.storage)?;
@@ -212,6 +213,7 @@ impl House {
         let overload = Overload::new(&settings.overload);
         let live = Live::build(settings, None, &pools)?;
         let house = Arc::new(Self {
+            fixed: live.settings.fixed(),
             live: ArcSwap::from_pointee(live),
             tls: ArcSwapOption::new(tls),
             vault,
@@ -261,8 +263,7 @@ impl House {
     /// # Errors
     /// One sentence; the old one stays.
     pub fn reload(&self, settings: Settings) -> Result<(), String> {
-        prove(&settings)?;
-        let tls = secured(&settings)?;
+        let tls = certified(&settings, self.clock)?;
         let old = self.live();
         let fresh = Live::build(settings, Some(&old), &self.pools)?;
         self.ledger.configure(&fresh.settings.ledger);
@@ -363,27 +364,12 @@ impl House {
     }
 }
 
-fn secured(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
-    let read = |https| Tls::read(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
-    settings.listen.https.as_ref().map(read).transpose()
-}
-
-/// Proves what is in the files of certificates and keys.
-///
-/// # Errors
-/// One sentence on the first that cannot be used.
-pub fn prove(settings: &Settings) -> Result<(), String> {
-    secured(settings)?;
-    for provider in &settings.providers {
-        let told = |key: &str, why: String| format!("providers.{}.{key}: {why}", provider.id);
-        if let Some(ca) = &provider.ca {
-            crate::tls::roots(ca).map_err(|why| told("ca", why))?;
-        }
-        if let Some((certificate, key)) = &provider.client {
-            crate::tls::pair(certificate, key).map_err(|why| told("client_certificate", why))?;
-        }
+/// What the TLS listener does; every file of a certificate is proven, and one that is over told.
+fn certified(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tls>>, String> {
+    for why in tls::prove(settings, clock.unix())? {
+        log::event(log::warn(), "certificate_over", &[("why", &why)]);
     }
-    Ok(())
+    tls::of(settings)
 }
 
 /// An exchange that has begun.

@@ -4,7 +4,7 @@
 //! A pair is proven before it is put to work: the key has to be the
 //! certificate's. Handshakes that have begun end with what they began with.
 
-use crate::config::settings::{ClientCertificates, Https, TlsVersion};
+use crate::config::settings::{ClientCertificates, Https, Settings, TlsVersion};
 use pingora_core::listeners::tls::Acceptor;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,6 +56,45 @@ impl Tls {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self { acceptor: Acceptor::from_server_config(Arc::new(config)), expires })
     }
+}
+
+/// What the TLS listener of a configuration does, if it has one.
+///
+/// # Errors
+/// One sentence that says which of its files cannot be used.
+pub fn of(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
+    let read = |https| Tls::read(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
+    settings.listen.https.as_ref().map(read).transpose()
+}
+
+/// Proves what is in the files of certificates and keys; returns a warning for each certificate that is over, which
+/// is no mistake of the configuration's.
+///
+/// # Errors
+/// One sentence on the first that cannot be used.
+pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, String> {
+    let mut warnings = Vec::new();
+    let mut look = |place: String, path: &Path, expires: Option<i64>| {
+        if let Some(end) = expires.and_then(|end| u64::try_from(end).ok()).filter(|end| *end <= now) {
+            let day = crate::civil::day(end);
+            warnings.push(format!("{place}: The certificate {} was good until {day}.", path.display()));
+        }
+    };
+    if let (Some(https), Some(tls)) = (&settings.listen.https, of(settings)?) {
+        look("listen.https".to_owned(), &https.certificate, Some(tls.expires));
+    }
+    for provider in &settings.providers {
+        let place = |key: &str| format!("providers.{}.{key}", provider.id);
+        if let Some(ca) = &provider.ca {
+            roots(ca).map_err(|why| format!("{}: {why}", place("ca")))?;
+        }
+        if let Some((certificate, key)) = &provider.client {
+            let at = place("client_certificate");
+            let pair = pair(certificate, key).map_err(|why| format!("{at}: {why}"))?;
+            look(at, certificate, expires(&pair));
+        }
+    }
+    Ok(warnings)
 }
 
 /// One certificate for every name.

@@ -9,7 +9,7 @@ use penstock_storage::audit::AuditLog;
 use penstock_storage::keys::KeyStore;
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::spend::SpendStore;
-use penstock_storage::{Options, Store};
+use penstock_storage::{Options, Store, StoreError};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -70,7 +70,7 @@ impl Vault {
         let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
         let place = folder.join(STORE);
         let handed = penstock_storage::open(&place, options).map(|store| Arc::new(Handed::new(store)));
-        let handed = handed.map_err(|error| sentence(&error.to_string()))?;
+        let handed = handed.map_err(|error| told(&place, &error))?;
         let store: Arc<dyn Store> = handed.clone();
         let ledger = LedgerStore::open(store.clone(), Some(&folder.join(LEDGER)))
             .map_err(|error| sentence(&error.to_string()))?;
@@ -100,9 +100,8 @@ impl Vault {
     /// Why it was not taken.
     pub fn hand_over(&self, taken: impl FnOnce() -> Result<Arc<Link>, String>) -> Result<Arc<Link>, String> {
         let (handed, place, options) = &self.handed;
-        handed.hand_over(taken, || {
-            penstock_storage::open(place, *options).map_err(|error| sentence(&error.to_string()))
-        })
+        handed
+            .hand_over(taken, || penstock_storage::open(place, *options).map_err(|error| told(place, &error)))
     }
 }
 
@@ -116,7 +115,7 @@ pub fn look(storage: &Storage) -> Result<Option<Arc<dyn Store>>, String> {
         return Ok(None);
     }
     let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
-    penstock_storage::open(&folder, options).map(Some).map_err(|error| sentence(&error.to_string()))
+    penstock_storage::open(&folder, options).map(Some).map_err(|error| told(&folder, &error))
 }
 
 /// Writes the ledger of a store again from its second copy; returns its entries.
@@ -146,6 +145,14 @@ where
         .await
         .map_err(|_| "The store's thread ended.".to_owned())?
         .map_err(|error| error.to_string())
+}
+
+/// Why a store cannot be opened, as one sentence that says which: a disk's refusal names no folder by itself.
+fn told(store: &Path, error: &StoreError) -> String {
+    match error {
+        StoreError::Io { .. } => sentence(&format!("{error}, at {}", store.display())),
+        _ => sentence(&error.to_string()),
+    }
 }
 
 /// A cause as one sentence.

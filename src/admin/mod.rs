@@ -9,6 +9,7 @@ mod enrich;
 pub mod fields;
 pub mod keys;
 pub mod openapi;
+pub mod orders;
 pub mod routes;
 mod status;
 pub mod unmatched;
@@ -60,11 +61,12 @@ pub fn serve(
     )
 }
 
-/// Swaps in the configuration as it is written now, or keeps the old one.
+/// Swaps in the configuration as it is written now, or keeps the old one; returns its version, and what of it counts
+/// from the next start only.
 ///
 /// # Errors
 /// Every mistake of the new one.
-pub async fn reload(house: &Arc<House>, source: &Source) -> Result<String, String> {
+pub async fn reload(house: &Arc<House>, source: &Source) -> Result<(String, Vec<&'static str>), String> {
     let (fresh, kept) = (source.clone(), house.clone());
     let swapped = tokio::task::spawn_blocking(move || kept.reload(fresh()?))
         .await
@@ -73,9 +75,14 @@ pub async fn reload(house: &Arc<House>, source: &Source) -> Result<String, Strin
     match swapped {
         Ok(()) => {
             crate::worker::resolve(house).await;
-            let version = house.live().settings.version.0.to_string();
+            let live = house.live();
+            let version = live.settings.version.0.to_string();
             log::event(log::info(), "reloaded", &[("config", &version)]);
-            Ok(version)
+            let waiting = house.fixed.waiting(&live.settings);
+            if !waiting.is_empty() {
+                log::event(log::warn(), "reload_waits_for_start", &[("what", &waiting.join(", "))]);
+            }
+            Ok((version, waiting))
         }
         Err(mistakes) => {
             log::event(log::error(), "reload_refused", &[("why", &mistakes)]);
@@ -202,7 +209,9 @@ impl Admin {
         }
         match operation {
             Operation::Reload => match reload(house, &self.source).await {
-                Ok(version) => Ok(written(200, &json!({ "config": version }))),
+                Ok((version, waiting)) => {
+                    Ok(written(200, &json!({ "config": version, "next_start": waiting })))
+                }
                 Err(mistakes) => Err(Refusal::because(Code::InvalidRequest, mistakes)),
             },
             Operation::ListModels => Ok(written(200, &status::models(house))),

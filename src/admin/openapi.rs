@@ -3,7 +3,7 @@
 //! more than the listener does.
 
 use super::routes::{Operation, ROUTES, Route};
-use super::{accounts, audit, credits, fields, keys};
+use super::{accounts, audit, credits, fields, keys, orders};
 use serde_json::{Map, Value, json};
 
 /// The document, OpenAPI 3.1.
@@ -133,8 +133,8 @@ fn body(operation: Operation) -> Option<(Value, bool)> {
         Operation::CreateKey => (object(&keys::CREATE, &[]), false),
         Operation::ChangeKey => (object(&keys::CHANGE, &[]), true),
         Operation::RotateKey => (object(&keys::ROTATE, &[]), false),
-        Operation::Grant => (object(&credits::GRANT, &["account"]), true),
-        Operation::Correct => (object(&credits::CORRECT, &["entry"]), true),
+        Operation::Grant => (object(&orders::GRANT, &["account"]), true),
+        Operation::Correct => (object(&orders::CORRECT, &["entry"]), true),
         _ => return None,
     })
 }
@@ -160,7 +160,7 @@ fn answer(operation: Operation) -> (&'static str, Value) {
         }
         Operation::Statement => ("200", answered(&credits::MONTHLY)),
         Operation::ListUnmatched => ("200", list(answered(&["key", "account", "name", "warnings"]))),
-        Operation::Reload => ("200", answered(&["config"])),
+        Operation::Reload => ("200", answered(&["config", "next_start"])),
         Operation::ListModels | Operation::ListProviders => ("200", list(json!({ "type": "object" }))),
     }
 }

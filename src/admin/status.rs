@@ -117,6 +117,7 @@ fn one_offer(offer: &crate::upstream::offer::OfferLive, now: Duration) -> Value 
     };
     json!({
         "model": offer.offer.model.card.id,
+        "name": offer.offer.name,
         "state": breaker.state(now).name(),
         "rests_for_seconds": rest.map(|until| until.saturating_sub(now).as_secs_f64()),
         "failing": breaker.failing(now),

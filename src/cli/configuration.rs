@@ -4,7 +4,7 @@ use super::memory;
 use super::speak::{err, out};
 use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
-use crate::{gateway, house, start, vault};
+use crate::{gateway, start, tls, vault};
 use penstock_catalog::Catalog;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub fn demo() -> Result<(), String> {
 /// `penstock check`.
 pub fn check(source: &Source) -> Result<(), String> {
     let loaded = load(source, "it would not start")?;
-    house::prove(&loaded.settings)?;
+    let over = tls::prove(&loaded.settings, super::way::now())?;
+    err(&over.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
     let name = match source {
         Source::Demo => "The demo".to_owned(),
         Source::File(path) => path.display().to_string(),

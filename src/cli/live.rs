@@ -1,7 +1,7 @@
 //! Questions to the running gateway: its models, its providers, a reload.
 
 use super::client::{Client, reach};
-use super::speak::out;
+use super::speak::{err, out};
 use super::table::table;
 use crate::config::Source;
 use serde_json::Value;
@@ -51,6 +51,10 @@ pub fn providers(source: &Source, json: bool) -> Result<(), String> {
 /// `penstock reload`.
 pub fn reload(source: &Source) -> Result<(), String> {
     let answer = ask(source, "POST", "/admin/reload")?;
+    let waiting: Vec<&str> = list(answer.get("next_start")).iter().filter_map(Value::as_str).collect();
+    if !waiting.is_empty() {
+        err(&format!("warning: {} counts from the next start or upgrade.\n", waiting.join(", ")));
+    }
     out(&format!("The gateway runs configuration {}.\n", cell(&answer, "config")))
 }
 

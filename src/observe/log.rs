@@ -46,6 +46,12 @@ pub const fn info() -> LogLevel {
     LogLevel::Info
 }
 
+/// The level of lines that somebody may want to know of.
+#[must_use]
+pub const fn warn() -> LogLevel {
+    LogLevel::Warn
+}
+
 /// The level of lines that need somebody.
 #[must_use]
 pub const fn error() -> LogLevel {

@@ -147,6 +147,30 @@ async fn hangup_swaps_a_good_configuration_in_and_keeps_the_old_one_otherwise() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_reload_cannot_change_is_told_each_time() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    let threads = |count: u8| format!("[process]\nthreads = {count}\n{}", catalogue(&provider, ""));
+    home.write(&threads(1));
+    let running = home.run().await;
+    home.write(&threads(2));
+    let text = std::fs::read_to_string(home.config()).unwrap();
+    let moved = text.replace(&format!("http = \"{}\"", home.http), &format!("http = \"{}\"", address()));
+    std::fs::write(home.config(), &moved).unwrap();
+    for _ in 0..2 {
+        let told = home.command(&["reload"]);
+        let warned = complaint(&told);
+        assert!(told.status.success(), "{warned}");
+        assert!(warned.contains("listen.http, process.threads counts from the next start"), "{warned}");
+    }
+    std::fs::write(home.config(), text).unwrap();
+    home.write(&threads(1));
+    let told = home.command(&["reload"]);
+    assert!(told.status.success() && complaint(&told).is_empty(), "{}", complaint(&told));
+    assert_eq!(running.said().matches("reload_waits_for_start").count(), 2, "{}", running.said());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn terminate_lets_an_open_stream_end_and_exits_with_zero() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());

@@ -1,8 +1,10 @@
 //! The configuration as the house uses it: every default filled in, every name resolved, every secret
 //! read, every value proven. Never changed afterwards, a reload makes another.
 
+mod fixed;
 mod offers;
 
+pub use fixed::Fixed;
 pub use offers::*;
 
 use super::secret::Secret;

@@ -225,3 +225,20 @@ async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
     let Err(why) = Gateway::start(settings, source).await else { panic!("it started") };
     assert!(why.starts_with("listen.https: ") && why.contains("does not belong to"), "{why}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_is_over_is_told_and_used() {
+    let (over, own, provider) = (Certified::make().over(), Certified::make().over(), Provider::start().await);
+    let home = Home::new();
+    let own = format!("client_certificate = {:?}\nclient_key = {:?}", own.chain, own.key);
+    secured(&home, &provider, &over, &own).await;
+    let checked = home.command(&["check"]);
+    let said = complaint(&checked);
+    assert!(checked.status.success(), "{said}");
+    for place in ["listen.https: The certificate", "client_certificate: The certificate"] {
+        assert!(said.contains(place), "{said}");
+    }
+    assert_eq!(said.matches("was good until 2021-01-01.").count(), 2, "{said}");
+    let running = home.run().await;
+    assert_eq!(running.said().matches("\"certificate_over\"").count(), 2, "{}", running.said());
+}
