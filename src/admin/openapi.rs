@@ -312,6 +312,8 @@ pub(super) fn member(name: &str) -> Value {
         "methodologies" | "grid_sources" | "places" => json!({ "type": "array", "items": { "type": "string" }, "description": "Of the charges of this month." }),
         "terms" => json!({ "type": "array", "items": { "type": "object" }, "description": "Prices and place that charges refer to." }),
         "config" => about("string", "The version that runs now."),
+        "next_start" => json!({ "type": "array", "items": { "type": "string" },
+            "description": "What of it counts from the next start or upgrade only, as the configuration names it." }),
         _ => Value::Null,
     }
 }

@@ -103,7 +103,7 @@ pub fn left(run: &mut Run<'_, '_>) {
         return;
     }
     let count = run.ask.counted(reply.output_bytes());
-    // What a provider has said so far may be a placeholder of its first event.
+    // What a provider has said so far may be behind what it has sent.
     let usage = match reply.usage() {
         Some(said) if said.output >= count.output => said,
         Some(said) => Usage { output: count.output, source: UsageSource::Gateway, ..said },

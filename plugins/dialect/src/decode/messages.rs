@@ -99,7 +99,8 @@ impl Decoder {
             "message_start" if !self.started => {
                 self.started = true;
                 events.push(Event::Start);
-                self.count_usage(seen.message.and_then(|message| scan::member(message, "usage")), events);
+                let usage = seen.message.and_then(|message| scan::member(message, "usage"));
+                self.count_usage(usage, Count::open, events);
                 Ok(())
             }
             "" | "message_start" => Err(malformed()),
@@ -208,7 +209,7 @@ impl Decoder {
     }
 
     fn message_delta(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
-        self.count_usage(seen.usage, events);
+        self.count_usage(seen.usage, Count::add, events);
         let delta = seen.delta.ok_or_else(malformed)?;
         if let Some(finish) = finish(data, delta)?.filter(|_| !self.finished) {
             self.finished = true;
@@ -217,9 +218,9 @@ impl Decoder {
         Ok(())
     }
 
-    fn count_usage(&mut self, usage: Option<&[u8]>, events: &mut Vec<Event>) {
+    fn count_usage(&mut self, usage: Option<&[u8]>, read: fn(&mut Count, &[u8]), events: &mut Vec<Event>) {
         if let Some(usage) = usage.filter(|usage| scan::is_object(usage)) {
-            self.count.add(usage);
+            read(&mut self.count, usage);
             events.extend(self.count.stated().map(Event::Usage));
         }
     }

@@ -56,11 +56,11 @@ data: {"type":"message_stop"}
 "#;
 
 fn expected() -> Vec<Event> {
-    let usage = |output, reasoning| Stated { input: Some(12), cached: 3, output: Some(output), reasoning };
+    let usage = |output, reasoning| Stated { input: Some(12), cached: 3, output, reasoning };
     let text = Text::new;
     vec![
         Event::Start,
-        Event::Usage(usage(1, 0)),
+        Event::Usage(usage(None, 0)),
         Event::Reasoning { choice: 0, text: text("hm"), signature: None },
         Event::Reasoning { choice: 0, text: text(""), signature: Some(text("sig")) },
         Event::Ping,
@@ -70,7 +70,7 @@ fn expected() -> Vec<Event> {
         Event::ToolArguments { choice: 0, tool: 0, fragment: text(r#"{"a":1}"#) },
         Event::ToolStart { choice: 0, tool: 1, id: text("toolu_2"), name: text("g") },
         Event::ToolArguments { choice: 0, tool: 1, fragment: text(r#"{"k":"v"}"#) },
-        Event::Usage(usage(20, 4)),
+        Event::Usage(usage(Some(20), 4)),
         Event::Finish { choice: 0, reason: Finish::ToolCalls, stop_sequence: None },
         Event::End,
     ]

@@ -32,6 +32,13 @@ impl Count {
         }
     }
 
+    /// Reads the usage of a stream's first event. Its output is what was generated till then, a placeholder: an answer
+    /// that states no other is the gateway's to count.
+    pub(super) fn open(&mut self, usage: &[u8]) {
+        self.add(usage);
+        (self.output, self.thinking) = (None, 0);
+    }
+
     /// Input with cached tokens in it: what was read from the cache and what was
     /// written to it. `None` where no number of either half was said.
     pub(super) fn stated(&self) -> Option<Stated> {
