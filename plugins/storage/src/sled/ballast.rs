@@ -5,8 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::fs::statvfs;
 
 use super::folder::sync_dir;
 use crate::StoreError;
@@ -57,21 +56,14 @@ impl Ballast {
     }
 }
 
-/// Takes the room of so many bytes: a file only set to a length takes none.
+/// Writes the bytes out: a file only set to a length takes no room.
 fn fill(path: &Path, bytes: u64) -> io::Result<()> {
-    let file = File::create(path)?;
-    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-        Ok(()) => file.sync_all(),
-        // A file system that cannot set room aside.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write(file, bytes),
-        // More than any file of this file system holds.
-        Err(Errno::FBIG) => Err(io::ErrorKind::StorageFull.into()),
-        // At once, and without a disk that is full for a while: the ballast may be larger than it.
-        Err(error) => Err(error.into()),
+    // More than there is would fill the disk for everybody before it is given up.
+    let disk = statvfs(path.parent().unwrap_or(path))?;
+    if bytes > disk.f_bavail.saturating_mul(disk.f_frsize) {
+        return Err(io::ErrorKind::StorageFull.into());
     }
-}
-
-fn write(mut file: File, bytes: u64) -> io::Result<()> {
+    let mut file = File::create(path)?;
     let chunk = vec![0_u8; CHUNK];
     let mut left = bytes;
     while left > 0 {
