@@ -14,4 +14,6 @@ pub use scan::{
     Elements, MAX_DEPTH, Member, Members, elements, members, skip_space, string_end, trim, value_end,
 };
 pub use splice::insert_members;
-pub use text::{Inside, Surrogate, inside, surrogate, unescape, unescape_lossy, write_escaped, write_str};
+pub use text::{
+    Inside, Surrogate, inside, mend_surrogates, surrogate, unescape, unescape_lossy, write_escaped, write_str,
+};

@@ -132,6 +132,22 @@ fn halves_of_surrogate_pairs_are_seen_and_mended() {
 }
 
 #[test]
+fn halves_anywhere_in_a_document_are_mended_and_nothing_else() {
+    for whole in [r#"{"a":"b"}"#, r#"["\\ud83d","\n\\"]"#, r#"{"\ud83d\ude00":["\ud83d\uDE00x"]}"#, ""] {
+        assert_eq!(mend_surrogates(whole.as_bytes()), None, "{whole}");
+    }
+    for (half, whole) in [
+        (r#"{"token":"\ud83d","bytes":[240]}"#, r#"{"token":"\ufffd","bytes":[240]}"#),
+        (r#"["\ude00","\ud83d\n","\ud83d\ud83d\ude00"]"#, r#"["\ufffd","\ufffd\n","\ufffd\ud83d\ude00"]"#),
+        (r#"["\\\ud83d"]"#, r#"["\\\ufffd"]"#),
+    ] {
+        assert_eq!(mend_surrogates(half.as_bytes()).unwrap(), whole.as_bytes(), "{half}");
+    }
+    // What is no JSON is left as it is.
+    assert_eq!(mend_surrogates(br#"["\ud8"]"#), None);
+}
+
+#[test]
 fn white_space_around_is_trimmed() {
     assert_eq!(trim(b" \r\n[1 ]\t"), b"[1 ]");
     assert_eq!(trim(b" \n"), b"");

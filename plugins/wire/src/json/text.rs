@@ -178,6 +178,33 @@ pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
     unescape(&mended).map(|text| Cow::Owned(text.into_owned()))
 }
 
+/// The same JSON with the escape of U+FFFD for each missing half of a surrogate pair; `None` where none is missing.
+/// Any JSON will do: a backslash stands in its strings alone.
+#[must_use]
+pub fn mend_surrogates(json: &[u8]) -> Option<Vec<u8>> {
+    let (mut mended, mut kept, mut at) = (Vec::new(), 0, 0);
+    while let Some(found) = json.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        let start = at + found;
+        let escape =
+            |at| json.get(at..at + 6).filter(|_| escape_end(json, at) == Some(at + 6)).unwrap_or_default();
+        at = match surrogate(escape(start)) {
+            Surrogate::None => start + 2,
+            Surrogate::High if surrogate(escape(start + 6)) == Surrogate::Low => start + 12,
+            Surrogate::High | Surrogate::Low => {
+                mended.extend_from_slice(json.get(kept..start)?);
+                mended.extend_from_slice(b"\\ufffd");
+                kept = start + 6;
+                kept
+            }
+        };
+    }
+    if kept == 0 {
+        return None;
+    }
+    mended.extend_from_slice(json.get(kept..)?);
+    Some(mended)
+}
+
 fn code_unit(text: &str) -> Option<(u32, &str)> {
     let (digits, after) = text.split_at_checked(4)?;
     let hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());

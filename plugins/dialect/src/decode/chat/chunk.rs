@@ -319,7 +319,11 @@ impl Speaker<'_> {
             Some(inside) => self.half.join(voice, self.chunk, inside).ok_or_else(malformed)?,
         };
         let choice = self.number;
-        let logprobs = logprobs.map(|logprobs| self.chunk.slice_ref(logprobs));
+        // Half a character is a token too; client libraries read no half of a pair.
+        let logprobs = logprobs.map(|logprobs| match json::mend_surrogates(logprobs) {
+            None => self.chunk.slice_ref(logprobs),
+            Some(mended) => Bytes::from(mended),
+        });
         if text.is_empty() && logprobs.is_none() {
             return Ok(());
         }
