@@ -32,6 +32,8 @@ pub struct Selection {
     model: Arc<ModelLive>,
     /// What the window leaves, by model of the catalogue.
     rooms: Vec<(Box<str>, Room)>,
+    /// What an offer was found to have room for, by its index: another of the same model may have more.
+    lowered: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
 }
 
@@ -57,6 +59,7 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusa
             Dialect::Messages => ask.model.clone(),
         },
         rooms: Vec::new(),
+        lowered: Vec::new(),
         preset: ask.preset.clone(),
         model: model.clone(),
     };
@@ -199,28 +202,26 @@ impl Selection {
 
     /// The cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
     pub fn max_tokens(&self, offer: &OfferLive, ask: &Ask) -> Option<u64> {
-        let id = offer.offer.model.card.id.as_str();
-        let left = self.rooms.iter().find(|(model, _)| &**model == id).map(|(_, room)| room.left);
+        let lowered =
+            self.lowered.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
+        let left = lowered.or_else(|| self.room(offer).map(|room| room.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min()?;
         count::wanted(ask, offer).filter(|wanted| *wanted > most).map(|_| most)
+    }
+
+    fn room(&self, offer: &OfferLive) -> Option<&Room> {
+        let id = offer.offer.model.card.id.as_str();
+        self.rooms.iter().find(|(model, _)| &**model == id).map(|(_, room)| room)
     }
 
     /// A provider took less than it was asked for: `said` tokens by its own count, if it told. Whether it can be
     /// asked for less.
     pub fn lower(&mut self, offer: &OfferLive, ask: &Ask, said: Option<u64>) -> bool {
-        let id = offer.offer.model.card.id.as_str();
-        let at = self.rooms.iter().position(|(model, _)| &**model == id);
-        let certain = at.and_then(|at| self.rooms.get(at)).and_then(|(_, room)| room.certain);
+        let certain = self.room(offer).and_then(|room| room.certain);
         let asked = self.max_tokens(offer, ask).or_else(|| count::wanted(ask, offer));
-        let Some(left) = said.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked)) else {
-            return false;
-        };
-        let room = Room { left, certain: None };
-        match at.and_then(|at| self.rooms.get_mut(at)) {
-            Some((_, there)) => *there = room,
-            None => self.rooms.push((id.into(), room)),
-        }
-        true
+        let left = said.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
+        self.lowered.extend(left.map(|left| (offer.offer.index, left)));
+        left.is_some()
     }
 
     /// The model that was asked for, for the figures of its last hour.

@@ -57,13 +57,19 @@ async fn a_provider_that_takes_less_is_asked_once_more_for_that() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_says_no_number_is_asked_for_what_fits_for_certain() {
     let provider = Provider::start().await;
-    let vague = json!({"error": {"message": "max_tokens is too large", "param": "max_tokens"}});
-    provider.then(json_answer(400, &vague)).always(plain("Well."));
     let running = Bench::new().provider("a", &provider).start().await;
-    let answer = asked(&running, json!({})).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(provider.calls(), 2);
-    assert!(provider.last().json()["max_tokens"].as_u64().unwrap() < 32_000);
+    // An engine that stops counting where the answer does not fit any more names a bound that leaves a token less.
+    let bound = "This model's maximum context length is 131072 tokens. However, you requested 32000 output tokens and \
+                 your prompt contains at least 99073 input tokens, for a total of at least 131073 tokens.";
+    for message in ["max_tokens is too large", bound] {
+        let vague = json!({"error": {"message": message, "param": "max_tokens"}});
+        provider.then(json_answer(400, &vague)).always(plain("Well."));
+        let before = provider.calls();
+        let answer = asked(&running, json!({})).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(provider.calls() - before, 2);
+        assert!(provider.last().json()["max_tokens"].as_u64().unwrap() < 31_000);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

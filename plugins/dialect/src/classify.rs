@@ -60,7 +60,7 @@ fn room(about: &About, model_window: u64) -> Option<u64> {
         return None;
     }
     let window = about.window().unwrap_or(model_window);
-    window.checked_sub(about.input()?).filter(|room| *room > 0)
+    window.checked_sub(about.input_beside(window)?).filter(|room| *room > 0)
 }
 
 fn refusal(about: &About, model_window: u64) -> Refusal {
@@ -76,7 +76,7 @@ fn refusal(about: &About, model_window: u64) -> Refusal {
         };
     }
     let window = about.window().unwrap_or(model_window);
-    match about.input() {
+    match about.input_beside(window) {
         Some(input) if window > 0 && input <= window => Refusal::invalid(
             "max_tokens",
             format!("max_tokens does not fit: the input has {input} tokens, the context window {window}."),

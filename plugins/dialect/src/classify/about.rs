@@ -152,6 +152,15 @@ impl About {
     }
 }
 
+impl About {
+    /// The same, where it can be the whole input beside a window of so many: an engine that stops counting once the
+    /// answer does not fit says "at least", and a number that leaves a token less than was asked for.
+    pub(super) fn input_beside(&self, window: u64) -> Option<u64> {
+        let least = |input: u64| input <= window && self.text.contains(&format!("at least {input}"));
+        self.input().filter(|input| !least(*input))
+    }
+}
+
 /// Strings and codes of an error, wherever they stand.
 fn collect(value: &Value, text: &mut String, depth: u8) {
     match value {

@@ -107,3 +107,21 @@ fn an_error_inside_a_good_answer_is_the_callers_only_where_it_says_so() {
     assert_eq!(kind(r#"{"error":{"message":"maximum context length is 10 tokens"}}"#), FaultKind::Caller);
     assert_eq!(kind(r#"{"error":{"code":"content_filter"}}"#), FaultKind::Caller);
 }
+
+#[test]
+fn a_bound_of_the_input_is_no_count_of_it() {
+    let sentence = |input: u64| {
+        format!(
+            r#"{{"error":{{"message":"This model's maximum context length is 16384 tokens. However, you requested 4096 output tokens and your prompt contains at least {input} input tokens, for a total of at least 20000 tokens.","param":"input_tokens"}}}}"#
+        )
+    };
+    let beside = classify(Dialect::Chat, 400, None, sentence(12_289).as_bytes(), 16_384);
+    assert!(beside.room.is_none() && beside.is_for_length());
+    let refusal = refused(400, &sentence(12_289));
+    assert_eq!(refusal.code, Code::ContextLength);
+    assert_eq!(
+        (&refusal.details["context_length"], refusal.details.get("input_tokens")),
+        (&16_384.into(), None)
+    );
+    assert_eq!(refused(400, &sentence(16_385)).details["input_tokens"], 16_385);
+}
