@@ -32,7 +32,7 @@ pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at:
     let offers = chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer));
     let prices = offers.map(|offer| {
         let cap = chosen.max_tokens(offer, ask).map(|cap| cap.saturating_mul(u64::from(ask.n)));
-        offer.bill.worth(&work(offer, ask, input, cap.unwrap_or(output)), terms)
+        offer.bill.worth(&work(offer, ask, input, cap.map_or(output, |cap| cap.min(output))), terms)
     });
     Cost { input, output, money: prices.max().unwrap_or_default() }
 }

@@ -32,11 +32,14 @@ impl Count {
         }
     }
 
-    /// Reads the usage of a stream's first event. Its output is what was generated till then, a placeholder: an answer
-    /// that states no other is the gateway's to count.
+    /// Reads the usage of a stream's first event. Its output is what was generated till then, a placeholder, and so is
+    /// an input of nothing: an answer that states no other is the gateway's to count.
     pub(super) fn open(&mut self, usage: &[u8]) {
         self.add(usage);
         (self.output, self.thinking) = (None, 0);
+        if self.created.saturating_add(self.read) == 0 {
+            self.input = self.input.filter(|input| *input > 0);
+        }
     }
 
     /// Input with cached tokens in it: what was read from the cache and what was
