@@ -111,6 +111,7 @@ impl<'d> Turns<'d> {
             found.said.idle_text |= content.body().is_empty();
             return Ok(());
         }
+        found.said.idle_text |= content.is_hollow();
         for (index, block) in blocks(content, at)?.enumerate() {
             let path = at.index(index);
             if let Block::Call(id) = block::block(block, &path, Place::Assistant, found)? {
