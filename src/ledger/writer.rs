@@ -81,6 +81,8 @@ struct Draft {
     balances: BTreeMap<String, BalanceRecord>,
     names: Vec<(String, u64)>,
     orders: Vec<(Order, u64)>,
+    /// Orders of what one of these orders already, with its number.
+    repeated: Vec<(Order, u64)>,
     rows: Vec<RowWrite>,
     row_bytes: usize,
     weight: u64,
@@ -207,10 +209,13 @@ impl Writer {
     }
 
     fn order(&mut self, order: Order) {
-        let used = order.names.iter().find_map(|name| {
-            let own = self.draft.names.iter().find(|(known, _)| known == name).map(|(_, seq)| *seq);
-            own.map_or_else(|| self.store.number_of(name).transpose(), |seq| Some(Ok(seq)))
-        });
+        let mut own = self.draft.names.iter().filter(|(known, _)| order.names.contains(known));
+        // It was done before once that is durable.
+        if let Some(seq) = own.next().map(|(_, seq)| *seq) {
+            self.draft.repeated.push((order, seq));
+            return;
+        }
+        let used = order.names.iter().find_map(|name| self.store.number_of(name).transpose());
         match used {
             Some(Ok(seq)) => {
                 order.answer.send(Err(Refused::Already(seq))).ok();
@@ -318,6 +323,9 @@ impl Writer {
         for (order, seq) in draft.orders {
             apply(&order);
             order.answer.send(Ok(seq)).ok();
+        }
+        for (order, seq) in draft.repeated {
+            order.answer.send(Err(Refused::Already(seq))).ok();
         }
         true
     }
