@@ -167,6 +167,7 @@ async fn what_a_reload_cannot_change_is_told_each_time() {
     home.write(&threads(1));
     let told = home.command(&["reload"]);
     assert!(told.status.success() && complaint(&told).is_empty(), "{}", complaint(&told));
+    until("all lines", || running.said().matches("\"reloaded\"").count() == 3).await;
     assert_eq!(running.said().matches("reload_waits_for_start").count(), 2, "{}", running.said());
 }
 
