@@ -15,6 +15,7 @@
 //!   client has the whole answer.
 
 mod behind;
+mod draft;
 pub mod handover;
 mod hold;
 mod op;

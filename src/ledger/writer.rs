@@ -4,15 +4,15 @@
 //! so nothing is written twice and nothing out of order.
 
 use super::behind::Behind;
+use super::draft::{Draft, PLAIN, SHORT};
 use super::op::{Deed, Op, Order, Refused};
 use super::queue::{Kept, Piece, Queue};
 use crate::observe::log;
 use penstock_ledger::{Act, Chain, Ending, Entry, MAX_LINE, Month, Open, Wallet};
 use penstock_storage::ledger::{
-    BalanceRecord, GOOD_SHEET, Group, LedgerStore, MAX_GROUP, MAX_ROW_BYTES, MAX_ROWS, MAX_SHEET, RowWrite,
-    Sheet, Tip,
+    BalanceRecord, GOOD_SHEET, Group, LedgerStore, MAX_SHEET, RowWrite, Sheet, Tip,
 };
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,10 +21,6 @@ use std::time::Duration;
 const MOST: usize = 4_096;
 /// Pause before a group is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Sheets of a group that end early; those after them are as long as they may be.
-const SHORT: usize = 100;
-/// Bytes of an entry beside its names.
-const PLAIN: usize = 1_024;
 /// Tries for a group when the process ends.
 const LAST_TRIES: u32 = 4;
 
@@ -71,70 +67,6 @@ struct Writer {
     known: HashSet<Arc<str>>,
     draft: Draft,
     behind: Behind,
-}
-
-/// The group in the making.
-#[derive(Default)]
-struct Draft {
-    sheets: Vec<Sheet>,
-    bytes: usize,
-    balances: BTreeMap<String, BalanceRecord>,
-    names: Vec<(String, u64)>,
-    orders: Vec<(Order, u64)>,
-    /// Orders of what one of these orders already, with its number.
-    repeated: Vec<(Order, u64)>,
-    rows: Vec<RowWrite>,
-    row_bytes: usize,
-    weight: u64,
-    exposed: i64,
-}
-
-impl Draft {
-    /// Whether all of an op fits; it is never cut in two.
-    fn has_room(&self, op: &Op) -> bool {
-        let (bytes, rows, row_bytes) = room(op);
-        let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len();
-        // A sheet ends a line's room before its end, and a last one is begun.
-        let sheets = SHORT + bytes / (MAX_SHEET - MAX_LINE) + 2;
-        self.bytes + bytes <= MAX_GROUP
-            && own + rows + sheets <= MAX_ROWS
-            && self.row_bytes + row_bytes <= MAX_ROW_BYTES
-    }
-}
-
-/// What an op takes at most: bytes of entries, rows but for sheets, bytes of further rows.
-fn room(op: &Op) -> (usize, usize, usize) {
-    match op {
-        Op::Act(deed) => (most(deed) + deed.terms.as_ref().map_or(0, |terms| line(terms.text.len())), 2, 0),
-        Op::Order(order) => (MAX_LINE, 1 + order.names.len(), 0),
-        Op::Lines(lines) => {
-            let accounts: HashSet<&str> = lines.ends.iter().map(|deed| &*deed.account).collect();
-            let terms = lines.ends.iter().filter_map(|deed| deed.terms.as_ref());
-            let terms: HashMap<&str, usize> =
-                terms.map(|terms| (&*terms.id, line(terms.text.len()))).collect();
-            let bytes = lines.ends.iter().map(most).sum::<usize>() + terms.values().sum::<usize>();
-            let row_bytes = lines.rows.iter().map(RowWrite::bytes).sum();
-            (bytes, lines.rows.len() + accounts.len() + terms.len(), row_bytes)
-        }
-    }
-}
-
-/// Bytes of an act at most, the terms that may go before it aside.
-fn most(deed: &Deed) -> usize {
-    let names = match &deed.act {
-        Act::Settle { request, key, sale, .. } => {
-            request.len() + key.len() + sale.model.len() + sale.provider.len() + sale.terms.len()
-        }
-        Act::Reserve { request, key, .. } | Act::Void { request, key, .. } => request.len() + key.len(),
-        Act::Grant { .. } | Act::Correct { .. } | Act::Terms { .. } => MAX_LINE,
-    };
-    line(deed.account.len() + names)
-}
-
-/// Bytes of an entry with names of this length at most: a letter takes six.
-const fn line(names: usize) -> usize {
-    let bytes = PLAIN + 6 * names;
-    if bytes < MAX_LINE { bytes } else { MAX_LINE }
 }
 
 impl Writer {
@@ -305,7 +237,7 @@ impl Writer {
                 names: draft.names,
                 rows: draft.rows,
             };
-            match self.append(&group, &mut draft.orders) {
+            match self.append(&group, &mut [&mut draft.orders, &mut draft.repeated]) {
                 Some(kept) => copied = kept,
                 None => return false,
             }
@@ -331,7 +263,7 @@ impl Writer {
     }
 
     /// Until the store has it; whether the second copy has it too.
-    fn append(&mut self, group: &Group, orders: &mut [(Order, u64)]) -> Option<bool> {
+    fn append(&mut self, group: &Group, asked: &mut [&mut Vec<(Order, u64)>]) -> Option<bool> {
         let mut tries = LAST_TRIES;
         let mut told = false;
         self.queue.at_work(true);
@@ -346,7 +278,7 @@ impl Writer {
             };
             self.queue.failed();
             // Who ordered is told now; the order stays, and counts once it is written.
-            for (order, _) in orders.iter_mut() {
+            for (order, _) in asked.iter_mut().flat_map(|orders| orders.iter_mut()) {
                 let (nobody, _) = std::sync::mpsc::channel();
                 std::mem::replace(&mut order.answer, nobody).send(Err(Refused::Unknown)).ok();
             }

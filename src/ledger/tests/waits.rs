@@ -122,3 +122,36 @@ fn two_thousand_wait_for_nobody() {
     last.settle(charge(0));
     until("all are written", || ledger.state().waiting == 0);
 }
+
+/// Asks twice at once for the same grant while the store is at work, so that both are one commit.
+fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u64, Refused>> {
+    let begun = store.begun.load(Ordering::Acquire);
+    store.stalls.store(true, Ordering::Release);
+    reserve(ledger, id, 1).unwrap().settle(charge(1));
+    until("the store to be at work", || store.begun.load(Ordering::Acquire) > begun);
+    let before = ledger.queue.pushed();
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..2).map(|_| scope.spawn(|| grant(ledger, id, 7))).collect();
+        until("both to be in the queue", || ledger.queue.pushed() == before + 2);
+        store.stalls.store(false, Ordering::Release);
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_grant_asked_for_twice_at_once_is_made_once_and_both_are_told_when_it_is_on_the_disk() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "first", 1_000).unwrap();
+    let told = twice_at_once(&ledger, &store, "g1");
+    let made = told.iter().find_map(|told| told.ok()).unwrap();
+    assert!(told.contains(&Err(Refused::Already(made))), "{told:?}");
+    // A store that takes it and says it did not: neither is kept waiting, and neither is told that it was made.
+    store.passes.store(1, Ordering::Release);
+    store.lies.store(1, Ordering::Release);
+    assert_eq!(twice_at_once(&ledger, &store, "g2"), [Err(Refused::Unknown), Err(Refused::Unknown)]);
+    until("the store to be back", || !ledger.failing());
+    assert!(matches!(grant(&ledger, "g2", 7), Err(Refused::Already(_))));
+    settled(&ledger);
+    assert_eq!(ledger.balance("acme").credits.amount, 1_000 - 2 + 2 * 7);
+}
