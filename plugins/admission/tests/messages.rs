@@ -241,6 +241,7 @@ fn what_some_providers_do_not_take_is_seen() {
         user(&format!(r#"{empty},{{"type":"text","text":"x"}}"#)),
         format!(r#"{hi},{{"role":"assistant","content":[{empty}]}},{hi}"#),
         format!(r#"{hi},{{"role":"assistant","content":""}},{hi}"#),
+        format!(r#"{hi},{{"role":"assistant","content":[]}},{hi}"#),
         format!("{hi},{},{}", CALL.replacen(empty, r#"{"type":"text","text":"x"}"#, 1), user(&result)),
     ] {
         assert_eq!(said(&messages), idle, "{messages}");

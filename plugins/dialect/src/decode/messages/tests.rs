@@ -147,6 +147,25 @@ fn what_breaks_the_grammar_is_malformed_and_an_error_event_is_in_band() {
 }
 
 #[test]
+fn an_opening_states_no_output_and_no_input_of_nothing() {
+    for (usage, stated) in [
+        (r#"{"input_tokens":0,"output_tokens":1}"#, None),
+        (r#"{"input_tokens":0,"output_tokens":0}"#, None),
+        (r#"{"input_tokens":5,"output_tokens":1}"#, Some(5)),
+        (r#"{"input_tokens":0,"cache_read_input_tokens":4,"output_tokens":1}"#, Some(4)),
+    ] {
+        let start = format!("data: {{\"type\":\"message_start\",\"message\":{{\"usage\":{usage}}}}}\n\n");
+        let (mut decoder, mut events) = (Decoder::new(), Vec::new());
+        decoder.push(Bytes::from(start), &mut events).unwrap();
+        let told = events.iter().find_map(|event| match event {
+            Event::Usage(stated) => Some((stated.input, stated.output)),
+            _ => None,
+        });
+        assert_eq!(told.unwrap_or_default(), (stated, None), "{usage}");
+    }
+}
+
+#[test]
 fn unknown_blocks_and_events_do_no_harm() {
     let stream = r#"data: {"type":"message_start","message":{}}
 
