@@ -234,6 +234,17 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_cannot_be_opened_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+        let store = folder.path().join(STORE);
+        // No disk gives a folder where a file has to be; a file without rights would be one for root.
+        fs::create_dir_all(store.join("lock")).unwrap();
+        let said = look(&storage).map(|_| ()).unwrap_err();
+        assert!(said.ends_with(&format!(", at {}.", store.display())), "{said}");
+    }
+
+    #[test]
     fn a_given_pepper_has_to_be_whole() {
         assert!(given("abc").is_err());
         assert!(given(&"0f".repeat(32)).is_ok());

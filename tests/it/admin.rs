@@ -20,7 +20,7 @@ async fn health_readiness_and_status_need_no_token() {
     let a = &status["providers"][0];
     assert_eq!((&a["id"], &a["country"]), (&json!("a"), &json!("France")));
     assert_eq!(a["last_error"]["kind"], "status");
-    assert_eq!(a["offers"][0]["model"], "m");
+    assert_eq!((&a["offers"][0]["model"], &a["offers"][0]["name"]), (&json!("m"), &json!("theirs")));
     assert_eq!(anyone.get("/admin/keys").await.status, 401);
     assert_eq!(anyone.post("/admin/reload", &json!({})).await.status, 401);
 }

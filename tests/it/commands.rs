@@ -55,6 +55,8 @@ fn all_the_words(home: &Home, account: &str) -> (String, String) {
     for what in ["key.create", "key.change", "key.rotate", "cli:"] {
         assert!(audit.contains(what), "{audit}");
     }
+    let nothing = said(&home.command(&["audit", "--target", "nobody"]));
+    assert_eq!(nothing, "Nothing was changed at nobody: neither an account nor a key of this id.\n");
     for secret in [&old[23..], &new[23..]] {
         assert!(!listed.contains(secret) && !audit.contains(secret) && !shown.to_string().contains(secret));
     }

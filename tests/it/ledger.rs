@@ -235,6 +235,9 @@ fn read(home: &Home, key: &str, charge: &Value) -> Vec<String> {
     let rows = said(&home.command(&["statement", "--month", &month, "--format", "csv"]));
     let header: Vec<&str> = rows.lines().next().unwrap().split(',').collect();
     assert!(rows.lines().all(|row| row.split(',').count() == header.len()), "{rows}");
+    // Each kind of row adds up to the whole bill; what a row is of tells them apart.
+    let kinds: Vec<&str> = rows.lines().filter_map(|row| row.split(',').nth(1)).collect();
+    assert_eq!(kinds, ["of", "account", "key", "model"], "{rows}");
     let json = said(&home.command(&["statement", "--month", &month, "--format", "json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
     let credits = if day(correction).starts_with(&month) { "0.001" } else { "0.0025" };

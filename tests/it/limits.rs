@@ -2,7 +2,7 @@
 //! in the caller's dialect, settled with what was used.
 
 use crate::harness::bench::Running;
-use crate::harness::script::{Act, completion, json_answer, role, sse, status, text};
+use crate::harness::script::{Act, completion, json_answer, message, role, sse, status, text};
 use crate::harness::{Answer, Bench, Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -308,6 +308,27 @@ async fn a_budget_refuses_before_it_is_overdrawn_and_counts_what_was_charged() {
     ask["max_tokens"] = json!(100_000);
     let refused = client.post(CHAT, &ask).await;
     assert_eq!((refused.status, refused.header("retry-after")), (402, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_only_the_dialect_needs_takes_no_more_of_a_budget() {
+    let provider = Provider::start().await;
+    provider.always(json_answer(200, &message("Hello", "end_turn")));
+    let running = Bench::new()
+        .model("context_length = 8192")
+        .provider_with("a", &provider, "dialects = [\"messages\"]", "max_output = 6000")
+        .start()
+        .await;
+    far_from_midnight(&running).await;
+    // The 6,000 tokens that are asked for would be 1.2 credits; what is held are as many as answers usually have.
+    let client = limited(&running, json!({"budget_per_day": "1"})).await;
+    let answer = client.post(CHAT, &running.ask()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(provider.last().json()["max_tokens"], 6_000);
+    // Who allows as many has them held.
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(6_000);
+    assert_eq!(client.post(CHAT, &ask).await.status, 402);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,8 @@
 //! The messages dialect, over providers that speak chat, and over their own.
 
 use crate::harness::script::{
-    Act, Script, cut, delta, done, event, finish, json_answer, role, sse, status, stream, text, usage,
+    Act, Script, cut, delta, done, event, finish, json_answer, message, role, sse, status, stream, text,
+    usage,
 };
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
@@ -135,10 +136,7 @@ async fn a_stream_that_nobody_can_save_ends_with_an_error_event() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_native_provider_is_passed_through() {
     let provider = Provider::start().await;
-    let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "theirs",
-        "content": [{"type": "text", "text": "Bonjour"}], "stop_reason": "end_turn", "stop_sequence": null,
-        "usage": {"input_tokens": 3, "output_tokens": 2}});
-    provider.then(json_answer(200, &message));
+    provider.then(json_answer(200, &message("Bonjour", "end_turn")));
     let running = Bench::new().provider_with("a", &provider, "dialects = [\"messages\"]", "").start().await;
     let answer = running.client.post("/v1/messages", &ask(false)).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -152,10 +150,7 @@ async fn a_native_provider_is_passed_through() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_client_reaches_a_provider_that_only_speaks_messages() {
     let provider = Provider::start().await;
-    let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "theirs",
-        "content": [{"type": "text", "text": "Bonjour"}], "stop_reason": "max_tokens", "stop_sequence": null,
-        "usage": {"input_tokens": 3, "output_tokens": 2}});
-    provider.then(json_answer(200, &message));
+    provider.then(json_answer(200, &message("Bonjour", "max_tokens")));
     let running = Bench::new().provider_with("a", &provider, "dialects = [\"messages\"]", "").start().await;
     let body = running.chat().await.json();
     assert_eq!(body["choices"][0]["message"]["content"], "Bonjour");

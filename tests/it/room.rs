@@ -3,7 +3,7 @@
 //! provider's dialect needs fits too.
 
 use crate::harness::bench::Running;
-use crate::harness::script::{Script, json_answer, plain, stream};
+use crate::harness::script::{Script, json_answer, message, plain, status, stream};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 
@@ -91,12 +91,7 @@ async fn a_number_that_only_the_dialect_needs_fits_the_window_and_the_offer() {
         ("context_length = 32768", "", 8_192),
     ] {
         let provider = Provider::start().await;
-        provider.always(json_answer(
-            200,
-            &json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "theirs",
-                "content": [{"type": "text", "text": "Well."}], "stop_reason": "end_turn", "stop_sequence": null,
-                "usage": {"input_tokens": 3, "output_tokens": 1}}),
-        ));
+        provider.always(json_answer(200, &message("Well.", "end_turn")));
         let running = Bench::new()
             .model(model)
             .provider_with("a", &provider, "dialects = [\"messages\"]", offer)
@@ -108,4 +103,21 @@ async fn a_number_that_only_the_dialect_needs_fits_the_window_and_the_offer() {
         let sent = provider.last().json()["max_tokens"].as_u64().unwrap();
         assert!((most / 2..=most).contains(&sent), "{sent} of {most}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_has_no_room_for_does_not_bind_the_next() {
+    let (small, large) = (Provider::start().await, Provider::start().await);
+    small.then(too_long(110_000)).always(status(503));
+    large.always(plain("Well."));
+    let running = Bench::new()
+        .provider_with("small", &small, "", "")
+        .provider_with("large", &large, "", "price = { input = 90, output = 90 }")
+        .start()
+        .await;
+    let answer = asked(&running, json!({"model": "m:price"})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("x-penstock-provider"), Some("large"));
+    assert_eq!((small.calls(), small.last().json()["max_tokens"].as_u64()), (2, Some(21_072)));
+    assert_eq!((large.calls(), large.last().json()["max_tokens"].as_u64()), (1, Some(32_000)));
 }

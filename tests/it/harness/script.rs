@@ -93,6 +93,13 @@ pub fn completion(content: &str) -> Value {
         "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}})
 }
 
+/// A plain answer of a provider that speaks messages.
+pub fn message(content: &str, stop_reason: &str) -> Value {
+    json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "theirs",
+        "content": [{"type": "text", "text": content}], "stop_reason": stop_reason, "stop_sequence": null,
+        "usage": {"input_tokens": 3, "output_tokens": 2}})
+}
+
 /// The vectors of a provider of embeddings.
 pub fn vectors(vectors: &[&[f32]], tokens: u64) -> Script {
     let item = |(index, vector): (usize, &&[f32])| json!({"object": "embedding", "index": index, "embedding": vector});
