@@ -10,8 +10,7 @@ use crate::harness::secure::Certified;
 use crate::harness::{Client, Provider};
 use crate::hostile::{CHAT, ask, full, honest, unharmed};
 use serde_json::Value;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 
@@ -132,6 +131,45 @@ async fn pour(
     (ended, sent)
 }
 
+/// Where a flood goes, and for how long.
+struct Target {
+    address: std::net::SocketAddr,
+    root: std::path::PathBuf,
+    key: String,
+    lasts: Duration,
+}
+
+/// Floods until the time is over; how many connections were ended, and how many frames that took. Whoever is sent away
+/// comes back.
+async fn pour_on(flood: Flood, target: Target) -> (usize, usize) {
+    let Target { address, root, key, lasts } = target;
+    let until = Instant::now() + lasts;
+    let (mut ended, mut sent) = (0, 0);
+    while Instant::now() < until || (flood.ended && ended == 0) {
+        let by = if flood.ended { Instant::now() + Duration::from_secs(20) } else { until };
+        let (end, frames) = pour(&flood, address, &root, &key, by).await;
+        assert!(end || !flood.ended, "{}: after {frames} frames the connection still stood", flood.name);
+        ended += usize::from(end);
+        sent += frames;
+    }
+    (ended, sent)
+}
+
+/// The flood on a thread of its own: what it costs to make is no delay of the honest ones. In the long form, which
+/// measures them, it takes only the processor time that is left, as if it came from another machine.
+fn flooding(flood: Flood, target: Target) -> std::thread::JoinHandle<(usize, usize)> {
+    std::thread::spawn(move || {
+        if full() {
+            let thread = std::fs::read_link("/proc/thread-self").unwrap();
+            let mut renice = Command::new("renice");
+            renice.args(["-n", "19", "-p"]).arg(thread.file_name().unwrap()).stdout(Stdio::null());
+            assert!(renice.status().unwrap().success(), "the flood cannot be made the last in turn");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(pour_on(flood, target))
+    })
+}
+
 /// The sum of a metric's series.
 async fn metric(client: &Client, name: &str) -> f64 {
     let text = client.get("/metrics").await.text();
@@ -158,29 +196,16 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
     let (lasts, each) = if full() { (Duration::from_secs(60), 500) } else { (Duration::from_millis(600), 5) };
     let idle = process.memory("VmRSS");
     for flood in floods() {
-        let (until, over) = (Instant::now() + lasts, Arc::new(AtomicBool::new(false)));
-        let (ended, sent) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let pouring = async {
-            // Whoever is sent away comes back.
-            while Instant::now() < until || (flood.ended && ended.load(Ordering::Relaxed) == 0) {
-                let by = if flood.ended { Instant::now() + Duration::from_secs(20) } else { until };
-                let (end, frames) = pour(&flood, https, &certified.root, &client.key, by).await;
-                assert!(
-                    end || !flood.ended,
-                    "{}: after {frames} frames the connection still stood",
-                    flood.name
-                );
-                ended.fetch_add(usize::from(end), Ordering::Relaxed);
-                sent.fetch_add(frames, Ordering::Relaxed);
-            }
-            over.store(true, Ordering::SeqCst);
-        };
-        let ((), during) = tokio::join!(pouring, honest(&client, each, || over.load(Ordering::SeqCst)));
+        let name = flood.name;
+        let root = certified.root.clone();
+        let target = Target { address: https, root, key: client.key.clone(), lasts };
+        let pouring = flooding(flood, target);
+        let during = honest(&client, each, || pouring.is_finished()).await;
+        let (ended, sent) = pouring.join().unwrap();
         let grown = process.memory("VmHWM").saturating_sub(idle);
-        let (ended, sent) = (ended.into_inner(), sent.into_inner());
-        eprintln!("{}: {sent} frames, {ended} connections ended, grown by at most {grown} KiB", flood.name);
-        assert!(grown < GROWTH, "{}: grown by {grown} KiB from {idle} KiB", flood.name);
-        unharmed(flood.name, &before, &during);
+        eprintln!("{name}: {sent} frames, {ended} connections ended, grown by at most {grown} KiB");
+        assert!(grown < GROWTH, "{name}: grown by {grown} KiB from {idle} KiB");
+        unharmed(name, &before, &during);
     }
     // What was begun for them has ended, and the house is as it was.
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
