@@ -1,5 +1,5 @@
-//! Token counts on the request's way: whether an ask fits a model's window, and
-//! what it leaves for the answer. An ask whose bytes cannot reach the window is
+//! Token counts on the request's way: whether an ask fits the windows of a model's
+//! offers, and what they leave for the answer. An ask whose bytes cannot reach the window is
 //! never tokenised.
 
 use crate::house::{Live, ModelLive};
@@ -31,13 +31,25 @@ pub struct Room {
     pub certain: Option<u64>,
 }
 
-/// Checks an ask against a model's window. `Some` is the room that it leaves, where what is wanted may not fit.
+/// How an ask fits an offer's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// With all of the answer that is wanted.
+    Whole,
+    /// With less of it.
+    Short,
+    /// Not even the input.
+    Not,
+}
+
+/// Checks an ask against the windows of a model's offers. `Some` are the tokens of its prompt, where it may not fit
+/// all of them with the answer that is wanted.
 ///
 /// An estimate never refuses, for it may be too high, and the provider knows better.
 ///
 /// # Errors
-/// The input alone does not fit.
-pub async fn fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Room>, Refusal> {
+/// The input alone fits none.
+pub async fn fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
     match &ask.task {
         Task::Talk => talk_fits(live, model, ask).await,
         Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(model, ask)).await.map(|()| None),
@@ -96,28 +108,45 @@ fn most(counter: &Counter, task: &Task, window: u64) -> u64 {
 }
 
 /// A conversation and its answer share the window.
-async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Room>, Refusal> {
+async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+    let offers = || model.offers.iter().filter_map(|index| live.offers.get(*index));
     let window = model.model.card.context_length;
-    let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
-    let wanted = offers.filter_map(|offer| wanted(ask, offer)).max();
+    let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
+    let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
+    let wanted = offers().filter_map(|offer| wanted(ask, offer)).max();
     let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
-    if bound.saturating_add(wanted.unwrap_or(1)) <= window {
+    if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
     }
     // Boxed: few requests come this far, and its state would be a part of every one's.
-    let known = Box::pin(known(live, model, ask)).await?;
-    if let Some(count) = known
-        && count.tokens >= window
-    {
-        return Err(Refusal::context(window, count.tokens));
+    match Box::pin(known(live, model, ask)).await? {
+        Some(count) if count.tokens >= wide => Err(Refusal::context(wide, count.tokens)),
+        Some(count) => Ok(Some(count)),
+        // The provider takes what is left, and one is as good as another.
+        None if wanted.is_none() && narrow == wide => Ok(None),
+        None => Box::pin(guess(ask)).await.map(Some),
     }
-    let (count, wanted) = match (known, wanted) {
-        (Some(count), Some(wanted)) => (count, wanted),
-        (None, Some(wanted)) => (Box::pin(guess(ask)).await?, wanted),
-        // The provider takes what is left.
-        (_, None) => return Ok(None),
-    };
-    Ok(room(window, &count, wanted))
+}
+
+/// How an ask with a prompt of so many tokens fits an offer's window.
+pub fn fit(count: &Count, offer: &OfferLive, ask: &Ask) -> Fit {
+    let window = offer.offer.context_length;
+    if least(count) >= window {
+        return Fit::Not;
+    }
+    match wanted(ask, offer).and_then(|wanted| Some((wanted, room(window, count, wanted)?))) {
+        Some((wanted, room)) if room.left < wanted => Fit::Short,
+        _ => Fit::Whole,
+    }
+}
+
+/// Tokens that a prompt has at least: an estimate is 1.2 times the count of prose and 1.5 times that of code, JSON
+/// and logs.
+fn least(count: &Count) -> u64 {
+    match count.method {
+        Method::Estimate => count.tokens / 8 * 5,
+        Method::Exact | Method::Engine => count.tokens,
+    }
 }
 
 /// Most tokens that an offer is asked for, if there is room: the client's own number, or the one that the offer's
@@ -127,17 +156,17 @@ pub fn wanted(ask: &Ask, offer: &OfferLive) -> Option<u64> {
     ask.max_tokens.or_else(|| needs().then_some(MAX_TOKENS))
 }
 
-/// What a window leaves beside a prompt. An estimate is 1.2 times the count of prose and 1.5 times that of code,
-/// JSON and logs: near the end of a window it would leave a tenth of the room that there is, or none, and cut the
-/// answer off. There the provider is asked for as much as there may be, and says if that is too much.
-fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
+/// What a window leaves beside a prompt, where that is less than what is wanted. Near the end of a window an estimate
+/// would leave a tenth of the room that there is, or none, and cut the answer off: there the provider is asked for as
+/// much as there may be, and says if that is too much.
+pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
         return None;
     }
     let room = match count.method {
         Method::Estimate => {
-            let likely = window.saturating_sub(count.tokens / 8 * 5);
+            let likely = window.saturating_sub(least(count));
             if left.saturating_mul(4) >= likely.saturating_mul(3) {
                 Room { left, certain: None }
             } else {

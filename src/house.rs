@@ -22,6 +22,7 @@ use crate::upstream::live::ProviderLive;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::Pools;
 use crate::vault::Vault;
+use crate::worker;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use penstock_catalog::Catalog;
@@ -33,6 +34,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 /// Everything that lives as long as the process.
@@ -72,6 +74,8 @@ pub struct House {
     pub batches: Arc<Batches>,
     /// When the next archive is due.
     pub exports: Exports,
+    /// Held while another configuration is read and swapped in.
+    reloading: Mutex<()>,
     draining: AtomicBool,
     /// Another process has the store, or is about to.
     left: AtomicBool,
@@ -121,10 +125,11 @@ impl Live {
         let cards = settings.models.iter().map(|model| model.card()).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
         let lines = settings.routing.batch_lines;
+        let before = old.map_or(&[][..], |old| &old.providers);
         let providers: Vec<Arc<ProviderLive>> = settings
             .providers
             .iter()
-            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, lines)))
+            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, lines, before)))
             .collect();
         let mut offers = Vec::with_capacity(settings.offers.len());
         for offer in &settings.offers {
@@ -133,11 +138,11 @@ impl Live {
                 .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
             let breaker = Breaker::new(settings.routing.breaker.settings());
             let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
-            if let Some(known) = old.and_then(|old| old.same_offer(&fresh)) {
-                *fresh.figures.lock() = known.figures.lock().clone();
-                *fresh.breaker.lock() = known.breaker.lock().clone();
-            }
-            offers.push(Arc::new(fresh));
+            let known = old.and_then(|old| old.same_offer(&fresh));
+            offers.push(Arc::new(match known {
+                Some(known) => fresh.after(known),
+                None => fresh,
+            }));
         }
         let mut models = HashMap::default();
         for model in &settings.models {
@@ -163,6 +168,17 @@ impl Live {
     #[must_use]
     pub fn model(&self, id: &str) -> Option<&Arc<ModelLive>> {
         self.models.get(id)
+    }
+
+    /// From now on it counts, also for what is shared with the one before.
+    fn begin(&self) {
+        let routing = &self.settings.routing;
+        for provider in &self.providers {
+            provider.seats.configure(provider.provider.seats, routing.batch_lines);
+        }
+        for offer in &self.offers {
+            offer.breaker.lock().configure(routing.breaker.settings());
+        }
     }
 
     fn same_offer(&self, other: &OfferLive) -> Option<&Arc<OfferLive>> {
@@ -233,6 +249,7 @@ impl House {
             metrics: Metrics::new().map_err(|error| error.to_string())?,
             draining: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            reloading: Mutex::default(),
             predecessors: Mutex::default(),
             desks: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -258,14 +275,24 @@ impl House {
         When { now: self.clock.unix(), retention: self.live().settings.files.retention }
     }
 
-    /// Swaps another configuration in.
+    /// Swaps another configuration in, once the names that are new in it were looked up. Blocks.
     ///
     /// # Errors
     /// One sentence; the old one stays.
-    pub fn reload(&self, settings: Settings) -> Result<(), String> {
+    pub fn reload(
+        &self,
+        read: impl FnOnce() -> Result<Settings, String>,
+        runtime: &Handle,
+    ) -> Result<(), String> {
+        // One after the other: what was read last has to be what stays.
+        let _turn = self.reloading.lock();
+        let settings = read()?;
         let tls = certified(&settings, self.clock)?;
         let old = self.live();
         let fresh = Live::build(settings, Some(&old), &self.pools)?;
+        let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
+        runtime.block_on(worker::look_up(fresh.providers.iter().filter(unknown)));
+        fresh.begin();
         self.ledger.configure(&fresh.settings.ledger);
         self.overload.configure(&fresh.settings.overload);
         self.live.store(Arc::new(fresh));

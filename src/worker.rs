@@ -6,11 +6,12 @@ use crate::exports;
 use crate::house::House;
 use crate::observe::log;
 use crate::upstream::check;
+use crate::upstream::live::ProviderLive;
 use penstock_storage::Health;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// How often names are looked up again.
 const RESOLVE: Duration = Duration::from_secs(30);
@@ -91,12 +92,14 @@ async fn sweep_files(house: &House) {
 
 /// Looks every provider's name up.
 pub async fn resolve(house: &House) {
-    for provider in &house.live().providers {
-        provider.route.resolve(&provider.provider).await;
-        for route in &provider.image_routes {
-            route.resolve(&provider.provider).await;
-        }
-    }
+    look_up(house.live().providers.iter()).await;
+}
+
+/// Looks the names of these up, all at once: one that takes its time keeps nobody waiting but those who need it.
+pub async fn look_up(providers: impl Iterator<Item = &Arc<ProviderLive>>) {
+    let mut all: JoinSet<()> =
+        providers.cloned().map(|provider| async move { provider.resolve().await }).collect();
+    while all.join_next().await.is_some() {}
 }
 
 /// Ends when told to stop, or when nobody is left to tell.

@@ -68,13 +68,13 @@ pub fn serve(
 /// Every mistake of the new one.
 pub async fn reload(house: &Arc<House>, source: &Source) -> Result<(String, Vec<&'static str>), String> {
     let (fresh, kept) = (source.clone(), house.clone());
-    let swapped = tokio::task::spawn_blocking(move || kept.reload(fresh()?))
+    let runtime = tokio::runtime::Handle::current();
+    let swapped = tokio::task::spawn_blocking(move || kept.reload(|| fresh(), &runtime))
         .await
         .unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
     house.metrics.reloaded(swapped.is_ok());
     match swapped {
         Ok(()) => {
-            crate::worker::resolve(house).await;
             let live = house.live();
             let version = live.settings.version.0.to_string();
             log::event(log::info(), "reloaded", &[("config", &version)]);

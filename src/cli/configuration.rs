@@ -1,7 +1,7 @@
 //! `run`, `check` and the demo: what happens to a configuration.
 
-use super::memory;
 use super::speak::{err, out};
+use super::{Failure, MISCONFIGURED, memory};
 use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
 use crate::{gateway, start, tls, vault};
@@ -10,19 +10,19 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// `penstock run`.
-pub fn run(source: Source) -> Result<(), String> {
+pub(super) fn run(source: Source) -> Result<(), Failure> {
     let loaded = load(&source, "nothing was started")?;
-    start::run(loaded.settings, again(source))
+    Ok(start::run(loaded.settings, again(source))?)
 }
 
 /// `penstock` alone.
-pub fn demo() -> Result<(), String> {
+pub(super) fn demo() -> Result<(), Failure> {
     let loaded = load(&Source::Demo, "nothing was started")?;
-    start::demo(loaded.settings, again(Source::Demo))
+    Ok(start::demo(loaded.settings, again(Source::Demo))?)
 }
 
 /// `penstock check`.
-pub fn check(source: &Source) -> Result<(), String> {
+pub(super) fn check(source: &Source) -> Result<(), Failure> {
     let loaded = load(source, "it would not start")?;
     let over = tls::prove(&loaded.settings, super::way::now())?;
     err(&over.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
@@ -31,7 +31,7 @@ pub fn check(source: &Source) -> Result<(), String> {
         Source::File(path) => path.display().to_string(),
     };
     err(&matchless(&loaded.settings, &name));
-    out(&format!("{name} is good.\n{}", summary(&loaded.settings)))
+    Ok(out(&format!("{name} is good.\n{}", summary(&loaded.settings)))?)
 }
 
 /// Warnings about limits and models of keys and accounts that match nothing under this configuration, where its
@@ -65,13 +65,13 @@ fn again(source: Source) -> gateway::Source {
 }
 
 /// Settings, with the warnings told; or all mistakes as one text.
-fn load(source: &Source, consequence: &str) -> Result<Loaded, String> {
+fn load(source: &Source, consequence: &str) -> Result<Loaded, Failure> {
     match source.load() {
         Ok(loaded) => {
             err(&warnings(&loaded.warnings));
             Ok(loaded)
         }
-        Err(report) => Err(refusal(&report, consequence)),
+        Err(report) => Err(Failure { why: refusal(&report, consequence), code: MISCONFIGURED }),
     }
 }
 

@@ -5,8 +5,10 @@ use crate::buffers;
 use crate::config::settings::Settings;
 
 /// What a request holds besides its body and its answer: buffers of two connections, its state. Assumed; an open
-/// stream took 52 KiB (`docs/reliability.md`).
+/// stream took 29 KiB (`docs/performance.md`).
 const REQUEST: u64 = 64 << 10;
+/// What of a stream's text is kept at most, so that another provider can take it over.
+const RECORD: u64 = 256 << 10;
 /// A body is there twice while a provider of another dialect is sent its own form of it.
 const FORMS: u64 = 2;
 /// Images in memory at the same time.
@@ -19,13 +21,23 @@ const PROGRAM: u64 = 64 << 20;
 /// Each bound with its name and what sets it, in bytes.
 pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
     let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-    let (overload, batches) = (&settings.overload, &settings.batches);
+    let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
     let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
     vec![
         (
             "requests",
             wide(overload.requests).saturating_mul(REQUEST),
             format!("overload.requests = {}, {} each", overload.requests, short(REQUEST)),
+        ),
+        (
+            "streams",
+            wide(overload.requests).saturating_mul(RECORD),
+            format!("of each at most {} of text, kept to take it over", short(RECORD)),
+        ),
+        (
+            "heads",
+            wide(limits.connections).saturating_mul(wide(limits.head)),
+            format!("limits.connections = {}, limits.head of each", limits.connections),
         ),
         (
             "bodies",

@@ -142,29 +142,46 @@ impl Reached {
 pub fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            speak::err(&format!("{}\n", why.trim_end()));
-            ExitCode::FAILURE
+        Err(failure) => {
+            speak::err(&format!("{}\n", failure.why.trim_end()));
+            ExitCode::from(failure.code)
         }
     }
 }
 
-fn run(cli: Cli) -> Result<(), String> {
-    match cli.command {
-        None => configuration::demo(),
-        Some(Command::Run(written)) => configuration::run(Source::File(written.config)),
-        Some(Command::Check(written)) => configuration::check(&Source::File(written.config)),
-        Some(Command::Schema) => speak::out(&crate::config::schema_text()),
-        Some(Command::Accounts(accounts)) => accounts::run(accounts),
-        Some(Command::Keys(keys)) => keys::run(keys),
-        Some(Command::Audit(audit)) => audit::run(&audit),
-        Some(Command::Openapi) => speak::out(&crate::admin::openapi::text()),
-        Some(Command::Credits(credits)) => credits::run(credits),
-        Some(Command::Statement(monthly)) => statement::run(&monthly),
-        Some(Command::Store(store)) => store::run(&store),
-        Some(Command::Models(asked)) => live::models(&asked.reached.source(), asked.json),
-        Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.json),
-        Some(Command::Reload(reached)) => live::reload(&reached.source()),
-        Some(Command::Simulate(simulate)) => simulated::run(simulate),
+/// Why a command failed.
+#[derive(Debug)]
+struct Failure {
+    why: String,
+    code: u8,
+}
+
+/// `EX_CONFIG` of sysexits.h, for a configuration with mistakes: a service manager that knows it does not start again
+/// what cannot start.
+const MISCONFIGURED: u8 = 78;
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self { why, code: 1 }
     }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    Ok(match cli.command {
+        None => configuration::demo()?,
+        Some(Command::Run(written)) => configuration::run(Source::File(written.config))?,
+        Some(Command::Check(written)) => configuration::check(&Source::File(written.config))?,
+        Some(Command::Schema) => speak::out(&crate::config::schema_text())?,
+        Some(Command::Accounts(accounts)) => accounts::run(accounts)?,
+        Some(Command::Keys(keys)) => keys::run(keys)?,
+        Some(Command::Audit(audit)) => audit::run(&audit)?,
+        Some(Command::Openapi) => speak::out(&crate::admin::openapi::text())?,
+        Some(Command::Credits(credits)) => credits::run(credits)?,
+        Some(Command::Statement(monthly)) => statement::run(&monthly)?,
+        Some(Command::Store(store)) => store::run(&store)?,
+        Some(Command::Models(asked)) => live::models(&asked.reached.source(), asked.json)?,
+        Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.json)?,
+        Some(Command::Reload(reached)) => live::reload(&reached.source())?,
+        Some(Command::Simulate(simulate)) => simulated::run(simulate)?,
+    })
 }

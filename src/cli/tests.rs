@@ -27,7 +27,7 @@ fn written(folder: &Path, admin: &str) -> PathBuf {
 }
 
 fn command(line: &[&str]) -> Result<(), String> {
-    run(Cli::try_parse_from(line).unwrap())
+    run(Cli::try_parse_from(line).unwrap()).map_err(|failure| failure.why)
 }
 
 #[test]

@@ -69,10 +69,12 @@ struct Run<'r, 'a> {
     ticket: Option<u64>,
     /// What the client is told if nobody answers: the caller's own fault, once seen.
     refusal: Option<Refusal>,
-    /// The same, if nobody was asked: what providers could not be told.
+    /// The same, if nobody could have answered: what providers could not be told, or had no window for.
     unsaid: Option<Refusal>,
-    /// A provider failed.
-    failed: bool,
+    /// A provider failed, or could not be asked now: another time it might have answered.
+    missed: bool,
+    /// Providers with a window of so many tokens were told that it is too small.
+    too_small: u64,
 }
 
 /// Answers an ask with the help of the providers.
@@ -121,7 +123,8 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         ticket: None,
         refusal: None,
         unsaid: None,
-        failed: false,
+        missed: false,
+        too_small: 0,
     };
     run.drive().await
 }
@@ -135,7 +138,9 @@ impl Run<'_, '_> {
         loop {
             next = match next {
                 Next::Try(index) => {
-                    let Some(offer) = self.x.live.offers.get(index).cloned() else {
+                    let offer = self.x.live.offers.get(index).cloned();
+                    let Some(offer) = offer.filter(|offer| offer.offer.context_length > self.too_small)
+                    else {
                         next = course.pass(self.now());
                         continue;
                     };
@@ -146,10 +151,12 @@ impl Run<'_, '_> {
                     let seat = match seat {
                         Ok(Sat::Seat(seat)) => seat,
                         Ok(Sat::Not) => {
+                            self.missed = true;
                             next = course.pass(self.now());
                             continue;
                         }
                         Ok(Sat::Full) => {
+                            self.missed = true;
                             next = course.passed_full(self.now());
                             continue;
                         }
@@ -264,6 +271,15 @@ impl Run<'_, '_> {
                 self.unsaid = Some(refusal);
                 Some(course.pass(now))
             }
+            // The caller's fault where all windows are as small; another of the model, or a fallback, may have a larger.
+            Stop::Fault(Fault { refusal: Some(refusal), .. })
+                if !self.begun && refusal.code == Code::ContextLength =>
+            {
+                offer.learn(now, Outcome::Neutral, None);
+                self.too_small = self.too_small.max(offer.offer.context_length);
+                self.unsaid = Some(*refusal);
+                Some(course.pass(now))
+            }
             Stop::Fault(fault) => {
                 offer.learn(now, Outcome::from(&fault), None);
                 self.remember(offer, &fault, rescue, now);
@@ -280,7 +296,7 @@ impl Run<'_, '_> {
     }
 
     fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, rescue: bool, now: Duration) {
-        self.failed = true;
+        self.missed = true;
         if let Some(refusal) = &fault.refusal {
             // What a rescuer says never hides what broke.
             if !rescue {
@@ -313,7 +329,7 @@ impl Run<'_, '_> {
     async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
         // What of a broken answer was delivered is not charged either.
         settle::void(self, "failed");
-        let unsaid = self.unsaid.take().filter(|_| !self.failed);
+        let unsaid = self.unsaid.take().filter(|_| !self.missed);
         let refusal = self.refusal.take().or(unsaid).unwrap_or_else(|| {
             let providers = &self.x.live.providers;
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);

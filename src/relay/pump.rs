@@ -10,7 +10,7 @@ use crate::reply::head::Head;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::speech::Speech;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Call, Done, Fault, FaultKind, Out, Progress, Refusal, Reply, Rescue};
+use penstock_contract::{Call, Code, Done, Fault, FaultKind, Out, Progress, Refusal, Reply, Rescue};
 use penstock_routing::{Outcome, Sample};
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,7 +40,13 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     let translator = attempt::translator(run, offer)?;
     let dialect = translator.provider();
     let (how, delivered) = if run.begun { run.rescue_with(offer) } else { (Rescue::StartOver, None) };
-    let target = attempt::target(run, offer, dialect, created);
+    let mut target = attempt::target(run, offer, dialect, created);
+    if let Some(text) = &delivered {
+        // What the client has already is a part of what it allows.
+        let had = run.ask.counted(text.len()).output;
+        let cap = target.max_tokens.or(run.ask.max_tokens);
+        target.max_tokens = cap.map(|cap| cap.saturating_sub(had).max(1));
+    }
     let body = match &delivered {
         Some(text) => translator.continuation(run.ask, &target, text),
         None => translator.request(run.ask, &target),
@@ -50,17 +56,17 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
         Some(reply) => reply,
         None => translator.reply(run.ask, &attempt::target(run, offer, dialect, created)),
     };
-    let resumed = run.begun;
+    // What nobody could tell from what the client has is asked of nobody.
+    if run.begun && !reply.rescue(&attempt::target(run, offer, dialect, created), how) {
+        run.reply = Some(reply);
+        return Err(Stop::Pass(Refusal::new(Code::Unavailable)));
+    }
     let timeouts = offer.offer.provider.timeouts;
     let opened = attempt::open(run, offer, Speech::Dialects(translator), &call, timeouts.first_byte).await;
-    let taken = !resumed || reply.rescue(&attempt::target(run, offer, dialect, created), how);
     run.reply = Some(reply);
     // It is not kept for as long as the answer takes.
     drop(call);
     let mut answering = opened?;
-    if !taken {
-        return Err(Stop::Fault(Fault::new(FaultKind::Diverged)));
-    }
     run.current = Some(offer.clone());
     let now = Instant::now();
     let mut times =

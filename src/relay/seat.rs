@@ -54,8 +54,8 @@ impl Run<'_, '_> {
         let seat = Box::pin(self.wait_for_seat(waiting, self.patience())).await;
         let waited = began.elapsed();
         self.x.record.queued += waited;
-        if self.x.work == Work::BatchLine {
-            // The queue is no provider's time.
+        if batch {
+            // The queue of who has time is no provider's time.
             self.deadline += waited;
             course.delayed(waited);
         }
@@ -110,8 +110,8 @@ impl Run<'_, '_> {
     ) -> Result<Option<Seat>, Stop> {
         let now = Instant::now();
         let until = match self.x.work {
-            Work::BatchLine => now.checked_add(patience),
-            Work::Request => Some((now + patience).min(self.deadline)),
+            _ if self.chosen.batch => now.checked_add(patience),
+            Work::BatchLine | Work::Request => Some((now + patience).min(self.deadline)),
         };
         let heartbeat = self.x.live.settings.limits.heartbeat;
         let mut beat = now + heartbeat;

@@ -1,12 +1,13 @@
 //! Who may be asked: the model behind a name, its able offers, their order.
 
-use crate::count::{self, Room};
+use crate::count::{self, Fit, Room};
 use crate::exchange::Exchange;
 use crate::house::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Code, Dialect, Kind, Refusal};
 use penstock_limits::Work;
 use penstock_routing::{BATCH, Candidate, Entry, Flavor, Health, default_for, plan, split};
+use penstock_tokens::Count;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ pub struct Selection {
     asked_for: Box<str>,
     /// The model that was asked for.
     model: Arc<ModelLive>,
-    /// What the window leaves, by model of the catalogue.
-    rooms: Vec<(Box<str>, Room)>,
+    /// Tokens of the prompt where they may be too many for a window, by model of the catalogue.
+    counts: Vec<(Box<str>, Count)>,
     /// What an offer was found to have room for, by its index: another of the same model may have more.
     lowered: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
@@ -58,7 +59,7 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusa
             Dialect::Chat => name.into(),
             Dialect::Messages => ask.model.clone(),
         },
-        rooms: Vec::new(),
+        counts: Vec::new(),
         lowered: Vec::new(),
         preset: ask.preset.clone(),
         model: model.clone(),
@@ -71,9 +72,9 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusa
             continue;
         }
         match count::fits(&live, &candidate, ask).await {
-            Ok(room) => {
-                if let Some(room) = room {
-                    selection.rooms.push((candidate.model.card.id.as_str().into(), room));
+            Ok(count) => {
+                if let Some(count) = count {
+                    selection.counts.push((candidate.model.card.id.as_str().into(), count));
                 }
                 if let Err(lacks) = selection.add(&live, &candidate, flavor, ask, now) {
                     refusal.get_or_insert(lacks);
@@ -149,7 +150,7 @@ fn expected_output(live: &Live, model: &ModelLive, ask: &Ask, now: Duration) -> 
 }
 
 impl Selection {
-    /// Adds a model's able offers in the flavor's order.
+    /// Adds a model's able offers in the flavor's order: those with room for all that is wanted first.
     fn add(
         &mut self,
         live: &Live,
@@ -163,9 +164,14 @@ impl Selection {
         let output = expected_output(live, model, ask, now);
         let mut lacks = None;
         let mut candidates: Vec<Candidate> = Vec::with_capacity(model.offers.len());
+        let count = self.count(&model.model.card.id).copied();
+        let mut fits: Vec<(usize, Fit)> = Vec::new();
         for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
             match offer.lacks(ask) {
-                None => candidates.push(offer.candidate(now, prompt, output)),
+                None => {
+                    fits.extend(count.map(|count| (offer.offer.index, count::fit(&count, offer, ask))));
+                    candidates.push(offer.candidate(now, prompt, output));
+                }
                 Some(refusal) => {
                     lacks.get_or_insert(refusal);
                 }
@@ -175,7 +181,15 @@ impl Selection {
             return Err(lacks.unwrap_or_else(|| Refusal::new(Code::Unavailable).retry_after(5)));
         }
         self.all_ejected &= candidates.iter().all(|one| matches!(one.health, Health::Ejected { .. }));
-        for index in plan(flavor, &candidates, rand::random()) {
+        let mut order = plan(flavor, &candidates, rand::random());
+        let fit =
+            |index: &usize| fits.iter().find(|(offer, _)| offer == index).map_or(Fit::Whole, |(_, fit)| *fit);
+        // Where the input fits none for certain, they are all asked, and say so.
+        if fits.iter().any(|(_, fit)| *fit != Fit::Not) {
+            order.retain(|index| fit(index) != Fit::Not);
+        }
+        order.sort_by_key(fit);
+        for index in order {
             let Some(offer) = live.offers.get(index) else { continue };
             let breaker = offer.breaker.lock();
             self.entries.push(Entry {
@@ -204,20 +218,24 @@ impl Selection {
     pub fn max_tokens(&self, offer: &OfferLive, ask: &Ask) -> Option<u64> {
         let lowered =
             self.lowered.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
-        let left = lowered.or_else(|| self.room(offer).map(|room| room.left));
+        let left = lowered.or_else(|| self.room(offer, ask).map(|room| room.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min()?;
         count::wanted(ask, offer).filter(|wanted| *wanted > most).map(|_| most)
     }
 
-    fn room(&self, offer: &OfferLive) -> Option<&Room> {
-        let id = offer.offer.model.card.id.as_str();
-        self.rooms.iter().find(|(model, _)| &**model == id).map(|(_, room)| room)
+    fn room(&self, offer: &OfferLive, ask: &Ask) -> Option<Room> {
+        let count = self.count(&offer.offer.model.card.id)?;
+        count::room(offer.offer.context_length, count, count::wanted(ask, offer)?)
+    }
+
+    fn count(&self, model: &str) -> Option<&Count> {
+        self.counts.iter().find(|(id, _)| &**id == model).map(|(_, count)| count)
     }
 
     /// A provider took less than it was asked for: `said` tokens by its own count, if it told. Whether it can be
     /// asked for less.
     pub fn lower(&mut self, offer: &OfferLive, ask: &Ask, said: Option<u64>) -> bool {
-        let certain = self.room(offer).and_then(|room| room.certain);
+        let certain = self.room(offer, ask).and_then(|room| room.certain);
         let asked = self.max_tokens(offer, ask).or_else(|| count::wanted(ask, offer));
         let left = said.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
         self.lowered.extend(left.map(|left| (offer.offer.index, left)));

@@ -27,6 +27,9 @@ const H2_WINDOW: u32 = 1 << 20;
 /// How often an HTTP/2 connection is asked whether it is still there.
 const H2_PING: Duration = Duration::from_secs(30);
 
+/// Longest time to look a name up.
+const LOOKUP: Duration = Duration::from_secs(5);
+
 /// One provider's addresses and how it is connected to.
 pub struct Route {
     base: BaseUrl,
@@ -110,16 +113,32 @@ impl Route {
         &self.base
     }
 
-    /// Looks the name up again; the old addresses stay when nothing is found.
+    /// Looks the name up again; the old addresses stay when nothing is found, or not soon.
     pub async fn resolve(&self, provider: &Provider) {
         if self.base.host.parse::<std::net::IpAddr>().is_ok() {
             return;
         }
-        let found = tokio::net::lookup_host((&*self.base.host, self.base.port)).await;
-        let addresses: Vec<SocketAddr> = found.into_iter().flatten().collect();
+        let found = timeout(LOOKUP, tokio::net::lookup_host((&*self.base.host, self.base.port))).await;
+        let addresses: Vec<SocketAddr> = found.into_iter().flatten().flatten().collect();
         if !addresses.is_empty() {
             self.set(provider, &addresses);
         }
+    }
+
+    /// Takes the addresses that a route of the configuration before has found for the same name, if it has any.
+    pub fn follow(&self, provider: &Provider, old: &Self) {
+        if (&old.base.host, old.base.port) == (&self.base.host, self.base.port) {
+            let known: Vec<SocketAddr> = old.doors.read().iter().map(|door| door.address).collect();
+            if !known.is_empty() {
+                self.set(provider, &known);
+            }
+        }
+    }
+
+    /// Whether an address is known.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.doors.read().is_empty()
     }
 
     fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {

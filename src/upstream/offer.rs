@@ -25,14 +25,14 @@ pub struct OfferLive {
     /// Whose it is.
     pub provider: Arc<ProviderLive>,
     /// How fast it has been.
-    pub figures: Mutex<Figures>,
+    pub figures: Arc<Mutex<Figures>>,
     /// How well it has been.
-    pub breaker: Mutex<Breaker>,
+    pub breaker: Arc<Mutex<Breaker>>,
     /// What its answers draw and cost.
     pub bill: Bill,
     /// Attempts that used it, for status.
-    pub attempts: AtomicU64,
-    in_flight: AtomicU32,
+    pub attempts: Arc<AtomicU64>,
+    in_flight: Arc<AtomicU32>,
     price: (f64, f64),
     climate: (f64, f64),
     heads: Vec<(Dialect, RequestHead)>,
@@ -81,16 +81,27 @@ impl OfferLive {
                 (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
             },
             climate: (number(place.grid.g_per_kwh), number(place.eco_share())),
-            figures: Mutex::new(Figures::new()),
-            breaker: Mutex::new(breaker),
+            figures: Arc::new(Mutex::new(Figures::new())),
+            breaker: Arc::new(Mutex::new(breaker)),
             bill: Bill::new(&offer, money),
-            attempts: AtomicU64::new(0),
-            in_flight: AtomicU32::new(0),
+            attempts: Arc::default(),
+            in_flight: Arc::default(),
             heads,
             shaped,
             offer,
             provider,
         })
+    }
+
+    /// The same offer of the configuration before: what it knows is known here, and what it still works at counts
+    /// here, a probe above all.
+    #[must_use]
+    pub fn after(mut self, known: &Self) -> Self {
+        self.figures = known.figures.clone();
+        self.breaker = known.breaker.clone();
+        self.attempts = known.attempts.clone();
+        self.in_flight = known.in_flight.clone();
+        self
     }
 
     /// What a plan needs to know of it now.

@@ -18,20 +18,23 @@ use std::collections::VecDeque;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 /// Share of the seats, in fifths, that batch work leaves to others.
 const BATCH_LEAVES: u32 = 5;
 
+/// A number of seats that nothing reaches.
+const UNKNOWN: u32 = u32::MAX;
+
 /// The seats of one provider.
 #[derive(Debug)]
 pub struct Seats {
-    /// How many there are, if that is known.
-    limit: Option<u32>,
-    /// Most lines of batches where it is not.
-    lines: usize,
+    /// How many there are; [`UNKNOWN`] if nobody says.
+    limit: AtomicU32,
+    /// Most lines of batches where it is not known.
+    lines: AtomicUsize,
     working: AtomicU32,
     /// Who waits, changed under the lock alone.
     waiting: AtomicU32,
@@ -91,12 +94,24 @@ impl Seats {
     #[must_use]
     pub fn new(limit: Option<u32>, lines: usize) -> Arc<Self> {
         Arc::new(Self {
-            limit,
-            lines: lines.max(1),
+            limit: AtomicU32::new(limit.unwrap_or(UNKNOWN)),
+            lines: AtomicUsize::new(lines.max(1)),
             working: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             desk: Mutex::default(),
         })
+    }
+
+    /// Another configuration says how many there are: whoever has one keeps it, and whom new ones are for gets them.
+    pub fn configure(self: &Arc<Self>, limit: Option<u32>, lines: usize) {
+        self.limit.store(limit.unwrap_or(UNKNOWN), Ordering::SeqCst);
+        self.lines.store(lines.max(1), Ordering::SeqCst);
+        let handed = self.serve(&mut self.desk.lock());
+        hand_over(handed);
+    }
+
+    fn limit(&self) -> Option<u32> {
+        Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit != UNKNOWN)
     }
 
     /// Seats that are taken.
@@ -114,7 +129,7 @@ impl Seats {
     /// A seat for a request at once, if one is free.
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Option<Place> {
-        self.claim(self.limit).then(|| Place { seats: self.clone(), line: None })
+        self.claim(self.limit()).then(|| Place { seats: self.clone(), line: None })
     }
 
     /// A seat for batch work, or a turn: nobody passes those who wait. A line gives its signal, which tells
@@ -169,14 +184,14 @@ impl Seats {
     }
 
     fn claim_for_batch(&self, desk: &Desk, line: bool) -> bool {
-        match self.limit {
+        match self.limit() {
             Some(seats) => {
                 let most = (seats - seats / BATCH_LEAVES).max(1);
                 // A seat that somebody urgent waits for is taken already.
                 let urgent = u32::try_from(desk.urgent.len()).unwrap_or(u32::MAX);
                 most > urgent && self.claim(Some(most - urgent))
             }
-            None => (!line || desk.seated.len() < self.lines) && self.claim(None),
+            None => (!line || desk.seated.len() < self.lines.load(Ordering::Relaxed)) && self.claim(None),
         }
     }
 
@@ -201,7 +216,7 @@ impl Seats {
     /// Gives free seats to those who wait. They are told when the lock is gone.
     fn serve(self: &Arc<Self>, desk: &mut Desk) -> Vec<Handed> {
         let mut handed = Vec::new();
-        while !desk.urgent.is_empty() && self.claim(self.limit) {
+        while !desk.urgent.is_empty() && self.claim(self.limit()) {
             let Some(hand) = desk.urgent.take(|_, _| true) else { break };
             handed.push((hand, Place { seats: self.clone(), line: None }));
         }
@@ -233,7 +248,8 @@ impl Seats {
             desk.seated.remove(at);
         }
         let mut handed = Vec::new();
-        if let Some(hand) = desk.urgent.take(|_, _| true) {
+        let fits = self.limit().is_none_or(|limit| self.working() <= limit);
+        if fits && let Some(hand) = desk.urgent.take(|_, _| true) {
             // Without being free in between, when another could take it.
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             handed.push((hand, Place { seats: self.clone(), line: None }));

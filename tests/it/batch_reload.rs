@@ -54,7 +54,7 @@ async fn a_batch_goes_on_with_other_providers_and_without_a_model_that_is_gone()
     old.until_calls(4 + AT_WORK).await;
 
     let settings = bench("new", &new, false).load(running.storage());
-    running.gateway.house.reload(settings).unwrap();
+    running.reload(settings).await;
     let end = let_go(&go, ended(client, &made)).await;
     assert_eq!(end["status"], "completed", "{end}");
     let found = results(client, &end).await;
@@ -86,7 +86,7 @@ async fn a_batch_without_a_provider_waits_for_the_next_reload() {
     let made = batch(client, &lines(1)).await;
     dead.until_calls(3).await;
     let settings = bench("good", &good, false).load(running.storage());
-    running.gateway.house.reload(settings).unwrap();
+    running.reload(settings).await;
     let end = ended(client, &made).await;
     assert_eq!((&end["request_counts"]["completed"], good.calls()), (&json!(1), 1), "{end}");
     running.stop().await;

@@ -61,6 +61,7 @@ mod process;
 mod published;
 mod raw_answers;
 mod refusals;
+mod reload_keeps;
 mod rerank;
 mod rescue;
 mod retry;

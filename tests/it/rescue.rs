@@ -3,7 +3,7 @@
 
 use crate::harness::script::{Act, Script, finish, json_answer, role, sse, status, stream, text, usage};
 use crate::harness::{Answer, Bench, Provider};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A stream that says this much and then does something else.
 fn broken(pieces: &[&str], then: Act) -> Script {
@@ -17,6 +17,10 @@ fn broken(pieces: &[&str], then: Act) -> Script {
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
 async fn asked(model: &str, bad: &Provider, good: &Provider, continues: &str) -> Answer {
+    asked_for(json!({}), model, bad, good, continues).await
+}
+
+async fn asked_for(change: Value, model: &str, bad: &Provider, good: &Provider, continues: &str) -> Answer {
     let offer = format!("{SECOND}\n{continues}");
     let patient = "timeouts = { connect = \"20s\", first_byte = \"40s\", first_token = \"40s\", idle = \"40s\", total = \"50s\" }";
     let running = Bench::new()
@@ -27,6 +31,7 @@ async fn asked(model: &str, bad: &Provider, good: &Provider, continues: &str) ->
         .await;
     let mut ask = running.ask_stream();
     ask["model"] = json!("m:price");
+    ask.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
     running.client.post("/v1/chat/completions", &ask).await
 }
 
@@ -80,6 +85,30 @@ async fn a_provider_that_can_is_asked_to_continue() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_continues_is_asked_for_no_more_than_is_left() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    // 400 bytes are 100 tokens.
+    bad.always(broken(&[&"x".repeat(400)], Act::Cut));
+    good.always(stream(&[" three"]));
+    for (cap, left) in [(130, 30), (50, 1)] {
+        let ask = json!({"max_tokens": cap});
+        asked_for(ask, "", &bad, &good, "continuation = \"continue_final_message\"").await;
+        assert_eq!(good.last().json()["max_tokens"], left);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_rescued_is_asked_of_nobody_who_could_not() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    // More than is kept to compare.
+    bad.always(broken(&[&"x".repeat(300 << 10)], Act::Cut));
+    good.always(stream(&["One"]));
+    let answer = asked("", &bad, &good, "").await;
+    failed_after(&"x".repeat(300 << 10), &answer);
+    assert_eq!(good.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rescue_that_differs_ends_with_an_error_and_no_text_comes_twice() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     bad.always(broken(&["One ", "two "], Act::Cut));
@@ -114,6 +143,27 @@ async fn what_one_could_not_be_told_never_hides_that_another_failed() {
     assert_eq!(answer.json()["error"]["code"], "INFERENCE_3103");
     assert!(bad.calls() > 0);
     assert_eq!(other.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_could_not_be_told_never_hides_that_another_is_full() {
+    let (full, other) = (Provider::start().await, Provider::start().await);
+    full.always(vec![Act::Hang]);
+    let running = Bench::new()
+        .settings("[overload]\nwait = \"50ms\"")
+        .provider_with("full", &full, "max_in_flight = 1", "")
+        .provider_with("other", &other, "dialects = [\"messages\"]", SECOND)
+        .start()
+        .await;
+    let mut ask = running.ask();
+    ask["n"] = json!(2);
+    let body = ask.to_string();
+    let _held = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
+    full.until_calls(1).await;
+    let answer = running.client.post("/v1/chat/completions", &ask).await;
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(answer.header("retry-after").is_some());
+    assert_eq!((full.calls(), other.calls()), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -121,3 +121,96 @@ async fn what_one_has_no_room_for_does_not_bind_the_next() {
     assert_eq!((small.calls(), small.last().json()["max_tokens"].as_u64()), (2, Some(21_072)));
     assert_eq!((large.calls(), large.last().json()["max_tokens"].as_u64()), (1, Some(32_000)));
 }
+
+/// A cheap provider with a smaller window than the model's, and a dear one without.
+async fn two_windows(small: &Provider, large: &Provider) -> Running {
+    Bench::new()
+        .provider_with("small", small, "", "context_length = 8192")
+        .provider_with("large", large, "", "price = { input = 90, output = 90 }")
+        .start()
+        .await
+}
+
+fn said(bytes: usize, max_tokens: u64) -> Value {
+    json!({"model": "m:price", "max_tokens": max_tokens, "messages": [{"role": "user", "content": logs(bytes)}]})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_offer_is_not_asked_for_what_its_own_window_cannot_hold() {
+    let (small, large) = (Provider::start().await, Provider::start().await);
+    small.always(plain("Small."));
+    large.always(plain("Large."));
+    let running = two_windows(&small, &large).await;
+    let ask =
+        async |bytes, max_tokens| running.client.post("/v1/chat/completions", &said(bytes, max_tokens)).await;
+    // What fits it is the cheap one's.
+    assert_eq!(ask(100, 100).await.header("x-penstock-provider"), Some("small"));
+    // An input over its window, and an answer that would have to be cut.
+    for (bytes, max_tokens) in [(60_000, 100), (100, 32_000)] {
+        let answer = ask(bytes, max_tokens).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.header("x-penstock-provider"), Some("large"));
+        assert_eq!(large.last().json()["max_tokens"], max_tokens);
+    }
+    assert_eq!((small.calls(), large.calls()), (1, 2));
+    // A short answer is better than none.
+    large.always(status(503));
+    let answer = ask(100, 32_000).await;
+    assert_eq!(answer.header("x-penstock-provider"), Some("small"), "{}", answer.text());
+    let left = small.last().json()["max_tokens"].as_u64().unwrap();
+    assert!((4_000..8_192).contains(&left), "{left}");
+    // What it cannot hold at all is not asked of it even then.
+    assert_eq!(ask(60_000, 100).await.status, 503);
+    assert_eq!(small.calls(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_too_small_a_window_by_its_own_count_sends_to_larger_ones() {
+    let (small, large) = (Provider::start().await, Provider::start().await);
+    let message =
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.";
+    let error =
+        json!({"error": {"message": message, "code": "context_length_exceeded", "param": "messages"}});
+    small.always(json_answer(400, &error));
+    large.always(plain("Large."));
+    let running = two_windows(&small, &large).await;
+    // About 8,000 tokens by the estimate, and 5,000 at least.
+    let ask = said(16_000, 100);
+    let answer = running.client.post("/v1/chat/completions", &ask).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!((small.calls(), large.calls()), (1, 1));
+    // Where the larger one is out of order another time may do; where it is told the same, none will.
+    large.always(status(503));
+    assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 503);
+    large.always(json_answer(400, &error));
+    let refused = running.client.post("/v1/chat/completions", &ask).await;
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("INFERENCE_3207")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fallback_with_a_larger_window_takes_what_the_provider_says_is_too_long() {
+    let (small, large) = (Provider::start().await, Provider::start().await);
+    small.always(json_answer(
+        400,
+        &json!({"error": {"message": "too long", "code": "context_length_exceeded"}}),
+    ));
+    large.always(plain("Large."));
+    let big = "[[models]]\nid = \"big\"\nname = \"Big\"\nkind = \"chat\"\ncreated = 1700000000\n\
+               context_length = 131072\nprice = { input = 1.0, output = 2.0 }\n\
+               energy = { active_params_b = 8.0, total_params_b = 8.0, joules_per_output_token = 0.119 }\n\
+               supported_parameters = [\"max_tokens\"]";
+    let offer = format!(
+        "[[providers]]\nid = \"large\"\noperator = \"O\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
+         base_url = \"http://{}/v1\"\npue = 1.16\nwue = 0.2\n[[providers.offers]]\nmodel = \"big\"\nname = \"theirs\"",
+        large.address
+    );
+    let running = Bench::new()
+        .model("context_length = 8192\nfallbacks = [\"big\"]")
+        .provider("small", &small)
+        .more(&format!("{big}\n{offer}"))
+        .start()
+        .await;
+    let answer = running.client.post("/v1/chat/completions", &said(14_000, 100)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!((&answer.json()["model"], small.calls()), (&json!("big"), 1));
+}

@@ -100,6 +100,26 @@ async fn a_batch_stream_is_kept_alive_while_it_waits() {
     assert_eq!(answer.header("x-penstock-flavor"), Some("batch"));
 }
 
+/// The time that the one at work has is over when the one that waits gets its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queue_of_batch_work_takes_nothing_from_its_time() {
+    let provider = Provider::start().await;
+    provider.then(vec![Act::Hang]);
+    let running = Bench::new()
+        .settings("[routing]\ntotal = \"700ms\"\nbatch_wait = \"30s\"")
+        .provider_with("a", &provider, "max_in_flight = 1", "")
+        .start()
+        .await;
+    let mut ask = running.ask();
+    ask["model"] = json!("m:batch");
+    let (client, first) = (running.client.clone(), ask.clone());
+    let first = tokio::spawn(async move { client.post("/v1/chat/completions", &first).await });
+    provider.until_calls(1).await;
+    let answer = running.client.post("/v1/chat/completions", &ask).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!((first.await.unwrap().status, provider.calls()), (503, 2));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_stream_that_waited_in_vain_ends_with_an_error_event() {
     let provider = Provider::start().await;

@@ -194,6 +194,13 @@ impl Running {
         Client { address: self.gateway.admin, key: self.gateway.house.vault.admin_token.to_string() }
     }
 
+    /// Swaps another configuration in.
+    pub async fn reload(&self, settings: Settings) {
+        let (house, runtime) = (self.gateway.house.clone(), tokio::runtime::Handle::current());
+        let reloaded = tokio::task::spawn_blocking(move || house.reload(|| Ok(settings), &runtime));
+        reloaded.await.unwrap().unwrap();
+    }
+
     pub fn storage(&self) -> &std::path::Path {
         self.folder.path()
     }

@@ -54,7 +54,7 @@ fn a_provider_elsewhere_ends_the_start_before_a_port_is_bound() {
     let took = begun.elapsed();
     eprintln!("refused after {took:?}");
     let said = complaint(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(78), "{said}");
     assert!(said.contains("country") && !said.contains("in use"), "{said}");
     assert!(took <= Duration::from_secs(1), "{took:?}");
     assert!(!home.storage().exists());

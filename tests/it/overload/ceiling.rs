@@ -196,12 +196,19 @@ async fn a_request_in_no_hurry_that_waits_gives_way_to_one_at_once() {
 fn check_adds_the_memory_up() {
     let home = crate::harness::process::Home::new();
     home.write(
-        "[overload]\nrequests = 1000\nbytes = \"100MiB\"\n[batches]\nmemory = \"24MiB\"\nconcurrency = 128\n",
+        "[overload]\nrequests = 1000\nbytes = \"100MiB\"\n[limits]\nconnections = 2048\nhead = \"16KiB\"\n[batches]\nmemory = \"24MiB\"\nconcurrency = 128\n",
     );
     let said = home.command(&["check"]);
     let text = String::from_utf8(said.stdout).unwrap();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for words in ["memory at most", "requests 62.5 MiB", "bodies 200 MiB", "batches 32 MiB"] {
+    for words in [
+        "memory at most",
+        "requests 62.5 MiB",
+        "streams 250 MiB",
+        "heads 32 MiB",
+        "bodies 200 MiB",
+        "batches 32 MiB",
+    ] {
         assert!(text.contains(words), "{words:?} is not in\n{text}");
     }
     home.write("[overload]\nbytes = \"40MiB\"\n");

@@ -126,6 +126,14 @@ impl Breaker {
         }
     }
 
+    /// Other thresholds from now on. What has happened stays, but for the window if it has another length.
+    pub fn configure(&mut self, settings: Settings) {
+        if settings.window != self.settings.window {
+            self.window = Window::new(settings.window);
+        }
+        self.settings = settings;
+    }
+
     /// The state at `now`.
     #[must_use]
     pub fn state(&self, now: Duration) -> State {
