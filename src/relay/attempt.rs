@@ -149,6 +149,7 @@ async fn send(
     let head = speech.head(offer).ok_or_else(reset)?;
     let written = match way.call(head, call, upload).await {
         Ok(()) => true,
+        Err(Unsent::Unasked) => return Err(reset()),
         Err(Unsent::Stopped) => false,
         Err(Unsent::Unread(error)) => return Err(Fault::caller(crate::intake::disk(&error))),
     };

@@ -68,6 +68,7 @@ mod room;
 mod routing;
 mod seats;
 mod soak;
+mod stale;
 mod store;
 mod tidy;
 mod tls;
