@@ -48,8 +48,6 @@ pub struct Answering {
 const ERROR_BODY: usize = 64 * 1024;
 /// How long they are waited for.
 const ERROR_WAIT: Duration = Duration::from_secs(2);
-/// Pooled connections that may turn out to be closed before a new one is made.
-pub const STALE: usize = 3;
 
 /// The translator for an offer that is asked for a stream.
 pub fn translator(run: &Run<'_, '_>, offer: &OfferLive) -> Result<&'static dyn Translator, Stop> {
@@ -87,18 +85,18 @@ pub async fn open(
     first_byte: Duration,
 ) -> Result<Answering, Stop> {
     let until = run.deadline.min(clock::now() + offer.offer.provider.timeouts.total);
-    for _ in 0..STALE {
+    let mut again = 0;
+    loop {
         match once(run, offer, speech, call, first_byte, until).await {
-            // The provider closed an idle connection at the very moment it was used.
-            Err((Stop::Fault(fault), true)) if fault.kind == FaultKind::Reset => {}
+            // The connection was closed at the very moment it was used.
+            Err((_, most)) if again < most => again += 1,
             Err((stop, _)) => return Err(stop),
             Ok(answering) => return Ok(answering),
         }
     }
-    once(run, offer, speech, call, first_byte, until).await.map_err(|(stop, _)| stop)
 }
 
-/// One try on one connection; with an error, whether the connection was a pooled one.
+/// One try on one connection; with an error, how often in all another connection may be tried for it.
 async fn once(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
@@ -106,30 +104,29 @@ async fn once(
     call: &Call,
     first_byte: Duration,
     until: Instant,
-) -> Result<Answering, (Stop, bool)> {
+) -> Result<Answering, (Stop, usize)> {
     let connect = pin!(offer.provider.route.open());
     let way = match run.watch.race(&mut run.x.caller, connect, until).await {
-        Woken::Done(way) => way.map_err(|fault| (Stop::Fault(fault), false))?,
-        woken => return Err((woken.stop(FaultKind::Connect, run.deadline), false)),
+        Woken::Done(way) => way.map_err(|fault| (Stop::Fault(fault), 0))?,
+        woken => return Err((woken.stop(FaultKind::Connect, run.deadline), 0)),
     };
-    let reused = way.reused;
     let alarm = until.min(clock::now() + first_byte);
     let asked = {
         let exchange = pin!(send(way, offer, speech, call, run.upload.as_ref()));
         run.watch.race(&mut run.x.caller, exchange, alarm).await
     };
     let (way, status) = match asked {
-        Woken::Done(sent) => sent.map_err(|fault| (Stop::Fault(fault), reused))?,
-        woken => return Err((woken.stop(FaultKind::FirstByte, run.deadline), false)),
+        Woken::Done(sent) => sent.map_err(|(fault, again)| (Stop::Fault(fault), again))?,
+        woken => return Err((woken.stop(FaultKind::FirstByte, run.deadline), 0)),
     };
     let cap = run.x.live.settings.limits.response_buffer;
     let decoder = Decoder::new(way.field("content-encoding").unwrap_or_default(), cap)
-        .map_err(|_| (malformed(), false))?;
+        .map_err(|_| (malformed(), 0))?;
     let answering = Answering { way, decoder, until };
     if status == 200 {
         return Ok(answering);
     }
-    Err((Box::pin(refused(run, offer, speech, answering, status)).await, false))
+    Err((Box::pin(refused(run, offer, speech, answering, status)).await, 0))
 }
 
 fn malformed() -> Stop {
@@ -137,28 +134,29 @@ fn malformed() -> Stop {
 }
 
 /// Writes head and body, then reads the response head. A provider may answer
-/// early and stop reading, so a failed write still looks for its answer.
+/// early and stop reading, so a failed write still looks for its answer. With
+/// an error, how often in all another connection may be tried for it.
 async fn send(
     mut way: Way,
     offer: &OfferLive,
     speech: Speech,
     call: &Call,
     upload: Option<&Spooled>,
-) -> Result<(Way, u16), Fault> {
-    let reset = || Fault::new(FaultKind::Reset);
-    let head = speech.head(offer).ok_or_else(reset)?;
+) -> Result<(Way, u16), (Fault, usize)> {
+    let reset = |again| (Fault::new(FaultKind::Reset), again);
+    let head = speech.head(offer).ok_or_else(|| reset(0))?;
     let written = match way.call(head, call, upload).await {
         Ok(()) => true,
-        Err(Unsent::Unasked) => return Err(reset()),
+        Err(Unsent::Unasked) => return Err(reset(way.again(Broken::Unasked))),
         Err(Unsent::Stopped) => false,
-        Err(Unsent::Unread(error)) => return Err(Fault::caller(crate::intake::disk(&error))),
+        Err(Unsent::Unread(error)) => return Err((Fault::caller(crate::intake::disk(&error)), 0)),
     };
     match way.read_head().await {
         // After a failed write the answer counts only if it says why.
-        Ok(200) if !written => Err(reset()),
+        Ok(200) if !written => Err(reset(0)),
         Ok(status) => Ok((way, status)),
-        Err(Broken::Malformed) => Err(Fault::new(FaultKind::Malformed)),
-        Err(Broken::Gone) => Err(reset()),
+        Err(Broken::Malformed) => Err((Fault::new(FaultKind::Malformed), 0)),
+        Err(broken) => Err(reset(way.again(broken))),
     }
 }
 

@@ -3,13 +3,14 @@
 //! client. It is followed to the hosts that the configuration names and nowhere
 //! else: of what the provider says only the path is used.
 
-use super::attempt::{Answering, STALE, Stop};
+use super::attempt::{Answering, Stop};
 use super::watch::Woken;
 use super::{Run, plain};
 use crate::config::settings::{BaseUrl, Provider};
 use crate::upstream::connect::Route;
 use crate::upstream::decode::Decoder;
 use crate::upstream::offer::OfferLive;
+use crate::upstream::way::STALE;
 use bytes::Bytes;
 use http::{Uri, header};
 use penstock_contract::{Draw, Fault, FaultKind, Picture, PictureSource, Whole};

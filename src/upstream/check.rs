@@ -96,7 +96,7 @@ async fn answers(provider: &ProviderLive, health: &Health) -> Result<(), FaultKi
     let found = match way.ask(head, Bytes::new()).await {
         Ok(status) => judged(status),
         Err(Broken::Malformed) => Err(FaultKind::Malformed),
-        Err(Broken::Gone) => Err(FaultKind::Reset),
+        Err(Broken::Gone | Broken::Unasked) => Err(FaultKind::Reset),
     };
     // A short body is read so that the connection can serve a request.
     let mut read = 0;
