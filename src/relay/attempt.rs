@@ -2,7 +2,6 @@
 
 use super::Run;
 use super::watch::Woken;
-use crate::clock;
 use crate::spool::Spooled;
 use crate::upstream::decode::Decoder;
 use crate::upstream::http1::Broken;
@@ -10,6 +9,7 @@ use crate::upstream::offer::OfferLive;
 use crate::upstream::send::Unsent;
 use crate::upstream::speech::Speech;
 use crate::upstream::way::Way;
+use crate::{civil, clock};
 use bytes::{Bytes, BytesMut};
 use penstock_contract::{Call, Dialect, Fault, FaultKind, Refusal, Target, Translator};
 use std::pin::pin;
@@ -48,8 +48,6 @@ pub struct Answering {
 const ERROR_BODY: usize = 64 * 1024;
 /// How long they are waited for.
 const ERROR_WAIT: Duration = Duration::from_secs(2);
-/// Pooled connections that may turn out to be closed before a new one is made.
-pub const STALE: usize = 3;
 
 /// The translator for an offer that is asked for a stream.
 pub fn translator(run: &Run<'_, '_>, offer: &OfferLive) -> Result<&'static dyn Translator, Stop> {
@@ -87,18 +85,18 @@ pub async fn open(
     first_byte: Duration,
 ) -> Result<Answering, Stop> {
     let until = run.deadline.min(clock::now() + offer.offer.provider.timeouts.total);
-    for _ in 0..STALE {
+    let mut again = 0;
+    loop {
         match once(run, offer, speech, call, first_byte, until).await {
-            // The provider closed an idle connection at the very moment it was used.
-            Err((Stop::Fault(fault), true)) if fault.kind == FaultKind::Reset => {}
+            // The connection was closed at the very moment it was used.
+            Err((_, most)) if again < most => again += 1,
             Err((stop, _)) => return Err(stop),
             Ok(answering) => return Ok(answering),
         }
     }
-    once(run, offer, speech, call, first_byte, until).await.map_err(|(stop, _)| stop)
 }
 
-/// One try on one connection; with an error, whether the connection was a pooled one.
+/// One try on one connection; with an error, how often in all another connection may be tried for it.
 async fn once(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
@@ -106,30 +104,28 @@ async fn once(
     call: &Call,
     first_byte: Duration,
     until: Instant,
-) -> Result<Answering, (Stop, bool)> {
+) -> Result<Answering, (Stop, usize)> {
     let connect = pin!(offer.provider.route.open());
     let way = match run.watch.race(&mut run.x.caller, connect, until).await {
-        Woken::Done(way) => way.map_err(|fault| (Stop::Fault(fault), false))?,
-        woken => return Err((woken.stop(FaultKind::Connect, run.deadline), false)),
+        Woken::Done(way) => way.map_err(|fault| (Stop::Fault(fault), 0))?,
+        woken => return Err((woken.stop(FaultKind::Connect, run.deadline), 0)),
     };
-    let reused = way.reused;
     let alarm = until.min(clock::now() + first_byte);
     let asked = {
         let exchange = pin!(send(way, offer, speech, call, run.upload.as_ref()));
         run.watch.race(&mut run.x.caller, exchange, alarm).await
     };
     let (way, status) = match asked {
-        Woken::Done(sent) => sent.map_err(|fault| (Stop::Fault(fault), reused))?,
-        woken => return Err((woken.stop(FaultKind::FirstByte, run.deadline), false)),
+        Woken::Done(sent) => sent.map_err(|(fault, again)| (Stop::Fault(fault), again))?,
+        woken => return Err((woken.stop(FaultKind::FirstByte, run.deadline), 0)),
     };
     let cap = run.x.live.settings.limits.response_buffer;
-    let decoder = Decoder::new(way.field("content-encoding").unwrap_or_default(), cap)
-        .map_err(|_| (malformed(), false))?;
-    let answering = Answering { way, decoder, until };
-    if status == 200 {
-        return Ok(answering);
+    let decoder = Decoder::new(way.field("content-encoding").unwrap_or_default(), cap).ok();
+    if status != 200 {
+        return Err((Box::pin(refused(run, offer, speech, (way, decoder), status)).await, 0));
     }
-    Err((Box::pin(refused(run, offer, speech, answering, status)).await, false))
+    let decoder = decoder.ok_or_else(|| (malformed(), 0))?;
+    Ok(Answering { way, decoder, until })
 }
 
 fn malformed() -> Stop {
@@ -137,49 +133,52 @@ fn malformed() -> Stop {
 }
 
 /// Writes head and body, then reads the response head. A provider may answer
-/// early and stop reading, so a failed write still looks for its answer.
+/// early and stop reading, so a failed write still looks for its answer. With
+/// an error, how often in all another connection may be tried for it.
 async fn send(
     mut way: Way,
     offer: &OfferLive,
     speech: Speech,
     call: &Call,
     upload: Option<&Spooled>,
-) -> Result<(Way, u16), Fault> {
-    let reset = || Fault::new(FaultKind::Reset);
-    let head = speech.head(offer).ok_or_else(reset)?;
+) -> Result<(Way, u16), (Fault, usize)> {
+    let reset = |again| (Fault::new(FaultKind::Reset), again);
+    let head = speech.head(offer).ok_or_else(|| reset(0))?;
     let written = match way.call(head, call, upload).await {
         Ok(()) => true,
+        Err(Unsent::Unasked) => return Err(reset(way.again(Broken::Unasked))),
         Err(Unsent::Stopped) => false,
-        Err(Unsent::Unread(error)) => return Err(Fault::caller(crate::intake::disk(&error))),
+        Err(Unsent::Unread(error)) => return Err((Fault::caller(crate::intake::disk(&error)), 0)),
     };
     match way.read_head().await {
         // After a failed write the answer counts only if it says why.
-        Ok(200) if !written => Err(reset()),
+        Ok(200) if !written => Err(reset(0)),
         Ok(status) => Ok((way, status)),
-        Err(Broken::Malformed) => Err(Fault::new(FaultKind::Malformed)),
-        Err(Broken::Gone) => Err(reset()),
+        Err(Broken::Malformed) => Err((Fault::new(FaultKind::Malformed), 0)),
+        Err(broken) => Err(reset(way.again(broken))),
     }
 }
 
-/// Reads what a status other than 200 has to say, and gives it its kind.
+/// Reads what a status other than 200 has to say, and gives it its kind. In an encoding that is not read here only the
+/// status speaks.
 async fn refused(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
     speech: Speech,
-    mut answering: Answering,
+    (mut way, mut decoder): (Way, Option<Decoder>),
     status: u16,
 ) -> Stop {
-    let retry_after = answering.way.field("retry-after").and_then(text);
+    let retry_after = way.field("retry-after").and_then(text).map(|said| rest(said, run.now()));
     let mut body = BytesMut::new();
     let alarm = clock::now() + ERROR_WAIT;
     let whole = loop {
         let read = {
-            let read = pin!(answering.way.read_body());
+            let read = pin!(way.read_body());
             run.watch.race(&mut run.x.caller, read, alarm).await
         };
         match read {
             Woken::Done(Ok(Some(piece))) if body.len() + piece.len() <= ERROR_BODY => {
-                let Ok(piece) = answering.decoder.push(piece) else { break false };
+                let Some(Ok(piece)) = decoder.as_mut().map(|decoder| decoder.push(piece)) else { break false };
                 body.extend_from_slice(&piece);
             }
             Woken::Done(Ok(None)) => break true,
@@ -189,11 +188,16 @@ async fn refused(
         }
     };
     if whole {
-        answering.way.release().await;
+        way.release().await;
     }
     let window = offer.offer.context_length;
     let fault = penstock_dialect::classify(speech.dialect(), status, retry_after.as_deref(), &body, window);
     Stop::Fault(fault)
+}
+
+/// A `Retry-After` in seconds: a date is told as the time until then, for rooms have no clock.
+fn rest(said: String, now: Duration) -> String {
+    civil::until(&said, now).map_or(said, |seconds| seconds.to_string())
 }
 
 /// The value of a field, if it is text.

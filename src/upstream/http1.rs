@@ -24,6 +24,8 @@ pub enum Broken {
     Malformed,
     /// The connection ended, failed, or was silent for too long.
     Gone,
+    /// The same, and its provider has done nothing for the request.
+    Unasked,
 }
 
 impl From<Malformed> for Broken {
@@ -151,6 +153,11 @@ impl Http1 {
                 }
             }
         }
+    }
+
+    /// Whether not a byte of an answer has come.
+    pub fn is_untouched(&self) -> bool {
+        self.head.is_none() && self.buffer.is_empty()
     }
 
     /// Whether all of the answer was read.

@@ -16,6 +16,8 @@ pub(super) const SLICE: usize = 64 * 1024;
 
 /// Why a request did not go out whole.
 pub enum Unsent {
+    /// Not even its head was taken: nobody was asked, so nobody answers.
+    Unasked,
     /// The provider does not take it.
     Stopped,
     /// The upload cannot be read back: no provider's doing.
@@ -107,6 +109,14 @@ pub(super) async fn stream(
     Ok(stream.flush().await?)
 }
 
+/// Writes a head. A stream of HTTP/2 that does not take one does not exist, and whoever reads from it panics; on a
+/// connection of its own a provider may have said why.
+async fn begin(session: &mut HttpSession, head: RequestHeader) -> Result<(), Unsent> {
+    let is_stream = session.as_http2().is_some();
+    let begun = session.write_request_header(Box::new(head)).await;
+    begun.map_err(|error| if is_stream { Unsent::Unasked } else { error.into() })
+}
+
 /// The same over a session.
 pub(super) async fn session(
     session: &mut HttpSession,
@@ -115,9 +125,9 @@ pub(super) async fn session(
     upload: Option<&Spooled>,
 ) -> Result<(), Unsent> {
     let mut left = length(call, upload);
-    head.insert_header(header::CONTENT_TYPE, &*call.content_type)?;
-    head.insert_header(header::CONTENT_LENGTH, left)?;
-    session.write_request_header(Box::new(head)).await?;
+    head.insert_header(header::CONTENT_TYPE, &*call.content_type).map_err(|_| Unsent::Unasked)?;
+    head.insert_header(header::CONTENT_LENGTH, left).map_err(|_| Unsent::Unasked)?;
+    begin(session, head).await?;
     for (index, piece) in call.body.iter().enumerate() {
         if let Some(upload) = upload.filter(|_| call.upload == Some(index)) {
             let mut at = 0;
@@ -136,4 +146,29 @@ pub(super) async fn session(
         }
     }
     Ok(session.finish_request_body().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use pingora_core::connectors::http::v2::{H2HandshakeSettings, handshake};
+
+    #[tokio::test]
+    async fn a_stream_that_is_gone_before_its_head_is_told_apart() {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let provider = tokio::spawn(h2::server::handshake(far));
+        let mut settings = H2HandshakeSettings::new();
+        settings.max_streams = 1;
+        let connection = handshake(Box::new(near), settings).await.unwrap();
+        let mut taken = HttpSession::H2(connection.spawn_stream().await.unwrap().unwrap());
+        drop(provider.await.unwrap().unwrap());
+        while !connection.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        let mut head = RequestHeader::build("POST", b"/v1/chat/completions", None).unwrap();
+        head.insert_header(header::HOST, "provider").unwrap();
+        let sent = session(&mut taken, head, &Call::json(vec![Bytes::from_static(b"{}")]), None).await;
+        assert!(matches!(sent, Err(Unsent::Unasked)));
+    }
 }

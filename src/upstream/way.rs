@@ -7,6 +7,7 @@ use super::idle::Home;
 use super::offer::RequestHead;
 use super::pools::Pool;
 use super::send::{self, Unsent};
+use crate::clock;
 use crate::spool::Spooled;
 use bytes::Bytes;
 use penstock_contract::Call;
@@ -14,8 +15,13 @@ use pingora_core::protocols::http::client::HttpSession;
 use pingora_error::ErrorType;
 use pingora_http::RequestHeader;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// Pooled connections that may turn out to be closed before a new one is made.
+pub const STALE: usize = 3;
+/// A connection that its provider has closed breaks within this: the first bytes are answered with a reset, a round
+/// trip later, or two if they were lost. Who breaks it later may have worked on the request.
+const SOON: Duration = Duration::from_secs(1);
 /// How long the rest of an answer that nobody waits for may take.
 const REST: Duration = Duration::from_secs(1);
 /// Pieces of it.
@@ -27,6 +33,8 @@ pub struct Way {
     pub reused: bool,
     /// All of the request went out. What follows half a request would be read as the rest of it.
     pub whole: bool,
+    /// When it was taken; the request follows at once.
+    since: Instant,
     session: Session,
     /// Where its socket is watched.
     home: Home,
@@ -51,13 +59,13 @@ impl Way {
         pool: Arc<Pool>,
     ) -> Self {
         let session = Session::Http1(Http1::new(stream));
-        Self { session, reused, home, whole: true, door, pool }
+        Self { session, reused, home, whole: true, since: clock::now(), door, pool }
     }
 
     /// Over one whose protocol was agreed on.
     pub(super) fn agreed(session: HttpSession, reused: bool, door: Arc<Door>, pool: Arc<Pool>) -> Self {
         let session = Session::Agreed(Box::new(session));
-        Self { session, reused, home: Home::here(), whole: true, door, pool }
+        Self { session, reused, home: Home::here(), whole: true, since: clock::now(), door, pool }
     }
 
     /// Writes a call.
@@ -109,6 +117,29 @@ impl Way {
         self.read_head().await
     }
 
+    /// How often in all an attempt may take its request to another connection when this one broke like this. Nothing
+    /// counts those tries, so it is none unless the provider has done nothing for the request.
+    pub fn again(&self, broken: Broken) -> usize {
+        let is_stream = matches!(&self.session, Session::Agreed(session) if session.as_http2().is_some());
+        let soon = clock::now().saturating_duration_since(self.since) < SOON;
+        match broken {
+            _ if !self.reused => 0,
+            // Its provider says so. Once: it may say so of every stream.
+            Broken::Unasked => 1,
+            // Of HTTP/2 every stream but the first is on a connection that was there before: that says nothing.
+            Broken::Gone if !is_stream && soon && self.is_untouched() => STALE,
+            Broken::Gone | Broken::Malformed => 0,
+        }
+    }
+
+    fn is_untouched(&self) -> bool {
+        match &self.session {
+            Session::Http1(http1) => http1.is_untouched(),
+            // Half a head is not told apart here; it would have to come and break at once.
+            Session::Agreed(session) => session.response_header().is_none(),
+        }
+    }
+
     /// How long the next bytes are waited for, from now on.
     pub fn wait(&mut self, patience: Duration) {
         match &mut self.session {
@@ -126,10 +157,7 @@ impl Way {
             let status = match &mut self.session {
                 Session::Http1(http1) => http1.read_head().await?,
                 Session::Agreed(session) => {
-                    session.read_response_header().await.map_err(|error| match error.etype() {
-                        ErrorType::InvalidHTTPHeader => Broken::Malformed,
-                        _ => Broken::Gone,
-                    })?;
+                    session.read_response_header().await.map_err(|error| broken(&error))?;
                     session.response_header().map_or(0, |head| head.status.as_u16())
                 }
             };
@@ -207,4 +235,23 @@ impl Way {
             }
         });
     }
+}
+
+/// What an answer without a head means.
+fn broken(error: &pingora_error::Error) -> Broken {
+    let stream = error.root_cause().downcast_ref::<h2::Error>();
+    match error.etype() {
+        ErrorType::InvalidHTTPHeader => Broken::Malformed,
+        _ if stream.is_some_and(is_unasked) => Broken::Unasked,
+        _ => Broken::Gone,
+    }
+}
+
+/// Whether a stream was refused, or its provider went away before it came to it: of those that go away h2 tells only
+/// the streams above the last one that was looked at (RFC 9113 §6.8, §8.7).
+fn is_unasked(error: &h2::Error) -> bool {
+    let reason = error.reason();
+    let refused = error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM);
+    let left = error.is_go_away() && reason == Some(h2::Reason::NO_ERROR);
+    error.is_remote() && (refused || left)
 }

@@ -1,8 +1,9 @@
 //! Whom to ask again, when, and how often.
 
-use crate::harness::script::{json_answer, plain, retry_after, silent, status};
+use crate::harness::script::{Act, json_answer, plain, retry_after, silent, status};
 use crate::harness::{Bench, Provider};
 use serde_json::json;
+use std::time::{Duration, SystemTime};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_500_earns_one_quick_retry_with_the_same_provider() {
@@ -40,6 +41,21 @@ async fn a_silent_provider_is_never_asked_twice() {
 async fn a_rest_that_was_asked_for_is_kept() {
     let (busy, other) = (Provider::start().await, Provider::start().await);
     busy.then(retry_after(429, 60)).then(retry_after(429, 60));
+    let dear = "price = { input = 50.0, output = 50.0 }";
+    let running = Bench::new().provider("busy", &busy).provider_with("other", &other, "", dear).start().await;
+    let mut ask = running.ask();
+    ask["model"] = json!("m:price");
+    for _ in 0..5 {
+        assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
+    }
+    assert_eq!((busy.calls(), other.calls()), (1, 5));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rest_until_a_date_is_kept_too() {
+    let (busy, other) = (Provider::start().await, Provider::start().await);
+    let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
+    busy.always(vec![Act::Head(429, vec![("retry-after", date)]), Act::Body(b"{}".to_vec())]);
     let dear = "price = { input = 50.0, output = 50.0 }";
     let running = Bench::new().provider("busy", &busy).provider_with("other", &other, "", dear).start().await;
     let mut ask = running.ask();
@@ -132,5 +148,23 @@ async fn an_unparsable_answer_and_an_error_inside_a_200_fail_over() {
         for _ in 0..3 {
             assert_eq!(running.chat().await.header("x-penstock-provider"), Some("good"));
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_in_an_encoding_that_is_not_read_keeps_its_status() {
+    let provider = Provider::start().await;
+    let unread = |code| {
+        let headers = vec![("content-type", "application/json".into()), ("content-encoding", "br".into())];
+        vec![Act::Head(code, headers), Act::Body(b"\x8b\x02\x80{}\x03".to_vec())]
+    };
+    let running = Bench::new().settings("[routing]\nattempts = 1").provider("a", &provider).start().await;
+    provider.then(unread(400)).then(unread(429)).then(unread(200));
+    assert_eq!(running.chat().await.status, 400, "it is the caller's");
+    for (reason, code) in [("rate_limited", json!(429)), ("malformed", json!(null))] {
+        let answer = running.chat().await;
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        let attempt = &answer.json()["error"]["details"]["attempts"][0];
+        assert_eq!((attempt["reason"].as_str(), &attempt["status"]), (Some(reason), &code));
     }
 }

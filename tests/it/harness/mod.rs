@@ -4,6 +4,7 @@
 
 pub mod bench;
 pub mod client;
+pub mod frames;
 pub mod h2;
 pub mod jobs;
 pub mod process;
