@@ -6,7 +6,7 @@
 use crate::decode::chat::made_up;
 use crate::event::{Event, Text};
 use crate::scan;
-use penstock_contract::{Ask, Finish, Target};
+use penstock_contract::{Abilities, Ask, Finish, Target};
 
 /// Enforces an ask on the events of one provider.
 #[derive(Clone, Debug)]
@@ -150,6 +150,18 @@ impl Choice {
 pub(crate) fn given<'a>(stop: &'a [String], target: &Target<'_>) -> &'a [String] {
     let most = target.abilities.max_stop.unwrap_or(stop.len());
     stop.get(..most.min(stop.len())).unwrap_or_default()
+}
+
+/// Whether a figure of sampling may be said: the catalogue lists what the model takes only where somebody wrote it down,
+/// and APIs of reasoning models answer with 400 to what is not on their list.
+pub(crate) fn takes(abilities: &Abilities, name: &str) -> bool {
+    abilities.parameters.is_empty() || abilities.accepts(name)
+}
+
+/// What a chat provider calls the cap on generated tokens: its newer name where the catalogue has that one alone.
+pub(crate) fn cap(abilities: &Abilities) -> &'static str {
+    let newer = abilities.accepts("max_completion_tokens") && !abilities.accepts("max_tokens");
+    if newer { "max_completion_tokens" } else { "max_tokens" }
 }
 
 /// A figure of sampling as a provider of the messages dialect takes it, which answers with 400 beyond: its temperature

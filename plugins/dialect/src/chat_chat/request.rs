@@ -61,7 +61,7 @@ fn passes(ask: &Ask, target: &Target<'_>, field: &Field) -> Result<bool, Refusal
     }
     let plain = name == "response_format" && is_plain_text(value);
     Ok((ALWAYS.contains(&name) && !plain)
-        || (USUAL.contains(&name) && (abilities.parameters.is_empty() || abilities.accepts(name)))
+        || (USUAL.contains(&name) && shape::takes(abilities, name))
         || (LISTED.contains(&name) && abilities.accepts(name) && !switches_thinking(ask, target, name)))
 }
 
@@ -90,9 +90,9 @@ fn edited(ask: &Ask, field: &Field, out: &mut Pieces<'_>) {
 
 fn limits(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
-        let newer =
-            target.abilities.accepts("max_completion_tokens") && !target.abilities.accepts("max_tokens");
-        out.put(if newer { r#","max_completion_tokens":"# } else { r#","max_tokens":"# });
+        out.byte(b',');
+        out.string(shape::cap(target.abilities));
+        out.byte(b':');
         out.number(max);
     }
     if ask.n > 1 {
