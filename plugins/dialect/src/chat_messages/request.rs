@@ -226,7 +226,8 @@ impl<'a> Declared<'a> {
 }
 
 fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
-    let asked = SAMPLING.into_iter().filter_map(|name| Some((name, ask.value(name)?)));
+    let takes = |name: &&str| shape::takes(target.abilities, name);
+    let asked = SAMPLING.into_iter().filter(takes).filter_map(|name| Some((name, ask.value(name)?)));
     // Of what is preset the others have no place in this dialect.
     let preset = target.preset.iter().map(|(name, value)| (&**name, value.as_bytes()));
     let preset = preset.filter(|(name, _)| SAMPLING.contains(name) && ask.value(name).is_none());
