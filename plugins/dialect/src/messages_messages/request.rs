@@ -49,7 +49,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     for field in &ask.fields.0 {
         let name = &*field.name;
         let told = told.is_some() && matches!(name, "system" | "messages");
-        let Some(value) = ask.value(name).filter(|_| !told && passes(target, name)) else { continue };
+        let Some(value) = ask.value(name).filter(|_| !told && passes(ask, target, name)) else { continue };
         out.byte(b',');
         out.string(name);
         out.byte(b':');
@@ -77,8 +77,18 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
 }
 
 /// Whether the provider is told this member of the ask.
-fn passes(target: &Target<'_>, name: &str) -> bool {
-    PASSED.contains(&name) && (!SAMPLING.contains(&name) || shape::takes(target.abilities, name))
+fn passes(ask: &Ask, target: &Target<'_>, name: &str) -> bool {
+    match name {
+        "tools" | "tool_choice" => has_tools(ask),
+        "stop_sequences" => !enforced_stops(ask, target) || !shape::given(&ask.stop, target).is_empty(),
+        _ if SAMPLING.contains(&name) => shape::takes(target.abilities, name),
+        _ => PASSED.contains(&name),
+    }
+}
+
+/// A choice means nothing without tools, and the dialect answers 400 to it then.
+fn has_tools(ask: &Ask) -> bool {
+    ask.value("tools").is_some_and(|tools| scan::elements(tools).next().is_some())
 }
 
 /// Whether there are more stop sequences than the provider takes.
