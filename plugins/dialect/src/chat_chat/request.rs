@@ -116,7 +116,9 @@ fn effort(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     };
     if is_none(ask) && target.abilities.thinking_switch {
         out.put(r#","chat_template_kwargs":{"enable_thinking":false"#);
-        let own = ask.value("chat_template_kwargs").unwrap_or_default();
+        let preset = target.preset.iter().find(|(name, _)| &**name == "chat_template_kwargs");
+        let preset = || preset.map(|(_, value)| value.as_bytes());
+        let own = ask.value("chat_template_kwargs").or_else(preset).unwrap_or_default();
         for (key, value) in scan::members(own).filter(|(key, _)| key != "enable_thinking") {
             out.byte(b',');
             out.string(&key);
@@ -139,7 +141,7 @@ fn preset(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     for (name, value) in target.preset {
         let tokens = matches!(&**name, "max_tokens" | "max_completion_tokens")
             && target.max_tokens.or(ask.max_tokens).is_some();
-        if ask.value(name).is_none() && !tokens {
+        if ask.value(name).is_none() && !tokens && !switches_thinking(ask, target, name) {
             out.byte(b',');
             out.string(name);
             out.byte(b':');
