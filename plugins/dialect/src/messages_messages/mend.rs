@@ -1,6 +1,7 @@
 //! What client libraries stumble over in a native answer, mended where it stands:
 //! everything else keeps the provider's own bytes.
 
+use super::hidden::is_thought;
 use crate::answer::{Answer, Candidate};
 use crate::decode::messages::{Seen, ending};
 use crate::event::Text;
@@ -56,25 +57,40 @@ impl<'a> Mends<'a> {
         self.edits.push((end..end, member.into()));
     }
 
-    /// Leaves members out of `object`.
-    fn leave_out(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
-        let at = self.start(object);
+    /// Leaves items of a list out: each with the comma behind it, or at the end with the one before it.
+    fn leave_out(&mut self, items: impl Iterator<Item = (Range<usize>, bool)>) {
         let (mut kept, mut run, mut end) = (None, None, 0);
-        for member in json::members(object) {
-            let key = object.get(member.key.clone()).and_then(scan::inner).unwrap_or_default();
-            if gone(key, object.get(member.value.clone()).unwrap_or_default()) {
-                run.get_or_insert(member.key.start);
-                end = member.value.end;
+        for (item, gone) in items {
+            if gone {
+                run.get_or_insert(item.start);
+                end = item.end;
             } else {
-                // The comma behind what goes, or at the end the one before it.
-                self.edits
-                    .extend(run.take().map(|start| (at + start..at + member.key.start, Cow::default())));
-                kept = Some(member.value.end);
+                self.edits.extend(run.take().map(|start| (start..item.start, Cow::default())));
+                kept = Some(item.end);
             }
         }
         if let Some(start) = run {
-            self.edits.push((at + kept.unwrap_or(start)..at + end, Cow::default()));
+            self.edits.push((kept.unwrap_or(start)..end, Cow::default()));
         }
+    }
+
+    /// Leaves members out of `object`.
+    fn leave_out_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
+        let at = self.start(object);
+        self.leave_out(json::members(object).map(|member| {
+            let key = object.get(member.key.clone()).and_then(scan::inner).unwrap_or_default();
+            let gone = gone(key, object.get(member.value.clone()).unwrap_or_default());
+            (at + member.key.start..at + member.value.end, gone)
+        }));
+    }
+
+    /// Leaves elements out of `array`.
+    fn leave_out_elements(&mut self, array: &[u8], gone: impl Fn(&[u8]) -> bool) {
+        let at = self.start(array);
+        self.leave_out(json::elements(array).map(|element| {
+            let gone = gone(array.get(element.clone()).unwrap_or_default());
+            (at + element.start..at + element.end, gone)
+        }));
     }
 
     /// The document in slices, the changes made.
@@ -99,8 +115,8 @@ fn quoted(text: &str) -> Vec<u8> {
     [b"\"", Text::new(text).escaped(), b"\""].concat()
 }
 
-/// A whole message; none if it does not say which model spoke.
-pub(super) fn message(body: &Bytes, answer: &Answer, model: &str) -> Option<Vec<Bytes>> {
+/// A whole message, without what the model thought if that is `hidden`; none if it does not say which model spoke.
+pub(super) fn message(body: &Bytes, answer: &Answer, model: &str, hidden: bool) -> Option<Vec<Bytes>> {
     let mut mends = Mends::of(body);
     let (mut content, mut usage, mut reason, mut stop, mut named) = (None, None, None, None, false);
     for (key, value) in scan::members(body) {
@@ -116,15 +132,7 @@ pub(super) fn message(body: &Bytes, answer: &Answer, model: &str) -> Option<Vec<
             _ => {}
         }
     }
-    let content = content.unwrap_or_default();
-    for part in scan::elements(content) {
-        block(&mut mends, part, |thought| {
-            messages::signature(None, fnv1a_more(FNV_START, thought)).decoded().into_owned()
-        });
-    }
-    if scan::elements(content).next().is_none() {
-        mends.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
-    }
+    blocks(&mut mends, content.unwrap_or_default(), hidden);
     if let Some(candidate) = answer.candidates.first()
         && let Some(name) = other_end(reason, candidate)
     {
@@ -135,6 +143,20 @@ pub(super) fn message(body: &Bytes, answer: &Answer, model: &str) -> Option<Vec<
     }
     count(&mut mends, body, usage, &answer.usage.unwrap_or_default());
     named.then(|| mends.done())
+}
+
+/// The blocks of a whole message, of which there is one at least.
+fn blocks(mends: &mut Mends<'_>, content: &[u8], hidden: bool) {
+    let hidden = |part: &[u8]| hidden && is_thought(part);
+    if scan::elements(content).all(hidden) {
+        return mends.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
+    }
+    mends.leave_out_elements(content, hidden);
+    for part in scan::elements(content).filter(|part| !hidden(part)) {
+        block(mends, part, |thought| {
+            messages::signature(None, fnv1a_more(FNV_START, thought)).decoded().into_owned()
+        });
+    }
 }
 
 /// The opening event's `message`.
@@ -181,7 +203,7 @@ pub(super) fn block(mends: &mut Mends<'_>, block: &[u8], seal: impl Fn(&[u8]) ->
         }
     }
     if hollow {
-        mends.leave_out(block, |key, value| {
+        mends.leave_out_members(block, |key, value| {
             matches!(key, b"caller" | b"citations" | b"toolset_name") && scan::is_null(value)
         });
     }
@@ -233,6 +255,15 @@ pub(super) fn block_start(data: &Bytes, seen: &Seen<'_>) -> (Bytes, Option<Bytes
         return (data.clone(), early);
     }
     (Bytes::from(mends.done().concat()), early)
+}
+
+/// An event about a block, under another number.
+pub(super) fn numbered(data: &Bytes, index: usize) -> Vec<u8> {
+    let mut mends = Mends::of(data);
+    for (_, value) in scan::members(data).filter(|(key, _)| key == "index") {
+        mends.replace(value, index.to_string().into_bytes());
+    }
+    mends.done().concat()
 }
 
 /// The delta that says such an input after all.

@@ -87,6 +87,29 @@ fn a_native_stream_is_taken_over_by_a_chat_provider_at_any_point() {
 }
 
 #[test]
+fn thinking_that_is_left_out_of_a_native_stream_does_not_hinder_a_rescue() {
+    let thinks = |index| {
+        let delta = json!({"type":"thinking_delta","thinking":"hmm"});
+        open(index, json!({"type":"thinking","thinking":"","signature":""}))
+            + &named(&json!({"type":"content_block_delta","index":index,"delta":delta}))
+            + &stop(index)
+    };
+    let says = |index, words| open(index, json!({"type":"text","text":""})) + &text(index, words);
+    let second = chat("Hello, world.") + CHAT_END;
+    for first in [
+        native_start() + &thinks(0) + &says(1, "Hello, "),
+        native_start() + &says(0, "Hello, ") + &stop(0) + &thinks(1),
+        native_start() + &thinks(0) + &thinks(1),
+        native_start() + &open(0, json!({"type":"text","text":""})) + &stop(0) + &thinks(1),
+    ] {
+        let (fault, all) =
+            rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+        assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+        assert!(all.contains("msg_native") && !all.contains("hmm"), "{all}");
+    }
+}
+
+#[test]
 fn a_native_stream_is_continued_by_a_native_provider() {
     let first = native_start() + &open(0, json!({"type":"text","text":""})) + &text(0, "Hello, ");
     let second = native_start()
