@@ -12,6 +12,11 @@ pub(super) fn is_thought(block: &[u8]) -> bool {
     matches!(&*kind, "thinking" | "redacted_thinking")
 }
 
+/// Whether a delta says words of a thought.
+pub(super) fn is_words(delta: &[u8]) -> bool {
+    scan::member(delta, "type").and_then(scan::string).is_some_and(|kind| kind == "thinking_delta")
+}
+
 /// The blocks that are left out, by the provider's numbers in rising order.
 #[derive(Default)]
 pub(super) struct Hidden(Vec<usize>);

@@ -10,7 +10,7 @@ use crate::pieces::{compact_into, within};
 use crate::scan;
 use crate::write::messages;
 use bytes::Bytes;
-use penstock_contract::{Finish, Usage};
+use penstock_contract::{Finish, Thinking, Usage};
 use penstock_wire::json;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -115,8 +115,8 @@ fn quoted(text: &str) -> Vec<u8> {
     [b"\"", Text::new(text).escaped(), b"\""].concat()
 }
 
-/// A whole message, without what the model thought if that is `hidden`; none if it does not say which model spoke.
-pub(super) fn message(body: &Bytes, answer: &Answer, model: &str, hidden: bool) -> Option<Vec<Bytes>> {
+/// A whole message, with as much of what the model thought as was asked for; none if it does not say which model spoke.
+pub(super) fn message(body: &Bytes, answer: &Answer, model: &str, thinking: Thinking) -> Option<Vec<Bytes>> {
     let mut mends = Mends::of(body);
     let (mut content, mut usage, mut reason, mut stop, mut named) = (None, None, None, None, false);
     for (key, value) in scan::members(body) {
@@ -132,7 +132,7 @@ pub(super) fn message(body: &Bytes, answer: &Answer, model: &str, hidden: bool) 
             _ => {}
         }
     }
-    blocks(&mut mends, content.unwrap_or_default(), hidden);
+    blocks(&mut mends, content.unwrap_or_default(), thinking);
     if let Some(candidate) = answer.candidates.first()
         && let Some(name) = other_end(reason, candidate)
     {
@@ -146,8 +146,8 @@ pub(super) fn message(body: &Bytes, answer: &Answer, model: &str, hidden: bool) 
 }
 
 /// The blocks of a whole message, of which there is one at least.
-fn blocks(mends: &mut Mends<'_>, content: &[u8], hidden: bool) {
-    let hidden = |part: &[u8]| hidden && is_thought(part);
+fn blocks(mends: &mut Mends<'_>, content: &[u8], thinking: Thinking) {
+    let hidden = |part: &[u8]| thinking == Thinking::Off && is_thought(part);
     if scan::elements(content).all(hidden) {
         return mends.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
     }
@@ -156,6 +156,18 @@ fn blocks(mends: &mut Mends<'_>, content: &[u8], hidden: bool) {
         block(mends, part, |thought| {
             messages::signature(None, fnv1a_more(FNV_START, thought)).decoded().into_owned()
         });
+        if thinking == Thinking::Omitted {
+            omit(mends, part);
+        }
+    }
+}
+
+/// Leaves the words of a thought out, and not its seal.
+fn omit(mends: &mut Mends<'_>, block: &[u8]) {
+    if is_thought(block) {
+        for (_, words) in scan::members(block).filter(|(key, _)| key == "thinking") {
+            mends.replace(words, &br#""""#[..]);
+        }
     }
 }
 
@@ -238,10 +250,13 @@ pub(super) fn end(delta: Option<&[u8]>, finish: Finish, asked: &[String], out: &
 }
 
 /// An opening event of a block, and the input that it says too early: clients add it to what the deltas say.
-pub(super) fn block_start(data: &Bytes, seen: &Seen<'_>) -> (Bytes, Option<Bytes>) {
+pub(super) fn block_start(data: &Bytes, seen: &Seen<'_>, thinking: Thinking) -> (Bytes, Option<Bytes>) {
     let opened = seen.block.unwrap_or_default();
     let mut mends = Mends::of(data);
     block(&mut mends, opened, |_| String::new());
+    if thinking == Thinking::Omitted {
+        omit(&mut mends, opened);
+    }
     let mut early = None;
     if scan::member(opened, "type") == Some(br#""tool_use""#) {
         let input = scan::members(opened).filter(|(key, _)| key == "input").last().map(|(_, input)| input);

@@ -20,7 +20,7 @@ use crate::pieces;
 use crate::write::messages;
 use bytes::Bytes;
 use passing::Passing;
-use penstock_contract::{Ask, Dialect, Done, Fault, FaultKind, Finish, Reply, Target, Thinking, Whole};
+use penstock_contract::{Ask, Dialect, Done, Fault, FaultKind, Finish, Reply, Target, Whole};
 use penstock_wire::json;
 
 /// The pair.
@@ -42,7 +42,7 @@ fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     }
     let finish = answer.candidates.first().and_then(|candidate| candidate.finish).unwrap_or(Finish::Stop);
     let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
-    let body = mend::message(&trimmed, &answer, target.answer_model, ask.thinking == Thinking::Off)
+    let body = mend::message(&trimmed, &answer, target.answer_model, ask.thinking)
         .ok_or(Fault::new(FaultKind::Malformed))?;
     let output_bytes = answer.output_bytes();
     Ok(Whole {

@@ -8,7 +8,7 @@
 //! and close blocks are held back until what follows them is there: client and
 //! shadow always have the same block open.
 
-use super::hidden::{Hidden, is_thought};
+use super::hidden::{Hidden, is_thought, is_words};
 use super::mend;
 use crate::decode::messages::{Decoder, Seen};
 use crate::reply::Answering;
@@ -138,7 +138,10 @@ impl Passing {
             "content_block_delta" if says_nothing(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
                 self.note_delta(seen);
-                self.held.push(sse::named_event(kind, &self.hidden.numbered(data, seen.index)));
+                let omitted = self.thinking == Thinking::Omitted && seen.delta.is_some_and(is_words);
+                if !omitted {
+                    self.held.push(sse::named_event(kind, &self.hidden.numbered(data, seen.index)));
+                }
                 self.let_go(out);
             }
             "ping" if self.shadow.progress() > Progress::Waiting => out.push(sse::named_event(kind, data)),
@@ -173,7 +176,7 @@ impl Passing {
         }
         let kind = scan::member(block, "type").and_then(scan::inner).unwrap_or_default();
         self.note_block(kind);
-        let (data, early) = mend::block_start(data, seen);
+        let (data, early) = mend::block_start(data, seen, self.thinking);
         self.early.extend(seen.index.zip(early));
         let sealed =
             scan::member(block, "signature").and_then(scan::inner).is_some_and(|seal| !seal.is_empty());
