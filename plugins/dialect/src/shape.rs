@@ -23,12 +23,15 @@ pub struct Shape {
 
 #[derive(Clone, Debug, Default)]
 struct Choice {
-    /// Ids of the calls.
-    tools: Vec<Text>,
+    tools: Ids,
     finished: bool,
     /// Text that may be the beginning of a stop sequence.
     kept: String,
 }
+
+/// Ids of the calls of a candidate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ids(Vec<Text>);
 
 impl Shape {
     /// The rules of an ask at this target.
@@ -86,7 +89,7 @@ impl Shape {
         }
         match event {
             Event::ToolStart { tool, id, name, .. } => {
-                let id = choice.own(id, &self.seed, number, tool);
+                let id = choice.tools.own(id, &self.seed, number);
                 out.push(Event::ToolStart { choice: number, tool, id, name });
             }
             Event::Finish { reason, stop_sequence, .. } => {
@@ -134,15 +137,20 @@ impl Shape {
     }
 }
 
-impl Choice {
-    /// The id of a call, or a made-up one where another call has it: results
+impl Ids {
+    /// The id of the next call, or a made-up one where another call has it: results
     /// could not say whose they are.
-    fn own(&mut self, id: Text, seed: &str, choice: u32, tool: u32) -> Text {
-        let made_up = (tool..).map(|number| Text::new(&made_up(seed, choice, number)));
-        let own = std::iter::once(id.clone()).chain(made_up).find(|id| !self.tools.contains(id));
+    pub(crate) fn own(&mut self, id: Text, seed: &str, choice: u32) -> Text {
+        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        let made_up = (next..).map(|number| Text::new(&made_up(seed, choice, number)));
+        let own = std::iter::once(id.clone()).chain(made_up).find(|id| !self.0.contains(id));
         let id = own.unwrap_or(id);
-        self.tools.push(id.clone());
+        self.0.push(id.clone());
         id
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

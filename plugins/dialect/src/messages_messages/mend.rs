@@ -8,9 +8,10 @@ use crate::event::Text;
 use crate::messages_chat::ids::{FNV_START, fnv1a_more};
 use crate::pieces::{compact_into, within};
 use crate::scan;
+use crate::shape::Ids;
 use crate::write::messages;
 use bytes::Bytes;
-use penstock_contract::{Finish, Thinking, Usage};
+use penstock_contract::{Finish, Target, Thinking, Usage};
 use penstock_wire::json;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -116,14 +117,19 @@ fn quoted(text: &str) -> Vec<u8> {
 }
 
 /// A whole message, with as much of what the model thought as was asked for; none if it does not say which model spoke.
-pub(super) fn message(body: &Bytes, answer: &Answer, model: &str, thinking: Thinking) -> Option<Vec<Bytes>> {
+pub(super) fn message(
+    body: &Bytes,
+    answer: &Answer,
+    target: &Target<'_>,
+    thinking: Thinking,
+) -> Option<Vec<Bytes>> {
     let mut mends = Mends::of(body);
     let (mut content, mut usage, mut reason, mut stop, mut named) = (None, None, None, None, false);
     for (key, value) in scan::members(body) {
         match &*key {
             "model" => {
                 named = true;
-                mends.replace(value, quoted(model));
+                mends.replace(value, quoted(target.answer_model));
             }
             "content" => content = Some(value),
             "usage" => usage = Some(value),
@@ -132,7 +138,7 @@ pub(super) fn message(body: &Bytes, answer: &Answer, model: &str, thinking: Thin
             _ => {}
         }
     }
-    blocks(&mut mends, content.unwrap_or_default(), thinking);
+    blocks(&mut mends, content.unwrap_or_default(), thinking, target.id);
     if let Some(candidate) = answer.candidates.first()
         && let Some(name) = other_end(reason, candidate)
     {
@@ -146,12 +152,13 @@ pub(super) fn message(body: &Bytes, answer: &Answer, model: &str, thinking: Thin
 }
 
 /// The blocks of a whole message, of which there is one at least.
-fn blocks(mends: &mut Mends<'_>, content: &[u8], thinking: Thinking) {
+fn blocks(mends: &mut Mends<'_>, content: &[u8], thinking: Thinking, seed: &str) {
     let hidden = |part: &[u8]| thinking == Thinking::Off && is_thought(part);
     if scan::elements(content).all(hidden) {
         return mends.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
     }
     mends.leave_out_elements(content, hidden);
+    let mut ids = Ids::default();
     for part in scan::elements(content).filter(|part| !hidden(part)) {
         block(mends, part, |thought| {
             messages::signature(None, fnv1a_more(FNV_START, thought)).decoded().into_owned()
@@ -159,6 +166,22 @@ fn blocks(mends: &mut Mends<'_>, content: &[u8], thinking: Thinking) {
         if thinking == Thinking::Omitted {
             omit(mends, part);
         }
+        own_id(mends, part, &mut ids, seed);
+    }
+}
+
+/// A call gets an id of its own where another has it.
+fn own_id(mends: &mut Mends<'_>, block: &[u8], ids: &mut Ids, seed: &str) {
+    if scan::member(block, "type") != Some(br#""tool_use""#) {
+        return;
+    }
+    let said = scan::member(block, "id").unwrap_or_default();
+    let Some(id) = scan::inner(said).and_then(|id| Text::from_json(Bytes::copy_from_slice(id))) else {
+        return;
+    };
+    let own = ids.own(id.clone(), seed, 0);
+    if own != id {
+        mends.replace(said, quoted(&own.decoded()));
     }
 }
 
@@ -249,14 +272,21 @@ pub(super) fn end(delta: Option<&[u8]>, finish: Finish, asked: &[String], out: &
     out.push(b'}');
 }
 
-/// An opening event of a block, and the input that it says too early: clients add it to what the deltas say.
-pub(super) fn block_start(data: &Bytes, seen: &Seen<'_>, thinking: Thinking) -> (Bytes, Option<Bytes>) {
+/// An opening event of a block, and the input that it says too early: clients add it to what the deltas say. Calls so far
+/// have `ids`.
+pub(super) fn block_start(
+    data: &Bytes,
+    seen: &Seen<'_>,
+    thinking: Thinking,
+    (ids, seed): (&mut Ids, &str),
+) -> (Bytes, Option<Bytes>) {
     let opened = seen.block.unwrap_or_default();
     let mut mends = Mends::of(data);
     block(&mut mends, opened, |_| String::new());
     if thinking == Thinking::Omitted {
         omit(&mut mends, opened);
     }
+    own_id(&mut mends, opened, ids, seed);
     let mut early = None;
     if scan::member(opened, "type") == Some(br#""tool_use""#) {
         let input = scan::members(opened).filter(|(key, _)| key == "input").last().map(|(_, input)| input);

@@ -42,8 +42,8 @@ fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     }
     let finish = answer.candidates.first().and_then(|candidate| candidate.finish).unwrap_or(Finish::Stop);
     let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
-    let body = mend::message(&trimmed, &answer, target.answer_model, ask.thinking)
-        .ok_or(Fault::new(FaultKind::Malformed))?;
+    let body =
+        mend::message(&trimmed, &answer, target, ask.thinking).ok_or(Fault::new(FaultKind::Malformed))?;
     let output_bytes = answer.output_bytes();
     Ok(Whole {
         body,

@@ -13,6 +13,7 @@ use super::mend;
 use crate::decode::messages::{Decoder, Seen};
 use crate::reply::Answering;
 use crate::scan;
+use crate::shape::Ids;
 use crate::write::messages::{self, Manner, Writer};
 use bytes::Bytes;
 use penstock_contract::{
@@ -49,6 +50,8 @@ pub(super) struct Passing {
     held: Out,
     /// Inputs that came with the start of their block, by its index.
     early: Vec<(usize, Bytes)>,
+    /// Ids of the calls.
+    ids: Ids,
     /// Index of a thought without a seal.
     unsealed: Option<usize>,
     /// The data of the `message_delta` that tells the end.
@@ -80,6 +83,7 @@ impl Passing {
             opening: None,
             held: Out::default(),
             early: Vec::new(),
+            ids: Ids::default(),
             unsealed: None,
             last: None,
             blocks: 0,
@@ -176,7 +180,7 @@ impl Passing {
         }
         let kind = scan::member(block, "type").and_then(scan::inner).unwrap_or_default();
         self.note_block(kind);
-        let (data, early) = mend::block_start(data, seen, self.thinking);
+        let (data, early) = mend::block_start(data, seen, self.thinking, (&mut self.ids, &self.id));
         self.early.extend(seen.index.zip(early));
         let sealed =
             scan::member(block, "signature").and_then(scan::inner).is_some_and(|seal| !seal.is_empty());
