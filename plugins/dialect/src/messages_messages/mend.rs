@@ -272,22 +272,33 @@ pub(super) fn end(delta: Option<&[u8]>, finish: Finish, asked: &[String], out: &
     out.push(b'}');
 }
 
-/// An opening event of a block, and the input that it says too early: clients add it to what the deltas say. Calls so far
-/// have `ids`.
+/// The opening event of a block.
+pub(super) struct Start {
+    pub(super) data: Bytes,
+    /// The input that it said too early: clients add it to what the deltas say.
+    pub(super) input: Option<Bytes>,
+    /// The words that it said too early: clients read them in deltas only. By the name that the block has for them.
+    pub(super) words: Option<(&'static str, Bytes)>,
+}
+
+/// Such an event with nothing in it yet. Calls so far have `ids`.
 pub(super) fn block_start(
     data: &Bytes,
     seen: &Seen<'_>,
     thinking: Thinking,
     (ids, seed): (&mut Ids, &str),
-) -> (Bytes, Option<Bytes>) {
+) -> Start {
     let opened = seen.block.unwrap_or_default();
     let mut mends = Mends::of(data);
     block(&mut mends, opened, |_| String::new());
-    if thinking == Thinking::Omitted {
-        omit(&mut mends, opened);
+    let mut words = None;
+    if let Some((name, said)) = early_words(opened) {
+        mends.replace(said, &br#""""#[..]);
+        let shown = name == "text" || thinking == Thinking::Shown;
+        words = scan::inner(said).filter(|_| shown).and_then(|said| Some((name, within(data, said)?)));
     }
     own_id(&mut mends, opened, ids, seed);
-    let mut early = None;
+    let mut early: Option<Bytes> = None;
     if scan::member(opened, "type") == Some(br#""tool_use""#) {
         let input = scan::members(opened).filter(|(key, _)| key == "input").last().map(|(_, input)| input);
         let is_empty = |input: &[u8]| scan::is_object(input) && scan::members(input).next().is_none();
@@ -296,10 +307,20 @@ pub(super) fn block_start(
             early = input.filter(|input| scan::is_object(input)).and_then(|input| within(data, input));
         }
     }
-    if mends.edits.is_empty() {
-        return (data.clone(), early);
-    }
-    (Bytes::from(mends.done().concat()), early)
+    let data = if mends.edits.is_empty() { data.clone() } else { Bytes::from(mends.done().concat()) };
+    Start { data, input: early, words }
+}
+
+/// What a block of text or thinking says in its opening event, and under which name.
+pub(super) fn early_words(opened: &[u8]) -> Option<(&'static str, &[u8])> {
+    let name = match scan::member(opened, "type")? {
+        br#""text""# => "text",
+        br#""thinking""# => "thinking",
+        _ => return None,
+    };
+    let said = scan::members(opened).filter(|(key, _)| key == name).last();
+    said.map(|(_, said)| (name, said))
+        .filter(|(_, said)| scan::inner(said).is_some_and(|said| !said.is_empty()))
 }
 
 /// An event about a block, under another number.
@@ -320,6 +341,14 @@ pub(super) fn input_delta(index: usize, input: &[u8]) -> Vec<u8> {
     compact_into(input, &mut data);
     data.extend_from_slice(br#""}}"#);
     data
+}
+
+/// The delta that says such words after all.
+pub(super) fn words_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
+    let head = format!(
+        r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{name}_delta","{name}":""#
+    );
+    [head.as_bytes(), words, br#""}}"#].concat()
 }
 
 /// The delta that seals a thought which the provider left unsealed. It proves nothing and is never checked.

@@ -60,6 +60,8 @@ pub(super) struct Passing {
     blocks: usize,
     /// The last of them that began was text.
     after_text: bool,
+    /// It has said nothing so far.
+    silent: bool,
     /// A block began behind the end.
     late: bool,
     /// Something passed that the shadow could not have said.
@@ -88,6 +90,7 @@ impl Passing {
             last: None,
             blocks: 0,
             after_text: false,
+            silent: false,
             late: false,
             foreign: false,
         }
@@ -141,6 +144,7 @@ impl Passing {
             // It says nothing, and the shadow opens no block for it.
             "content_block_delta" if says_nothing(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
+                self.silent = false;
                 self.note_delta(seen);
                 let omitted = self.thinking == Thinking::Omitted && seen.delta.is_some_and(is_words);
                 if !omitted {
@@ -155,7 +159,10 @@ impl Passing {
     }
 
     /// What a block that begins means for the shadow.
-    fn note_block(&mut self, kind: &[u8]) {
+    fn note_block(&mut self, kind: &[u8], speaks: bool) {
+        // Of a block without a word it knows nothing, and numbers the next one as if it were not there.
+        self.foreign |= self.silent;
+        self.silent = kind != b"tool_use" && !speaks;
         // Two texts in a row are one to the shadow.
         self.foreign |= !matches!(kind, b"text" | b"thinking" | b"tool_use");
         self.foreign |= kind == b"text" && self.after_text;
@@ -179,16 +186,21 @@ impl Passing {
             return self.hidden.leave_out(seen.index.unwrap_or_default());
         }
         let kind = scan::member(block, "type").and_then(scan::inner).unwrap_or_default();
-        self.note_block(kind);
-        let (data, early) = mend::block_start(data, seen, self.thinking, (&mut self.ids, &self.id));
-        self.early.extend(seen.index.zip(early));
+        self.note_block(kind, mend::early_words(block).is_some());
+        let start = mend::block_start(data, seen, self.thinking, (&mut self.ids, &self.id));
+        self.early.extend(seen.index.zip(start.input));
         let sealed =
             scan::member(block, "signature").and_then(scan::inner).is_some_and(|seal| !seal.is_empty());
         if !sealed && kind == b"thinking" {
             self.unsealed = seen.index;
         }
-        self.held.push(sse::named_event("content_block_start", &self.hidden.numbered(&data, seen.index)));
-        if kind == b"tool_use" {
+        self.held
+            .push(sse::named_event("content_block_start", &self.hidden.numbered(&start.data, seen.index)));
+        if let Some((name, words)) = start.words {
+            let index = self.hidden.number(seen.index.unwrap_or_default());
+            self.held.push(sse::named_event("content_block_delta", &mend::words_delta(index, name, &words)));
+        }
+        if !self.silent {
             // It is content in itself: the shadow has opened its block.
             self.let_go(out);
         }

@@ -164,6 +164,15 @@ fn an_input_that_came_with_its_block_is_said_once_whoever_goes_on() {
 }
 
 #[test]
+fn words_that_came_with_their_block_are_said_at_once_and_once_whoever_goes_on() {
+    let first = native_start() + &open(0, json!({"type":"text","text":"Hello, "}));
+    let second = chat("Hello, world.") + CHAT_END;
+    let (fault, all) =
+        rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+    assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+}
+
+#[test]
 fn what_the_shadow_could_not_have_said_is_not_rescued() {
     let foreign = native_start()
         + &open(0, json!({"type":"server_tool_use","id":"s","name":"web","input":{}}))
@@ -178,4 +187,7 @@ fn what_the_shadow_could_not_have_said_is_not_rescued() {
         + &open(1, json!({"type":"text","text":""}))
         + &text(1, "b");
     assert_eq!(rescued((Dialect::Messages, &two_texts), Rescue::StartOver, (Dialect::Chat, CHAT_END)), None);
+    let tool = json!({"type":"tool_use","id":"a","name":"f","input":{}});
+    let silent = native_start() + &open(0, json!({"type":"text","text":""})) + &stop(0) + &open(1, tool);
+    assert_eq!(rescued((Dialect::Messages, &silent), Rescue::StartOver, (Dialect::Chat, CHAT_END)), None);
 }
