@@ -11,6 +11,7 @@
 use super::hidden::{Hidden, is_thought, is_words};
 use super::mend;
 use crate::decode::messages::{Decoder, Seen};
+use crate::event::Event;
 use crate::reply::Answering;
 use crate::scan;
 use crate::shape::Ids;
@@ -20,7 +21,7 @@ use penstock_contract::{
     Ask, Dialect, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Target,
     Thinking, Usage, UsageSource,
 };
-use penstock_wire::{error, json, sse};
+use penstock_wire::{error, figures, json, sse};
 
 /// Events that pass in their own bytes.
 const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
@@ -97,6 +98,13 @@ impl Passing {
     }
 
     fn take(&mut self, event: &sse::Event, out: &mut Out) -> Result<(), Fault> {
+        if let Some(measured) = event.comment.as_deref().and_then(figures::comment) {
+            let tell = |events: &mut Vec<Event>| {
+                events.push(Event::Energy(measured));
+                Ok(())
+            };
+            self.shadow.hear(tell, &mut Out::default())?;
+        }
         if json::trim(&event.data).is_empty() {
             return Ok(());
         }
