@@ -6,7 +6,7 @@
 use crate::decode::chat::made_up;
 use crate::event::{Event, Text};
 use crate::scan;
-use penstock_contract::{Ask, Finish, Target};
+use penstock_contract::{Abilities, Ask, Finish, Target};
 
 /// Enforces an ask on the events of one provider.
 #[derive(Clone, Debug)]
@@ -23,12 +23,15 @@ pub struct Shape {
 
 #[derive(Clone, Debug, Default)]
 struct Choice {
-    /// Ids of the calls.
-    tools: Vec<Text>,
+    tools: Ids,
     finished: bool,
     /// Text that may be the beginning of a stop sequence.
     kept: String,
 }
+
+/// Ids of the calls of a candidate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ids(Vec<Text>);
 
 impl Shape {
     /// The rules of an ask at this target.
@@ -86,7 +89,7 @@ impl Shape {
         }
         match event {
             Event::ToolStart { tool, id, name, .. } => {
-                let id = choice.own(id, &self.seed, number, tool);
+                let id = choice.tools.own(id, &self.seed, number);
                 out.push(Event::ToolStart { choice: number, tool, id, name });
             }
             Event::Finish { reason, stop_sequence, .. } => {
@@ -134,15 +137,20 @@ impl Shape {
     }
 }
 
-impl Choice {
-    /// The id of a call, or a made-up one where another call has it: results
+impl Ids {
+    /// The id of the next call, or a made-up one where another call has it: results
     /// could not say whose they are.
-    fn own(&mut self, id: Text, seed: &str, choice: u32, tool: u32) -> Text {
-        let made_up = (tool..).map(|number| Text::new(&made_up(seed, choice, number)));
-        let own = std::iter::once(id.clone()).chain(made_up).find(|id| !self.tools.contains(id));
+    pub(crate) fn own(&mut self, id: Text, seed: &str, choice: u32) -> Text {
+        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        let made_up = (next..).map(|number| Text::new(&made_up(seed, choice, number)));
+        let own = std::iter::once(id.clone()).chain(made_up).find(|id| !self.0.contains(id));
         let id = own.unwrap_or(id);
-        self.tools.push(id.clone());
+        self.0.push(id.clone());
         id
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -150,6 +158,18 @@ impl Choice {
 pub(crate) fn given<'a>(stop: &'a [String], target: &Target<'_>) -> &'a [String] {
     let most = target.abilities.max_stop.unwrap_or(stop.len());
     stop.get(..most.min(stop.len())).unwrap_or_default()
+}
+
+/// Whether a figure of sampling may be said: the catalogue lists what the model takes only where somebody wrote it down,
+/// and APIs of reasoning models answer with 400 to what is not on their list.
+pub(crate) fn takes(abilities: &Abilities, name: &str) -> bool {
+    abilities.parameters.is_empty() || abilities.accepts(name)
+}
+
+/// What a chat provider calls the cap on generated tokens: its newer name where the catalogue has that one alone.
+pub(crate) fn cap(abilities: &Abilities) -> &'static str {
+    let newer = abilities.accepts("max_completion_tokens") && !abilities.accepts("max_tokens");
+    if newer { "max_completion_tokens" } else { "max_tokens" }
 }
 
 /// A figure of sampling as a provider of the messages dialect takes it, which answers with 400 beyond: its temperature

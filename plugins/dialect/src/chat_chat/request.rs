@@ -61,7 +61,7 @@ fn passes(ask: &Ask, target: &Target<'_>, field: &Field) -> Result<bool, Refusal
     }
     let plain = name == "response_format" && is_plain_text(value);
     Ok((ALWAYS.contains(&name) && !plain)
-        || (USUAL.contains(&name) && (abilities.parameters.is_empty() || abilities.accepts(name)))
+        || (USUAL.contains(&name) && shape::takes(abilities, name))
         || (LISTED.contains(&name) && abilities.accepts(name) && !switches_thinking(ask, target, name)))
 }
 
@@ -90,9 +90,9 @@ fn edited(ask: &Ask, field: &Field, out: &mut Pieces<'_>) {
 
 fn limits(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
-        let newer =
-            target.abilities.accepts("max_completion_tokens") && !target.abilities.accepts("max_tokens");
-        out.put(if newer { r#","max_completion_tokens":"# } else { r#","max_tokens":"# });
+        out.byte(b',');
+        out.string(shape::cap(target.abilities));
+        out.byte(b':');
         out.number(max);
     }
     if ask.n > 1 {
@@ -116,7 +116,9 @@ fn effort(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     };
     if is_none(ask) && target.abilities.thinking_switch {
         out.put(r#","chat_template_kwargs":{"enable_thinking":false"#);
-        let own = ask.value("chat_template_kwargs").unwrap_or_default();
+        let preset = target.preset.iter().find(|(name, _)| &**name == "chat_template_kwargs");
+        let preset = || preset.map(|(_, value)| value.as_bytes());
+        let own = ask.value("chat_template_kwargs").or_else(preset).unwrap_or_default();
         for (key, value) in scan::members(own).filter(|(key, _)| key != "enable_thinking") {
             out.byte(b',');
             out.string(&key);
@@ -139,7 +141,7 @@ fn preset(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     for (name, value) in target.preset {
         let tokens = matches!(&**name, "max_tokens" | "max_completion_tokens")
             && target.max_tokens.or(ask.max_tokens).is_some();
-        if ask.value(name).is_none() && !tokens {
+        if ask.value(name).is_none() && !tokens && !switches_thinking(ask, target, name) {
             out.byte(b',');
             out.string(name);
             out.byte(b':');

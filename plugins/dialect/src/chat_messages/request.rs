@@ -226,8 +226,9 @@ impl<'a> Declared<'a> {
 }
 
 fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
-    let asked = SAMPLING.into_iter().filter_map(|name| Some((name, ask.value(name)?)));
-    // Of what is preset the others have no place in this dialect.
+    let takes = |name: &&str| shape::takes(target.abilities, name);
+    let asked = SAMPLING.into_iter().filter(takes).filter_map(|name| Some((name, ask.value(name)?)));
+    // Of what is preset, an effort is said elsewhere, and the others have no place in this dialect.
     let preset = target.preset.iter().map(|(name, value)| (&**name, value.as_bytes()));
     let preset = preset.filter(|(name, _)| SAMPLING.contains(name) && ask.value(name).is_none());
     for (name, value) in asked.chain(preset) {
@@ -267,7 +268,9 @@ fn output(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Re
             ));
         }
     };
-    let effort = ask.value("reasoning_effort").and_then(scan::string);
+    let preset = target.preset.iter().find(|(name, _)| &**name == "reasoning_effort");
+    let preset = || preset.map(|(_, value)| value.as_bytes());
+    let effort = ask.value("reasoning_effort").or_else(preset).and_then(scan::string);
     let effort = effort.filter(|_| target.abilities.accepts("reasoning_effort"));
     let word = match effort.as_deref() {
         Some("none") => {

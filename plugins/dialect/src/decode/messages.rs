@@ -17,8 +17,8 @@ use crate::event::{Event, Text};
 use crate::pieces::{compact_into, within};
 use crate::scan;
 use bytes::Bytes;
-use penstock_contract::{Fault, FaultKind, Finish};
-use penstock_wire::{json, sse};
+use penstock_contract::{Fault, FaultKind, Finish, Measured};
+use penstock_wire::{figures, json, sse};
 use std::borrow::Cow;
 use usage::Count;
 
@@ -90,6 +90,7 @@ impl Decoder {
         seen: &Seen<'_>,
         events: &mut Vec<Event>,
     ) -> Result<(), Fault> {
+        events.extend(seen.measured.map(Event::Energy));
         match &*seen.kind {
             "error" => Err(classify::in_band(data)),
             "ping" => {
@@ -231,8 +232,8 @@ impl super::Decoder for Decoder {
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event = event.map_err(|sse::TooLong| malformed())?;
-            if event.comment.is_some() {
-                events.push(Event::Ping);
+            if let Some(comment) = &event.comment {
+                events.push(figures::comment(comment).map_or(Event::Ping, Event::Energy));
             }
             self.take(&event.data, events)?;
         }
@@ -241,6 +242,8 @@ impl super::Decoder for Decoder {
 
     fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
         let Some(event) = self.sse.end() else { return Ok(()) };
+        let comment = event.comment.as_deref().and_then(figures::comment);
+        events.extend(comment.map(Event::Energy));
         // Half an event is a stream that was cut, not a wrong one.
         self.take(&event.data, events).map_err(|fault| match fault.kind {
             FaultKind::Malformed => Fault::new(FaultKind::Truncated),
@@ -259,6 +262,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) block: Option<&'a [u8]>,
     pub(crate) message: Option<&'a [u8]>,
     usage: Option<&'a [u8]>,
+    measured: Option<Measured>,
     /// All of it is one object.
     pub(crate) whole: bool,
 }
@@ -276,6 +280,8 @@ impl<'a> Seen<'a> {
                 "content_block" => seen.block = Some(value),
                 "message" => seen.message = Some(value),
                 "usage" => seen.usage = Some(value),
+                "energy" => seen.measured = figures::energy(value).or(seen.measured),
+                "impact" => seen.measured = figures::impact(value).or(seen.measured),
                 _ => {}
             }
         }

@@ -32,7 +32,9 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     }
     tools(ask, target, &mut out)?;
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
-        out.put(r#","max_tokens":"#);
+        out.byte(b',');
+        out.string(shape::cap(target.abilities));
+        out.byte(b':');
         out.number(max);
     }
     sampling(ask, target, &mut out);
@@ -160,8 +162,12 @@ fn tool(index: usize, tool: &mut Cursor<'_>, out: &mut Pieces<'_>) -> Result<(),
 }
 
 fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
-    for (name, always) in [("temperature", true), ("top_p", true), ("top_k", false)] {
-        if let Some(value) = ask.value(name).filter(|_| always || target.abilities.accepts(name)) {
+    // `top_k` is no word of the dialect: engines that have it say so.
+    let abilities = target.abilities;
+    let takes =
+        |name: &str| if name == "top_k" { abilities.accepts(name) } else { shape::takes(abilities, name) };
+    for name in ["temperature", "top_p", "top_k"] {
+        if let Some(value) = ask.value(name).filter(|_| takes(name)) {
             out.byte(b',');
             out.string(name);
             out.byte(b':');

@@ -9,7 +9,8 @@ use std::borrow::Cow;
 /// Coding agents put a hash of each request here, which would defeat every prefix cache.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
-/// The texts of a system prompt, the billing header left out.
+/// The texts of a system prompt. A block with the billing header is left out, and only a block: a string would be the
+/// whole prompt.
 pub(super) fn system_texts<'a>(
     content: &Content<'a>,
     at: &dyn Fn() -> String,
@@ -17,9 +18,10 @@ pub(super) fn system_texts<'a>(
 ) -> Result<(), Refusal> {
     let mut parts = Vec::new();
     parts_of(content, at, &mut parts)?;
+    let blocks = matches!(content, Content::Blocks(_));
     for part in parts {
         match part {
-            Part::Text(text) if text.starts_with(BILLING_HEADER) => {}
+            Part::Text(text) if blocks && text.starts_with(BILLING_HEADER) => {}
             Part::Text(text) => out.push(text),
             Part::Inline { .. } | Part::Link(_) => {
                 return Err(Refusal::unsupported(at(), "A system prompt can hold text only."));

@@ -2,6 +2,7 @@
 //! can hold, and the table of what becomes of each field.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod energy;
 mod fidelity;
 mod golden;
 mod names;

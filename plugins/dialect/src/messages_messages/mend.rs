@@ -1,15 +1,17 @@
 //! What client libraries stumble over in a native answer, mended where it stands:
 //! everything else keeps the provider's own bytes.
 
+use super::hidden::is_thought;
 use crate::answer::{Answer, Candidate};
 use crate::decode::messages::{Seen, ending};
 use crate::event::Text;
 use crate::messages_chat::ids::{FNV_START, fnv1a_more};
 use crate::pieces::{compact_into, within};
 use crate::scan;
+use crate::shape::Ids;
 use crate::write::messages;
 use bytes::Bytes;
-use penstock_contract::{Finish, Usage};
+use penstock_contract::{Finish, Target, Thinking, Usage};
 use penstock_wire::json;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -56,25 +58,40 @@ impl<'a> Mends<'a> {
         self.edits.push((end..end, member.into()));
     }
 
-    /// Leaves members out of `object`.
-    fn leave_out(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
-        let at = self.start(object);
+    /// Leaves items of a list out: each with the comma behind it, or at the end with the one before it.
+    fn leave_out(&mut self, items: impl Iterator<Item = (Range<usize>, bool)>) {
         let (mut kept, mut run, mut end) = (None, None, 0);
-        for member in json::members(object) {
-            let key = object.get(member.key.clone()).and_then(scan::inner).unwrap_or_default();
-            if gone(key, object.get(member.value.clone()).unwrap_or_default()) {
-                run.get_or_insert(member.key.start);
-                end = member.value.end;
+        for (item, gone) in items {
+            if gone {
+                run.get_or_insert(item.start);
+                end = item.end;
             } else {
-                // The comma behind what goes, or at the end the one before it.
-                self.edits
-                    .extend(run.take().map(|start| (at + start..at + member.key.start, Cow::default())));
-                kept = Some(member.value.end);
+                self.edits.extend(run.take().map(|start| (start..item.start, Cow::default())));
+                kept = Some(item.end);
             }
         }
         if let Some(start) = run {
-            self.edits.push((at + kept.unwrap_or(start)..at + end, Cow::default()));
+            self.edits.push((kept.unwrap_or(start)..end, Cow::default()));
         }
+    }
+
+    /// Leaves members out of `object`.
+    fn leave_out_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
+        let at = self.start(object);
+        self.leave_out(json::members(object).map(|member| {
+            let key = object.get(member.key.clone()).and_then(scan::inner).unwrap_or_default();
+            let gone = gone(key, object.get(member.value.clone()).unwrap_or_default());
+            (at + member.key.start..at + member.value.end, gone)
+        }));
+    }
+
+    /// Leaves elements out of `array`.
+    fn leave_out_elements(&mut self, array: &[u8], gone: impl Fn(&[u8]) -> bool) {
+        let at = self.start(array);
+        self.leave_out(json::elements(array).map(|element| {
+            let gone = gone(array.get(element.clone()).unwrap_or_default());
+            (at + element.start..at + element.end, gone)
+        }));
     }
 
     /// The document in slices, the changes made.
@@ -99,15 +116,20 @@ fn quoted(text: &str) -> Vec<u8> {
     [b"\"", Text::new(text).escaped(), b"\""].concat()
 }
 
-/// A whole message; none if it does not say which model spoke.
-pub(super) fn message(body: &Bytes, answer: &Answer, model: &str) -> Option<Vec<Bytes>> {
+/// A whole message, with as much of what the model thought as was asked for; none if it does not say which model spoke.
+pub(super) fn message(
+    body: &Bytes,
+    answer: &Answer,
+    target: &Target<'_>,
+    thinking: Thinking,
+) -> Option<Vec<Bytes>> {
     let mut mends = Mends::of(body);
     let (mut content, mut usage, mut reason, mut stop, mut named) = (None, None, None, None, false);
     for (key, value) in scan::members(body) {
         match &*key {
             "model" => {
                 named = true;
-                mends.replace(value, quoted(model));
+                mends.replace(value, quoted(target.answer_model));
             }
             "content" => content = Some(value),
             "usage" => usage = Some(value),
@@ -116,15 +138,7 @@ pub(super) fn message(body: &Bytes, answer: &Answer, model: &str) -> Option<Vec<
             _ => {}
         }
     }
-    let content = content.unwrap_or_default();
-    for part in scan::elements(content) {
-        block(&mut mends, part, |thought| {
-            messages::signature(None, fnv1a_more(FNV_START, thought)).decoded().into_owned()
-        });
-    }
-    if scan::elements(content).next().is_none() {
-        mends.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
-    }
+    blocks(&mut mends, content.unwrap_or_default(), thinking, target.id);
     if let Some(candidate) = answer.candidates.first()
         && let Some(name) = other_end(reason, candidate)
     {
@@ -135,6 +149,49 @@ pub(super) fn message(body: &Bytes, answer: &Answer, model: &str) -> Option<Vec<
     }
     count(&mut mends, body, usage, &answer.usage.unwrap_or_default());
     named.then(|| mends.done())
+}
+
+/// The blocks of a whole message, of which there is one at least.
+fn blocks(mends: &mut Mends<'_>, content: &[u8], thinking: Thinking, seed: &str) {
+    let hidden = |part: &[u8]| thinking == Thinking::Off && is_thought(part);
+    if scan::elements(content).all(hidden) {
+        return mends.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
+    }
+    mends.leave_out_elements(content, hidden);
+    let mut ids = Ids::default();
+    for part in scan::elements(content).filter(|part| !hidden(part)) {
+        block(mends, part, |thought| {
+            messages::signature(None, fnv1a_more(FNV_START, thought)).decoded().into_owned()
+        });
+        if thinking == Thinking::Omitted {
+            omit(mends, part);
+        }
+        own_id(mends, part, &mut ids, seed);
+    }
+}
+
+/// A call gets an id of its own where another has it.
+fn own_id(mends: &mut Mends<'_>, block: &[u8], ids: &mut Ids, seed: &str) {
+    if scan::member(block, "type") != Some(br#""tool_use""#) {
+        return;
+    }
+    let said = scan::member(block, "id").unwrap_or_default();
+    let Some(id) = scan::inner(said).and_then(|id| Text::from_json(Bytes::copy_from_slice(id))) else {
+        return;
+    };
+    let own = ids.own(id.clone(), seed, 0);
+    if own != id {
+        mends.replace(said, quoted(&own.decoded()));
+    }
+}
+
+/// Leaves the words of a thought out, and not its seal.
+fn omit(mends: &mut Mends<'_>, block: &[u8]) {
+    if is_thought(block) {
+        for (_, words) in scan::members(block).filter(|(key, _)| key == "thinking") {
+            mends.replace(words, &br#""""#[..]);
+        }
+    }
 }
 
 /// The opening event's `message`.
@@ -181,7 +238,7 @@ pub(super) fn block(mends: &mut Mends<'_>, block: &[u8], seal: impl Fn(&[u8]) ->
         }
     }
     if hollow {
-        mends.leave_out(block, |key, value| {
+        mends.leave_out_members(block, |key, value| {
             matches!(key, b"caller" | b"citations" | b"toolset_name") && scan::is_null(value)
         });
     }
@@ -215,12 +272,33 @@ pub(super) fn end(delta: Option<&[u8]>, finish: Finish, asked: &[String], out: &
     out.push(b'}');
 }
 
-/// An opening event of a block, and the input that it says too early: clients add it to what the deltas say.
-pub(super) fn block_start(data: &Bytes, seen: &Seen<'_>) -> (Bytes, Option<Bytes>) {
+/// The opening event of a block.
+pub(super) struct Start {
+    pub(super) data: Bytes,
+    /// The input that it said too early: clients add it to what the deltas say.
+    pub(super) input: Option<Bytes>,
+    /// The words that it said too early: clients read them in deltas only. By the name that the block has for them.
+    pub(super) words: Option<(&'static str, Bytes)>,
+}
+
+/// Such an event with nothing in it yet. Calls so far have `ids`.
+pub(super) fn block_start(
+    data: &Bytes,
+    seen: &Seen<'_>,
+    thinking: Thinking,
+    (ids, seed): (&mut Ids, &str),
+) -> Start {
     let opened = seen.block.unwrap_or_default();
     let mut mends = Mends::of(data);
     block(&mut mends, opened, |_| String::new());
-    let mut early = None;
+    let mut words = None;
+    if let Some((name, said)) = early_words(opened) {
+        mends.replace(said, &br#""""#[..]);
+        let shown = name == "text" || thinking == Thinking::Shown;
+        words = scan::inner(said).filter(|_| shown).and_then(|said| Some((name, within(data, said)?)));
+    }
+    own_id(&mut mends, opened, ids, seed);
+    let mut early: Option<Bytes> = None;
     if scan::member(opened, "type") == Some(br#""tool_use""#) {
         let input = scan::members(opened).filter(|(key, _)| key == "input").last().map(|(_, input)| input);
         let is_empty = |input: &[u8]| scan::is_object(input) && scan::members(input).next().is_none();
@@ -229,10 +307,29 @@ pub(super) fn block_start(data: &Bytes, seen: &Seen<'_>) -> (Bytes, Option<Bytes
             early = input.filter(|input| scan::is_object(input)).and_then(|input| within(data, input));
         }
     }
-    if mends.edits.is_empty() {
-        return (data.clone(), early);
+    let data = if mends.edits.is_empty() { data.clone() } else { Bytes::from(mends.done().concat()) };
+    Start { data, input: early, words }
+}
+
+/// What a block of text or thinking says in its opening event, and under which name.
+pub(super) fn early_words(opened: &[u8]) -> Option<(&'static str, &[u8])> {
+    let name = match scan::member(opened, "type")? {
+        br#""text""# => "text",
+        br#""thinking""# => "thinking",
+        _ => return None,
+    };
+    let said = scan::members(opened).filter(|(key, _)| key == name).last();
+    said.map(|(_, said)| (name, said))
+        .filter(|(_, said)| scan::inner(said).is_some_and(|said| !said.is_empty()))
+}
+
+/// An event about a block, under another number.
+pub(super) fn numbered(data: &Bytes, index: usize) -> Vec<u8> {
+    let mut mends = Mends::of(data);
+    for (_, value) in scan::members(data).filter(|(key, _)| key == "index") {
+        mends.replace(value, index.to_string().into_bytes());
     }
-    (Bytes::from(mends.done().concat()), early)
+    mends.done().concat()
 }
 
 /// The delta that says such an input after all.
@@ -244,6 +341,14 @@ pub(super) fn input_delta(index: usize, input: &[u8]) -> Vec<u8> {
     compact_into(input, &mut data);
     data.extend_from_slice(br#""}}"#);
     data
+}
+
+/// The delta that says such words after all.
+pub(super) fn words_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
+    let head = format!(
+        r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{name}_delta","{name}":""#
+    );
+    [head.as_bytes(), words, br#""}}"#].concat()
 }
 
 /// The delta that seals a thought which the provider left unsealed. It proves nothing and is never checked.

@@ -5,6 +5,7 @@
 //! that this one does not take are touched. Of the
 //! answer only `model` and the last event are.
 
+mod hidden;
 mod mend;
 #[cfg(test)]
 mod mend_tests;
@@ -19,7 +20,7 @@ use crate::pieces;
 use crate::write::messages;
 use bytes::Bytes;
 use passing::Passing;
-use penstock_contract::{Ask, Dialect, Done, Fault, FaultKind, Finish, Reply, Target, Thinking, Whole};
+use penstock_contract::{Ask, Dialect, Done, Fault, FaultKind, Finish, Reply, Target, Whole};
 use penstock_wire::json;
 
 /// The pair.
@@ -32,17 +33,17 @@ pub(crate) const PAIR: Pair = Pair {
     reply,
 };
 
-/// The provider's own body with the client's name for the model, and mended, unless something has to be cut from it.
+/// The provider's own body with the client's name for the model, mended, and without thinking that nobody asked for,
+/// unless calls or text have to be cut from it.
 fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     let answer = Answer::read(ask, target, body.clone())?;
-    let thought = answer.candidates.iter().any(|candidate| !candidate.reasoning.is_empty());
-    if cuts(ask, target) || (thought && ask.thinking == Thinking::Off) {
+    if cuts(ask, target) {
         return messages::whole(ask, target, body);
     }
     let finish = answer.candidates.first().and_then(|candidate| candidate.finish).unwrap_or(Finish::Stop);
     let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
     let body =
-        mend::message(&trimmed, &answer, target.answer_model).ok_or(Fault::new(FaultKind::Malformed))?;
+        mend::message(&trimmed, &answer, target, ask.thinking).ok_or(Fault::new(FaultKind::Malformed))?;
     let output_bytes = answer.output_bytes();
     Ok(Whole {
         body,
@@ -54,7 +55,7 @@ fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     })
 }
 
-/// The provider's own events, unless something has to be cut from them.
+/// The provider's own events, unless calls or text have to be cut from them.
 fn reply(ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
     if cuts(ask, target) {
         return pair::messages_reply(ask, target);

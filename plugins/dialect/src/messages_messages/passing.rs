@@ -1,42 +1,37 @@
 //! A native stream on its way through.
 //!
 //! Events pass as they came, named by their `type`: some clients go by the name
-//! and some by the type. A shadow reads along: it knows how far the answer is,
+//! and some by the type. What the model thought is left out where the client did not
+//! ask for it. A shadow reads along: it knows how far the answer is,
 //! counts, and speaks the same answer to nobody, so that it can take over in the
 //! right state when another provider has to go on. For that, events that open
 //! and close blocks are held back until what follows them is there: client and
 //! shadow always have the same block open.
 
+use super::hidden::{Hidden, is_thought, is_words};
 use super::mend;
 use crate::decode::messages::{Decoder, Seen};
+use crate::event::Event;
 use crate::reply::Answering;
 use crate::scan;
+use crate::shape::Ids;
 use crate::write::messages::{self, Manner, Writer};
 use bytes::Bytes;
 use penstock_contract::{
     Ask, Dialect, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Target,
     Thinking, Usage, UsageSource,
 };
-use penstock_wire::{error, json, sse};
+use penstock_wire::{error, figures, json, sse};
 
 /// Events that pass in their own bytes.
 const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
 /// Deltas of which clients know the text.
 const DELTAS: [&[u8]; 4] = [b"text_delta", b"thinking_delta", b"input_json_delta", b"signature_delta"];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Events pass.
-    Passing,
-    /// The shadow speaks: the provider thinks aloud and the client did not ask.
-    Speaking,
-    /// The shadow goes on with another provider.
-    Rescued,
-}
-
 /// A native answer under way.
 pub(super) struct Passing {
-    mode: Mode,
+    /// The shadow goes on with another provider.
+    rescued: bool,
     shadow: Answering,
     sse: sse::Decoder,
     decoder: Decoder,
@@ -48,17 +43,26 @@ pub(super) struct Passing {
     /// What was used, as far as it can be guessed at the beginning.
     guess: Usage,
     thinking: Thinking,
-    /// What may not leave yet.
+    /// What the client did not ask for.
+    hidden: Hidden,
+    /// The opening event, until there is something to say.
+    opening: Option<Bytes>,
+    /// What opens and closes blocks and may not leave yet.
     held: Out,
     /// Inputs that came with the start of their block, by its index.
     early: Vec<(usize, Bytes)>,
+    /// Ids of the calls.
+    ids: Ids,
     /// Index of a thought without a seal.
     unsealed: Option<usize>,
     /// The data of the `message_delta` that tells the end.
     last: Option<Bytes>,
+    /// Blocks that the client gets.
     blocks: usize,
-    /// The last block that began was text.
+    /// The last of them that began was text.
     after_text: bool,
+    /// It has said nothing so far.
+    silent: bool,
     /// A block began behind the end.
     late: bool,
     /// Something passed that the shadow could not have said.
@@ -69,7 +73,7 @@ impl Passing {
     pub(super) fn new(ask: &Ask, target: &Target<'_>) -> Self {
         let manner = Manner::of(ask, target);
         Self {
-            mode: Mode::Passing,
+            rescued: false,
             guess: manner.opening(None),
             shadow: Answering::new(ask, target, Box::new(Writer::new(manner))),
             sse: sse::Decoder::new(crate::decode::MAX_EVENT),
@@ -78,18 +82,29 @@ impl Passing {
             stop: ask.stop.clone(),
             id: target.id.to_owned(),
             thinking: ask.thinking,
+            hidden: Hidden::default(),
+            opening: None,
             held: Out::default(),
             early: Vec::new(),
+            ids: Ids::default(),
             unsealed: None,
             last: None,
             blocks: 0,
             after_text: false,
+            silent: false,
             late: false,
             foreign: false,
         }
     }
 
     fn take(&mut self, event: &sse::Event, out: &mut Out) -> Result<(), Fault> {
+        if let Some(measured) = event.comment.as_deref().and_then(figures::comment) {
+            let tell = |events: &mut Vec<Event>| {
+                events.push(Event::Energy(measured));
+                Ok(())
+            };
+            self.shadow.hear(tell, &mut Out::default())?;
+        }
         if json::trim(&event.data).is_empty() {
             return Ok(());
         }
@@ -108,17 +123,19 @@ impl Passing {
             return self.take(&sse::Event { data, ..sse::Event::default() }, out);
         }
         let data = &event.data;
-        match kind {
-            "content_block_start" if over => self.late = true,
-            "content_block_start" => self.note_block(seen.block.unwrap_or_default()),
-            _ => {}
-        }
-        if self.mode == Mode::Speaking {
-            return self.shadow.hear(|events| self.decoder.take_seen(data, &seen, events), out);
-        }
         self.shadow.hear(|events| self.decoder.take_seen(data, &seen, events), &mut Out::default())?;
+        if self.shadow.progress() > Progress::Waiting {
+            // With the first content token, whether the client sees it or not.
+            out.0.extend(self.opening.take());
+        }
+        self.pass(data, &seen, over, out)
+    }
+
+    /// An event on its way to the client; `over` if the answer was at its end before.
+    fn pass(&mut self, data: &Bytes, seen: &Seen<'_>, over: bool, out: &mut Out) -> Result<(), Fault> {
+        let kind = &*seen.kind;
         match kind {
-            "message_start" => self.held.push(self.start(data, seen.message)?),
+            "message_start" => self.opening = Some(self.start(data, seen.message)?),
             "message_delta" => {
                 let reason = seen.delta.and_then(|delta| scan::member(delta, "stop_reason"));
                 if reason.is_some() || self.last.is_none() {
@@ -126,37 +143,36 @@ impl Passing {
                 }
             }
             // What is said behind the end nobody hears: the shadow does not say it either.
-            "content_block_start" | "content_block_delta" if over => {}
+            "content_block_start" if over => self.late = true,
+            "content_block_delta" if over => {}
             "content_block_stop" if self.late || self.shadow.progress() == Progress::Ended => {}
-            "content_block_start" => self.block_start(data, &seen),
+            "content_block_start" => self.block_start(data, seen, out),
+            "content_block_delta" | "content_block_stop" if self.hidden.has(seen.index) => {}
             "content_block_stop" => self.block_stop(data, seen.index.unwrap_or_default(), out),
             // It says nothing, and the shadow opens no block for it.
             "content_block_delta" if says_nothing(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
-                self.note_delta(&seen);
-                self.held.push(sse::named_event(kind, data));
+                self.silent = false;
+                self.note_delta(seen);
+                let omitted = self.thinking == Thinking::Omitted && seen.delta.is_some_and(is_words);
+                if !omitted {
+                    self.held.push(sse::named_event(kind, &self.hidden.numbered(data, seen.index)));
+                }
                 self.let_go(out);
             }
             "ping" if self.shadow.progress() > Progress::Waiting => out.push(sse::named_event(kind, data)),
             _ => {}
         }
-        if kind == "content_block_start" && !over && !self.after_text {
-            // A tool's start is content in itself: the shadow has opened its block.
-            self.let_go_of_tool(seen.block.unwrap_or_default(), out);
-        }
         Ok(())
     }
 
     /// What a block that begins means for the shadow.
-    fn note_block(&mut self, block: &[u8]) {
-        let kind = scan::member(block, "type").and_then(scan::inner).unwrap_or_default();
-        let aloud = matches!(kind, b"thinking" | b"redacted_thinking") && self.thinking == Thinking::Off;
-        if aloud && self.mode == Mode::Passing && self.shadow.progress() == Progress::Waiting {
-            self.mode = Mode::Speaking;
-            self.held = Out::default();
-        }
+    fn note_block(&mut self, kind: &[u8], speaks: bool) {
+        // Of a block without a word it knows nothing, and numbers the next one as if it were not there.
+        self.foreign |= self.silent;
+        self.silent = kind != b"tool_use" && !speaks;
         // Two texts in a row are one to the shadow.
-        self.foreign |= aloud || !matches!(kind, b"text" | b"thinking" | b"tool_use");
+        self.foreign |= !matches!(kind, b"text" | b"thinking" | b"tool_use");
         self.foreign |= kind == b"text" && self.after_text;
         self.after_text = kind == b"text";
         self.blocks += 1;
@@ -171,16 +187,31 @@ impl Passing {
         Ok(sse::named_event("message_start", &data))
     }
 
-    fn block_start(&mut self, data: &Bytes, seen: &Seen<'_>) {
-        let (data, early) = mend::block_start(data, seen);
-        self.early.extend(seen.index.zip(early));
+    fn block_start(&mut self, data: &Bytes, seen: &Seen<'_>, out: &mut Out) {
         let block = seen.block.unwrap_or_default();
+        if self.thinking == Thinking::Off && is_thought(block) {
+            // The shadow does not say it either, nor that there was something.
+            return self.hidden.leave_out(seen.index.unwrap_or_default());
+        }
+        let kind = scan::member(block, "type").and_then(scan::inner).unwrap_or_default();
+        self.note_block(kind, mend::early_words(block).is_some());
+        let start = mend::block_start(data, seen, self.thinking, (&mut self.ids, &self.id));
+        self.early.extend(seen.index.zip(start.input));
         let sealed =
             scan::member(block, "signature").and_then(scan::inner).is_some_and(|seal| !seal.is_empty());
-        if !sealed && scan::member(block, "type") == Some(br#""thinking""#) {
+        if !sealed && kind == b"thinking" {
             self.unsealed = seen.index;
         }
-        self.held.push(sse::named_event("content_block_start", &data));
+        self.held
+            .push(sse::named_event("content_block_start", &self.hidden.numbered(&start.data, seen.index)));
+        if let Some((name, words)) = start.words {
+            let index = self.hidden.number(seen.index.unwrap_or_default());
+            self.held.push(sse::named_event("content_block_delta", &mend::words_delta(index, name, &words)));
+        }
+        if !self.silent {
+            // It is content in itself: the shadow has opened its block.
+            self.let_go(out);
+        }
     }
 
     /// What the deltas say counts, and not what the start said.
@@ -198,21 +229,16 @@ impl Passing {
     fn block_stop(&mut self, data: &Bytes, index: usize, out: &mut Out) {
         if let Some(at) = self.early.iter().position(|(early, _)| *early == index) {
             let (_, input) = self.early.swap_remove(at);
-            self.held.push(sse::named_event("content_block_delta", &mend::input_delta(index, &input)));
+            let delta = mend::input_delta(self.hidden.number(index), &input);
+            self.held.push(sse::named_event("content_block_delta", &delta));
             // The shadow has said it too.
             self.let_go(out);
         }
         if self.unsealed.take_if(|unsealed| *unsealed == index).is_some() {
-            let seal = mend::seal_delta(index, &self.id);
+            let seal = mend::seal_delta(self.hidden.number(index), &self.id);
             self.held.push(sse::named_event("content_block_delta", &seal));
         }
-        self.held.push(sse::named_event("content_block_stop", data));
-    }
-
-    fn let_go_of_tool(&mut self, block: &[u8], out: &mut Out) {
-        if scan::member(block, "type").and_then(scan::inner) == Some(b"tool_use") {
-            self.let_go(out);
-        }
+        self.held.push(sse::named_event("content_block_stop", &self.hidden.numbered(data, Some(index))));
     }
 
     fn let_go(&mut self, out: &mut Out) {
@@ -223,6 +249,7 @@ impl Passing {
 
     /// The last event: the provider's own words, with usage and objects in it.
     fn write_end(&mut self, usage: &Usage, objects: &[u8], out: &mut Out) {
+        out.0.extend(self.opening.take());
         out.0.append(&mut self.held.0);
         let mut end = Vec::with_capacity(512 + objects.len());
         if self.blocks == 0 {
@@ -270,7 +297,7 @@ fn counts(usage: &[u8]) -> bool {
 
 impl Reply for Passing {
     fn push(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), Fault> {
-        if self.mode == Mode::Rescued {
+        if self.rescued {
             return self.shadow.push(bytes, out);
         }
         self.sse.push(bytes);
@@ -285,7 +312,7 @@ impl Reply for Passing {
     }
 
     fn end(&mut self, out: &mut Out) -> Result<(), Fault> {
-        if self.mode == Mode::Rescued {
+        if self.rescued {
             return self.shadow.end(out);
         }
         if let Some(event) = self.sse.end()
@@ -297,8 +324,7 @@ impl Reply for Passing {
                 _ => fault,
             })?;
         }
-        let mut unheard = Out::default();
-        self.shadow.end(if self.mode == Mode::Passing { &mut unheard } else { out })
+        self.shadow.end(&mut Out::default())
     }
 
     fn progress(&self) -> Progress {
@@ -322,24 +348,24 @@ impl Reply for Passing {
     }
 
     fn delivered(&mut self) -> Option<String> {
-        if self.foreign && self.mode == Mode::Passing { None } else { self.shadow.delivered() }
+        if self.foreign && !self.rescued { None } else { self.shadow.delivered() }
     }
 
     fn rescue(&mut self, target: &Target<'_>, how: Rescue) -> bool {
-        if self.foreign && self.mode == Mode::Passing {
+        if self.foreign && !self.rescued {
             return false;
         }
         let taken = self.shadow.rescue(target, how);
         if taken {
-            self.mode = Mode::Rescued;
+            self.rescued = true;
             // Held events open or close what the shadow opens or closes itself.
-            self.held = Out::default();
+            (self.opening, self.held) = (None, Out::default());
         }
         taken
     }
 
     fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Out) {
-        if self.mode != Mode::Passing {
+        if self.rescued {
             return self.shadow.close(usage, objects, out);
         }
         self.write_end(usage, objects, out);
@@ -347,7 +373,7 @@ impl Reply for Passing {
     }
 
     fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Out) {
-        if self.mode != Mode::Passing {
+        if self.rescued {
             return self.shadow.fail(refusal, request_id, out);
         }
         let envelope = error::envelope(Dialect::Messages, refusal, request_id);

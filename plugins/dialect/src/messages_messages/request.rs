@@ -25,6 +25,8 @@ const PASSED: [&str; 14] = [
     "max_tokens",
     "stream",
 ];
+/// Of these, what some models do not take.
+const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 
 /// The body for a messages provider; `delivered` is an answer so far that it is to continue.
 ///
@@ -46,8 +48,8 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     }
     for field in &ask.fields.0 {
         let name = &*field.name;
-        let passes = PASSED.contains(&name) && (told.is_none() || !matches!(name, "system" | "messages"));
-        let Some(value) = ask.value(name).filter(|_| passes) else { continue };
+        let told = told.is_some() && matches!(name, "system" | "messages");
+        let Some(value) = ask.value(name).filter(|_| !told && passes(ask, target, name)) else { continue };
         out.byte(b',');
         out.string(name);
         out.byte(b':');
@@ -72,6 +74,21 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     }
     out.byte(b'}');
     Ok(out.finish())
+}
+
+/// Whether the provider is told this member of the ask.
+fn passes(ask: &Ask, target: &Target<'_>, name: &str) -> bool {
+    match name {
+        "tools" | "tool_choice" => has_tools(ask),
+        "stop_sequences" => !enforced_stops(ask, target) || !shape::given(&ask.stop, target).is_empty(),
+        _ if SAMPLING.contains(&name) => shape::takes(target.abilities, name),
+        _ => PASSED.contains(&name),
+    }
+}
+
+/// A choice means nothing without tools, and the dialect answers 400 to it then.
+fn has_tools(ask: &Ask) -> bool {
+    ask.value("tools").is_some_and(|tools| scan::elements(tools).next().is_some())
 }
 
 /// Whether there are more stop sequences than the provider takes.

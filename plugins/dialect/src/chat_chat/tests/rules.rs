@@ -71,6 +71,20 @@ fn a_preset_fills_in_what_the_client_left_out() {
 }
 
 #[test]
+fn thinking_that_the_client_turned_off_is_not_turned_on_by_a_preset() {
+    let preset: [(Box<str>, Box<str>); 1] =
+        [("chat_template_kwargs".into(), r#"{"enable_thinking":true,"a":1}"#.into())];
+    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"reasoning_effort":"none"}"#);
+    let abilities = Abilities { thinking_switch: true, ..Abilities::default() };
+    let target = Target { preset: &preset, ..trial::target(Dialect::Chat, &abilities) };
+    let sent = PAIR.request(&ask, &target).unwrap().concat();
+    // Of a name that is there twice the last one would count.
+    assert_eq!(String::from_utf8_lossy(&sent).matches("chat_template_kwargs").count(), 1);
+    let value: Value = serde_json::from_slice(&sent).unwrap();
+    assert_eq!(value["chat_template_kwargs"], json!({"enable_thinking":false,"a":1}));
+}
+
+#[test]
 fn a_clamped_cap_replaces_the_clients() {
     let body = r#"{"model":"m","messages":[],"max_tokens":64000,"max_completion_tokens":32000}"#;
     assert_eq!(sent(body, |_| {}, |_| {})["max_tokens"], 32000);

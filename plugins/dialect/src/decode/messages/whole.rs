@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::scan;
 use bytes::Bytes;
 use penstock_contract::Fault;
-use penstock_wire::json;
+use penstock_wire::{figures, json};
 
 /// The events of a whole message.
 ///
@@ -49,6 +49,13 @@ pub fn whole(body: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
             }
             _ => {}
         }
+    }
+    for (key, value) in scan::members(message) {
+        events.extend(match &*key {
+            "energy" => figures::energy(value).map(Event::Energy),
+            "impact" => figures::impact(value).map(Event::Energy),
+            _ => None,
+        });
     }
     if let Some(usage) = scan::member(message, "usage").filter(|usage| scan::is_object(usage)) {
         let mut count = Count::default();

@@ -87,6 +87,29 @@ fn a_native_stream_is_taken_over_by_a_chat_provider_at_any_point() {
 }
 
 #[test]
+fn thinking_that_is_left_out_of_a_native_stream_does_not_hinder_a_rescue() {
+    let thinks = |index| {
+        let delta = json!({"type":"thinking_delta","thinking":"hmm"});
+        open(index, json!({"type":"thinking","thinking":"","signature":""}))
+            + &named(&json!({"type":"content_block_delta","index":index,"delta":delta}))
+            + &stop(index)
+    };
+    let says = |index, words| open(index, json!({"type":"text","text":""})) + &text(index, words);
+    let second = chat("Hello, world.") + CHAT_END;
+    for first in [
+        native_start() + &thinks(0) + &says(1, "Hello, "),
+        native_start() + &says(0, "Hello, ") + &stop(0) + &thinks(1),
+        native_start() + &thinks(0) + &thinks(1),
+        native_start() + &open(0, json!({"type":"text","text":""})) + &stop(0) + &thinks(1),
+    ] {
+        let (fault, all) =
+            rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+        assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+        assert!(all.contains("msg_native") && !all.contains("hmm"), "{all}");
+    }
+}
+
+#[test]
 fn a_native_stream_is_continued_by_a_native_provider() {
     let first = native_start() + &open(0, json!({"type":"text","text":""})) + &text(0, "Hello, ");
     let second = native_start()
@@ -141,6 +164,15 @@ fn an_input_that_came_with_its_block_is_said_once_whoever_goes_on() {
 }
 
 #[test]
+fn words_that_came_with_their_block_are_said_at_once_and_once_whoever_goes_on() {
+    let first = native_start() + &open(0, json!({"type":"text","text":"Hello, "}));
+    let second = chat("Hello, world.") + CHAT_END;
+    let (fault, all) =
+        rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+    assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+}
+
+#[test]
 fn what_the_shadow_could_not_have_said_is_not_rescued() {
     let foreign = native_start()
         + &open(0, json!({"type":"server_tool_use","id":"s","name":"web","input":{}}))
@@ -155,4 +187,7 @@ fn what_the_shadow_could_not_have_said_is_not_rescued() {
         + &open(1, json!({"type":"text","text":""}))
         + &text(1, "b");
     assert_eq!(rescued((Dialect::Messages, &two_texts), Rescue::StartOver, (Dialect::Chat, CHAT_END)), None);
+    let tool = json!({"type":"tool_use","id":"a","name":"f","input":{}});
+    let silent = native_start() + &open(0, json!({"type":"text","text":""})) + &stop(0) + &open(1, tool);
+    assert_eq!(rescued((Dialect::Messages, &silent), Rescue::StartOver, (Dialect::Chat, CHAT_END)), None);
 }

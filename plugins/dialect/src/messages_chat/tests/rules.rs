@@ -182,6 +182,23 @@ fn a_preset_fills_in_what_the_client_left_out() {
 }
 
 #[test]
+fn a_preset_effort_is_said_to_a_messages_provider_that_takes_one() {
+    let preset: [(Box<str>, Box<str>); 1] = [("reasoning_effort".into(), r#""high""#.into())];
+    let sent = |effort: &str, parameters: &[&str]| {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}]{effort}}}"#);
+        let ask = ask(Dialect::Chat, body.as_bytes());
+        let parameters = parameters.iter().map(|name| (*name).into()).collect();
+        let abilities = Abilities { parameters, ..Abilities::default() };
+        let target = Target { preset: &preset, ..trial::target(Dialect::Messages, &abilities) };
+        let sent = pair(Dialect::Chat, Dialect::Messages).request(&ask, &target).unwrap().concat();
+        serde_json::from_slice::<Value>(&sent).unwrap()["output_config"]["effort"].clone()
+    };
+    assert_eq!(sent("", &["reasoning_effort"]), "high");
+    assert_eq!(sent(r#","reasoning_effort":"low""#, &["reasoning_effort"]), "low");
+    assert_eq!(sent("", &["tools"]), Value::Null);
+}
+
+#[test]
 fn no_messages_provider_is_asked_for_a_temperature_above_1() {
     let abilities = Abilities::default();
     let sent = |client: Dialect, written: Option<&str>, preset: &str| {
