@@ -7,8 +7,10 @@ mod grace;
 mod places;
 mod reload;
 mod start;
+mod streams;
 mod upgrade;
 mod upgrade_fails;
+mod ways;
 
 /// The goal's size, or a small one.
 pub fn size(full: usize, short: usize) -> usize {
