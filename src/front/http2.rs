@@ -3,7 +3,7 @@
 //! an idle connection, streams that are begun only to be given up.
 
 use super::frames::Frames;
-use super::{Front, refusal, stopped};
+use super::{Front, parted, refusal, stopped};
 use crate::config::settings::Limits;
 use crate::exchange::{self, After};
 use crate::session::Session;
@@ -131,9 +131,9 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
     });
     let streams = Arc::new(Streams::new(limits.h2_resets));
     let counted: Stream = Box::new(Frames::new(stream, streams.clone(), limits.h2_frames));
-    let begun = timeout(limits.request_head, handshake(counted, Some(options(&limits)))).await;
-    let Ok(Ok(mut connection)) = begun else { return };
-    let mut stopping = false;
+    let opened = timeout(limits.request_head, handshake(counted, Some(options(&limits)))).await;
+    let Ok(Ok(mut connection)) = opened else { return };
+    let (mut begun, mut stopping) = (false, false);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -143,7 +143,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
                 timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
                 return;
             }
-            () = stopped(&mut stop), if !stopping => {
+            () = farewell(&mut stop, begun), if !stopping => {
                 connection.graceful_shutdown();
                 stopping = true;
                 continue;
@@ -153,6 +153,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
         };
         match accepted {
             Ok(Some(H2Accept::Session(session))) => {
+                begun = true;
                 let open = Open::new(&streams);
                 tokio::spawn(one(front.clone(), session, stop.clone(), open));
             }
@@ -164,6 +165,13 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
         let most = limits.h2_streams as usize;
         streams.until(|streams| streams.open() <= most || streams.is_abused()).await;
     }
+}
+
+/// Ends when it is time to say that no more streams are taken: at once when the house starts to drain, and a moment
+/// later where none has begun yet. A connection is opened for a request, which may be on its way; many clients take it
+/// for a failure to be sent away from one that is new.
+async fn farewell(stop: &mut ShutdownWatch, begun: bool) {
+    if begun { stopped(stop).await } else { parted(stop).await }
 }
 
 fn options(limits: &Limits) -> H2Options {
