@@ -47,6 +47,7 @@ pub(super) struct Streams {
     wasted: AtomicUsize,
     most_wasted: usize,
     abused: AtomicBool,
+    left: AtomicBool,
 }
 
 impl Streams {
@@ -57,7 +58,15 @@ impl Streams {
             wasted: AtomicUsize::new(0),
             most_wasted,
             abused: AtomicBool::new(false),
+            left: AtomicBool::new(false),
         }
+    }
+
+    /// The gateway leaves the connection, whose client has done no wrong. It may still read the last answer, and opens
+    /// windows while it does; a connection that is closed over unread bytes is reset, and takes with it what its client
+    /// has not read.
+    pub(super) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed) && !self.is_abused()
     }
 
     /// The client went too far: the connection ends.
@@ -145,6 +154,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
             }
             () = farewell(&mut stop, begun), if !stopping => {
                 connection.graceful_shutdown();
+                streams.left.store(true, Ordering::Relaxed);
                 stopping = true;
                 continue;
             }
