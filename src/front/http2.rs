@@ -7,6 +7,7 @@ use super::{Front, parted, refusal, stopped};
 use crate::config::settings::Limits;
 use crate::exchange::{self, After};
 use crate::session::Session;
+use bytes::Bytes;
 use penstock_contract::Refusal;
 use penstock_wire::head::Wrong;
 use pingora_core::protocols::http::ServerSession;
@@ -142,7 +143,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
     let counted: Stream = Box::new(Frames::new(stream, streams.clone(), limits.h2_frames));
     let opened = timeout(limits.request_head, handshake(counted, Some(options(&limits)))).await;
     let Ok(Ok(mut connection)) = opened else { return };
-    let (mut begun, mut stopping) = (false, false);
+    let (mut begun, mut stopping, mut idle) = (false, false, limits.keep_alive);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -153,13 +154,20 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
                 return;
             }
             () = farewell(&mut stop, begun), if !stopping => {
-                connection.graceful_shutdown();
-                streams.left.store(true, Ordering::Relaxed);
+                leave(&mut connection, &streams);
                 stopping = true;
                 continue;
             }
             accepted = HttpSession::from_h2_conn(&mut connection, digest.clone()) => accepted,
-            () = streams.idle(limits.keep_alive) => return,
+            () = streams.idle(idle) => {
+                if stopping {
+                    return;
+                }
+                // A request that is on its way would be lost, and its client could not know whether it was.
+                leave(&mut connection, &streams);
+                (stopping, idle) = (true, FAREWELL);
+                continue;
+            }
         };
         match accepted {
             Ok(Some(H2Accept::Session(session))) => {
@@ -175,6 +183,13 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
         let most = limits.h2_streams as usize;
         streams.until(|streams| streams.open() <= most || streams.is_abused()).await;
     }
+}
+
+/// Says that no more streams are taken. Those that the client may have begun before it reads that still are; once it
+/// has, the connection ends with the last of them.
+fn leave(connection: &mut h2::server::Connection<Stream, Bytes>, streams: &Streams) {
+    connection.graceful_shutdown();
+    streams.left.store(true, Ordering::Relaxed);
 }
 
 /// Ends when it is time to say that no more streams are taken: at once when the house starts to drain, and a moment
