@@ -1,9 +1,11 @@
 //! The frames that an HTTP/2 client sends, counted as they come in: those that
 //! carry nothing (pings, settings, priorities, resets, windows, empty data,
 //! unknown ones) cost the client little and the gateway as much as others.
-//! More of them than anyone needs end the connection.
+//! More of them than anyone needs end the connection. And the end of one that the
+//! gateway leaves: what its client still sends is taken until that has closed too.
 
 use super::http2::Streams;
+use super::{PARTING, SILENCE};
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
@@ -11,13 +13,14 @@ use pingora_core::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
     TimingDigest, UniqueID, UniqueIDType,
 };
+use std::future::Future;
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 /// What a client says before its first frame.
 const PREFACE: usize = 24;
@@ -26,6 +29,8 @@ const HEAD: usize = 9;
 const WINDOW: Duration = Duration::from_secs(1);
 /// Bytes of answers that explain one frame more: their client opens windows for them.
 const EXPLAINED: u64 = 64;
+/// Bytes that are read at once of what nobody looks at.
+const UNREAD: usize = 4 << 10;
 
 /// A connection whose frames are counted.
 #[derive(Debug)]
@@ -36,6 +41,15 @@ pub(super) struct Frames {
     count: Count,
     written: u64,
     since: Instant,
+    parting: Option<Parting>,
+}
+
+/// All is said, and the client may close its side too.
+#[derive(Debug)]
+struct Parting {
+    /// Nothing came for so long.
+    silence: Pin<Box<Sleep>>,
+    until: Instant,
 }
 
 /// Frames that carried nothing, in a row of bytes that is cut anywhere.
@@ -52,7 +66,7 @@ impl Frames {
     /// Counts the frames of a connection that has just begun.
     pub(super) fn new(stream: Stream, streams: Arc<Streams>, most: usize) -> Self {
         let count = Count { skip: PREFACE, head: [0; HEAD], filled: 0, empty: 0 };
-        Self { stream, streams, most: most as u64, count, written: 0, since: Instant::now() }
+        Self { stream, streams, most: most as u64, count, written: 0, since: Instant::now(), parting: None }
     }
 
     /// Whether there were too many within the time.
@@ -130,7 +144,30 @@ impl AsyncWrite for Frames {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let Self { stream, streams, parting, .. } = &mut *self;
+        let parting = match parting {
+            Some(parting) => parting,
+            None => {
+                ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+                let until = Instant::now() + PARTING;
+                parting.insert(Parting { silence: Box::pin(sleep(SILENCE)), until })
+            }
+        };
+        if !streams.is_left() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut bytes = [0; UNREAD];
+        loop {
+            let mut piece = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut *stream).poll_read(cx, &mut piece) {
+                Poll::Ready(Ok(())) if !piece.filled().is_empty() => {
+                    let silence = Instant::now() + SILENCE;
+                    parting.silence.as_mut().reset(silence.min(parting.until));
+                }
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => return parting.silence.as_mut().poll(cx).map(Ok),
+            }
+        }
     }
 
     fn poll_write_vectored(

@@ -3,10 +3,11 @@
 //! an idle connection, streams that are begun only to be given up.
 
 use super::frames::Frames;
-use super::{Front, refusal, stopped};
+use super::{Front, parted, refusal, stopped};
 use crate::config::settings::Limits;
 use crate::exchange::{self, After};
 use crate::session::Session;
+use bytes::Bytes;
 use penstock_contract::Refusal;
 use penstock_wire::head::Wrong;
 use pingora_core::protocols::http::ServerSession;
@@ -47,6 +48,7 @@ pub(super) struct Streams {
     wasted: AtomicUsize,
     most_wasted: usize,
     abused: AtomicBool,
+    left: AtomicBool,
 }
 
 impl Streams {
@@ -57,7 +59,15 @@ impl Streams {
             wasted: AtomicUsize::new(0),
             most_wasted,
             abused: AtomicBool::new(false),
+            left: AtomicBool::new(false),
         }
+    }
+
+    /// The gateway leaves the connection, whose client has done no wrong. It may still read the last answer, and opens
+    /// windows while it does; a connection that is closed over unread bytes is reset, and takes with it what its client
+    /// has not read.
+    pub(super) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed) && !self.is_abused()
     }
 
     /// The client went too far: the connection ends.
@@ -131,9 +141,9 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
     });
     let streams = Arc::new(Streams::new(limits.h2_resets));
     let counted: Stream = Box::new(Frames::new(stream, streams.clone(), limits.h2_frames));
-    let begun = timeout(limits.request_head, handshake(counted, Some(options(&limits)))).await;
-    let Ok(Ok(mut connection)) = begun else { return };
-    let mut stopping = false;
+    let opened = timeout(limits.request_head, handshake(counted, Some(options(&limits)))).await;
+    let Ok(Ok(mut connection)) = opened else { return };
+    let (mut begun, mut stopping, mut idle) = (false, false, limits.keep_alive);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -143,16 +153,25 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
                 timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
                 return;
             }
-            () = stopped(&mut stop), if !stopping => {
-                connection.graceful_shutdown();
+            () = farewell(&mut stop, begun), if !stopping => {
+                leave(&mut connection, &streams);
                 stopping = true;
                 continue;
             }
             accepted = HttpSession::from_h2_conn(&mut connection, digest.clone()) => accepted,
-            () = streams.idle(limits.keep_alive) => return,
+            () = streams.idle(idle) => {
+                if stopping {
+                    return;
+                }
+                // A request that is on its way would be lost, and its client could not know whether it was.
+                leave(&mut connection, &streams);
+                (stopping, idle) = (true, FAREWELL);
+                continue;
+            }
         };
         match accepted {
             Ok(Some(H2Accept::Session(session))) => {
+                begun = true;
                 let open = Open::new(&streams);
                 tokio::spawn(one(front.clone(), session, stop.clone(), open));
             }
@@ -164,6 +183,20 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
         let most = limits.h2_streams as usize;
         streams.until(|streams| streams.open() <= most || streams.is_abused()).await;
     }
+}
+
+/// Says that no more streams are taken. Those that the client may have begun before it reads that still are; once it
+/// has, the connection ends with the last of them.
+fn leave(connection: &mut h2::server::Connection<Stream, Bytes>, streams: &Streams) {
+    connection.graceful_shutdown();
+    streams.left.store(true, Ordering::Relaxed);
+}
+
+/// Ends when it is time to say that no more streams are taken: at once when the house starts to drain, and a moment
+/// later where none has begun yet. A connection is opened for a request, which may be on its way; many clients take it
+/// for a failure to be sent away from one that is new.
+async fn farewell(stop: &mut ShutdownWatch, begun: bool) {
+    if begun { stopped(stop).await } else { parted(stop).await }
 }
 
 fn options(limits: &Limits) -> H2Options {

@@ -28,59 +28,56 @@ pub struct Exchange {
 impl H2 {
     /// Begins HTTP/2 on a connection.
     pub async fn over(socket: impl Duplex + 'static, key: &str) -> Self {
-        let (send, connection) = h2::client::handshake(socket).await.unwrap();
+        Self::try_over(socket, key).await.unwrap()
+    }
+
+    /// The same; it may fail.
+    pub async fn try_over(socket: impl Duplex + 'static, key: &str) -> Result<Self, h2::Error> {
+        let (send, connection) = h2::client::handshake(socket).await?;
         let driver = tokio::spawn(async move { drop(connection.await) });
-        Self { send, key: key.to_owned(), driver }
+        Ok(Self { send, key: key.to_owned(), driver })
     }
 
     /// Sends JSON and waits for the head of the answer.
     pub async fn open(&self, path: &str, body: &Value) -> Exchange {
-        let request = Request::post(format!("https://localhost{path}"))
-            .header("authorization", format!("Bearer {}", self.key))
-            .header("content-type", "application/json")
-            .body(())
-            .unwrap();
-        let mut send = within("room for a stream", self.send.clone().ready()).await.unwrap();
-        let (answer, mut upward) = send.send_request(request, false).unwrap();
-        // The window opens piece by piece; what waits for it is kept by the connection.
-        upward.send_data(Bytes::from(body.to_string()), true).unwrap();
-        let (head, body) = within("a head", answer).await.unwrap().into_parts();
-        let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
-            (name.as_str().to_owned(), value.to_str().unwrap().to_owned())
-        };
-        let headers = head.headers.iter().map(header).collect();
-        Exchange { upward, body, status: head.status.as_u16(), headers, bytes: Vec::new() }
+        self.begin(path, "application/json", body.to_string().into_bytes()).await.unwrap()
     }
 
     /// Sends any body, as its window opens, and reads the whole answer.
     pub async fn send(&self, path: &str, kind: &str, body: Vec<u8>) -> Answer {
+        self.begin(path, kind, body).await.unwrap().finish().await
+    }
+
+    /// Sends JSON and reads the whole answer.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.open(path, body).await.finish().await
+    }
+
+    /// Sends any body and waits for the head of the answer; the error says whether the gateway has looked at it.
+    pub async fn begin(&self, path: &str, kind: &str, body: Vec<u8>) -> Result<Exchange, h2::Error> {
         let request = Request::post(format!("https://localhost{path}"))
             .header("authorization", format!("Bearer {}", self.key))
             .header("content-type", kind)
             .body(())
             .unwrap();
-        let mut send = within("room for a stream", self.send.clone().ready()).await.unwrap();
-        let (answer, mut upward) = send.send_request(request, false).unwrap();
-        upward.send_data(Bytes::from(body), true).unwrap();
-        let (head, body) = within("a head", answer).await.unwrap().into_parts();
+        let mut send = within("room for a stream", self.send.clone().ready()).await?;
+        let (answer, mut upward) = send.send_request(request, false)?;
+        // The window opens piece by piece; what waits for it is kept by the connection. Who has answered already may
+        // want none of it.
+        upward.send_data(Bytes::from(body), true).ok();
+        let (head, body) = within("a head", answer).await?.into_parts();
         let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
             (name.as_str().to_owned(), value.to_str().unwrap().to_owned())
         };
         let headers = head.headers.iter().map(header).collect();
-        let status = head.status.as_u16();
-        let mut exchange = Exchange { upward, body, status, headers, bytes: Vec::new() };
-        within("the end", async { while exchange.more().await {} }).await;
-        let Exchange { status, headers, bytes, body, .. } = exchange;
-        Answer { status, headers, body: bytes, whole: body.is_end_stream() }
+        Ok(Exchange { upward, body, status: head.status.as_u16(), headers, bytes: Vec::new() })
     }
+}
 
-    /// Sends JSON and reads the whole answer.
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        let mut exchange = self.open(path, body).await;
-        within("the end", async { while exchange.more().await {} }).await;
-        let Exchange { status, headers, bytes, body, .. } = exchange;
-        Answer { status, headers, body: bytes, whole: body.is_end_stream() }
-    }
+/// Whether a request was not looked at, so that it may be begun anew elsewhere: its connection was told that the
+/// gateway takes no more, or said so of this stream.
+pub fn is_unheard(why: &h2::Error) -> bool {
+    why.is_go_away() && why.is_remote() && why.reason() == Some(Reason::NO_ERROR)
 }
 
 impl Drop for H2 {
@@ -103,6 +100,13 @@ impl Exchange {
     /// Leaves this stream and keeps the connection.
     pub fn reset(mut self) {
         self.upward.send_reset(Reason::CANCEL);
+    }
+
+    /// Reads to the end.
+    pub async fn finish(mut self) -> Answer {
+        within("the end", async { while self.more().await {} }).await;
+        let Self { status, headers, bytes, body, .. } = self;
+        Answer { status, headers, body: bytes, whole: body.is_end_stream() }
     }
 
     async fn more(&mut self) -> bool {

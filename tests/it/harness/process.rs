@@ -1,5 +1,6 @@
 //! The real binary in a process of its own, ended by its own number alone.
 
+use super::secure::Certified;
 use super::{Client, Provider, until};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -39,6 +40,8 @@ pub fn address() -> SocketAddr {
 pub struct Home {
     pub http: SocketAddr,
     pub admin: SocketAddr,
+    /// Another line of `[listen]`, or none.
+    tls: String,
     folder: tempfile::TempDir,
 }
 
@@ -49,7 +52,15 @@ impl Home {
 
     /// A folder in this one.
     pub fn within(folder: &Path) -> Self {
-        Self { http: address(), admin: address(), folder: tempfile::tempdir_in(folder).unwrap() }
+        let (tls, folder) = (String::new(), tempfile::tempdir_in(folder).unwrap());
+        Self { http: address(), admin: address(), tls, folder }
+    }
+
+    /// Listens for TLS too, with these files, in what is written from now on; where.
+    pub fn secure(&mut self, files: &Certified) -> SocketAddr {
+        let https = address();
+        self.tls = files.https_at(https) + "\n";
+        https
     }
 
     pub fn path(&self) -> &Path {
@@ -68,8 +79,8 @@ impl Home {
     /// Writes the configuration; `rest` is everything but listeners and store.
     pub fn write(&self, rest: &str) {
         let text = format!(
-            "[listen]\nhttp = \"{}\"\nadmin = \"{}\"\n[storage]\npath = \"data\"\nballast = \"0B\"\n{rest}",
-            self.http, self.admin
+            "[listen]\nhttp = \"{}\"\nadmin = \"{}\"\n{}[storage]\npath = \"data\"\nballast = \"0B\"\n{rest}",
+            self.http, self.admin, self.tls
         );
         std::fs::write(self.config(), text).unwrap();
     }

@@ -81,10 +81,13 @@ impl Certified {
 
     /// `https = …` of `[listen]`.
     pub fn https(&self) -> String {
-        format!(
-            "https = {{ address = \"127.0.0.1:0\", certificate = {:?}, key = {:?} }}",
-            self.chain, self.key
-        )
+        self.https_at(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// The same at an address that is known.
+    pub fn https_at(&self, address: SocketAddr) -> String {
+        let (chain, key) = (&self.chain, &self.key);
+        format!("https = {{ address = \"{address}\", certificate = {chain:?}, key = {key:?} }}")
     }
 
     /// Both files, as a simulated provider takes them.
@@ -118,6 +121,29 @@ pub async fn try_connect(
     protocols: &[&str],
     own: Option<&Certified>,
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    over(address, trusting(root, protocols, own)).await
+}
+
+/// A client that connects often: it takes its sessions up again, as browsers and libraries do.
+pub fn connector(root: &Path, protocols: &[&str]) -> TlsConnector {
+    TlsConnector::from(Arc::new(trusting(root, protocols, None)))
+}
+
+/// Connects with it; it may fail.
+pub async fn dial(address: SocketAddr, connector: &TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
+    shake_hands(TcpStream::connect(address).await?, connector).await
+}
+
+/// The same over a socket that is there already.
+pub async fn shake_hands(
+    socket: TcpStream,
+    connector: &TlsConnector,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from("localhost").unwrap();
+    within("a TLS handshake", connector.connect(name, socket)).await
+}
+
+fn trusting(root: &Path, protocols: &[&str], own: Option<&Certified>) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -127,7 +153,7 @@ pub async fn try_connect(
         Some(own) => builder.with_client_auth_cert(own.chain(), own.private()).unwrap(),
     };
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-    over(address, config).await
+    config
 }
 
 /// Whether TLS 1.2 is spoken there.
@@ -142,8 +168,7 @@ pub async fn old(address: SocketAddr, root: &Path) -> bool {
 
 async fn over(address: SocketAddr, config: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
     let socket = TcpStream::connect(address).await.unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    within("a TLS handshake", TlsConnector::from(Arc::new(config)).connect(name, socket)).await
+    shake_hands(socket, &TlsConnector::from(Arc::new(config))).await
 }
 
 /// A provider of one answer over HTTP/1.1 that is particular about TLS.

@@ -9,7 +9,7 @@ mod floods;
 mod frames;
 mod heads;
 mod locked;
-mod raw2;
+pub mod raw2;
 mod readers;
 mod slow;
 mod smuggling;

@@ -31,15 +31,9 @@ fn reloads(running: &Home) -> usize {
 }
 
 /// A gateway in a process, with TLS and these files.
-async fn secured(home: &Home, provider: &Provider, files: &Certified, lines: &str) -> std::net::SocketAddr {
-    let https = crate::harness::process::address();
+fn secured(home: &mut Home, provider: &Provider, files: &Certified, lines: &str) -> std::net::SocketAddr {
+    let https = home.secure(files);
     home.write(&format!("{WATCH}\n{}", catalogue(provider, lines)));
-    let text = fs::read_to_string(home.config()).unwrap();
-    let line = format!(
-        "[listen]\nhttps = {{ address = \"{https}\", certificate = {:?}, key = {:?} }}\n",
-        files.chain, files.key
-    );
-    fs::write(home.config(), text.replace("[listen]\n", &line)).unwrap();
     https
 }
 
@@ -47,8 +41,8 @@ async fn secured(home: &Home, provider: &Provider, files: &Certified, lines: &st
 async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
     let swaps = size(200, 6);
     let (used, provider) = (Certified::make(), Provider::start().await);
-    let home = Home::new();
-    let https = secured(&home, &provider, &used, "").await;
+    let mut home = Home::new();
+    let https = secured(&mut home, &provider, &used, "");
     let running = home.run().await;
     let (client, _) = home.key();
     let client = at(&client, https);
@@ -59,7 +53,7 @@ async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
         .map(|_| {
             let (client, root, stop, asked) = (client.clone(), root.clone(), stop.clone(), asked.clone());
             tokio::spawn(async move {
-                let body = super::upgrade::ask("m", false).to_string();
+                let body = super::streams::ask("m", false).to_string();
                 while !stop.load(Ordering::SeqCst) {
                     let socket = connect(https, &root, &["http/1.1"]).await;
                     let mut open = client.open_over(socket, "POST", CHAT, &[], body.as_bytes()).await;
@@ -117,7 +111,7 @@ async fn a_provider_s_credential_and_root_change_in_their_files() {
     home.write(&format!("{WATCH}\n{}", catalogue(&provider, &format!("api_key = {{ file = {secret:?} }}"))));
     let running = home.run().await;
     let (client, _) = home.key();
-    let ask = super::upgrade::ask("m", false);
+    let ask = super::streams::ask("m", false);
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
     assert_eq!(provider.last().header("authorization"), Some("Bearer first-secret"));
     fs::write(&secret, "").unwrap();
@@ -229,9 +223,9 @@ async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_is_over_is_told_and_used() {
     let (over, own, provider) = (Certified::make().over(), Certified::make().over(), Provider::start().await);
-    let home = Home::new();
+    let mut home = Home::new();
     let own = format!("client_certificate = {:?}\nclient_key = {:?}", own.chain, own.key);
-    secured(&home, &provider, &over, &own).await;
+    secured(&mut home, &provider, &over, &own);
     let checked = home.command(&["check"]);
     let said = complaint(&checked);
     assert!(checked.status.success(), "{said}");

@@ -1,17 +1,15 @@
 //! Clients that ask all the time, over connections that they keep and over new
 //! ones, and count what goes wrong. Processes that follow each other, by their log.
 
+use super::ways::{Connection, Doors, Failed, Request, WAYS, Way};
 use crate::harness::process::Home;
 use crate::harness::{until, within};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 /// What became of their requests.
@@ -19,35 +17,45 @@ use tokio::task::JoinHandle;
 pub struct Tally {
     pub answered: AtomicUsize,
     pub refused: AtomicUsize,
+    /// Requests over HTTP/2 that were begun anew: their connection had been told that it takes no more.
+    pub anew: AtomicUsize,
     /// The first that went wrong.
     pub wrong: parking_lot::Mutex<Vec<String>>,
     pub slowest_us: AtomicU64,
     stop: AtomicBool,
 }
 
+impl Tally {
+    pub fn answered(&self) -> usize {
+        self.answered.load(Ordering::SeqCst)
+    }
+}
+
 /// Clients at work.
 pub struct Crowd {
     pub tally: Arc<Tally>,
     clients: Vec<JoinHandle<()>>,
+    rate: u32,
+    begun: Instant,
 }
 
 impl Crowd {
-    /// So many clients, each with so many requests a second; every second one keeps its connection.
-    pub fn start(address: SocketAddr, key: &str, body: &Value, clients: usize, rate: u32) -> Self {
-        let tally = Arc::<Tally>::default();
-        let text = body.to_string();
-        let request: Arc<str> = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {key}\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
-            text.len()
-        )
-        .into();
+    /// So many clients, each with so many requests a second. They take each way in turn; every second one keeps its
+    /// connection.
+    pub fn start(doors: &Doors, key: &str, body: &Value, clients: usize, rate: u32) -> Self {
+        let (tally, request) = (Arc::<Tally>::default(), Arc::new(Request::new(key, body)));
         let client = |number: usize| {
-            let (tally, request) = (tally.clone(), request.clone());
-            tokio::spawn(async move { ask(address, &request, &tally, number.is_multiple_of(2), rate).await })
+            let (tally, request, doors) = (tally.clone(), request.clone(), doors.clone());
+            let (way, keeps) = (WAYS[number % WAYS.len()], number.is_multiple_of(2));
+            tokio::spawn(async move { ask(&doors, way, &request, &tally, keeps, rate).await })
         };
         let clients = (0..clients).map(client).collect();
-        Self { tally, clients }
+        Self { tally, clients, rate, begun: Instant::now() }
+    }
+
+    /// Requests that they would have made by now if nobody had to wait.
+    pub fn due(&self) -> usize {
+        (self.begun.elapsed().as_secs_f64() * f64::from(self.rate) * self.clients.len() as f64) as usize
     }
 
     /// Lets each end its request.
@@ -60,62 +68,49 @@ impl Crowd {
     }
 }
 
-async fn ask(address: SocketAddr, request: &str, tally: &Tally, keeps: bool, rate: u32) {
+async fn ask(doors: &Doors, way: Way, request: &Request, tally: &Tally, keeps: bool, rate: u32) {
     let mut pace = tokio::time::interval(Duration::from_secs(1) / rate);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut kept: Option<TcpStream> = None;
+    let mut kept: Option<Connection> = None;
     while !tally.stop.load(Ordering::SeqCst) {
         pace.tick().await;
         let begun = Instant::now();
         let again = kept.is_some();
-        let done = match kept.take() {
-            Some(socket) => exchange(socket, request).await,
-            None => match TcpStream::connect(address).await {
-                Ok(socket) => exchange(socket, request).await,
-                Err(why) => Err(format!("not connected: {why}")),
-            },
-        };
-        match done {
-            Ok((200, socket)) => {
+        let mut done = once(doors, way, request, kept.take()).await;
+        if again && matches!(done, Err(Failed::Unheard)) {
+            tally.anew.fetch_add(1, Ordering::SeqCst);
+            done = once(doors, way, request, None).await;
+        }
+        let wrong = match done {
+            Ok((200, connection)) => {
                 tally.answered.fetch_add(1, Ordering::SeqCst);
-                kept = socket.filter(|_| keeps);
+                kept = connection.filter(|_| keeps);
+                None
             }
-            Ok((status, _)) => {
-                tally.refused.fetch_add(1, Ordering::SeqCst);
-                tally.wrong.lock().push(format!("status {status}"));
-            }
-            Err(why) => {
-                tally.refused.fetch_add(1, Ordering::SeqCst);
-                tally.wrong.lock().push(format!("{why}, kept: {again}"));
-            }
+            Ok((status, _)) => Some(format!("status {status}")),
+            Err(Failed::Wrong(why)) => Some(why),
+            Err(Failed::Unheard) => Some("sent away unheard".to_owned()),
+        };
+        if let Some(why) = wrong {
+            tally.refused.fetch_add(1, Ordering::SeqCst);
+            tally.wrong.lock().push(format!("{why}, {way:?}, kept: {again}"));
         }
         let took = u64::try_from(begun.elapsed().as_micros()).unwrap();
         tally.slowest_us.fetch_max(took, Ordering::SeqCst);
     }
 }
 
-/// One request; the connection comes back if it may serve another.
-async fn exchange(mut socket: TcpStream, request: &str) -> Result<(u16, Option<TcpStream>), String> {
-    socket.write_all(request.as_bytes()).await.map_err(|why| format!("not sent: {why}"))?;
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
-        if let Some((head, _)) = text.split_once("\r\n\r\n") {
-            let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
-            let length: usize = length.and_then(|digits| digits.parse().ok()).ok_or("no length")?;
-            if bytes.len() >= head.len() + 4 + length {
-                let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-                let last = head.contains("connection: close");
-                return Ok((status, (!last).then_some(socket)));
-            }
-        }
-        let mut piece = [0; 16 * 1024];
-        match socket.read(&mut piece).await {
-            Ok(0) => return Err(format!("cut after {} bytes", bytes.len())),
-            Ok(read) => bytes.extend_from_slice(&piece[..read]),
-            Err(why) => return Err(format!("cut: {why}")),
-        }
-    }
+async fn once(
+    doors: &Doors,
+    way: Way,
+    request: &Request,
+    kept: Option<Connection>,
+) -> Result<(u16, Option<Connection>), Failed> {
+    let connection = match kept {
+        Some(connection) => connection,
+        None => Connection::open(doors, way, request).await?,
+    };
+    connection.ask(request).await
 }
 
 /// A process that the test did not start itself; ended with it.

@@ -3,12 +3,15 @@
 
 mod certificates;
 mod crowd;
+mod farewell;
 mod grace;
 mod places;
 mod reload;
 mod start;
+mod streams;
 mod upgrade;
 mod upgrade_fails;
+mod ways;
 
 /// The goal's size, or a small one.
 pub fn size(full: usize, short: usize) -> usize {

@@ -3,7 +3,9 @@
 
 use super::crowd::{Crowd, charges, said};
 use super::size;
-use super::upgrade::{Streams, ask, two};
+use super::streams::{Streams, ask};
+use super::upgrade::two;
+use super::ways::Doors;
 use crate::harness::jobs;
 use crate::harness::process::Home;
 use crate::harness::script::plain;
@@ -17,14 +19,15 @@ async fn reloads_under_load_break_nothing() {
     let (quick, slow, later) = (Provider::start().await, Provider::start().await, Provider::start().await);
     quick.always(plain("Hello"));
     later.always(plain("Hello"));
-    let home = Home::new();
+    let mut home = Home::new();
+    let doors = Doors::of(&mut home);
     let (one, two) = (two(&quick, &slow), two(&later, &slow));
     home.write(&one);
     let running = home.run().await;
     let (client, _) = home.key();
-    let streams = Streams::open(&client, &slow, size(200, 20)).await;
+    let streams = Streams::through(&doors, &client, &slow, size(200, 20)).await;
     let batch = jobs::batch(&client, &jobs::lines(size(2_000, 200))).await;
-    let crowd = Crowd::start(home.http, &client.key, &ask("m", false), size(30, 6), 10);
+    let crowd = Crowd::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
     for number in 0..reloads {
         let (text, provider) = if number % 2 == 0 { (&two, &later) } else { (&one, &quick) };
         let before = provider.calls();
@@ -38,7 +41,7 @@ async fn reloads_under_load_break_nothing() {
     let ended = jobs::ended(&client, &batch).await;
     assert_eq!(ended["request_counts"]["failed"], 0, "{ended}");
     let tally = crowd.stop().await;
-    let (answered, refused) = (tally.answered.load(Ordering::SeqCst), tally.refused.load(Ordering::SeqCst));
+    let (answered, refused) = (tally.answered(), tally.refused.load(Ordering::SeqCst));
     eprintln!("{reloads} reloads, {answered} requests, {refused} refused");
     assert_eq!(refused, 0, "{:?}", tally.wrong.lock());
 }
@@ -47,14 +50,15 @@ async fn reloads_under_load_break_nothing() {
 async fn a_stop_under_load_answers_all_that_was_taken_and_ends_with_the_last_stream() {
     let (quick, slow) = (Provider::start().await, Provider::start().await);
     quick.always(plain("Hello"));
-    let home = Home::new();
+    let mut home = Home::new();
+    let doors = Doors::of(&mut home);
     home.write(&two(&quick, &slow));
     let mut running = home.run().await;
     let (client, _) = home.key();
     let count = size(1_000, 30);
-    let streams = Streams::open(&client, &slow, count).await;
-    let crowd = Crowd::start(home.http, &client.key, &ask("m", false), size(30, 6), 10);
-    until("some answers", || crowd.tally.answered.load(Ordering::SeqCst) > 20).await;
+    let streams = Streams::through(&doors, &client, &slow, count).await;
+    let crowd = Crowd::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
+    until("some answers", || crowd.tally.answered() > 20).await;
     running.signal("TERM");
     // From here on nobody listens: only new connections may fail.
     until("the door to close", || !crowd.tally.wrong.lock().is_empty()).await;
@@ -69,7 +73,7 @@ async fn a_stop_under_load_answers_all_that_was_taken_and_ends_with_the_last_str
     let took = last.elapsed();
     eprintln!("{count} streams ended by themselves, the process {took:?} after the last of them");
     assert!(took <= Duration::from_secs(2), "{took:?}");
-    assert_eq!(charges(&home), tally.answered.load(Ordering::SeqCst) + count);
+    assert_eq!(charges(&home), tally.answered() + count);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

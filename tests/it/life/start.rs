@@ -1,7 +1,7 @@
 //! A start: how soon the first answer comes, and what the service manager hears.
 
 use super::is_full;
-use super::upgrade::ask;
+use super::streams::ask;
 use crate::harness::process::{Home, catalogue};
 use crate::harness::script::plain;
 use crate::harness::{Provider, until, within};

@@ -1,31 +1,16 @@
 //! Upgrades under load: nothing is refused, nothing is cut, charges are right.
 
 use super::crowd::{Crowd, Heir, acts, charges, processes, said, signal, upgrade};
-use super::size;
-use crate::harness::client::Open;
+use super::streams::{Streams, ask};
+use super::ways::{Connection, Doors, Failed, Request, Way};
+use super::{is_full, size};
 use crate::harness::jobs;
 use crate::harness::process::{Home, catalogue, complaint};
-use crate::harness::script::{Act, Script, done, finish, plain, role, sse, text, usage};
-use crate::harness::{Client, Provider, until, within};
-use serde_json::{Value, json};
+use crate::harness::script::plain;
+use crate::harness::{Provider, until, within};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
-
-const CHAT: &str = "/v1/chat/completions";
-
-pub fn ask(model: &str, stream: bool) -> Value {
-    json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]})
-}
-
-/// A stream that waits in its middle.
-pub fn waits(go: &Arc<Notify>) -> Script {
-    let mut script = vec![sse(), role(), text("One "), Act::Wait(go.clone()), text("two")];
-    script.extend([finish("stop"), usage(11, 2), done(), Act::End]);
-    script
-}
 
 /// A model `m` that answers at once, and a model `s` that streams as told.
 pub fn two(quick: &Provider, slow: &Provider) -> String {
@@ -34,71 +19,22 @@ pub fn two(quick: &Provider, slow: &Provider) -> String {
     format!("{}{second}", catalogue(quick, ""))
 }
 
-/// Streams that are being read.
-pub struct Streams {
-    go: Arc<Notify>,
-    readers: Vec<JoinHandle<bool>>,
-}
-
-impl Streams {
-    /// Opens so many, each as far as its first word.
-    pub async fn open(client: &Client, provider: &Provider, count: usize) -> Self {
-        let go = Arc::new(Notify::new());
-        provider.always(waits(&go));
-        let mut open: Vec<Open> = Vec::new();
-        while open.len() < count {
-            let some = (open.len()..count.min(open.len() + 50)).map(|_| {
-                let client = client.clone();
-                tokio::spawn(async move { client.stream_until(CHAT, &ask("s", true), "One ").await })
-            });
-            for stream in some.collect::<Vec<_>>() {
-                open.push(stream.await.unwrap());
-            }
-        }
-        let read = |mut stream: Open| {
-            tokio::spawn(async move {
-                let answer = stream.finish().await;
-                answer.whole
-                    && answer.streamed() == "One two"
-                    && penstock_dialect::grammar::chat(&answer.body, false).is_ok()
-            })
-        };
-        Self { go, readers: open.into_iter().map(read).collect() }
-    }
-
-    /// Lets them end; how many were not whole.
-    pub async fn end(self) -> usize {
-        let go = self.go.clone();
-        let goer = tokio::spawn(async move {
-            loop {
-                go.notify_waiters();
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        });
-        let mut broken = 0;
-        for reader in self.readers {
-            broken += usize::from(!within("a stream to end", reader).await.unwrap());
-        }
-        goer.abort();
-        broken
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     let (upgrades, streams) = (size(20, 3), size(1_000, 60));
     let (quick, slow) = (Provider::start().await, Provider::start().await);
     quick.always(plain("Hello"));
-    let home = Home::new();
+    let mut home = Home::new();
+    let doors = Doors::of(&mut home);
     home.write(&two(&quick, &slow));
     let first = home.run().await;
     let (client, _) = home.key();
-    let crowd = Crowd::start(home.http, &client.key, &ask("m", false), size(30, 6), 10);
+    let crowd = Crowd::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
     let (mut heirs, mut generations): (Vec<Heir>, Vec<(u32, Streams)>) = (Vec::new(), Vec::new());
     let (mut broken, mut gone, mut took) = (0, Vec::new(), Vec::new());
     for number in 0..upgrades {
         // Each process has half of the streams: those of two are open at any time.
-        let half = Streams::open(&client, &slow, streams / 2).await;
+        let half = Streams::through(&doors, &client, &slow, streams / 2).await;
         generations.push((*processes(&home).last().unwrap(), half));
         let begun = Instant::now();
         heirs.push(upgrade(&home).await);
@@ -114,22 +50,27 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     for (_, half) in generations {
         broken += half.end().await;
     }
+    let due = crowd.due();
     let tally = crowd.stop().await;
     let last = heirs.pop().unwrap();
     last.signal("TERM");
     last.until_gone().await;
     drop(first);
-    let (answered, refused) = (tally.answered.load(Ordering::SeqCst), tally.refused.load(Ordering::SeqCst));
+    let (answered, refused) = (tally.answered(), tally.refused.load(Ordering::SeqCst));
     let (longest, slowest) = (gone.iter().max().unwrap(), tally.slowest_us.load(Ordering::SeqCst));
     eprintln!(
-        "{upgrades} upgrades, {answered} requests, {} streams: {refused} refused, {broken} cut; an upgrade took {:?} at \
-         most, a process was gone {longest:?} after its last stream, the slowest request took {} ms",
+        "{upgrades} upgrades, {answered} requests of {due} that were due, {} of them begun anew over HTTP/2, {} streams: \
+         {refused} refused, {broken} cut; an upgrade took {:?} at most, a process was gone {longest:?} after its last \
+         stream, the slowest request took {} ms",
+        tally.anew.load(Ordering::SeqCst),
         upgrades * (streams / 2),
         took.iter().max().unwrap(),
         slowest / 1_000
     );
     assert_eq!(refused, 0, "{:?}", tally.wrong.lock());
     assert_eq!(broken, 0);
+    // That nobody was refused says little if hardly anybody asked.
+    assert!(!is_full() || answered >= due / 3, "{answered} of {due}");
     assert!(*longest <= Duration::from_secs(2), "{gone:?}");
     let lines = said(&home);
     assert!(!lines.contains("\"handover_") && !lines.contains("predecessor_lost"), "{lines}");
@@ -139,6 +80,58 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
         let proof = home.command(&words);
         assert!(proof.status.success(), "{}", complaint(&proof));
     }
+}
+
+/// Clients that connect all the time, and of which none may be told to come again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_handshake_is_in_vain_while_the_socket_changes_hands() {
+    let provider = Provider::start().await;
+    provider.always(plain("Hello"));
+    let mut home = Home::new();
+    let doors = Doors::of(&mut home);
+    home.write(&catalogue(&provider, ""));
+    let mut before = home.run().await;
+    let (client, _) = home.key();
+    let request = Arc::new(Request::new(&client.key, &ask("m", false)));
+    let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let asking = |number: usize| {
+        let (doors, request, stop, answered) =
+            (doors.clone(), request.clone(), stop.clone(), answered.clone());
+        let way = [Way::H2, Way::Tls][number % 2];
+        tokio::spawn(async move {
+            while !stop.load(Ordering::SeqCst) {
+                let connection = Connection::open(&doors, way, &request).await?;
+                let (status, _) = connection.ask(&request).await?;
+                assert_eq!(status, 200, "{way:?}");
+                answered.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok::<_, Failed>(())
+        })
+    };
+    let clients: Vec<_> = (0..size(8, 4)).map(asking).collect();
+    let upgrades = size(20, 3);
+    let mut heirs: Vec<Heir> = Vec::new();
+    for number in 0..upgrades {
+        heirs.push(upgrade(&home).await);
+        // Nobody is left but the new process, which serves.
+        match number {
+            0 => assert!(before.until_ended().await.success()),
+            _ => heirs[number - 1].until_gone().await,
+        }
+        let some = answered.load(Ordering::SeqCst) + size(50, 8);
+        until("handshakes with the new process alone", || answered.load(Ordering::SeqCst) >= some).await;
+    }
+    stop.store(true, Ordering::SeqCst);
+    for client in clients {
+        within("a client", client).await.unwrap().unwrap();
+    }
+    eprintln!(
+        "{upgrades} upgrades, {} handshakes and requests, none in vain",
+        answered.load(Ordering::SeqCst)
+    );
+    heirs.last().unwrap().signal("TERM");
+    heirs.last().unwrap().until_gone().await;
+    assert_eq!(charges(&home), answered.load(Ordering::SeqCst));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -174,9 +167,7 @@ async fn uploads_batches_and_keys_outlive_an_upgrade() {
     assert_eq!(jobs::results(&client, &ended).await.len(), 200);
     // Revoked in the new process, ended in the old one.
     assert!(home.command(&["keys", "revoke", &id]).status.success());
-    assert!(
-        !within("the stream of a revoked key", stream.readers.into_iter().next().unwrap()).await.unwrap()
-    );
+    assert!(!within("the stream of a revoked key", stream.readers().pop().unwrap()).await.unwrap());
     until("the old process to end", || said(&home).contains("\"stopped\"")).await;
     next.signal("TERM");
     next.until_gone().await;

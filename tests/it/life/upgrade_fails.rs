@@ -1,7 +1,8 @@
 //! Upgrades that fail: the process that runs goes on, with all it had.
 
 use super::crowd::{Heir, acts, charges, is_gone, processes, said, signal, upgrade};
-use super::upgrade::{Streams, ask, two};
+use super::streams::{Streams, ask};
+use super::upgrade::two;
 use crate::harness::process::{Home, complaint};
 use crate::harness::script::plain;
 use crate::harness::{Provider, until, within};
