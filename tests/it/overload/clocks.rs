@@ -1,42 +1,99 @@
 //! The clocks of a provider: each fires in time, the provider's work is cancelled,
 //! the reserve is given back, and the client hears of it in its own dialect.
 
-use super::{CHAT, form, percentile, timed, until_empty};
+use super::{CHAT, form, full, percentile, timed, until_empty};
 use crate::harness::script::{Act, Script, role, sse, text};
-use crate::harness::{Bench, Provider};
+use crate::harness::{Bench, Provider, until};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// The clock that is tried; all others are far away.
 const CLOCK: Duration = Duration::from_millis(400);
 /// How much later it may fire.
 const LATE: Duration = Duration::from_millis(250);
+/// How much later the provider may find itself left.
+const LEFT: Duration = Duration::from_secs(1);
+/// What a TLS record of a handshake begins with.
+const HANDSHAKE: u8 = 22;
 
-fn timeouts(clock: &str) -> String {
-    let of = |name: &str| if name == clock { "400ms" } else { "30s" };
-    let all: Vec<String> = ["connect", "first_byte", "plain", "first_token", "idle", "total"]
-        .iter()
-        .map(|name| format!("{name} = \"{}\"", of(name)))
-        .collect();
-    format!("timeouts = {{ {} }}", all.join(", "))
+/// Who stays silent.
+enum Silent<'s> {
+    /// Nobody takes the connection.
+    Nobody(SocketAddr),
+    /// The connection is taken and the handshake never answered; these are lines of the provider's.
+    Deaf(&'s Deaf, &'s str),
+    /// A provider that does this with each request.
+    Scripted(&'s Provider, Script),
+}
+
+impl Silent<'_> {
+    fn base(&self) -> String {
+        match self {
+            Self::Nobody(address) => format!("http://{address}/v1"),
+            Self::Deaf(deaf, _) => format!("https://{}/v1", deaf.address),
+            Self::Scripted(provider, _) => format!("http://{}/v1", provider.address),
+        }
+    }
+
+    fn lines(&self, clock: &str) -> String {
+        let of = |name: &str| if name == clock { "400ms" } else { "30s" };
+        let all: Vec<String> = ["connect", "first_byte", "plain", "first_token", "idle", "total"]
+            .iter()
+            .map(|name| format!("{name} = \"{}\"", of(name)))
+            .collect();
+        let own = if let Self::Deaf(_, lines) = self { lines } else { "" };
+        format!("{own}\ntimeouts = {{ {} }}", all.join(", "))
+    }
+
+    /// How often the gateway has left it; `None` where nobody is there to tell.
+    fn left(&self) -> Option<usize> {
+        match self {
+            Self::Nobody(_) => None,
+            Self::Deaf(deaf, _) => Some(deaf.left.load(Ordering::SeqCst)),
+            Self::Scripted(provider, _) => Some(provider.left()),
+        }
+    }
+}
+
+/// Takes connections and never says a word.
+struct Deaf {
+    address: SocketAddr,
+    /// Connections that were closed after a handshake had been begun on them.
+    left: Arc<AtomicUsize>,
+}
+
+impl Deaf {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, left) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+        let counted = left.clone();
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let left = counted.clone();
+                tokio::spawn(async move {
+                    let mut said = Vec::new();
+                    socket.read_to_end(&mut said).await.ok();
+                    left.fetch_add(usize::from(said.first() == Some(&HANDSHAKE)), Ordering::SeqCst);
+                });
+            }
+        });
+        Self { address, left }
+    }
 }
 
 /// Tries a clock with an ask that must meet it; what the client was told last.
-async fn tried(
-    clock: &str,
-    provider: Option<(&Provider, Script)>,
-    address: SocketAddr,
-    ask: &Value,
-    path: &str,
-) -> String {
-    let base = format!("http://{address}/v1");
+async fn tried(clock: &str, silent: Silent<'_>, ask: &Value, path: &str) -> String {
     let never = "[routing.breaker]\nconsecutive = 1000\nminimum = 100000";
-    let running = Bench::new().settings(never).provider_at("a", &base, &timeouts(clock), "").start().await;
-    let (mut late, mut told) = (Vec::new(), String::new());
-    for trial in 0..form(3, 100) {
-        if let Some((provider, script)) = &provider {
+    let bench = Bench::new().settings(never);
+    let running = bench.provider_at("a", &silent.base(), &silent.lines(clock), "").start().await;
+    let (mut late, mut leaving, mut told) = (Vec::new(), Vec::new(), String::new());
+    for trial in 1..=form(3, 100) {
+        if let Silent::Scripted(provider, script) = &silent {
             provider.then(script.clone());
         }
         let (answer, took) = timed(running.client.post(path, ask)).await;
@@ -46,8 +103,10 @@ async fn tried(
         assert!(answer.status == 503 || told.contains("\"error\""), "{clock}: {told}");
         let good = ["\"finish_reason\":\"stop\"", "message_stop"];
         assert!(!good.iter().any(|end| told.contains(end)), "{clock}: {told}");
-        if let Some((provider, _)) = &provider {
-            provider.until_left(trial + 1).await;
+        if silent.left().is_some() {
+            // From when the clock was due to when the provider knew; the client may hear of it before or after.
+            let left = until("the gateway to leave", || silent.left() >= Some(trial));
+            leaving.push(took - CLOCK + timed(left).await.1);
         }
     }
     until_empty(&running).await;
@@ -56,6 +115,11 @@ async fn tried(
     // In the gate the machine does other things meanwhile.
     let least = percentile(&mut late, 1);
     assert!(form(least, most) <= LATE, "{clock}: {least:?} to {most:?} late");
+    if !leaving.is_empty() {
+        let (half, all) = (percentile(&mut leaving, 50), percentile(&mut leaving, 100));
+        eprintln!("clock {clock}: the provider left after p50 {half:?}, always within {all:?}");
+        assert!(all <= LEFT || !full(), "{clock}: the provider's work went on for {all:?}");
+    }
     told
 }
 
@@ -76,22 +140,30 @@ async fn nobody_who_takes_the_connection() {
     {
         held.push(one);
     }
-    let told = tried("connect", None, address, &ask(false), CHAT).await;
+    let told = tried("connect", Silent::Nobody(address), &ask(false), CHAT).await;
     assert!(told.contains("INFERENCE_3103"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_taken_and_a_handshake_that_is_not_answered() {
+    // Either way to connect with TLS: where HTTP/2 may be agreed on, and where it may not.
+    for lines in ["http = \"auto\"", "http = \"h1\""] {
+        let deaf = Deaf::start().await;
+        let told = tried("connect", Silent::Deaf(&deaf, lines), &ask(true), CHAT).await;
+        assert!(told.contains("INFERENCE_3103"), "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silence_before_the_head_and_before_the_first_token() {
-    let provider = Provider::start().await;
     let head = ("first_byte", vec![Act::Hang], ask(true));
     let plain = ("plain", vec![Act::Hang], ask(false));
     let token = ("first_token", vec![sse(), role(), Act::Hang], ask(true));
     for (clock, script, ask) in [head, plain, token] {
-        let provider_now = Provider::start().await;
-        let told = tried(clock, Some((&provider_now, script)), provider_now.address, &ask, CHAT).await;
+        let provider = Provider::start().await;
+        let told = tried(clock, Silent::Scripted(&provider, script), &ask, CHAT).await;
         assert!(told.contains("INFERENCE_3103"), "{told}");
     }
-    drop(provider);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,11 +171,11 @@ async fn silence_and_the_end_of_the_whole_time_after_the_first_token() {
     let script = vec![sse(), role(), text("One "), Act::Hang];
     for clock in ["idle", "total"] {
         let provider = Provider::start().await;
-        let told = tried(clock, Some((&provider, script.clone())), provider.address, &ask(true), CHAT).await;
+        let told = tried(clock, Silent::Scripted(&provider, script.clone()), &ask(true), CHAT).await;
         assert!(told.contains("One ") && told.contains("INFERENCE_3103"), "{told}");
         let provider = Provider::start().await;
-        let script = Some((&provider, script.clone()));
-        let told = tried(clock, script, provider.address, &ask(true), "/v1/messages").await;
+        let silent = Silent::Scripted(&provider, script.clone());
+        let told = tried(clock, silent, &ask(true), "/v1/messages").await;
         assert!(told.contains("event: error") && told.contains("overloaded_error"), "{told}");
     }
 }

@@ -7,6 +7,7 @@ mod clocks;
 mod fairness;
 mod leavers;
 mod panics;
+mod rush;
 mod storms;
 mod surge;
 

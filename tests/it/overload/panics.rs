@@ -1,12 +1,32 @@
 //! A mistake of our own, put there on purpose: it costs the request that met it,
 //! and nothing of that request is left.
 
-use super::{CHAT, form, until_empty};
-use crate::harness::jobs;
+use super::{CHAT, form, full, until_empty};
+use crate::harness::bench::Running;
 use crate::harness::script::stream;
-use crate::harness::{Bench, Provider};
+use crate::harness::{Bench, Provider, jobs, until};
 use penstock::inject::At;
 use serde_json::json;
+use std::process::Command;
+
+/// Set in the process that does nothing but panic.
+const ALONE: &str = "PENSTOCK_IT_PANICS";
+/// Descriptors that may be open or not at any time: connections kept to the provider, both ends of each, one of the
+/// store's files.
+const COMING_AND_GOING: usize = 12;
+/// What nine thousand of them may leave in memory, in KiB: less than one each.
+const GROWTH: u64 = 8 << 10;
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// What of this process is in memory, in KiB.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_ends_its_own_request_and_gives_back_what_that_had() {
@@ -84,4 +104,54 @@ async fn a_line_of_a_batch_that_panics_is_asked_again_and_is_not_asked_for_ever(
     }
     running.gateway.house.inject.next(At::Attempt, 0);
     until_empty(&running).await;
+}
+
+/// Runs a test of this binary again in a process of its own, and tells what that told. What a backtrace would keep in
+/// memory is not the gateway's.
+fn again(test: &str) {
+    let me = std::env::current_exe().unwrap();
+    let ran = Command::new(me)
+        .args(["--exact", test, "--nocapture"])
+        .env(ALONE, "1")
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    // Each panic says a line; it is the last ones that tell what went wrong.
+    let last: Vec<&str> = said.lines().skip(said.lines().count().saturating_sub(40)).collect();
+    assert!(ran.status.success() && said.contains("1 passed"), "{}", last.join("\n"));
+    said.lines().filter(|line| line.starts_with("panics: ")).for_each(|line| eprintln!("{line}"));
+}
+
+/// Requests that panic, at each place in turn, until there were so many in all.
+async fn panics(running: &Running, all: std::ops::Range<usize>) {
+    for number in all {
+        running.gateway.house.inject.next(At::ALL[number % At::ALL.len()], 1);
+        let broken = running.chat_stream().await;
+        assert!(broken.status == 500 || !broken.text().contains("[DONE]"), "{}", broken.text());
+    }
+    until_empty(running).await;
+    assert_eq!(running.chat_stream().await.streamed(), "One two three ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_leave_no_descriptor_and_no_memory_behind() {
+    if std::env::var_os(ALONE).is_none() {
+        return again("overload::panics::ten_thousand_leave_no_descriptor_and_no_memory_behind");
+    }
+    let (some, many) = form((30, 150), (1_000, 10_000));
+    // It remembers no request: that would be memory too.
+    let provider = Provider::picking(Box::new(|_| stream(&["One ", "two ", "three "]))).await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    panics(&running, 0..some).await;
+    let (open, kept) = (descriptors(), memory());
+    panics(&running, some..many).await;
+    until("descriptors to be closed", || descriptors() <= open + COMING_AND_GOING).await;
+    let grown = memory().saturating_sub(kept);
+    eprintln!(
+        "panics: {open} descriptors after {some}, {} after {many}; grown by {grown} KiB over {kept}",
+        descriptors()
+    );
+    // After a few, memory still finds its size.
+    assert!(grown <= GROWTH || !full(), "grown by {grown} KiB over {kept}");
 }

@@ -1,4 +1,4 @@
-//! Four times as many requests as can be served: as many good answers as at the
+//! Four times as many requests as a provider has seats for: as many good answers as at the
 //! peak, the rest refused at once, in a process that stays small.
 
 use super::{CHAT, form, full, percentile, thinker};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 const SEATS: usize = 4;
 const THINKS: Duration = Duration::from_millis(500);
 /// What the process may grow by, in KiB.
-const GROWTH: u64 = 64 << 10;
+pub const GROWTH: u64 = 64 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_times_the_peak_is_answered_as_the_peak_is() {
