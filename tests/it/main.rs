@@ -34,6 +34,7 @@ mod cancel;
 mod chat;
 mod commands;
 mod crash;
+mod cuts;
 mod embeddings;
 mod exports;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
