@@ -29,6 +29,7 @@ mod batch_reload;
 mod batches;
 mod billing;
 mod bodies;
+mod bounds;
 mod canaries;
 mod cancel;
 mod chat;
