@@ -329,3 +329,20 @@ async fn many_uploads_at_once_are_each_their_own() {
     assert_eq!(ids.len(), 24);
     assert_eq!(running.client.get("/v1/files").await.json()["data"].as_array().unwrap().len(), 24);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_as_large_as_its_bound_and_no_larger() {
+    let whole = lines(3);
+    let most = whole.len();
+    let running = Bench::new().settings(&format!("[files]\nupload = {most}")).start().await;
+    let client = &running.client;
+    // Without its last line's end, with it, and with an empty line.
+    let longer = [whole.as_slice(), b"\n"].concat();
+    for contents in [&whole[..most - 1], &whole] {
+        let file = uploaded(client, contents).await;
+        assert_eq!(file["bytes"], contents.len());
+        assert_eq!(content(client, &id(&file), &[]).await.body, contents);
+    }
+    let refused = error(&send(client, &batch(&longer)).await, 413, "RESOURCE_5004");
+    assert_eq!(refused["message"], format!("file: expected at most {most} bytes, got more."));
+}

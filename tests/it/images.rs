@@ -5,7 +5,7 @@ use crate::harness::bench::PATIENT;
 use crate::harness::script::{Act, Script, cut, json_answer, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATH: &str = "/v1/images/generations";
 /// An image of eight bytes and its base64.
@@ -328,4 +328,28 @@ async fn a_connection_that_was_closed_while_idle_is_no_failure_of_a_fetch() {
     // On a connection of its own it is one.
     provider.always(drawn(&[json!({"url": "/files/1.png"})])).gets(vec![Act::Cut]);
     error(&running.client.post(PATH, &ask(&json!({}))).await, 503, "INFERENCE_3103");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_can_be_fetched_for_its_lifetime_and_no_longer() {
+    const LIFE: Duration = Duration::from_secs(1);
+    let provider = Provider::start().await;
+    provider.then(inside(1));
+    let running = draws(&[("a", &provider, "")]).settings("[images]\nlifetime = \"1s\"").start().await;
+    let asked = Instant::now();
+    let answer = running.client.post(PATH, &ask(&json!({}))).await;
+    let (told, path) = (Instant::now(), path(&answer.json()));
+    loop {
+        let began = Instant::now();
+        let image = running.client.get(&path).await;
+        if image.status != 200 {
+            error(&image, 404, "RESOURCE_5001");
+            assert!(asked.elapsed() >= LIFE, "gone after {:?}", asked.elapsed());
+            break;
+        }
+        assert!(began < told + LIFE, "there after {:?}", began - told);
+        let age = image.header("cache-control").unwrap().strip_prefix("private, max-age=").unwrap();
+        assert!(age.parse::<u64>().unwrap() <= 1, "a browser keeps it for {age} s");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

@@ -30,11 +30,13 @@ mod batch_reload;
 mod batches;
 mod billing;
 mod bodies;
+mod bounds;
 mod canaries;
 mod cancel;
 mod chat;
 mod commands;
 mod crash;
+mod cuts;
 mod embeddings;
 mod exports;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

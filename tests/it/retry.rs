@@ -168,3 +168,19 @@ async fn an_error_in_an_encoding_that_is_not_read_keeps_its_status() {
         assert_eq!((attempt["reason"].as_str(), &attempt["status"]), (Some(reason), &code));
     }
 }
+
+/// A rest as long as `routing.patience` is waited for at the provider that asked for it; a longer one is another's turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rest_within_the_patience_is_waited_for_and_a_longer_one_is_not() {
+    let dear = "price = { input = 50.0, output = 50.0 }";
+    for (rest, calls) in [(1, (2, 0)), (2, (1, 1))] {
+        let (busy, other) = (Provider::start().await, Provider::start().await);
+        busy.then(retry_after(429, rest));
+        let bench = Bench::new().settings("[routing]\npatience = \"1s\"").provider("busy", &busy);
+        let running = bench.provider_with("other", &other, "", dear).start().await;
+        let mut ask = running.ask();
+        ask["model"] = json!("m:price");
+        assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
+        assert_eq!((busy.calls(), other.calls()), calls, "a rest of {rest} s");
+    }
+}

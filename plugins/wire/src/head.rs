@@ -73,7 +73,10 @@ impl Scan {
             let Some(end) = memchr::memchr(b'\n', rest) else { break };
             let line = rest.get(..end).unwrap_or_default();
             self.at += end + 1;
-            if self.at > caps.bytes {
+            // A request line that was given up before its end came is given up with it too: what a client hears must not
+            // depend on how its bytes were cut.
+            let longest = if self.begun { usize::MAX } else { caps.target.saturating_add(AROUND) };
+            if self.at > caps.bytes || line.len() > longest {
                 return Err(self.large(line, caps));
             }
             let line = line.strip_suffix(b"\r").ok_or(Wrong::Malformed("a line ends without CR LF"))?;

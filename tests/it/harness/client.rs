@@ -171,7 +171,8 @@ impl Open {
         true
     }
 
-    async fn more(&mut self) -> bool {
+    /// Reads some more; false at the end.
+    pub async fn more(&mut self) -> bool {
         let mut piece = [0; 64 * 1024];
         match self.socket.read(&mut piece).await {
             Ok(n) if n > 0 => {

@@ -13,6 +13,7 @@ pub mod raw2;
 mod readers;
 mod slow;
 mod smuggling;
+mod streams;
 mod vanished;
 
 use crate::harness::{Client, within};

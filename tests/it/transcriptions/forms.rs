@@ -187,3 +187,35 @@ async fn a_client_that_leaves_leaves_nothing_behind() {
     within("the provider to be left", provider.until_left(1)).await;
     nothing_is_left(&running).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_is_as_large_as_its_bound_and_no_larger() {
+    let provider = Provider::start().await;
+    provider.always(said());
+    let wav = sounds::wav(2_000);
+    let of = |pad: usize| {
+        let prompt = "y".repeat(pad);
+        form(&[("prompt", false, prompt.as_bytes()), ("model", false, b"w"), ("file", true, &wav)])
+    };
+    let most = of(10).len();
+    let settings = format!("[limits]\naudio_body = {most}");
+    let running = hears(&[("a", &provider, "")]).settings(&settings).start().await;
+    for (pad, size) in [(9, most - 1), (10, most), (11, most + 1)] {
+        let body = of(pad);
+        assert_eq!(body.len(), size);
+        let chunked = [format!("{size:x}\r\n").as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
+        let coded = [TYPE, ("transfer-encoding", "chunked")];
+        for answer in [
+            running.client.send("POST", PATH, &[TYPE], &body).await,
+            running.client.send("POST", PATH, &coded, &chunked).await,
+        ] {
+            if size <= most {
+                assert_eq!(answer.status, 200, "{size} of {most}: {}", answer.text());
+            } else {
+                assert_eq!(error(&answer, 413, "RESOURCE_5004")["details"]["limit_bytes"], most);
+            }
+        }
+    }
+    assert_eq!(provider.calls(), 4);
+    nothing_is_left(&running).await;
+}

@@ -109,6 +109,8 @@ fn each_limit_holds_at_its_value_and_not_beyond() {
         assert_eq!(scan(&head), expected);
     }
     assert_eq!(scan(&[b'G'; 200]), Err(Wrong::LongTarget), "before its end is there");
+    let long = [&[b'G'; 200][..], b" of many words\r\n"].concat();
+    assert_eq!(scan(&long), Err(Wrong::LongTarget), "and the same with it");
     assert_eq!(scan(&[b"GET / HTTP/1.1\r\nx: ", &[b'y'; 600][..]].concat()), Err(Wrong::Large));
 }
 

@@ -2,11 +2,13 @@
 #![allow(missing_docs, reason = "each file has one function, and says above it what that checks")]
 
 pub mod answer;
+pub mod answer_head;
 pub mod batch;
 pub mod chat_request;
 pub mod chat_stream;
 pub mod configuration;
 pub mod form;
+pub mod head;
 pub mod json;
 pub mod jsonl;
 pub mod key;
@@ -32,13 +34,15 @@ pub mod upload;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const ALL: [Target; 26] = [
+pub const ALL: [Target; 28] = [
     ("answer", answer::check),
+    ("answer_head", answer_head::check),
     ("batch", batch::check),
     ("chat_request", chat_request::check),
     ("chat_stream", chat_stream::check),
     ("configuration", configuration::check),
     ("form", form::check),
+    ("head", head::check),
     ("json", json::check),
     ("jsonl", jsonl::check),
     ("key", key::check),

@@ -3,8 +3,8 @@
 use super::Ends::{Connection, Stream};
 use super::{Table, open};
 use crate::hostile::raw2::{
-    CONTINUATION, DATA, END_HEADERS, GOAWAY, HEADERS, PING, PRIORITY, PUSH, RST, SETTINGS, WINDOW, frame,
-    get, pseudo,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PADDED, PING, PRIORITISED, PRIORITY,
+    PUSH, RST, SETTINGS, WINDOW, frame, get, pseudo,
 };
 
 pub(super) fn wrong_places() -> Table {
@@ -49,13 +49,13 @@ pub(super) fn wrong_places() -> Table {
     }
     // Sizes that cannot be.
     for (kind, stream, sizes) in [
-        (PRIORITY, 1, vec![0, 4, 6]),
-        (RST, 1, vec![0, 3, 5]),
+        (PRIORITY, 1, vec![0, 4, 6, 10]),
+        (RST, 1, vec![0, 3, 5, 8]),
         (SETTINGS, 0, vec![1, 5, 7, 11]),
-        (PING, 0, vec![0, 7, 9]),
+        (PING, 0, vec![0, 7, 9, 16]),
         (GOAWAY, 0, vec![0, 7]),
-        (WINDOW, 0, vec![0, 3, 5]),
-        (WINDOW, 1, vec![0, 3, 5]),
+        (WINDOW, 0, vec![0, 3, 5, 8]),
+        (WINDOW, 1, vec![0, 3, 5, 8]),
     ] {
         for size in sizes {
             let ends = if kind == PRIORITY { Stream } else { Connection };
@@ -68,6 +68,18 @@ pub(super) fn wrong_places() -> Table {
         let bytes = [open(1), frame(kind, END_HEADERS, stream, &vec![0; (64 << 10) + 1])].concat();
         table.push((format!("kind {kind}, larger than allowed"), bytes, Connection));
     }
+    let within = frame(HEADERS, 0, 1, &payload(HEADERS));
+    let long = frame(CONTINUATION, END_HEADERS, 1, &vec![0; (64 << 10) + 1]);
+    table.push(("more headers, larger than allowed".into(), [within, long].concat(), Connection));
+    for (what, flags, block) in [
+        ("headers without the length of their padding", PADDED, vec![]),
+        ("headers with a part of a priority", PRIORITISED, vec![0; 4]),
+        ("headers that are padded over their priority", PADDED | PRIORITISED, vec![6, 0, 0, 0, 0, 15]),
+    ] {
+        let bytes = frame(HEADERS, flags | END_HEADERS | END_STREAM, 1, &block);
+        table.push((what.into(), bytes, Connection));
+    }
+    table.push(("an acknowledgement on stream 1".into(), frame(SETTINGS, ACK, 1, b""), Connection));
     // From the server alone, or never.
     table.push((
         "a push".into(),

@@ -1,0 +1,109 @@
+//! Answers over HTTP/1.1, head and body: the same however they are cut, and little is held meanwhile.
+
+use crate::{however_cut, pieces};
+use bytes::{Buf, BytesMut};
+use penstock_wire::answer::{Chunks, Framing, Head, Malformed, Step, field};
+
+/// Most that waits for its line's end, within chunks.
+const LINE: usize = 4 * 1024;
+
+/// What is read of an answer.
+#[derive(Debug, Default, PartialEq)]
+struct Answer {
+    /// Of heads that only announce another, and of the last one.
+    heads: Vec<Head>,
+    head: Vec<u8>,
+    body: Vec<u8>,
+    /// Its body has ended, and so many bytes are not of it.
+    over: Option<usize>,
+}
+
+fn read(parts: &[&[u8]]) -> Result<Answer, Malformed> {
+    let (mut buffer, mut answer, mut chunks) = (BytesMut::new(), Answer::default(), Chunks::default());
+    for part in parts {
+        buffer.extend_from_slice(part);
+        while answer.heads.last().is_none_or(|head| head.status < 200) {
+            let Some(head) = Head::read(&buffer)? else { break };
+            assert!(head.size <= buffer.len() && (100..=999).contains(&head.status));
+            answer.head = buffer.split_to(head.size).to_vec();
+            answer.heads.push(head);
+        }
+        match answer.heads.last().filter(|head| head.status >= 200).map(|head| head.framing) {
+            Some(Framing::Chunked) if answer.over.is_none() => loop {
+                match chunks.take(&mut buffer)? {
+                    Step::Data(data) => {
+                        assert!(!data.is_empty());
+                        answer.body.extend_from_slice(&data);
+                    }
+                    Step::More => {
+                        assert!(buffer.len() <= LINE, "{} bytes are held", buffer.len());
+                        break;
+                    }
+                    Step::End => {
+                        answer.over = Some(0);
+                        break;
+                    }
+                }
+            },
+            Some(Framing::Length(length)) => {
+                let left = usize::try_from(length).unwrap_or(usize::MAX).saturating_sub(answer.body.len());
+                let here = left.min(buffer.len());
+                answer.body.extend_from_slice(&buffer[..here]);
+                buffer.advance(here);
+                answer.over = (left == here).then_some(0);
+            }
+            Some(Framing::Close) => answer.body.extend_from_slice(&buffer.split()),
+            Some(Framing::Chunked) | None => {}
+        }
+    }
+    answer.over = answer.over.map(|_| buffer.len());
+    Ok(answer)
+}
+
+pub fn check(bytes: &[u8]) {
+    let whole = however_cut(bytes, read);
+    // Chunks that nobody announced, too: most of what is drawn is no head.
+    let _ = however_cut(bytes, |parts| unchunked(parts));
+    let Ok(answer) = whole else { return };
+    let Some(head) = answer.heads.last() else { return };
+    assert!(answer.head.len() == head.size && answer.body.len() <= bytes.len() - head.size);
+    let told = |name: &str| field(&answer.head, name).is_some();
+    match head.framing {
+        Framing::Chunked => {
+            assert!(told("transfer-encoding"));
+            assert!(!told("content-length") || head.last, "two ends, and the connection goes on");
+        }
+        Framing::Length(_) => assert!(told("content-length") || matches!(head.status, 100..=199 | 204 | 304)),
+        Framing::Close => assert!(head.last && !told("content-length")),
+    }
+    again(&answer.body);
+}
+
+/// A body and whether it ended, of chunks alone.
+fn unchunked(parts: &[&[u8]]) -> Result<(Vec<u8>, bool), Malformed> {
+    let (mut chunks, mut buffer, mut body) = (Chunks::default(), BytesMut::new(), Vec::new());
+    for part in parts {
+        buffer.extend_from_slice(part);
+        loop {
+            match chunks.take(&mut buffer)? {
+                Step::Data(data) => body.extend_from_slice(&data),
+                Step::More => break,
+                Step::End => return Ok((body, true)),
+            }
+        }
+        assert!(buffer.len() <= LINE, "{} bytes are held", buffer.len());
+    }
+    Ok((body, false))
+}
+
+/// A body that is put into chunks is itself when it is read.
+fn again(body: &[u8]) {
+    let mut coded = Vec::new();
+    for piece in pieces(body) {
+        coded.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        coded.extend_from_slice(piece);
+        coded.extend_from_slice(b"\r\n");
+    }
+    coded.extend_from_slice(b"0\r\n\r\n");
+    assert_eq!(unchunked(&pieces(&coded)), Ok((body.to_vec(), true)));
+}

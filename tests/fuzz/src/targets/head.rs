@@ -1,0 +1,91 @@
+//! Heads of requests: the same however they are cut; what is taken a strict parser reads alike; a body ends in one way.
+
+use crate::however_cut;
+use bytes::Bytes;
+use penstock_wire::head::{Caps, Request, Scan, Wrong, target};
+
+/// Small, so that inputs reach them.
+const CAPS: Caps = Caps { bytes: 1_024, target: 128, fields: 12 };
+
+/// How long the head is, once it is whole; the pieces come one after the other.
+fn read(pieces: &[&[u8]]) -> Result<Option<usize>, Wrong> {
+    let (mut scan, mut held) = (Scan::default(), Vec::new());
+    for piece in pieces {
+        held.extend_from_slice(piece);
+        if let Some(size) = scan.push(&held, CAPS)? {
+            return Ok(Some(size));
+        }
+    }
+    Ok(None)
+}
+
+/// The same as a request.
+fn request(head: &[u8]) -> Request {
+    let mut scan = Scan::default();
+    assert_eq!(scan.push(head, CAPS), Ok(Some(head.len())), "what follows a head changes nothing of it");
+    scan.request(Bytes::copy_from_slice(head))
+}
+
+pub fn check(bytes: &[u8]) {
+    let _ = target(bytes);
+    let Ok(Some(size)) = however_cut(bytes, read) else { return };
+    let head = &bytes[..size];
+    assert!(size <= CAPS.bytes);
+    let ours = request(head);
+    let mut room = [httparse::EMPTY_HEADER; CAPS.fields];
+    let mut theirs = httparse::Request::new(&mut room);
+    assert_eq!(theirs.parse(head), Ok(httparse::Status::Complete(size)), "a strict parser reads it too");
+    let method = theirs.method.expect("a method");
+    let named = theirs.path.expect("a target");
+    assert_eq!((ours.method(), ours.size()), (method.as_bytes(), size));
+    assert_eq!(ours.is_old(), theirs.version == Some(0));
+    assert_eq!(target(head), named);
+    assert!(named.len() <= CAPS.target);
+    aims(&ours, method, named);
+
+    let fields: Vec<(&str, &[u8])> = theirs.headers.iter().map(|field| (field.name, field.value)).collect();
+    let of = |name: &str| -> Vec<&[u8]> {
+        let own = fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        own.map(|(_, value)| *value).collect()
+    };
+    for (name, _) in &fields {
+        assert_eq!(ours.field(name), of(name).first().copied(), "{name}");
+    }
+    // A body ends by its length or by its chunks, and whoever reads this head knows by which.
+    let (lengths, codings, hosts) = (of("content-length"), of("transfer-encoding"), of("host"));
+    assert!(lengths.len() + codings.len() <= 1, "a body that ends in two ways");
+    match (lengths.first(), codings.first()) {
+        (_, Some(coding)) => {
+            assert!(coding.eq_ignore_ascii_case(b"chunked") && !ours.is_old());
+            assert_eq!(ours.length(), None);
+        }
+        (Some(length), None) => {
+            let length = std::str::from_utf8(length).expect("digits");
+            assert!(length.bytes().all(|byte| byte.is_ascii_digit()));
+            assert_eq!(ours.length(), length.parse().ok());
+        }
+        (None, None) => assert_eq!(ours.length(), Some(0)),
+    }
+    assert!(hosts.len() == 1 || (hosts.is_empty() && ours.is_old()));
+    let connection = of("connection").join(&b","[..]);
+    let wants = |option: &[u8]| {
+        connection.split(|byte| *byte == b',').any(|one| one.trim_ascii().eq_ignore_ascii_case(option))
+    };
+    assert_eq!(ours.is_last(), wants(b"close") || (ours.is_old() && !wants(b"keep-alive")));
+}
+
+/// Path, query and host are the target's own, put together again.
+fn aims(ours: &Request, method: &str, named: &str) {
+    let path = ours.path();
+    let said = ours.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    // A target that names its host may have no path; then it is asked for the first one.
+    let alike = |rest: &str| rest == said || Some(rest) == said.strip_prefix('/');
+    if named.starts_with('/') || named == "*" || method == "CONNECT" {
+        assert!(alike(named), "{named} was read as {said}");
+        return;
+    }
+    let host = ours.authority().expect("it names its host");
+    let rest = named.split_once("://").and_then(|(_, rest)| rest.strip_prefix(host));
+    assert!(rest.is_some_and(alike), "{named} was read as {host} and {said}");
+    assert!(ours.field("host").is_none_or(|field| field == host.as_bytes()), "it asks two hosts");
+}
