@@ -13,6 +13,7 @@ mod raw2;
 mod readers;
 mod slow;
 mod smuggling;
+mod stubborn;
 mod vanished;
 
 use crate::harness::{Client, within};
