@@ -24,6 +24,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// The status of a request that did not arrive in time.
+const LATE: u16 = 408;
+
 /// One request and its answer.
 pub struct Exchange<'a> {
     /// The house it happens in.
@@ -69,6 +72,8 @@ pub enum After {
     Reuse,
     /// It ends, with the answer that was written.
     End,
+    /// The same, and the client was told that it is too slow: nothing of it is worth another wait.
+    Late,
     /// It ends without one: the answer was not written to its end.
     Cut,
 }
@@ -93,6 +98,7 @@ pub async fn run(house: &Arc<House>, session: &mut Session, keep: bool) -> After
     match ended {
         Ended::Left => After::Cut,
         Ended::Written if keep && exchange.caller.is_body_done() => After::Reuse,
+        Ended::Written if exchange.record.status == LATE => After::Late,
         Ended::Written => After::End,
     }
 }
@@ -223,7 +229,9 @@ impl Exchange<'_> {
         if self.caller.answered() {
             return Ended::Left;
         }
-        self.swallow().await;
+        if refusal.row().status != LATE {
+            self.swallow().await;
+        }
         if !self.keep || !self.caller.is_body_done() {
             // Unread bytes of a refused body are not worth reading.
             self.caller.keep(false);

@@ -15,7 +15,7 @@ const ASK: u64 = 4 << 20;
 
 /// Bytes that still arrive.
 pub struct Incoming {
-    /// `None` once a line was wrong: what follows is proven only.
+    /// `None` once a line is wrong: what follows is proven only.
     aside: Option<Aside>,
     lines: Lines,
     folder: PathBuf,
@@ -57,13 +57,16 @@ impl Incoming {
     /// Takes the next bytes.
     ///
     /// # Errors
-    /// There is no room for them; what the disk says.
+    /// There is no room for them; a line does not end; what the disk says.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         let before = self.bytes;
         self.bytes += bytes.len() as u64;
         self.lines.push(bytes);
-        if self.lines.mistakes() > 0 {
+        if self.lines.are_wrong() {
             self.aside = None;
+        }
+        if self.lines.are_endless() {
+            std::mem::take(&mut self.lines).end().map_err(Failed::Lines)?;
         }
         let Some(aside) = &mut self.aside else { return Ok(()) };
         aside.taken.grow(bytes.len() as u64, &self.bounds).map_err(Failed::Full)?;

@@ -58,7 +58,7 @@ pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: Shut
             _ if after == After::Cut => return,
             Rest::Idle(stream, buffer) if after == After::Reuse => (stream, buffer),
             Rest::Idle(mut stream, _) | Rest::Ended(mut stream) => return stream.shutdown().await,
-            Rest::Unread(stream) => return part(stream).await,
+            Rest::Unread(stream) => return part(stream, after == After::Late).await,
             Rest::Cut => return,
         };
         reused = true;

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 const UNWANTED: usize = 64 << 20;
 /// … how long that may take …
 const PARTING: Duration = Duration::from_secs(10);
-/// … and how long nothing may come meanwhile.
+/// … and how long nothing may come meanwhile; for a client that was refused for being slow, all of it.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long an idle connection may still begin a request after the house started to drain.
 pub const PARTING_IDLE: Duration = Duration::from_secs(1);
@@ -88,12 +88,13 @@ impl Front {
 
 /// Ends a connection whose client may still be sending what nobody wants. A connection that is closed over unread
 /// bytes is reset, and a reset takes the answer with it before the client has read it: so the answer is ended
-/// first, and what comes is read and thrown away for a while.
-async fn part(mut stream: Stream) {
-    if !matches!(timeout(SILENCE, AsyncWriteExt::shutdown(&mut stream)).await, Ok(Ok(()))) {
-        return;
-    }
+/// first, and what comes is read and thrown away for a while. Who has had its time already gets little more: it
+/// holds the place of another.
+async fn part(mut stream: Stream, late: bool) {
     let unwanted = async {
+        if !matches!(timeout(SILENCE, AsyncWriteExt::shutdown(&mut stream)).await, Ok(Ok(()))) {
+            return;
+        }
         let mut piece = vec![0; PIECE];
         let mut left = UNWANTED;
         while left > 0
@@ -102,7 +103,7 @@ async fn part(mut stream: Stream) {
             left = left.saturating_sub(read);
         }
     };
-    timeout(PARTING, unwanted).await.ok();
+    timeout(if late { SILENCE } else { PARTING }, unwanted).await.ok();
 }
 
 /// Ends a moment after the house starts to drain: a request that its client was just sending is still answered,

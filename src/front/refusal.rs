@@ -15,6 +15,7 @@ use tokio::time::timeout;
 pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wrong: Option<Wrong>) {
     let (started, id) = (Instant::now(), RequestId::random());
     let limits = front.limits();
+    let late = wrong.is_none();
     let refusal = wrong.map_or_else(|| Refusal::new(Code::RequestTimeout), |wrong| of(wrong, &limits));
     let row = refusal.row();
     let body = penstock_wire::error::envelope(dialect, &refusal, id.as_str());
@@ -37,7 +38,7 @@ pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wr
     record.end(left, if left { 0 } else { body.len() });
     front.house.observe(&record, started);
     if !left {
-        part(stream).await;
+        part(stream, late).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! `POST /v1/files`: a form with a file, whose bytes go to the disk while they arrive and are proven on the way.
-//! A form that is refused is read to its end all the same: a client that is still sending would not hear why.
+//! A file with wrong lines is read to its end all the same, for the other mistakes in it; of what is refused for
+//! anything else, or for a line without an end, only a little more is read.
 
 use super::object::object;
 use crate::endpoint::Endpoint;
@@ -13,6 +14,7 @@ use penstock_batch::upload::{Upload, Uploaded};
 use penstock_contract::{Code, Refusal};
 use penstock_storage::files::FileRecord;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
@@ -21,6 +23,11 @@ use tokio::time::timeout;
 const AROUND: u64 = 1 << 20;
 /// Bytes that are given to the disk at once.
 const SLICE: usize = 256 << 10;
+/// Bytes that are read of a form after it was refused: a short one is whole then, and its connection serves another
+/// request. Of a longer one the front door reads on while its client hears why.
+const REST: usize = 1 << 20;
+/// How long that may take.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The endpoint.
 pub struct Create;
@@ -69,11 +76,7 @@ async fn arrived(x: &mut Exchange<'_>, mut form: Upload, cap: usize) -> Result<(
         (files.upload, Bounds { all: files.disk, key: files.per_key, free: files.keep_free });
     let mut writer = Writer::open(&x.house.files, &x.grant.public_id, bounds);
     let mut contents = Vec::new();
-    let mut refused = None;
     while let Some(piece) = x.next_piece(cap).await? {
-        if refused.is_some() {
-            continue;
-        }
         let taken = async {
             form.push(piece, &mut contents)?;
             for piece in contents.drain(..) {
@@ -82,14 +85,18 @@ async fn arrived(x: &mut Exchange<'_>, mut form: Upload, cap: usize) -> Result<(
             Ok::<_, Refusal>(())
         };
         if let Err(refusal) = taken.await {
-            refused = Some(refusal);
             writer.give_up().await;
+            timeout(PATIENCE, rest(x, cap)).await.ok();
+            return Err(refusal);
         }
     }
-    match refused {
-        Some(refusal) => Err(refusal),
-        None => Ok((writer, form.end()?)),
-    }
+    Ok((writer, form.end()?))
+}
+
+/// Reads a little more of what nobody wants.
+async fn rest(x: &mut Exchange<'_>, cap: usize) {
+    let most = x.record.bytes_in + REST;
+    while x.record.bytes_in < most && matches!(x.next_piece(cap).await, Ok(Some(_))) {}
 }
 
 async fn kept(x: &Exchange<'_>, mut writer: Writer, said: Uploaded) -> Result<FileRecord, Refusal> {

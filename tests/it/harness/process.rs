@@ -17,6 +17,11 @@ pub fn penstock(arguments: &[&str]) -> Command {
     command
 }
 
+/// Whether that binary is an optimised one, as far as anybody can say: figures of another are told, not held.
+pub fn optimised() -> bool {
+    std::env::var_os("PENSTOCK_BINARY").is_some() || !cfg!(debug_assertions)
+}
+
 /// Runs it to its end.
 pub fn ended(arguments: &[&str]) -> Output {
     penstock(arguments).output().unwrap()

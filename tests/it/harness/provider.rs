@@ -43,6 +43,7 @@ struct State {
     pick: Option<Pick>,
     queue: Mutex<VecDeque<Script>>,
     always: Mutex<Option<Script>>,
+    streams: Mutex<Option<Script>>,
     gets: Mutex<Option<Script>>,
     next_gets: Mutex<VecDeque<Script>>,
     seen: Mutex<Vec<Seen>>,
@@ -96,6 +97,12 @@ impl Provider {
     /// What it does with every request that has no script.
     pub fn always(&self, script: Script) -> &Self {
         *self.state.always.lock() = Some(script);
+        self
+    }
+
+    /// What it does with every request for a stream that has no script.
+    pub fn streams(&self, script: Script) -> &Self {
+        *self.state.streams.lock() = Some(script);
         self
     }
 
@@ -192,6 +199,7 @@ impl State {
         let next = || self.next_gets.lock().pop_front();
         let gets = || next().or_else(|| self.gets.lock().clone()).or_else(|| Some(plain("ok")));
         let script = if check { gets() } else { self.queue.lock().pop_front() };
+        let script = script.or_else(|| self.streams.lock().clone().filter(|_| streamed));
         let script = script.or_else(|| self.always.lock().clone());
         script.unwrap_or_else(|| if streamed { stream(&["Hel", "lo"]) } else { plain("Hello") })
     }

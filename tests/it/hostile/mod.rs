@@ -14,6 +14,7 @@ mod readers;
 mod slow;
 mod smuggling;
 mod streams;
+mod stubborn;
 mod vanished;
 
 use crate::harness::{Client, within};

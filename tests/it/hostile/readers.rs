@@ -4,7 +4,7 @@
 use crate::harness::bench::Running;
 use crate::harness::script::{Act, Script, role, sse, text};
 use crate::harness::secure::{Certified, connect};
-use crate::harness::{Bench, Provider, until, within};
+use crate::harness::{Bench, Client, Provider, until, within};
 use crate::hostile::{CHAT, full};
 use bytes::Bytes;
 use std::time::{Duration, Instant};
@@ -19,10 +19,36 @@ const PIECES: usize = 8 << 10;
 const UNDERWAY: u64 = 32 << 20;
 
 fn endless() -> Script {
+    long(PIECES)
+}
+
+/// A stream of so many pieces that does not end.
+pub(super) fn long(pieces: usize) -> Script {
     let mut script = vec![sse(), role()];
-    script.extend(std::iter::repeat_n(text(&"x".repeat(PIECE)), PIECES));
+    script.extend(std::iter::repeat_n(text(&"x".repeat(PIECE)), pieces));
     script.push(Act::Hang);
     script
+}
+
+/// Begins a stream, reads no more than that it has begun, and stays: how long until it was let go. It finds out as
+/// it says a word now and then, for what came in between would have to be read to see the end.
+pub(super) async fn stopped(client: &Client, body: &str, pause: Duration) -> Duration {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let mut socket = socket.connect(client.address).await.unwrap();
+    let head = super::slow::begun(&client.key, body.len());
+    socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    let mut some = [0; 12];
+    within("the stream to begin", socket.read_exact(&mut some)).await.unwrap();
+    assert_eq!(&some, b"HTTP/1.1 200");
+    let began = Instant::now();
+    within("a reader that stopped to be let go", async {
+        while socket.write_all(b" ").await.is_ok() {
+            tokio::time::sleep(pause).await;
+        }
+    })
+    .await;
+    began.elapsed()
 }
 
 fn patience() -> Duration {

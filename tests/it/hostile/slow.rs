@@ -4,7 +4,7 @@ use crate::harness::bench::Running;
 use crate::harness::h2::H2;
 use crate::harness::secure::{Certified, connect};
 use crate::harness::{Bench, Client, Provider, until, within};
-use crate::hostile::{CHAT, ask, full, honest, rest, statuses, unharmed};
+use crate::hostile::{CHAT, ask, full, honest, readers, rest, statuses, unharmed};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 /// How late a deadline may be on a machine that is busy.
 const LATE: Duration = Duration::from_secs(8);
 
-async fn start(settings: &str) -> (Provider, Certified, Running) {
+pub(super) async fn start(settings: &str) -> (Provider, Certified, Running) {
     let (provider, certified) = (Provider::start().await, Certified::make());
     let bench = Bench::new().settings(settings).listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
@@ -46,7 +46,7 @@ async fn until_closed(mut socket: TcpStream, drip: &'static [u8], pause: Duratio
     (began.elapsed(), heard)
 }
 
-fn begun(key: &str, length: usize) -> String {
+pub(super) fn begun(key: &str, length: usize) -> String {
     format!(
         "POST {CHAT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n"
     )
@@ -178,22 +178,40 @@ async fn under_tls_and_http2_silence_ends_too() {
     assert_eq!(honest.post(CHAT, &running.ask()).await.status, 200);
 }
 
-/// Many at once, of all kinds; honest requests beside them. The long form has the defaults and 2,000.
+/// Readers in the long form that begin a stream and stop.
+const READERS: usize = 50;
+
+/// Many at once, of all kinds; honest requests beside them. The long form has the defaults and 2,000, and readers
+/// that stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_slow_connections_is_not_noticed_by_others() {
     let short = "[limits]\nrequest_head = \"1s\"\nbody_idle = \"1500ms\"\nbody = \"2s\"\nkeep_alive = \"1s\"";
     let (settings, many, most, pause) = match full() {
-        // Of the defaults only what is idle without harm may last longer than a quarter of a minute.
-        true => ("[limits]\nbody = \"15s\"", 2000, Duration::from_secs(15), Duration::from_millis(500)),
+        // Of the defaults only what is idle without harm, and an answer that is read slowly, may last longer than a
+        // quarter of a minute.
+        true => (
+            "[limits]\nbody = \"15s\"\nclient_write = \"6s\"",
+            2000,
+            Duration::from_secs(15),
+            Duration::from_millis(500),
+        ),
         false => (short, 200, Duration::from_secs(2), Duration::from_millis(50)),
     };
-    let (_provider, _certified, running) = start(settings).await;
+    let (provider, _certified, running) = start(settings).await;
     let before = honest(&running.client, if full() { 2000 } else { 100 }, || true).await;
     let (over, mut work) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
     for number in 0..many {
         let kind = [Kind::Silent, Kind::Head, Kind::Body, Kind::Drip][number % 4];
         let client = running.client.clone();
         work.spawn(async move { slow(client, kind, pause).await.0 });
+    }
+    if full() {
+        // Plain answers are as they were: honest requests ask for no stream.
+        provider.streams(readers::long(1 << 10));
+        for _ in 0..READERS {
+            let (client, body) = (running.client.clone(), running.ask_stream().to_string());
+            work.spawn(async move { readers::stopped(&client, &body, pause).await });
+        }
     }
     let ended = over.clone();
     let crowd = async {

@@ -21,6 +21,8 @@ pub struct Seen {
     pub lines: Mutex<BTreeSet<String>>,
     /// Good requests that failed because their providers did.
     pub failed: AtomicU64,
+    /// Those of them for whom no provider was even asked.
+    pub untried: AtomicU64,
     /// Nonsense that was refused, as it should be.
     pub refused: AtomicU64,
     /// What was neither given nor refused as it should be.
@@ -82,11 +84,20 @@ async fn whole(client: &Client, seen: &Seen, path: &str, ask: &Value) {
             seen.failed.fetch_add(1, Ordering::Relaxed);
         }
         // Every provider failed, or the retries that the house affords were used up.
-        503 if text.contains("INFERENCE_3103") || text.contains("overloaded_error") => {
+        503 if text.contains("INFERENCE_3103") => {
             seen.failed.fetch_add(1, Ordering::Relaxed);
+            if !tried(&text) {
+                seen.untried.fetch_add(1, Ordering::Relaxed);
+            }
         }
         status => seen.odd(format!("{path}: {status} {text}")),
     }
+}
+
+/// Whether a refusal tells of an attempt.
+fn tried(refusal: &str) -> bool {
+    let refusal: Value = serde_json::from_str(refusal).unwrap_or_default();
+    refusal["error"]["details"]["attempts"].as_array().is_some_and(|attempts| !attempts.is_empty())
 }
 
 /// Goes away after the first piece.

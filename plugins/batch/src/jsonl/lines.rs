@@ -8,6 +8,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// A line that is held and longer than this is too long, whatever follows: a line's end, and what an editor put
 /// before the first.
 const MOST_HELD: usize = MOST_LINE + 1 + BOM.len();
+/// So much of a line that is too long is passed over: behind it may be others with mistakes to tell. A longer one has
+/// no end that anybody waits for.
+pub(super) const MOST_PASSED: usize = 8 * MOST_LINE;
 
 /// A file that is sound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +26,8 @@ pub struct Checked {
 pub struct Lines {
     /// The beginning of a line whose end has not come.
     pub(super) held: Vec<u8>,
-    /// The line is too long, and passed over up to its end.
-    passing: bool,
+    /// The line is too long, and passed over up to its end: so many bytes of it so far.
+    passing: Option<usize>,
     /// Lines that have ended.
     number: u64,
     /// Requests among them, those with mistakes included.
@@ -51,8 +54,7 @@ impl Lines {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (head, rest) = bytes.split_at(end);
             bytes = rest.get(1..).unwrap_or_default();
-            if self.passing {
-                self.passing = false;
+            if self.passing.take().is_some() {
                 self.too_long();
             } else if self.held.is_empty() {
                 self.line(head);
@@ -64,11 +66,10 @@ impl Lines {
                 self.held = held;
             }
         }
-        if self.passing {
-            return;
-        }
-        if self.held.len() + bytes.len() > MOST_HELD {
-            self.passing = true;
+        if let Some(passed) = &mut self.passing {
+            *passed = passed.saturating_add(bytes.len());
+        } else if self.held.len() + bytes.len() > MOST_HELD {
+            self.passing = Some(self.held.len() + bytes.len());
             self.held = Vec::new();
         } else {
             self.held.extend_from_slice(bytes);
@@ -80,7 +81,7 @@ impl Lines {
     /// # Errors
     /// What is wrong with the file.
     pub fn end(mut self) -> Result<Checked, Mistakes> {
-        if self.passing {
+        if self.passing.is_some() {
             self.too_long();
         } else if !self.held.is_empty() {
             let held = std::mem::take(&mut self.held);
@@ -98,10 +99,16 @@ impl Lines {
         }
     }
 
-    /// How many mistakes there are so far.
+    /// Whether there is a mistake, whatever follows.
     #[must_use]
-    pub const fn mistakes(&self) -> u64 {
-        self.count
+    pub const fn are_wrong(&self) -> bool {
+        self.count > 0 || self.passing.is_some()
+    }
+
+    /// Whether the line that has begun is longer than anybody reads on for.
+    #[must_use]
+    pub fn are_endless(&self) -> bool {
+        self.passing.is_some_and(|passed| passed > MOST_PASSED)
     }
 
     fn wrong(&mut self, number: u64, mistake: LineError) {

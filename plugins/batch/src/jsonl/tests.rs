@@ -1,6 +1,7 @@
 //! Tests only: every mistake by its sentence, and the same findings whatever the cuts.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use super::lines::MOST_PASSED;
 use super::*;
 use proptest::prelude::*;
 
@@ -204,6 +205,23 @@ fn memory_is_bounded_by_a_line() {
         assert!(lines.held.capacity() <= 4 * MOST_LINE);
     }
     assert_eq!(lines.end().unwrap_err().first[0].code, "line_too_long");
+}
+
+#[test]
+fn a_line_that_is_too_long_is_wrong_before_it_ends_and_endless_after_a_while() {
+    let mut lines = Lines::new();
+    lines.push(&vec![b'x'; MOST_LINE]);
+    assert!(!lines.are_wrong(), "it may end now");
+    lines.push(&[b'x'; 8]);
+    assert!(lines.are_wrong() && !lines.are_endless());
+    lines.push(&vec![b'x'; MOST_PASSED - MOST_LINE - 8]);
+    assert!(!lines.are_endless());
+    lines.push(b"\nx");
+    assert!(lines.are_wrong() && !lines.are_endless(), "the next is another");
+    lines.push(&vec![b'x'; MOST_PASSED]);
+    assert!(lines.are_endless());
+    let codes: Vec<_> = lines.end().unwrap_err().first.iter().map(|wrong| (wrong.line, wrong.code)).collect();
+    assert_eq!(codes, [(1, "line_too_long"), (2, "line_too_long")]);
 }
 
 fn pieces() -> impl Strategy<Value = Vec<String>> {
