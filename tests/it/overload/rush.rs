@@ -10,6 +10,7 @@ use crate::harness::{Client, Provider, within};
 use memchr::memmem;
 use parking_lot::Mutex;
 use serde_json::json;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,6 +50,8 @@ impl Scale {
 enum Was {
     Good,
     Refused(Duration),
+    /// None: the connection ended, a kept one or a new one.
+    Broken(std::io::Error, &'static str),
 }
 
 /// Clients of one account. Connections are kept: at this rate new ones would use up the machine's ports.
@@ -72,33 +75,42 @@ impl Crowd {
     }
 
     async fn ask(&self) -> Was {
-        let began = Instant::now();
-        let kept = self.kept.lock().pop();
+        let (began, kept) = (Instant::now(), self.kept.lock().pop());
+        let which = if kept.is_some() { "kept" } else { "new" };
+        match self.ask_over(kept, began).await {
+            Ok(was) => was,
+            Err(error) => Was::Broken(error, which),
+        }
+    }
+
+    async fn ask_over(&self, kept: Option<TcpStream>, began: Instant) -> std::io::Result<Was> {
         let mut socket = match kept {
             Some(socket) => socket,
-            None => TcpStream::connect(self.address).await.unwrap(),
+            None => TcpStream::connect(self.address).await?,
         };
-        socket.write_all(&self.request).await.unwrap();
-        let (head, body) = within("an answer", answer(&mut socket)).await;
+        socket.write_all(&self.request).await?;
+        let (head, body) = within("an answer", answer(&mut socket)).await?;
         let took = began.elapsed();
         if !head.contains("connection: close") {
             self.kept.lock().push(socket);
         }
         if head.starts_with("http/1.1 200 ") {
-            return Was::Good;
+            return Ok(Was::Good);
         }
         let body = String::from_utf8(body).unwrap();
         assert!(head.starts_with("http/1.1 503 ") && body.contains("SERVER_9002"), "{head}{body}");
         assert!(head.contains("retry-after: "), "a refusal says when to come back: {head}");
-        Was::Refused(took)
+        Ok(Was::Refused(took))
     }
 }
 
 /// One answer: its head in small letters, and its body.
-async fn answer(socket: &mut TcpStream) -> (String, Vec<u8>) {
+async fn answer(socket: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
     let (mut bytes, mut ends) = (Vec::with_capacity(4096), None);
     loop {
-        assert!(socket.read_buf(&mut bytes).await.unwrap() > 0, "the connection was closed");
+        if socket.read_buf(&mut bytes).await? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
         if ends.is_none()
             && let Some(end) = memmem::find(&bytes, b"\r\n\r\n")
         {
@@ -107,7 +119,7 @@ async fn answer(socket: &mut TcpStream) -> (String, Vec<u8>) {
             ends = Some((end + 4, end + 4 + length.unwrap().parse::<usize>().unwrap(), head));
         }
         if let Some((begins, end, head)) = ends.take_if(|(_, end, _)| bytes.len() >= *end) {
-            return (head, bytes[begins..end].to_vec());
+            return Ok((head, bytes[begins..end].to_vec()));
         }
     }
 }
@@ -136,6 +148,7 @@ struct Became {
     /// When the last good answer was there.
     last: Option<Instant>,
     refused: Vec<Duration>,
+    broken: Vec<(std::io::Error, &'static str)>,
 }
 
 impl Became {
@@ -143,6 +156,7 @@ impl Became {
         match was {
             Was::Good => (self.good, self.last) = (self.good + 1, self.last.max(Some(at))),
             Was::Refused(took) => self.refused.push(took),
+            Was::Broken(error, which) => self.broken.push((error, which)),
         }
     }
 }
@@ -196,6 +210,8 @@ async fn four_times_what_the_house_takes_on_is_answered_as_its_peak_is() {
     let rate = 4.0 * peak;
     let count = (rate * scale.lasts.as_secs_f64()) as u32;
     let (mut became, goodput) = rush(&crowd, rate, count).await;
+    let broken = &became.broken;
+    assert!(broken.is_empty(), "{} without an answer: {:?}; {}", broken.len(), broken[0], process.said());
     let grown = process.memory("VmHWM").saturating_sub(idle);
     let (half, most) = (percentile(&mut became.refused, 50), percentile(&mut became.refused, 99));
     eprintln!(
