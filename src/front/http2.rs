@@ -243,7 +243,11 @@ async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, o
 fn wrong(session: &HttpSession, limits: &Limits) -> Option<Refusal> {
     let head = session.req_header();
     let target = head.raw_path().len();
-    let wrong = if target > limits.target {
+    // The library takes any scheme, none too; over HTTP/1.1 a target with another is refused as well.
+    let foreign = |scheme: &str| !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
+    let wrong = if head.uri.scheme_str().is_some_and(foreign) {
+        Wrong::Malformed("its scheme is none of HTTP's")
+    } else if target > limits.target {
         Wrong::LongTarget
     } else if head.headers.len() > limits.head_fields {
         Wrong::ManyFields

@@ -35,6 +35,17 @@ pub(super) fn wrong_heads(key: &str) -> Table {
         ("content-length", "x"),
         ("content-length", "5, 6"),
         ("content-length", "99999999999999999999999"),
+        ("content-length", ""),
+        ("content-length", "+5"),
+        ("content-length", "5 "),
+        ("content-length", "0x5"),
+        ("content-length", "5.0"),
+        ("upgrade", "websocket"),
+        ("te", "trailers, gzip"),
+        ("x\0y", "nothing"),
+        ("x\u{e9}", "a letter that is none"),
+        ("x", "a\u{7f}b"),
+        ("x", "a\u{1}b"),
         ("host", "other"),
         ("host", "user@localhost"),
     ] {
@@ -50,6 +61,8 @@ pub(super) fn wrong_heads(key: &str) -> Table {
         ("no authority", vec![&method, &scheme, &path]),
         ("a method twice", vec![&method, &method, &scheme, &path, &authority]),
         ("a path twice", vec![&method, &scheme, &path, &path, &authority]),
+        ("a scheme twice", vec![&method, &scheme, &scheme, &path, &authority]),
+        ("an authority twice", vec![&method, &scheme, &path, &authority, &authority]),
         ("nothing", vec![]),
     ] {
         let fields: Vec<Vec<u8>> = fields.into_iter().cloned().collect();
@@ -65,6 +78,14 @@ pub(super) fn wrong_heads(key: &str) -> Table {
         let fields = [method.clone(), scheme.clone(), path.clone(), field(":authority", bad)];
         table.push((format!("the authority {bad:?}"), only(key, &fields), Refused));
     }
+    for bad in ["", "PO ST", "POST\r\n", "POST\0"] {
+        let fields = [field(":method", bad), scheme.clone(), path.clone(), authority.clone()];
+        table.push((format!("the method {bad:?}"), only(key, &fields), Refused));
+    }
+    for bad in ["", "ht tp", "https://", "ftp"] {
+        let fields = [method.clone(), field(":scheme", bad), path.clone(), authority.clone()];
+        table.push((format!("the scheme {bad:?}"), only(key, &fields), Refused));
+    }
     let connect = [field(":method", "CONNECT"), field(":authority", "example.org:443")];
     table.push(("a tunnel".into(), only(key, &connect), Refused));
     let extended = [field(":method", "CONNECT"), field(":protocol", "websocket"), scheme, path, authority];
@@ -77,13 +98,33 @@ pub(super) fn wrong_heads(key: &str) -> Table {
         let bytes = [head, frame(DATA, END_STREAM, 1, body)].concat();
         table.push((format!("{} bytes where {said} were announced", body.len()), bytes, Refused));
     }
+    // The same over several frames, with no frame at all, and with trailers.
+    let told = |said: &str, flags| {
+        let block =
+            [pseudo("POST", CHAT), field("authorization", key), field("content-length", said)].concat();
+        frame(HEADERS, END_HEADERS | flags, 1, &block)
+    };
+    let parts = [told("5", 0), frame(DATA, 0, 1, b"123"), frame(DATA, END_STREAM, 1, b"456")].concat();
+    table.push(("3 bytes and 3 more where 5 were announced".into(), parts, Refused));
+    table.push(("no body where 5 were announced".into(), told("5", END_STREAM), Refused));
+    let trailed = frame(HEADERS, END_HEADERS | END_STREAM, 1, &field("x", "y"));
+    let parts = [told("5", 0), frame(DATA, 0, 1, b"123"), trailed].concat();
+    table.push(("3 bytes and trailers where 5 were announced".into(), parts, Refused));
+    let lengths = [pseudo("POST", CHAT), field("content-length", "5"), field("content-length", "6")].concat();
+    table.push(("two lengths".into(), with_body(key, &lengths), Refused));
     let trailers = |block: &[u8], flags| [open(1), frame(HEADERS, flags, 1, block)].concat();
     table.push(("trailers that end nothing".into(), trailers(&field("x", "y"), END_HEADERS), Refused));
-    table.push((
-        "trailers with a path".into(),
-        trailers(&field(":path", "/"), END_HEADERS | END_STREAM),
-        Refused,
-    ));
+    for (name, value) in [
+        (":path", "/"),
+        (":method", "GET"),
+        (":status", "200"),
+        ("transfer-encoding", "chunked"),
+        ("connection", "close"),
+        ("X-Upper", "case"),
+    ] {
+        let bytes = trailers(&field(name, value), END_HEADERS | END_STREAM);
+        table.push((format!("trailers with {name:?}"), bytes, Refused));
+    }
     table
 }
 
@@ -94,6 +135,10 @@ fn with(key: &str, fields: &[Vec<u8>]) -> Vec<u8> {
 
 /// A request of these fields, a key and a body.
 fn only(key: &str, fields: &[Vec<u8>]) -> Vec<u8> {
-    let block = [fields.concat(), field("authorization", &format!("Bearer {key}"))].concat();
+    with_body(key, &fields.concat())
+}
+
+fn with_body(key: &str, fields: &[u8]) -> Vec<u8> {
+    let block = [fields, &field("authorization", &format!("Bearer {key}"))].concat();
     [frame(HEADERS, END_HEADERS, 1, &block), frame(DATA, END_STREAM, 1, ask("Hi").as_bytes())].concat()
 }
