@@ -120,13 +120,12 @@ async fn once(
         woken => return Err((woken.stop(FaultKind::FirstByte, run.deadline), 0)),
     };
     let cap = run.x.live.settings.limits.response_buffer;
-    let decoder = Decoder::new(way.field("content-encoding").unwrap_or_default(), cap)
-        .map_err(|_| (malformed(), 0))?;
-    let answering = Answering { way, decoder, until };
-    if status == 200 {
-        return Ok(answering);
+    let decoder = Decoder::new(way.field("content-encoding").unwrap_or_default(), cap).ok();
+    if status != 200 {
+        return Err((Box::pin(refused(run, offer, speech, (way, decoder), status)).await, 0));
     }
-    Err((Box::pin(refused(run, offer, speech, answering, status)).await, 0))
+    let decoder = decoder.ok_or_else(|| (malformed(), 0))?;
+    Ok(Answering { way, decoder, until })
 }
 
 fn malformed() -> Stop {
@@ -160,25 +159,28 @@ async fn send(
     }
 }
 
-/// Reads what a status other than 200 has to say, and gives it its kind.
+/// Reads what a status other than 200 has to say, and gives it its kind. In an encoding that is not read here only the
+/// status speaks.
 async fn refused(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
     speech: Speech,
-    mut answering: Answering,
+    (mut way, mut decoder): (Way, Option<Decoder>),
     status: u16,
 ) -> Stop {
-    let retry_after = answering.way.field("retry-after").and_then(text);
+    let retry_after = way.field("retry-after").and_then(text);
     let mut body = BytesMut::new();
     let alarm = clock::now() + ERROR_WAIT;
     let whole = loop {
         let read = {
-            let read = pin!(answering.way.read_body());
+            let read = pin!(way.read_body());
             run.watch.race(&mut run.x.caller, read, alarm).await
         };
         match read {
             Woken::Done(Ok(Some(piece))) if body.len() + piece.len() <= ERROR_BODY => {
-                let Ok(piece) = answering.decoder.push(piece) else { break false };
+                let Some(Ok(piece)) = decoder.as_mut().map(|decoder| decoder.push(piece)) else {
+                    break false;
+                };
                 body.extend_from_slice(&piece);
             }
             Woken::Done(Ok(None)) => break true,
@@ -188,7 +190,7 @@ async fn refused(
         }
     };
     if whole {
-        answering.way.release().await;
+        way.release().await;
     }
     let window = offer.offer.context_length;
     let fault = penstock_dialect::classify(speech.dialect(), status, retry_after.as_deref(), &body, window);

@@ -1,6 +1,6 @@
 //! Whom to ask again, when, and how often.
 
-use crate::harness::script::{json_answer, plain, retry_after, silent, status};
+use crate::harness::script::{Act, json_answer, plain, retry_after, silent, status};
 use crate::harness::{Bench, Provider};
 use serde_json::json;
 
@@ -132,5 +132,23 @@ async fn an_unparsable_answer_and_an_error_inside_a_200_fail_over() {
         for _ in 0..3 {
             assert_eq!(running.chat().await.header("x-penstock-provider"), Some("good"));
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_in_an_encoding_that_is_not_read_keeps_its_status() {
+    let provider = Provider::start().await;
+    let unread = |code| {
+        let headers = vec![("content-type", "application/json".into()), ("content-encoding", "br".into())];
+        vec![Act::Head(code, headers), Act::Body(b"\x8b\x02\x80{}\x03".to_vec())]
+    };
+    let running = Bench::new().settings("[routing]\nattempts = 1").provider("a", &provider).start().await;
+    provider.then(unread(400)).then(unread(429)).then(unread(200));
+    assert_eq!(running.chat().await.status, 400, "it is the caller's");
+    for (reason, code) in [("rate_limited", json!(429)), ("malformed", json!(null))] {
+        let answer = running.chat().await;
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        let attempt = &answer.json()["error"]["details"]["attempts"][0];
+        assert_eq!((attempt["reason"].as_str(), &attempt["status"]), (Some(reason), &code));
     }
 }
