@@ -1,6 +1,6 @@
 //! Times as people and headers write them.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Year, month and day of a day since 1970. Years begin in March here, so that
 /// the leap day is last (after H. Hinnant's `civil_from_days`, public domain).
@@ -82,6 +82,15 @@ pub fn span(span: Duration) -> String {
     text
 }
 
+/// Whole seconds from `now`, since 1970, to a date of HTTP (RFC 9110 §5.6.7), rounded up; none are left to one that is
+/// past. `None` if it is no such date.
+#[must_use]
+pub fn until(date: &str, now: Duration) -> Option<u64> {
+    let date = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let left = date.saturating_sub(now);
+    Some(left.as_secs() + u64::from(left.subsec_nanos() > 0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +113,20 @@ mod tests {
         assert_eq!(of(1_000_000_001), "2s");
         assert_eq!(of(360_000_000_000), "6m0s");
         assert_eq!(of(3_661_000_000_000), "1h1m1s");
+    }
+
+    #[test]
+    fn the_way_to_a_date_is_whole_seconds_and_never_negative() {
+        let left = |date: &str, now| until(date, Duration::from_millis(now));
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(left(date, 784_111_770_000), Some(7));
+        assert_eq!(left(date, 784_111_770_001), Some(7));
+        assert_eq!(left(date, 784_111_769_999), Some(8));
+        assert_eq!(left(date, 784_111_778_000), Some(0));
+        assert_eq!(left("Sunday, 06-Nov-94 08:49:37 GMT", 784_111_770_000), Some(7));
+        assert_eq!(left("Sun Nov  6 08:49:37 1994", 784_111_770_000), Some(7));
+        for none in ["7", "", "soon", "06 Nov 1994"] {
+            assert_eq!(left(none, 0), None, "{none}");
+        }
     }
 }

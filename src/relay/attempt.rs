@@ -2,7 +2,6 @@
 
 use super::Run;
 use super::watch::Woken;
-use crate::clock;
 use crate::spool::Spooled;
 use crate::upstream::decode::Decoder;
 use crate::upstream::http1::Broken;
@@ -10,6 +9,7 @@ use crate::upstream::offer::OfferLive;
 use crate::upstream::send::Unsent;
 use crate::upstream::speech::Speech;
 use crate::upstream::way::Way;
+use crate::{civil, clock};
 use bytes::{Bytes, BytesMut};
 use penstock_contract::{Call, Dialect, Fault, FaultKind, Refusal, Target, Translator};
 use std::pin::pin;
@@ -168,7 +168,7 @@ async fn refused(
     (mut way, mut decoder): (Way, Option<Decoder>),
     status: u16,
 ) -> Stop {
-    let retry_after = way.field("retry-after").and_then(text);
+    let retry_after = way.field("retry-after").and_then(text).map(|said| rest(said, run.now()));
     let mut body = BytesMut::new();
     let alarm = clock::now() + ERROR_WAIT;
     let whole = loop {
@@ -195,6 +195,11 @@ async fn refused(
     let window = offer.offer.context_length;
     let fault = penstock_dialect::classify(speech.dialect(), status, retry_after.as_deref(), &body, window);
     Stop::Fault(fault)
+}
+
+/// A `Retry-After` in seconds: a date is told as the time until then, for rooms have no clock.
+fn rest(said: String, now: Duration) -> String {
+    civil::until(&said, now).map_or(said, |seconds| seconds.to_string())
 }
 
 /// The value of a field, if it is text.

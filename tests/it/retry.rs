@@ -3,6 +3,7 @@
 use crate::harness::script::{Act, json_answer, plain, retry_after, silent, status};
 use crate::harness::{Bench, Provider};
 use serde_json::json;
+use std::time::{Duration, SystemTime};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_500_earns_one_quick_retry_with_the_same_provider() {
@@ -40,6 +41,21 @@ async fn a_silent_provider_is_never_asked_twice() {
 async fn a_rest_that_was_asked_for_is_kept() {
     let (busy, other) = (Provider::start().await, Provider::start().await);
     busy.then(retry_after(429, 60)).then(retry_after(429, 60));
+    let dear = "price = { input = 50.0, output = 50.0 }";
+    let running = Bench::new().provider("busy", &busy).provider_with("other", &other, "", dear).start().await;
+    let mut ask = running.ask();
+    ask["model"] = json!("m:price");
+    for _ in 0..5 {
+        assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
+    }
+    assert_eq!((busy.calls(), other.calls()), (1, 5));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rest_until_a_date_is_kept_too() {
+    let (busy, other) = (Provider::start().await, Provider::start().await);
+    let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
+    busy.always(vec![Act::Head(429, vec![("retry-after", date)]), Act::Body(b"{}".to_vec())]);
     let dear = "price = { input = 50.0, output = 50.0 }";
     let running = Bench::new().provider("busy", &busy).provider_with("other", &other, "", dear).start().await;
     let mut ask = running.ask();

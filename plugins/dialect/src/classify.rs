@@ -15,8 +15,8 @@ use std::time::Duration;
 const MAX_REST: u64 = 3600;
 
 /// Reads a provider's error answer: its status, its `Retry-After` in seconds
-/// (a date is not understood: a room has no clock), its body, and the window
-/// that the catalogue gives for the model (0 if unknown).
+/// (whoever has a clock makes them of a date), its body, and the window that
+/// the catalogue gives for the model (0 if unknown).
 ///
 /// 401, 402, 403 and 404 are the operator's affair; 408, 409, 425, 429 and
 /// everything that is no 4xx is the provider's; any other 4xx is the caller's,
