@@ -7,13 +7,14 @@ use super::attempt::{Answering, Stop};
 use super::watch::Woken;
 use super::{Run, plain};
 use crate::config::settings::{BaseUrl, Provider};
+use crate::upstream::aside;
 use crate::upstream::connect::Route;
 use crate::upstream::decode::Decoder;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::way::STALE;
 use bytes::Bytes;
 use http::{Uri, header};
-use penstock_contract::{Draw, Fault, FaultKind, Picture, PictureSource, Whole};
+use penstock_contract::{Dialect, Draw, Fault, FaultKind, Picture, PictureSource, Whole};
 use penstock_limits::Work;
 use penstock_media::picture::{self, Shown};
 use pingora_http::RequestHeader;
@@ -138,16 +139,14 @@ fn route<'r>(own: &'r Route, others: &'r [Route], url: &str) -> Option<(&'r Rout
     Some((found, path.to_owned()))
 }
 
-/// The request; the provider's key goes to its own host alone.
+/// The request. What the provider knows us by goes to its own host alone.
 fn request(base: &BaseUrl, path: &str, own: Option<&Arc<Provider>>) -> pingora_error::Result<RequestHeader> {
-    let mut head = RequestHeader::build("GET", path.as_bytes(), Some(6))?;
-    head.insert_header(header::HOST, &*base.authority)?;
+    let mut head = match own {
+        // Shapes are asked as chat is.
+        Some(provider) => aside::signed("GET", provider, Dialect::Chat, path)?,
+        None => aside::bare("GET", base, path)?,
+    };
     head.insert_header(header::ACCEPT, "image/*")?;
-    head.insert_header(header::ACCEPT_ENCODING, "identity")?;
-    head.insert_header(header::USER_AGENT, concat!("penstock/", env!("CARGO_PKG_VERSION")))?;
-    if let Some(key) = own.and_then(|provider| provider.api_key.as_ref()) {
-        head.insert_header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()))?;
-    }
     Ok(head)
 }
 

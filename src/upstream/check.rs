@@ -1,16 +1,15 @@
 //! Active checks: a cheap request on the side, so that a provider which is back
 //! is found without risking a client's request, and one that is gone is left.
 
+use super::aside;
 use super::http1::Broken;
 use super::live::ProviderLive;
 use crate::config::settings::Health;
 use crate::house::House;
 use crate::observe::log;
 use bytes::Bytes;
-use http::header;
 use parking_lot::Mutex;
-use penstock_contract::FaultKind;
-use pingora_http::RequestHeader;
+use penstock_contract::{Dialect, FaultKind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -76,21 +75,10 @@ const fn judged(status: u16) -> Result<(), FaultKind> {
 
 /// Whether `GET base + path` answers below 400, or how it fails.
 async fn answers(provider: &ProviderLive, health: &Health) -> Result<(), FaultKind> {
-    let base = &provider.provider.base;
-    let path = format!("{}{}", base.path_prefix, health.path);
-    let Ok(mut head) = RequestHeader::build("GET", path.as_bytes(), Some(4)) else {
-        return Err(FaultKind::Malformed);
-    };
-    let mut headers = vec![(header::HOST, base.authority.to_string())];
-    headers.push((header::ACCEPT_ENCODING, "identity".to_owned()));
-    if let Some(key) = &provider.provider.api_key {
-        headers.push((header::AUTHORIZATION, format!("Bearer {}", key.reveal())));
-    }
-    for (name, value) in headers {
-        if head.insert_header(name, value).is_err() {
-            return Err(FaultKind::Malformed);
-        }
-    }
+    let settings = &provider.provider;
+    let path = format!("{}{}", settings.base.path_prefix, health.path);
+    let dialect = settings.dialects.first().copied().unwrap_or(Dialect::Chat);
+    let head = aside::signed("GET", settings, dialect, &path).map_err(|_| FaultKind::Malformed)?;
     let mut way = provider.route.open().await.map_err(|fault| fault.kind)?;
     way.wait(health.timeout);
     let found = match way.ask(head, Bytes::new()).await {

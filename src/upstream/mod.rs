@@ -1,6 +1,7 @@
 //! Providers as the house sees them: where they are connected to, how they have
 //! lately been, who may be asked now.
 
+pub mod aside;
 pub mod bill;
 pub mod check;
 pub mod connect;

@@ -1,13 +1,13 @@
 //! Asks an engine that serves a model how many tokens a prompt has. Nothing is
 //! generated; an engine that cannot say is no failure of its offer.
 
+use super::aside;
 use super::offer::OfferLive;
 use crate::house::{Live, ModelLive};
 use bytes::{Bytes, BytesMut};
 use http::header;
 use penstock_contract::{Ask, Dialect};
 use penstock_tokens::engine::{self, ANSWER_CAP, EngineCall, Input, Progress, Shape};
-use pingora_http::RequestHeader;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -46,14 +46,10 @@ async fn call(offer: &OfferLive, shape: Shape, call: EngineCall) -> Option<Progr
     // The engine's root is above the `/v1` of its base URL.
     let root = provider.base.path_prefix.strip_suffix("/v1").unwrap_or(&provider.base.path_prefix);
     let path = format!("{root}{}", call.path);
-    let mut head = RequestHeader::build("POST", path.as_bytes(), Some(8)).ok()?;
-    head.insert_header(header::HOST, &*provider.base.authority).ok()?;
+    let dialect = offer.offer.dialects.first().copied().unwrap_or(Dialect::Chat);
+    let mut head = aside::signed("POST", provider, dialect, &path).ok()?;
     head.insert_header(header::CONTENT_TYPE, "application/json").ok()?;
-    head.insert_header(header::ACCEPT_ENCODING, "identity").ok()?;
     head.insert_header(header::CONTENT_LENGTH, call.body.len()).ok()?;
-    if let Some(key) = &provider.api_key {
-        head.insert_header(header::AUTHORIZATION, format!("Bearer {}", key.reveal())).ok()?;
-    }
     let mut way = offer.provider.route.open().await.ok()?;
     way.wait(WAIT);
     let status = way.ask(head, Bytes::from(call.body)).await.ok()?;

@@ -23,6 +23,7 @@ mod trace;
 mod accounts;
 mod admin;
 mod agent;
+mod aside;
 mod batch_input;
 mod batch_killed;
 mod batch_reload;

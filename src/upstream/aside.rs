@@ -1,0 +1,57 @@
+//! Heads of what a provider is asked beside the attempts: checks, counts, what it drew. They carry what its requests
+//! carry, or a provider that is fine would seem to refuse them.
+
+use crate::config::settings::{BaseUrl, Provider};
+use http::{HeaderName, HeaderValue, header};
+use penstock_contract::Dialect;
+use pingora_http::RequestHeader;
+
+/// A head for any host: nothing in it is secret.
+///
+/// # Errors
+/// The path cannot be sent.
+pub fn bare(method: &str, base: &BaseUrl, path: &str) -> pingora_error::Result<RequestHeader> {
+    let mut head = RequestHeader::build(method, path.as_bytes(), Some(12))?;
+    head.insert_header(header::HOST, &*base.authority)?;
+    head.insert_header(header::ACCEPT_ENCODING, "identity")?;
+    head.insert_header(header::USER_AGENT, concat!("penstock/", env!("CARGO_PKG_VERSION")))?;
+    Ok(head)
+}
+
+/// A head for the provider's own host and no other: its key, as the dialect has it, and the headers of its
+/// configuration.
+///
+/// # Errors
+/// The path, or a header of the configuration, cannot be sent.
+pub fn signed(
+    method: &str,
+    provider: &Provider,
+    dialect: Dialect,
+    path: &str,
+) -> pingora_error::Result<RequestHeader> {
+    let mut head = bare(method, &provider.base, path)?;
+    if let Some(key) = &provider.api_key {
+        match dialect {
+            Dialect::Chat => {
+                head.insert_header(header::AUTHORIZATION, secret(&format!("Bearer {}", key.reveal()))?)?;
+            }
+            Dialect::Messages => {
+                head.insert_header(HeaderName::from_static("x-api-key"), secret(key.reveal())?)?;
+            }
+        }
+    }
+    if dialect == Dialect::Messages {
+        head.insert_header(HeaderName::from_static("anthropic-version"), "2023-06-01")?;
+    }
+    for (name, value) in &provider.headers {
+        head.insert_header(name.to_string(), secret(value.reveal())?)?;
+    }
+    Ok(head)
+}
+
+/// A value that HTTP/2 keeps in no table.
+fn secret(value: &str) -> pingora_error::Result<HeaderValue> {
+    let mut value = HeaderValue::from_str(value).map_err(|_| pingora_error::Error::new_str("header"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
