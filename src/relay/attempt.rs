@@ -178,7 +178,9 @@ async fn refused(
         };
         match read {
             Woken::Done(Ok(Some(piece))) if body.len() + piece.len() <= ERROR_BODY => {
-                let Some(Ok(piece)) = decoder.as_mut().map(|decoder| decoder.push(piece)) else { break false };
+                let Some(Ok(piece)) = decoder.as_mut().map(|decoder| decoder.push(piece)) else {
+                    break false;
+                };
                 body.extend_from_slice(&piece);
             }
             Woken::Done(Ok(None)) => break true,

@@ -51,7 +51,7 @@ async fn a_count_carries_what_requests_carry() {
         let answer = running.client.post("/v1/messages/count_tokens", &running.ask()).await;
         assert_eq!(answer.header("x-token-count-method"), Some("engine"), "{}", answer.text());
         let count = provider.last();
-        assert_eq!(count.path, "/tokenize");
+        assert_eq!(count.path, "/v1/messages/count_tokens");
         assert_eq!(carried(&count), carried(&request), "{dialect}");
     }
 }
