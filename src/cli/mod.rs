@@ -167,7 +167,7 @@ impl From<String> for Failure {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    Ok(match cli.command {
+    match cli.command {
         None => configuration::demo()?,
         Some(Command::Run(written)) => configuration::run(Source::File(written.config))?,
         Some(Command::Check(written)) => configuration::check(&Source::File(written.config))?,
@@ -183,5 +183,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.json)?,
         Some(Command::Reload(reached)) => live::reload(&reached.source())?,
         Some(Command::Simulate(simulate)) => simulated::run(simulate)?,
-    })
+    }
+    Ok(())
 }

@@ -16,8 +16,17 @@ fn ask() -> Value {
 
 /// It ended with 1, and this is what it said.
 fn refused(output: &Output) -> String {
+    ended_with(1, output)
+}
+
+/// The same for a configuration with mistakes: `EX_CONFIG`.
+fn mistaken(output: &Output) -> String {
+    ended_with(78, output)
+}
+
+fn ended_with(code: i32, output: &Output) -> String {
     let said = complaint(output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(!said.contains("panicked") && !said.contains("RUST_BACKTRACE"), "{said}");
     said
 }
@@ -39,7 +48,7 @@ fn check_tells_all_mistakes_at_once() {
     let lines =
         "api_key = { env = \"PENSTOCK_IT_UNSET\" }\ncolour = \"red\"\n[[providers.offers]]\nmodel = \"mm\"";
     home.write(&block("US", lines));
-    let said = refused(&home.command(&["check"]));
+    let said = mistaken(&home.command(&["check"]));
     for word in ["penstock.toml:", "country", "colour", "PENSTOCK_IT_UNSET", "\"mm\"", "4 mistakes"] {
         assert!(said.contains(word), "{word} is missing in\n{said}");
     }
@@ -58,7 +67,7 @@ fn each_mistake_alone_is_one_clear_sentence_and_nothing_starts() {
         let home = Home::new();
         home.write(&config);
         for command in ["check", "run"] {
-            let said = refused(&home.command(&[command]));
+            let said = mistaken(&home.command(&[command]));
             let (said_low, why_low) = (said.to_lowercase(), why.to_lowercase());
             assert!(said.contains(key) && said_low.contains(&why_low), "{key} and {why} in\n{said}");
             assert!(said.contains("One mistake in the configuration"), "{said}");
@@ -80,10 +89,10 @@ fn check_says_what_a_good_configuration_would_run() {
 
 #[test]
 fn a_file_that_is_not_there_or_no_toml_is_named() {
-    assert!(refused(&ended(&["run", "--config", "/none/such.toml"])).contains("/none/such.toml"));
+    assert!(mistaken(&ended(&["run", "--config", "/none/such.toml"])).contains("/none/such.toml"));
     let home = Home::new();
     home.write("[[models]\n");
-    let said = refused(&home.command(&["check"]));
+    let said = mistaken(&home.command(&["check"]));
     assert!(said.contains("penstock.toml:7"), "{said}");
 }
 

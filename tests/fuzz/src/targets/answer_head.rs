@@ -63,7 +63,7 @@ fn read(parts: &[&[u8]]) -> Result<Answer, Malformed> {
 pub fn check(bytes: &[u8]) {
     let whole = however_cut(bytes, read);
     // Chunks that nobody announced, too: most of what is drawn is no head.
-    let _ = however_cut(bytes, |parts| unchunked(parts));
+    let _ = however_cut(bytes, unchunked);
     let Ok(answer) = whole else { return };
     let Some(head) = answer.heads.last() else { return };
     assert!(answer.head.len() == head.size && answer.body.len() <= bytes.len() - head.size);
