@@ -2,7 +2,7 @@
 //! offers, and what they leave for the answer. An ask whose bytes cannot reach the window is
 //! never tokenised.
 
-use crate::house::{Live, ModelLive};
+use crate::live::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
 use crate::upstream::tokenize;
 use bytes::Bytes;

@@ -15,7 +15,8 @@
 //! | [`cli`], [`start`] | the command line; starting, signals, stopping |
 //! | [`config`] | what users write → what the house uses; all mistakes at once |
 //! | [`gateway`], [`server`], [`tls`], [`socket`], [`threads`], [`front`] | listeners; a connection's requests one by one |
-//! | [`house`] | composition root; the configuration at work, swapped whole by a reload |
+//! | [`house`] | composition root; everything that lives as long as the process |
+//! | [`live`] | the configuration at work, swapped whole by a reload |
 //! | [`exchange`], [`caller`], [`mod@line`] | the life of one request, top to bottom; who asks: a client, or a line of a batch |
 //! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
 //! | [`relay`] | the attempt loop: select, attempt, plain, pump, settle |
@@ -80,6 +81,7 @@ pub mod intake;
 pub mod keyring;
 pub mod ledger;
 pub mod line;
+pub mod live;
 pub mod notify;
 pub mod object_id;
 pub mod observe;

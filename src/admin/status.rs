@@ -1,7 +1,8 @@
 //! `/status`: what runs, which configuration, how every provider is.
 
-use crate::house::{House, Live};
+use crate::house::House;
 use crate::ledger::views::number;
+use crate::live::Live;
 use penstock_contract::Dialect;
 use penstock_routing::{Health as OfferHealth, State};
 use penstock_storage::Health;

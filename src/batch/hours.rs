@@ -1,7 +1,7 @@
 //! Greener hours: when a batch is begun, by what is known of the grid where the
 //! model's providers are.
 
-use crate::house::Live;
+use crate::live::Live;
 use penstock_batch::grid::{Place, Plan, plan};
 use penstock_storage::batches::BatchRecord;
 use std::time::Duration;

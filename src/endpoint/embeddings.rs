@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::config::settings::TokenIds;
 use crate::exchange::{Ended, Exchange};
-use crate::house::Live;
+use crate::live::Live;
 use crate::relay::{self, model_named};
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -160,7 +160,8 @@ impl AsyncWrite for Frames {
         loop {
             let mut piece = ReadBuf::new(&mut bytes);
             match Pin::new(&mut *stream).poll_read(cx, &mut piece) {
-                Poll::Ready(Ok(())) if !piece.filled().is_empty() => {
+                // One that sends without a pause is not waited for longer either: no alarm would be heard beside it.
+                Poll::Ready(Ok(())) if !piece.filled().is_empty() && Instant::now() < parting.until => {
                     let silence = Instant::now() + SILENCE;
                     parting.silence.as_mut().reset(silence.min(parting.until));
                 }

@@ -2,7 +2,7 @@
 
 use crate::count::{self, Fit, Room};
 use crate::exchange::Exchange;
-use crate::house::{Live, ModelLive};
+use crate::live::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Code, Dialect, Kind, Refusal};
 use penstock_limits::Work;

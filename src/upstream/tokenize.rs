@@ -3,7 +3,7 @@
 
 use super::aside;
 use super::offer::OfferLive;
-use crate::house::{Live, ModelLive};
+use crate::live::{Live, ModelLive};
 use bytes::{Bytes, BytesMut};
 use http::header;
 use penstock_contract::{Ask, Dialect};
