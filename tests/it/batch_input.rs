@@ -1,6 +1,6 @@
 //! What a batch may be made of, and who sees it: each mistake has its sentence.
 
-use crate::harness::jobs::{CHAT, batch, cancel, create, ended, line, lines, uploaded};
+use crate::harness::jobs::{CHAT, batch, cancel, create, ended, line, lines, uploaded, when};
 use crate::harness::script::Act;
 use crate::harness::{Bench, Client, Provider};
 use serde_json::{Value, json};
@@ -131,6 +131,8 @@ async fn an_account_has_so_many_batches_at_a_time() {
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!("RATE_2001")));
     assert!(refused.json()["error"]["message"].as_str().unwrap().contains("limit of 2 batches"));
     assert_eq!(cancel(client, &first).await.status, 200);
+    // Its place is free when it has ended, not when that was asked for.
+    when(client, &first, "its end", |now| now["status"] == "cancelled").await;
     assert_eq!(create(client, &file).await.status, 200);
     running.stop().await;
 }
