@@ -1,5 +1,5 @@
-//! Heads of what a provider is asked beside the attempts: checks, counts, what it drew. They carry what its requests
-//! carry, or a provider that is fine would seem to refuse them.
+//! Heads of what a provider is asked: attempts, and beside them checks, counts, what it drew. All carry the same, or a
+//! provider that is fine would seem to refuse some.
 
 use crate::config::settings::{BaseUrl, Provider};
 use http::{HeaderName, HeaderValue, header};

@@ -1,12 +1,12 @@
 //! One model at one provider while the house runs: how fast it has been, how
 //! well, and how busy it is.
 
+use super::aside;
 use super::bill::Bill;
 use super::live::ProviderLive;
 use super::seats::{Place, Queued, Turn};
 use crate::caller::CancelLine;
 use crate::config::settings::{Billing, Offer};
-use http::{HeaderName, HeaderValue, header};
 use parking_lot::Mutex;
 use penstock_contract::{Ask, Dialect, Draw, Kind, Needs, Refusal, Size, Task};
 use penstock_routing::{Breaker, Candidate, Figures, Outcome, Sample, price_hint};
@@ -304,25 +304,7 @@ const fn below(dialect: Dialect) -> &'static str {
 fn request_head(offer: &Offer, dialect: Dialect, below: &str) -> pingora_error::Result<RequestHead> {
     let provider = &offer.provider;
     let path = format!("{}{below}", provider.base.path_prefix);
-    let mut head = RequestHeader::build("POST", path.as_bytes(), Some(12))?;
-    head.insert_header(header::HOST, &*provider.base.authority)?;
-    head.insert_header(header::ACCEPT_ENCODING, "identity")?;
-    head.insert_header(header::USER_AGENT, concat!("penstock/", env!("CARGO_PKG_VERSION")))?;
-    if let Some(key) = &provider.api_key {
-        let (name, value) = match dialect {
-            Dialect::Chat => (header::AUTHORIZATION, format!("Bearer {}", key.reveal())),
-            Dialect::Messages => (HeaderName::from_static("x-api-key"), key.reveal().to_owned()),
-        };
-        let mut value = HeaderValue::from_str(&value).map_err(|_| pingora_error::Error::new_str("header"))?;
-        value.set_sensitive(true);
-        head.insert_header(name, value)?;
-    }
-    if dialect == Dialect::Messages {
-        head.insert_header(HeaderName::from_static("anthropic-version"), "2023-06-01")?;
-    }
-    for (name, value) in &provider.headers {
-        head.insert_header(name.to_string(), value.reveal())?;
-    }
+    let head = aside::signed("POST", provider, dialect, &path)?;
     let wire = super::send::lines(&head);
     Ok(RequestHead { parsed: head, wire })
 }

@@ -37,33 +37,24 @@ async fn a_silent_provider_is_never_asked_twice() {
     provider.until_left(1).await;
 }
 
+/// In seconds or as a date. A 503 that asks for no rest is asked again at once, a 429 is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rest_that_was_asked_for_is_kept() {
-    let (busy, other) = (Provider::start().await, Provider::start().await);
-    busy.then(retry_after(429, 60)).then(retry_after(429, 60));
-    let dear = "price = { input = 50.0, output = 50.0 }";
-    let running = Bench::new().provider("busy", &busy).provider_with("other", &other, "", dear).start().await;
-    let mut ask = running.ask();
-    ask["model"] = json!("m:price");
-    for _ in 0..5 {
-        assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
-    }
-    assert_eq!((busy.calls(), other.calls()), (1, 5));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rest_until_a_date_is_kept_too() {
-    let (busy, other) = (Provider::start().await, Provider::start().await);
     let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
-    busy.always(vec![Act::Head(429, vec![("retry-after", date)]), Act::Body(b"{}".to_vec())]);
-    let dear = "price = { input = 50.0, output = 50.0 }";
-    let running = Bench::new().provider("busy", &busy).provider_with("other", &other, "", dear).start().await;
-    let mut ask = running.ask();
-    ask["model"] = json!("m:price");
-    for _ in 0..5 {
-        assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
+    let until = vec![Act::Head(503, vec![("retry-after", date)]), Act::Body(b"{}".to_vec())];
+    for script in [retry_after(429, 60), retry_after(503, 60), until] {
+        let (busy, other) = (Provider::start().await, Provider::start().await);
+        busy.always(script);
+        let dear = "price = { input = 50.0, output = 50.0 }";
+        let running =
+            Bench::new().provider("busy", &busy).provider_with("other", &other, "", dear).start().await;
+        let mut ask = running.ask();
+        ask["model"] = json!("m:price");
+        for _ in 0..5 {
+            assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
+        }
+        assert_eq!((busy.calls(), other.calls()), (1, 5));
     }
-    assert_eq!((busy.calls(), other.calls()), (1, 5));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
