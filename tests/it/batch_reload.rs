@@ -2,7 +2,7 @@
 //! new one says.
 
 use crate::harness::jobs::{batch, ended, let_go, line_with, results, when};
-use crate::harness::script::{Act, plain};
+use crate::harness::script::{held, plain};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -43,9 +43,7 @@ async fn a_batch_goes_on_with_other_providers_and_without_a_model_that_is_gone()
     for _ in 0..4 {
         old.then(plain("old"));
     }
-    let mut held = vec![Act::Wait(go.clone())];
-    held.extend(plain("old"));
-    old.always(held);
+    old.always(held(&go, "old"));
     new.always(plain("new"));
     let running = bench("old", &old, true).start().await;
     let client = &running.client;

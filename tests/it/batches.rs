@@ -4,7 +4,7 @@ use crate::harness::jobs::{
     CHAT, batch, cancel, content, create, ended, let_go, line, line_with, lines, results, retrieve, uploaded,
     when,
 };
-use crate::harness::script::{Act, plain, status};
+use crate::harness::script::{Act, held, plain, status};
 use crate::harness::{Bench, Provider, until, within};
 use penstock_storage::batches::{BatchStore, rows};
 use penstock_storage::{Batch, Options, open};
@@ -15,13 +15,6 @@ use tokio::sync::Notify;
 
 /// Retries that a test does not wait for long.
 const QUICK: &str = "[batches]\nretry_first = \"20ms\"\nretry_most = \"50ms\"\n";
-
-/// A provider that answers when the test says so.
-fn held(go: &Arc<Notify>) -> Vec<Act> {
-    let mut script = vec![Act::Wait(go.clone())];
-    script.extend(plain("Hello"));
-    script
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_is_worked_off_to_its_last_line() {
@@ -78,7 +71,7 @@ async fn a_batch_is_worked_off_to_its_last_line() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_are_there_from_the_first_one_on() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
-    provider.then(plain("first")).then(plain("second")).always(held(&go));
+    provider.then(plain("first")).then(plain("second")).always(held(&go, "Hello"));
     let running = Bench::new().provider("p", &provider).start().await;
     let client = &running.client;
     let made = batch(client, &lines(9)).await;
@@ -318,7 +311,7 @@ async fn a_revoked_key_ends_its_batches() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn accounts_take_turns() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
-    provider.always(held(&go));
+    provider.always(held(&go, "Hello"));
     let running =
         Bench::new().settings("[batches]\nconcurrency = 4\n").provider("p", &provider).start().await;
     let account = running.admin().post("/admin/accounts", &json!({"id": "other"})).await;

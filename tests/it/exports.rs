@@ -3,7 +3,7 @@
 
 use crate::harness::jobs::{content, create, ended, lines, results, retrieve, uploaded};
 use crate::harness::process::{Home, Process, catalogue, complaint};
-use crate::harness::script::{Act, plain};
+use crate::harness::script::{held, plain};
 use crate::harness::{Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -61,9 +61,7 @@ async fn a_gateway_saves_itself_while_it_works_and_goes_on_from_what_it_saved() 
     for _ in 0..10 {
         provider.then(plain("early"));
     }
-    let mut held = vec![Act::Wait(go.clone())];
-    held.extend(plain("late"));
-    provider.always(held);
+    provider.always(held(&go, "late"));
     let (input, deleted) = (uploaded(&client, &lines(30)).await, uploaded(&client, &lines(7)).await);
     let made = create(&client, &input).await.json();
     provider.until_calls(5 + 10 + 4).await;

@@ -4,7 +4,7 @@
 use crate::full_disk::{fill, inside, mount};
 use crate::harness::jobs::{CHAT, assert_charged, create, ended, lines, results, retrieve, upload, uploaded};
 use crate::harness::process::{Home, catalogue, complaint};
-use crate::harness::script::{Act, plain};
+use crate::harness::script::{held, plain};
 use crate::harness::{Client, Provider, within};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -61,9 +61,7 @@ async fn on_a_full_disk_a_batch_waits_and_loses_nothing() {
     for _ in 0..10 {
         provider.then(plain(&text));
     }
-    let mut held = vec![Act::Wait(go.clone())];
-    held.extend(plain(&text));
-    provider.always(held);
+    provider.always(held(&go, &text));
     let home = Home::new();
     let settings = format!("[batches]\nconcurrency = {AT_ONCE}\nopen = 10000\n[files]\nkeep_free = \"0B\"\n");
     home.write(&format!("{settings}{}", catalogue(&provider, "")));

@@ -2,7 +2,7 @@
 //! in the caller's dialect, settled with what was used.
 
 use crate::harness::bench::Running;
-use crate::harness::script::{Act, completion, json_answer, message, role, sse, status, text};
+use crate::harness::script::{Act, completion, held, json_answer, message, role, sse, status, text};
 use crate::harness::{Answer, Bench, Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -205,9 +205,7 @@ async fn a_key_has_as_many_requests_at_once_as_it_may_and_gets_its_places_back()
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"concurrent": 2})).await;
     let go = Arc::new(Notify::new());
-    let mut waiting = vec![Act::Wait(go.clone())];
-    waiting.extend(json_answer(200, &completion("Hello")));
-    provider.always(waiting);
+    provider.always(held(&go, "Hello"));
     let ask = running.ask();
     let body = ask.to_string();
     let leaves = client.open("POST", CHAT, &[], body.as_bytes()).await;

@@ -3,7 +3,7 @@
 //! what a breaker bears.
 
 use crate::harness::bench::Running;
-use crate::harness::script::{Act, completion, json_answer, status};
+use crate::harness::script::{held, status};
 use crate::harness::{Answer, Bench, Provider, until};
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -39,9 +39,7 @@ async fn a_provider_by_name_is_there_at_once_after_a_reload() {
 async fn a_place_that_is_taken_is_taken_after_a_reload_too() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    let mut held = vec![Act::Wait(go.clone())];
-    held.extend(json_answer(200, &completion("Hello")));
-    provider.always(held);
+    provider.always(held(&go, "Hello"));
     let bench = |seats: u32| {
         let lines = format!("max_in_flight = {seats}");
         Bench::new().settings("[overload]\nwait = \"50ms\"").provider_with("a", &provider, &lines, "")

@@ -1,23 +1,16 @@
 //! A provider is never given more than its places.
 
-use crate::harness::script::{Act, completion, done, finish, json_answer, role, sse, text, usage};
+use crate::harness::script::{Act, done, finish, held, role, sse, text, usage};
 use crate::harness::{Bench, Provider, until, within};
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// A plain answer that waits for the test.
-fn waiting(go: &Arc<Notify>) -> Vec<Act> {
-    let mut script = vec![Act::Wait(go.clone())];
-    script.extend(json_answer(200, &completion("Hello")));
-    script
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_provider_is_passed_by() {
     let (small, big) = (Provider::start().await, Provider::start().await);
     let go = Arc::new(Notify::new());
-    small.always(waiting(&go));
+    small.always(held(&go, "Hello"));
     let running = Bench::new()
         .provider_with("small", &small, "max_in_flight = 1", "price = { input = 0.1, output = 0.1 }")
         .provider_with("big", &big, "", "price = { input = 9.0, output = 9.0 }")
@@ -41,7 +34,7 @@ async fn a_full_provider_is_passed_by() {
 async fn batch_work_waits_for_its_turn_and_never_takes_the_last_fifth() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    provider.always(waiting(&go));
+    provider.always(held(&go, "Hello"));
     let running = Bench::new().provider_with("a", &provider, "max_in_flight = 5", "").start().await;
     let mut tasks = Vec::new();
     for _ in 0..8 {
@@ -78,7 +71,7 @@ async fn batch_work_waits_for_its_turn_and_never_takes_the_last_fifth() {
 async fn a_batch_stream_is_kept_alive_while_it_waits() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    provider.then(waiting(&go));
+    provider.then(held(&go, "Hello"));
     provider.always(vec![sse(), role(), text("At last"), finish("stop"), usage(3, 2), done(), Act::End]);
     let running = Bench::new()
         .settings("[limits]\nheartbeat = \"100ms\"")
@@ -124,7 +117,7 @@ async fn the_queue_of_batch_work_takes_nothing_from_its_time() {
 async fn a_batch_stream_that_waited_in_vain_ends_with_an_error_event() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    provider.then(waiting(&go));
+    provider.then(held(&go, "Hello"));
     let running = Bench::new()
         .settings("[limits]\nheartbeat = \"100ms\"\n[routing]\nbatch_wait = \"350ms\"")
         .provider_with("a", &provider, "max_in_flight = 1", "")

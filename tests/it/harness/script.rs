@@ -126,6 +126,11 @@ pub fn plain(content: &str) -> Script {
     json_answer(200, &completion(content))
 }
 
+/// A plain answer that waits for the test.
+pub fn held(go: &Arc<Notify>, content: &str) -> Script {
+    [vec![Act::Wait(go.clone())], plain(content)].concat()
+}
+
 /// Any JSON with any status.
 pub fn json_answer(status: u16, value: &Value) -> Script {
     vec![

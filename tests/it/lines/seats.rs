@@ -2,7 +2,7 @@
 
 use super::{CHAT, ask, begin, code, enter, told};
 use crate::harness::bench::{PATIENT, Running};
-use crate::harness::script::{Act, completion, json_answer, plain, silent};
+use crate::harness::script::{held, plain, silent};
 use crate::harness::{Bench, Provider, until, within};
 use penstock::caller::CancelLine;
 use serde_json::json;
@@ -48,9 +48,7 @@ async fn the_youngest_line_gives_its_seat_to_a_request_at_once() {
 async fn batch_work_takes_turns_in_the_order_it_came() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    let mut script = vec![Act::Wait(go.clone())];
-    script.extend(json_answer(200, &completion("Hello")));
-    provider.always(script);
+    provider.always(held(&go, "Hello"));
     let running = Bench::new()
         .provider_with("a", &provider, &format!("max_in_flight = 1\n{PATIENT}"), "")
         .start()
@@ -108,9 +106,7 @@ async fn a_wait_for_a_seat_is_no_time_of_the_line() {
 async fn a_provider_without_a_number_of_seats_is_asked_so_many_lines_at_a_time() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    let mut script = vec![Act::Wait(go.clone())];
-    script.extend(json_answer(200, &completion("Hello")));
-    provider.always(script);
+    provider.always(held(&go, "Hello"));
     let running = Bench::new().settings("[routing]\nbatch_lines = 2").provider("a", &provider).start().await;
     let cancel = CancelLine::default();
     let lines: Vec<_> =

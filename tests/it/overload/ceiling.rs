@@ -1,24 +1,18 @@
 //! The ceiling of the house: a place, a short wait, or 503 at once.
 
 use super::{CHAT, form, of_account, seats, timed, until_empty};
-use crate::harness::script::{Act, completion, json_answer};
+use crate::harness::script::{completion, held, json_answer};
 use crate::harness::{Bench, Provider, until};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-fn waiting(go: &Arc<Notify>) -> Vec<Act> {
-    let mut script = vec![Act::Wait(go.clone())];
-    script.extend(json_answer(200, &completion("Hello")));
-    script
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_the_ceiling_one_waits_and_the_next_is_refused_at_once_in_its_dialect() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    provider.always(waiting(&go));
+    provider.always(held(&go, "Hello"));
     let running = Bench::new()
         .settings("[overload]\nrequests = 1\nqueue = 1\nwait = \"20s\"")
         .provider("a", &provider)
@@ -63,7 +57,7 @@ async fn beyond_the_ceiling_one_waits_and_the_next_is_refused_at_once_in_its_dia
 async fn who_waits_in_vain_is_refused_when_the_wait_is_over() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    provider.always(waiting(&go));
+    provider.always(held(&go, "Hello"));
     let running = Bench::new()
         .settings("[overload]\nrequests = 1\nwait = \"300ms\"")
         .provider("a", &provider)
@@ -83,7 +77,7 @@ async fn who_waits_in_vain_is_refused_when_the_wait_is_over() {
 async fn a_full_provider_is_waited_for_by_accounts_in_turn_and_then_it_is_503() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    provider.always(waiting(&go));
+    provider.always(held(&go, "Hello"));
     let running = seats(&provider, 1).settings("[overload]\nqueue = 3\nwait = \"30s\"").start().await;
     let (greedy, modest) = (of_account(&running, "greedy").await, of_account(&running, "modest").await);
     let house = running.gateway.house.clone();
@@ -133,7 +127,7 @@ async fn bodies_have_a_bound_together_and_short_ones_get_in_all_the_same() {
         .await;
     let long =
         |bytes: usize| json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(bytes)}]});
-    provider.then(waiting(&go));
+    provider.then(held(&go, "Hello"));
     let (client, ask) = (running.client.clone(), long(900_000));
     let first = tokio::spawn(async move { client.post(CHAT, &ask).await });
     provider.until_calls(1).await;
@@ -177,7 +171,7 @@ async fn an_answer_that_is_too_much_for_all_together_is_503_and_nobodys_failure(
 async fn a_request_in_no_hurry_that_waits_gives_way_to_one_at_once() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    provider.always(waiting(&go));
+    provider.always(held(&go, "Hello"));
     let running = seats(&provider, 1).settings("[overload]\nrequests = 2\nwait = \"20s\"").start().await;
     let (client, ask) = (running.client.clone(), running.ask());
     let first = tokio::spawn(async move { client.post(CHAT, &ask).await });
