@@ -2,6 +2,7 @@
 //! memory the same whatever its size.
 
 use crate::exchange::{Exchange, too_large, unread};
+use crate::front::http2::STREAM_WINDOW;
 use crate::spool::Spooled;
 use bytes::Bytes;
 use http::header;
@@ -30,7 +31,9 @@ impl Exchange<'_> {
         let upload = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.live.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
-        self.invite(cap, self.live.settings.spool.memory).await?;
+        // What the spool keeps, and what comes while the disk is slow.
+        let held = self.live.settings.spool.memory + STREAM_WINDOW as usize;
+        self.invite(cap, Some(held)).await?;
         let read = timeout(within, self.read_form(upload, cap)).await;
         let read = read.unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
         self.invited(read.is_ok());

@@ -3,12 +3,21 @@
 
 use crate::buffers;
 use crate::config::settings::Settings;
+use crate::front::http2::{SEND_BUFFER, STREAM_WINDOW};
+use crate::relay::FREE;
+use crate::upstream::connect::H2_WINDOW;
 
 /// What a request holds besides its body and its answer: buffers of two connections, its state. Assumed; an open
-/// stream took 29 KiB (`docs/performance.md`).
-const REQUEST: u64 = 64 << 10;
+/// stream takes 13 KiB (`docs/performance.md`).
+const STATE: u64 = 64 << 10;
+/// The same, and what waits for a client that does not read.
+const REQUEST: u64 = STATE + SEND_BUFFER as u64;
 /// What of a stream's text is kept at most, so that another provider can take it over.
 const RECORD: u64 = 256 << 10;
+/// What of an answer is in memory without being counted: what was read, and what waits behind a slow client.
+const UNCOUNTED: u64 = FREE as u64 + H2_WINDOW as u64;
+/// What a client sends of its body before it is read.
+const AHEAD: u64 = STREAM_WINDOW as u64;
 /// A body is there twice while a provider of another dialect is sent its own form of it.
 const FORMS: u64 = 2;
 /// Images in memory at the same time.
@@ -22,6 +31,7 @@ const PROGRAM: u64 = 64 << 20;
 pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
     let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
+    let inside = wide(overload.requests).saturating_add(wide(overload.queue));
     let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
     vec![
         (
@@ -31,13 +41,25 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
         ),
         (
             "streams",
-            wide(overload.requests).saturating_mul(RECORD),
-            format!("of each at most {} of text, kept to take it over", short(RECORD)),
+            wide(overload.requests).saturating_mul(RECORD + UNCOUNTED),
+            format!(
+                "of each at most {} of text, kept to take it over, and {} that wait; the rest counts as bodies",
+                short(RECORD),
+                short(UNCOUNTED)
+            ),
         ),
         (
             "heads",
-            wide(limits.connections).saturating_mul(wide(limits.head)),
-            format!("limits.connections = {}, limits.head of each", limits.connections),
+            wide(limits.connections).saturating_add(inside).saturating_mul(wide(limits.head)),
+            format!(
+                "limits.connections = {} and who is in or waits, limits.head of each",
+                limits.connections
+            ),
+        ),
+        (
+            "queue",
+            wide(overload.queue).saturating_mul(AHEAD),
+            format!("overload.queue = {}, {} of each body over HTTP/2", overload.queue, short(AHEAD)),
         ),
         (
             "bodies",

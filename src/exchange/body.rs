@@ -30,7 +30,7 @@ impl Exchange<'_> {
         self.json_only()?;
         let limits = &self.live.settings.limits;
         let (cap, within, idle) = (limits.json_body, limits.body, limits.body_idle);
-        let announced = self.invite(cap, cap).await?;
+        let announced = self.invite(cap, None).await?;
         let body = timeout_at(
             (clock::now() + within).into(),
             gather(&mut self.caller, &self.house.buffers, announced, (cap, idle), self.place.as_mut()),
@@ -46,18 +46,20 @@ impl Exchange<'_> {
     }
 
     /// Lets a client that waits for it send its body, unless that is too large or the
-    /// house has enough to do; returns the announced length. Of the body at most `held`
-    /// bytes are in memory.
+    /// house has enough to do; returns the announced length. Of a body that goes to the disk
+    /// at most `held` bytes are in memory; they count from the beginning.
     ///
     /// # Errors
     /// Larger than `cap`; no place in the house.
-    pub(crate) async fn invite(&mut self, cap: usize, held: usize) -> Result<Option<usize>, Refusal> {
+    pub(crate) async fn invite(&mut self, cap: usize, held: Option<usize>) -> Result<Option<usize>, Refusal> {
         let announced = self.content_length()?;
         if announced.is_some_and(|length| length > cap) {
             self.keep = false;
             return Err(too_large(cap));
         }
-        self.enter(announced.unwrap_or(0).min(held)).await?;
+        let held =
+            held.map_or(announced.unwrap_or(0), |held| announced.map_or(held, |length| length.min(held)));
+        self.enter(held).await?;
         if self.caller.field(header::EXPECT).unwrap_or_default().eq_ignore_ascii_case(b"100-continue") {
             self.caller.write_continue_response().await;
         }

@@ -25,14 +25,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// Windows of a connection: with the default of 64 KiB a long upload waits for a
-/// round trip at every window.
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
+/// What a client may send of a body before it is read: with the default of 64 KiB a long upload waits for a round trip
+/// at every window.
+pub const STREAM_WINDOW: u32 = 512 << 10;
+/// The same of all bodies on a connection.
+const CONNECTION_WINDOW: u32 = 4 << 20;
 /// The biggest frame a client may send.
 const FRAME: u32 = 64 << 10;
 /// Bytes of an answer that wait for their client to read, for each stream.
-const SEND_BUFFER: usize = 64 << 10;
+pub const SEND_BUFFER: usize = 64 << 10;
 /// Empty or tiny data frames weigh as much as their bookkeeping; so much of that may lie unread.
 const SMALL_FRAMES: usize = 256 << 10;
 /// Time for the last word to a client that is sent away.

@@ -5,7 +5,7 @@
 
 mod frames;
 mod http1;
-mod http2;
+pub mod http2;
 pub mod places;
 mod refusal;
 

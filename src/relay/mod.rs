@@ -19,6 +19,7 @@ mod seat;
 mod select;
 mod settle;
 mod watch;
+mod weight;
 
 pub use select::{model_named, model_of, no_model};
 
@@ -37,6 +38,8 @@ use select::Selection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watch::Watch;
+pub use weight::FREE;
+use weight::Weight;
 
 /// What is said when all providers of a model are full.
 const FULL: &str = "Every provider of this model is at its limit; try again shortly.";
@@ -59,6 +62,8 @@ struct Run<'r, 'a> {
     headed: bool,
     /// Content has been sent: from here on only a rescue may follow.
     begun: bool,
+    /// Bytes of the answer that are in memory.
+    weight: Weight,
     /// Energy of failed attempts.
     spent: settle::Spent,
     /// What is set aside for it, until it is settled or voided.
@@ -117,6 +122,7 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         current: None,
         headed: false,
         begun: false,
+        weight: Weight::new(),
         spent: settle::Spent::default(),
         hold: Some(hold),
         at,
@@ -245,6 +251,7 @@ impl Run<'_, '_> {
     }
 
     async fn ask_it(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
+        self.weight.drop_all();
         if self.ask.stream {
             pump::attempt(self, offer, number).await
         } else {

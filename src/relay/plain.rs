@@ -18,11 +18,6 @@ use std::time::{Duration, Instant};
 /// ones on a thread that may take its time.
 const QUICK: usize = 256 * 1024;
 
-/// Bytes of an answer that are not counted against what all requests may hold …
-pub const FREE: usize = 64 << 10;
-/// … and how many more are taken at once.
-const STEP: usize = 256 << 10;
-
 /// One attempt at a plain answer.
 pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
     // Read itself: what went before is not the provider's time.
@@ -99,17 +94,11 @@ pub async fn whole(
 ) -> Result<Bytes, Stop> {
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
-    let mut free = FREE;
     while let Some(piece) = attempt::read(run, answering, clock::now() + idle, FaultKind::Idle).await? {
         if body.len() + only.as_ref().map_or(0, Bytes::len) + piece.len() > cap {
             return Err(Stop::Fault(Fault::new(FaultKind::Malformed)));
         }
-        if piece.len() > free {
-            let more = piece.len().max(STEP);
-            run.x.hold(more).map_err(|refusal| Stop::Fault(Fault::caller(refusal)))?;
-            free += more;
-        }
-        free -= piece.len();
+        run.weight.add(run.x, piece.len())?;
         // An answer that comes in one piece is not copied.
         match only.take() {
             None if body.is_empty() => only = Some(piece),

@@ -95,7 +95,7 @@ async fn pump(
             Some(piece) => (reply.push(piece, &mut out).err(), false),
             None => (reply.end(&mut out).err(), true),
         };
-        let now = Instant::now();
+        let (now, kept) = (Instant::now(), reply.kept());
         times.heard = now;
         let committed = reply.progress() >= Progress::Committed;
         if committed && times.first_token.is_none() {
@@ -104,12 +104,20 @@ async fn pump(
         if run.begun || (committed && fault.is_none()) {
             tell(run, offer, &mut out, times, number).await?;
         }
-        match fault {
+        match fault.or_else(|| weigh(run, kept).err()) {
             Some(fault) => return Err(Stop::Fault(fault)),
             None if over => return Ok(()),
             None => {}
         }
     }
+}
+
+/// What a stream keeps is bounded like a plain answer, and counted like one.
+fn weigh(run: &mut Run<'_, '_>, kept: usize) -> Result<(), Fault> {
+    if kept > run.x.live.settings.limits.response_buffer {
+        return Err(Fault::new(FaultKind::Malformed));
+    }
+    run.weight.set(run.x, kept)
 }
 
 /// The next bytes of the provider, `None` at its end. Keeps the client company

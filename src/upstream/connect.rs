@@ -21,9 +21,11 @@ use tokio::time::timeout;
 
 /// Streams on one HTTP/2 connection before another is opened.
 const H2_STREAMS: usize = 100;
-/// Window of an HTTP/2 connection to a provider. It also bounds what a provider
-/// may send ahead of a slow client.
-const H2_WINDOW: u32 = 1 << 20;
+/// Window of a stream on an HTTP/2 connection to a provider: what it may send ahead of a slow client, and at 40 ms from
+/// here 6 MiB a second.
+pub const H2_WINDOW: u32 = 256 << 10;
+/// Window of all streams of the connection together.
+const H2_CONNECTION_WINDOW: u32 = 16 << 20;
 /// How often an HTTP/2 connection is asked whether it is still there.
 const H2_PING: Duration = Duration::from_secs(30);
 
@@ -215,7 +217,7 @@ fn peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
     options.max_h2_streams = H2_STREAMS;
     options.h2_ping_interval = Some(H2_PING);
     options.h2_stream_window_size = Some(H2_WINDOW);
-    options.h2_connection_window_size = Some(H2_WINDOW * 16);
+    options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW);
     match (provider.http, base.tls) {
         (HttpVersion::H2, _) => options.set_http_version(2, 2),
         (HttpVersion::Auto, true) => options.set_http_version(2, 1),

@@ -4,6 +4,9 @@ use bytes::Bytes;
 use flate2::write::{GzDecoder, ZlibDecoder};
 use std::io::Write;
 
+/// Largest piece when unpacked: it is counted only then.
+const PIECE: usize = 8 << 20;
+
 /// What is not the provider's plain bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Undecodable {
@@ -26,11 +29,12 @@ pub enum Decoder {
 }
 
 impl Decoder {
-    /// A decoder for a `content-encoding`; `cap` bounds the bytes of one piece when unpacked.
+    /// A decoder for a `content-encoding`; `cap` bounds the bytes of one piece when unpacked, to 8 MiB at most.
     ///
     /// # Errors
     /// An encoding that is not read here.
     pub fn new(encoding: &[u8], cap: usize) -> Result<Self, Undecodable> {
+        let cap = cap.min(PIECE);
         match encoding.to_ascii_lowercase().trim_ascii() {
             b"" | b"identity" => Ok(Self::Identity),
             b"gzip" | b"x-gzip" => Ok(Self::Gzip(Box::new(GzDecoder::new(Vec::new())), cap)),

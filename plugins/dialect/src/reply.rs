@@ -15,6 +15,9 @@ use penstock_contract::{
     Ask, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Stated, Target, Usage,
 };
 
+/// Room that is made ahead for what goes out.
+const USUAL: usize = 16 << 10;
+
 /// A reply that speaks through `writer` what a provider of `target` says.
 #[must_use]
 pub fn reply(ask: &Ask, target: &Target<'_>, writer: impl Writer + 'static) -> Box<dyn Reply> {
@@ -174,7 +177,8 @@ impl Answering {
 
     fn release(&mut self, out: &mut Out) {
         if self.progress > Progress::Waiting && !self.held.is_empty() {
-            let capacity = self.held.len();
+            // As much as went out is likely to go out again; one large event is not.
+            let capacity = self.held.len().min(USUAL);
             out.push(Bytes::from(std::mem::replace(&mut self.held, Vec::with_capacity(capacity))));
         }
     }
@@ -210,6 +214,10 @@ impl Reply for Answering {
 
     fn output_bytes(&self) -> usize {
         self.output_bytes
+    }
+
+    fn kept(&self) -> usize {
+        self.held.len() + self.decoder.kept() + self.writer.kept()
     }
 
     fn measured(&self) -> Option<Measured> {

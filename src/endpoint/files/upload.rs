@@ -7,6 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::exchange::{Ended, Exchange};
 use crate::files::room::Bounds;
 use crate::files::{Failed, Files, Incoming, Owner};
+use crate::front::http2::STREAM_WINDOW;
 use async_trait::async_trait;
 use http::{Method, header};
 use penstock_auth::Scope;
@@ -23,6 +24,8 @@ use tokio::time::timeout;
 const AROUND: u64 = 1 << 20;
 /// Bytes that are given to the disk at once.
 const SLICE: usize = 256 << 10;
+/// Of a file in memory at most: a slice that is filled, one that the disk takes, and what comes meanwhile.
+const HELD: usize = 2 * SLICE + STREAM_WINDOW as usize;
 /// Bytes that are read of a form after it was refused: a short one is whole then, and its connection serves another
 /// request. Of a longer one the front door reads on while its client hears why.
 const REST: usize = 1 << 20;
@@ -56,7 +59,7 @@ impl Endpoint for Create {
         let form = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let largest = x.live.settings.files.upload;
         let cap = usize::try_from(largest.saturating_add(AROUND)).unwrap_or(usize::MAX);
-        x.invite(cap, 0).await?;
+        x.invite(cap, Some(HELD)).await?;
         let within = x.live.settings.limits.upload;
         let read = timeout(within, arrived(x, form, cap)).await;
         let read = read.unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));

@@ -197,11 +197,12 @@ fn check_adds_the_memory_up() {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "memory at most",
-        "requests 62.5 MiB",
-        "streams 250 MiB",
-        "heads 32 MiB",
+        "requests 125 MiB",
+        "streams 562.5 MiB",
+        "heads 63.3 MiB",
+        "queue 500 MiB",
         "bodies 200 MiB",
-        "batches 32 MiB",
+        "batches 40 MiB",
     ] {
         assert!(text.contains(words), "{words:?} is not in\n{text}");
     }

@@ -4,6 +4,7 @@
 mod batches;
 mod ceiling;
 mod clocks;
+mod events;
 mod fairness;
 mod leavers;
 mod panics;

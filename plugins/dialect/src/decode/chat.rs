@@ -98,6 +98,10 @@ impl super::Decoder for Decoder {
             _ => fault,
         })
     }
+
+    fn kept(&self) -> usize {
+        self.sse.kept() + self.chunks.kept()
+    }
 }
 
 /// The events of a whole completion.

@@ -30,6 +30,8 @@ pub struct Decoder {
     /// By index.
     blocks: Vec<Block>,
     tools: u32,
+    /// Bytes of inputs that stand in the start of blocks.
+    inputs: usize,
     count: Count,
 }
 
@@ -68,8 +70,14 @@ impl Decoder {
             finished: false,
             blocks: Vec::new(),
             tools: 0,
+            inputs: 0,
             count: Count::default(),
         }
+    }
+
+    /// Bytes of inputs that wait for what follows the start of their blocks.
+    pub(crate) const fn inputs(&self) -> usize {
+        self.inputs
     }
 
     /// One event's data.
@@ -147,6 +155,7 @@ impl Decoder {
                 let input =
                     scan::member(block, "input").filter(|input| scan::members(input).next().is_some());
                 open.input = input.and_then(|input| within(data, input));
+                self.inputs += open.input.as_ref().map_or(0, Bytes::len);
                 events.push(Event::ToolStart { choice: 0, tool, id, name });
             }
             _ => {}
@@ -184,7 +193,7 @@ impl Decoder {
             (b"input_json_delta", Kind::Tool(tool)) => {
                 let fragment = text_of(data, said)?;
                 if !fragment.is_empty() {
-                    block.input = None;
+                    self.inputs -= block.input.take().map_or(0, |input| input.len());
                     events.push(Event::ToolArguments { choice: 0, tool, fragment });
                 }
             }
@@ -204,6 +213,7 @@ impl Decoder {
         let block = block.ok_or_else(malformed)?;
         block.open = false;
         if let (Kind::Tool(tool), Some(input)) = (block.kind, block.input.take()) {
+            self.inputs -= input.len();
             events.push(Event::ToolArguments { choice: 0, tool, fragment: input_text(&input)? });
         }
         Ok(())
@@ -249,6 +259,10 @@ impl super::Decoder for Decoder {
             FaultKind::Malformed => Fault::new(FaultKind::Truncated),
             _ => fault,
         })
+    }
+
+    fn kept(&self) -> usize {
+        self.sse.kept() + self.inputs
     }
 }
 

@@ -31,6 +31,9 @@ pub trait Decoder: Send {
     /// # Errors
     /// As [`Decoder::push`].
     fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault>;
+
+    /// Bytes that it keeps: of an event that is not whole, and of calls.
+    fn kept(&self) -> usize;
 }
 
 /// A decoder for a provider's dialect. `id` (unique, letters and digits) seeds

@@ -339,6 +339,13 @@ impl Reply for Passing {
         self.shadow.output_bytes()
     }
 
+    fn kept(&self) -> usize {
+        let held: usize = self.held.0.iter().map(Bytes::len).sum();
+        let early: usize = self.early.iter().map(|(_, input)| input.len()).sum();
+        let ends = [&self.opening, &self.last].into_iter().flatten().map(Bytes::len).sum::<usize>();
+        held + early + ends + self.sse.kept() + self.decoder.inputs() + self.shadow.kept()
+    }
+
     fn measured(&self) -> Option<Measured> {
         self.shadow.measured()
     }

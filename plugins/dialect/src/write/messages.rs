@@ -227,6 +227,10 @@ impl super::Writer for Writer {
         self.broken
     }
 
+    fn kept(&self) -> usize {
+        self.waiting_bytes
+    }
+
     fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Vec<u8>) {
         if self.finish.is_none() {
             self.finish(Finish::Stop, None, out);

@@ -45,6 +45,11 @@ pub trait Writer: Send {
         false
     }
 
+    /// Bytes that wait for their turn.
+    fn kept(&self) -> usize {
+        0
+    }
+
     /// Appends the end of a good answer: what was kept, with usage and
     /// `objects` (JSON members without braces, maybe none).
     fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Vec<u8>);

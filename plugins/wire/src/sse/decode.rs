@@ -121,6 +121,13 @@ impl Decoder {
         }
     }
 
+    /// Bytes of an event that is not whole yet.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        let joined = |lines: &Option<Vec<u8>>| lines.as_ref().map_or(0, Vec::len);
+        self.buffer().len() + joined(&self.fields.joined_data) + joined(&self.fields.joined_comment)
+    }
+
     /// The stream is over: what stands there without a blank line after it.
     pub fn end(&mut self) -> Option<Event> {
         if self.dead {

@@ -107,6 +107,11 @@ impl Chunks {
         Ok(only.filter(|_| alone))
     }
 
+    /// Bytes of calls that are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.choices.iter().map(|choice| choice.calls.kept()).sum()
+    }
+
     /// Notes arguments that were recognised by their chunk's frame.
     pub(super) fn more(&mut self, choice: u32, tool: u32, fragment: &Text) {
         if let Some(choice) = self.choices.get_mut(choice as usize) {

@@ -23,6 +23,8 @@ pub(super) struct Calls {
     /// The call that fragments without any mark belong to.
     last: usize,
     started: u32,
+    /// Bytes of all their arguments.
+    kept: usize,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +97,11 @@ pub(super) struct Place<'a> {
 }
 
 impl Calls {
+    /// Bytes of arguments that are kept.
+    pub(super) const fn kept(&self) -> usize {
+        self.kept
+    }
+
     /// Takes one fragment.
     pub(super) fn take(&mut self, fragment: &Fragment<'_>, place: &mut Place<'_>) -> Result<(), Fault> {
         let malformed = || Fault::new(FaultKind::Malformed);
@@ -115,9 +122,7 @@ impl Calls {
                 None => std::str::from_utf8(arguments).ok().map(Text::new),
             }
             .ok_or_else(malformed)?;
-            if call.arguments.len() <= MAX_WAITING {
-                call.arguments.extend_from_slice(fresh.escaped());
-            }
+            self.kept += call.keep(&fresh);
         }
         if call.number.is_none() {
             let Some(name) = fragment.name else {
@@ -144,9 +149,7 @@ impl Calls {
     /// Notes arguments that were recognised without being taken.
     pub(super) fn more(&mut self, tool: u32, fragment: &Text) {
         let call = self.calls.iter_mut().rfind(|call| call.number == Some(tool));
-        if let Some(call) = call.filter(|call| call.arguments.len() <= MAX_WAITING) {
-            call.arguments.extend_from_slice(fragment.escaped());
-        }
+        self.kept += call.map_or(0, |call| call.keep(fragment));
     }
 
     /// A call with arguments and no name cannot be passed on.
@@ -194,6 +197,17 @@ impl Calls {
             None => fragment.index.is_some(),
         };
         says_more && !same && is_complete(&call.arguments)
+    }
+}
+
+impl Call {
+    /// Keeps more of its arguments; how much that was.
+    fn keep(&mut self, fragment: &Text) -> usize {
+        if self.arguments.len() > MAX_WAITING {
+            return 0;
+        }
+        self.arguments.extend_from_slice(fragment.escaped());
+        fragment.escaped().len()
     }
 }
 

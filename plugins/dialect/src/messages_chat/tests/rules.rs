@@ -243,3 +243,67 @@ fn what_admission_let_through_by_mistake_is_refused_and_never_panics() {
             .request(&ask, &trial::target(Dialect::Messages, &abilities));
     }
 }
+
+/// What a reply keeps is known at any moment, in each pair of dialects: half an event, what may not leave yet, calls.
+#[test]
+fn what_a_reply_keeps_is_told() {
+    let long = "x".repeat(50_000);
+    let event = |value: Value| match value["type"].as_str() {
+        Some(kind) => format!("event: {kind}\ndata: {value}\n\n"),
+        None => format!("data: {value}\n\n"),
+    };
+    let delta = |delta: Value| event(json!({"choices":[{"index":0,"delta":delta}]}));
+    let start = event(json!({"type":"message_start","message":{"id":"i","type":"message","role":"assistant",
+        "model":"m","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}));
+    let text = |text: &str| match text.len() {
+        0 => String::new(),
+        _ => {
+            event(json!({"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}))
+                + &event(
+                    json!({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":text}}),
+                )
+        }
+    };
+    let call = |index: u64, arguments: &str| {
+        delta(
+            json!({"tool_calls":[{"index":index,"id":format!("c{index}"),"function":{"name":"f","arguments":arguments}}]}),
+        )
+    };
+    let input = event(json!({"type":"content_block_start","index":1,
+        "content_block":{"type":"tool_use","id":"t","name":"f","input":{"a":long}}}));
+    for client in [Dialect::Chat, Dialect::Messages] {
+        let body = json!({"model":"m","max_tokens":1,"stream":true,"messages":[{"role":"user","content":"hi"}],
+            "tools":[]});
+        let ask = ask(client, body.to_string().as_bytes());
+        let abilities = Abilities::default();
+        let cases = [
+            (Dialect::Chat, vec![(delta(json!({"content":"a"})), 0), (format!("data: {long}"), 50_000)]),
+            (Dialect::Chat, vec![(call(0, &long), 50_000), (call(0, &long), 100_000)]),
+            (Dialect::Messages, vec![(start.clone() + &text("a"), 0), (format!("data: {long}"), 50_000)]),
+            (Dialect::Messages, vec![(start.clone() + &text("a") + &input, 50_000)]),
+        ];
+        for (provider, pieces) in cases {
+            let mut reply = pair(client, provider).reply(&ask, &trial::target(provider, &abilities));
+            let mut out = Out::default();
+            for (piece, least) in pieces {
+                reply.push(Bytes::from(piece), &mut out).unwrap();
+                let most = least * 4 + 512;
+                assert!((least..most).contains(&reply.kept()), "{client:?} {provider:?}: {}", reply.kept());
+            }
+        }
+    }
+    // The second call waits until the first is whole.
+    let ask = ask(
+        Dialect::Messages,
+        json!({"model":"m","max_tokens":1,"stream":true,"messages":[]}).to_string().as_bytes(),
+    );
+    let abilities = Abilities::default();
+    let mut reply =
+        pair(Dialect::Messages, Dialect::Chat).reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let mut out = Out::default();
+    reply.push(Bytes::from(call(0, "{") + &call(1, &format!("[{long}"))), &mut out).unwrap();
+    let waiting = reply.kept();
+    assert!(waiting >= 100_000, "{waiting}: as arguments, and until its block opens");
+    reply.push(Bytes::from(call(0, "}")), &mut out).unwrap();
+    assert!(reply.kept() < waiting - 49_000, "{} of {waiting}", reply.kept());
+}
