@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// Serves until it is killed.
 pub fn serve(listen: SocketAddr) -> Result<(), String> {
@@ -55,10 +56,14 @@ async fn connection(mut socket: TcpStream, plain: &[u8], models: &[u8], first: &
 
 async fn tell(mut socket: TcpStream) -> std::io::Result<()> {
     let mark = String::from_utf8_lossy(MARK);
-    let mut piece = [0; 64];
+    let (mut piece, second) = ([0; 64], Duration::from_secs(1));
+    // Each stream has its own moment in the second and keeps it. If events were a second after the one before, all that
+    // were due while the machine did something else would stay together from then on, and the longer it goes the more.
+    let mut due = interval_at(Instant::now() + second, second);
+    due.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            _ = due.tick() => {}
             // Nothing is to come: it has left.
             _ = socket.read(&mut piece) => return Ok(()),
         }

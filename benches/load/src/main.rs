@@ -6,14 +6,16 @@
 //! ```
 //!
 //! Options: `--rounds 3`, `--seconds 3` for each sample, `--rate 1` as a factor of
-//! the built-in rates, `--only TEXT` for the rows whose name holds it. A mock provider and everyone before it run on loopback,
-//! take turns under the same fixed rate, and end with this program.
+//! the built-in rates, `--only TEXT` for the rows whose name holds it, `--streams 9500` for so many open streams instead,
+//! with `--alone` nobody's but Penstock's, `--check` to fail where a goal is missed. A mock provider and everyone before
+//! it run on loopback, take turns under the same fixed rate, and end with this program.
 //!
 //! Processor time of everyone's own process is the figure to trust: other work on
 //! the machine moves it least. Times are medians over the rounds; what is added is
 //! added to the provider asked directly in the same round.
 
 mod events;
+mod goals;
 mod load;
 mod mock;
 mod pass;
@@ -22,6 +24,7 @@ mod report;
 mod streams;
 mod targets;
 
+use goals::Goals;
 use load::{Connection, Plan, request};
 use report::{Row, Sample};
 use serde_json::{Value, json};
@@ -30,8 +33,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use targets::{Bench, Target};
 
-const USAGE: &str =
-    "usage: penstock-load PENSTOCK [--rounds 3] [--seconds 3] [--rate 1] [--only TEXT] [--streams 9500]";
+const USAGE: &str = "usage: penstock-load PENSTOCK [--rounds 3] [--seconds 3] [--rate 1] [--only TEXT] [--check]\n       \
+    penstock-load PENSTOCK --streams 9500 [--seconds 3] [--alone] [--check]";
 
 struct Options {
     penstock: PathBuf,
@@ -41,6 +44,10 @@ struct Options {
     only: String,
     /// So many streams open at once instead of requests.
     streams: Option<usize>,
+    /// Streams of nobody else.
+    alone: bool,
+    /// A goal that is missed is a failure.
+    check: bool,
 }
 
 /// A kind of request.
@@ -50,6 +57,8 @@ struct Scenario {
     /// Requests a second.
     rate: f64,
     connections: usize,
+    /// Processor time beside that of the bare Pingora, at most.
+    goal: f64,
 }
 
 fn main() -> ExitCode {
@@ -82,6 +91,8 @@ fn options(given: &[String]) -> Result<Options, String> {
         rate: 1.0,
         only: String::new(),
         streams: None,
+        alone: false,
+        check: false,
     };
     let mut words = given.iter();
     while let Some(word) = words.next() {
@@ -96,6 +107,8 @@ fn options(given: &[String]) -> Result<Options, String> {
             "--only" => {
                 options.only = words.next().cloned().ok_or(format!("--only takes a text\n{USAGE}"))?
             }
+            "--alone" => options.alone = true,
+            "--check" => options.check = true,
             "--streams" => options.streams = Some(number()?.ceil() as usize),
             path if options.penstock.as_os_str().is_empty() && !path.starts_with('-') => {
                 options.penstock = path.into();
@@ -111,8 +124,9 @@ fn options(given: &[String]) -> Result<Options, String> {
 
 fn compare(options: &Options) -> Result<(), String> {
     if let Some(streams) = options.streams {
-        return streams::compare(&options.penstock, streams, options.seconds);
+        return streams::compare(options, streams)?.verdict(options.check);
     }
+    let mut goals = Goals::default();
     let bench = Bench::start(&options.penstock)?;
     for scenario in scenarios(options.rate).into_iter().filter(|it| it.name.contains(&options.only)) {
         let mut rows: Vec<Row> = bench.targets.iter().map(|target| Row::new(target.name)).collect();
@@ -129,9 +143,28 @@ fn compare(options: &Options) -> Result<(), String> {
             true => format!("{}, {:.0} a second", scenario.name, scenario.rate),
             false => format!("{} on {} connections", scenario.name, scenario.connections),
         };
-        println!("{}", report::table(&title, &rows));
+        reach(&scenario, &rows, &mut goals);
+        println!("{}{}", report::table(&title, &rows), goals.told());
     }
-    Ok(())
+    goals.verdict(options.check)
+}
+
+/// Holds a scenario's rows against what they have to be.
+fn reach(scenario: &Scenario, rows: &[Row], goals: &mut Goals) {
+    let row = |name: &str| rows.iter().find(|row| row.name == name);
+    let ratio = |of: Option<f64>, to: Option<f64>| Some(of? / to?);
+    let (own, bare, nginx, direct) = (row("Penstock"), row("bare Pingora"), row("nginx"), row("direct"));
+    let cpu = ratio(own.and_then(Row::cpu), bare.and_then(Row::cpu));
+    goals.most("processor time beside the bare Pingora", cpu, scenario.goal);
+    goals.most("failed", own.map(|row| row.failed() as f64), 0.0);
+    if scenario.rate.is_finite() && scenario.rate >= 3_000.0 {
+        let p99 = own.and_then(Row::p99);
+        let added = p99.zip(direct.and_then(Row::p99)).map(|(own, direct)| own - direct);
+        goals.either(
+            ("added p99, ms", added, goals::ADDED_P99),
+            ("beside nginx", ratio(p99, nginx.and_then(Row::p99)), goals::P99_BESIDE_NGINX),
+        );
+    }
 }
 
 /// One target under load for some seconds.
@@ -163,14 +196,19 @@ fn scenarios(factor: f64) -> Vec<Scenario> {
     let image: String = "iVBORw0KGgoAAAANSUhEUgAAB9AAAAfQ".chars().cycle().take(2 << 20).collect();
     let picture = json!([{"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{image}")}}]);
-    let scenario =
-        |name, body, rate: f64, connections| Scenario { name, body, rate: rate * factor, connections };
+    let scenario = |name, body, rate: f64, connections, goal| Scenario {
+        name,
+        body,
+        rate: rate * factor,
+        connections,
+        goal,
+    };
     vec![
-        scenario("1 KiB", body(text(900).into(), false), 3_000.0, 16),
-        scenario("1 KiB, one after the other", body(text(900).into(), false), f64::INFINITY, 32),
-        scenario("1 KiB, hardly anyone", body(text(900).into(), false), 400.0, 16),
-        scenario("200 KiB", body(text(200 << 10).into(), false), 100.0, 16),
-        scenario("2 MiB, a data: image", body(picture, false), 15.0, 8),
-        scenario("streams of 64 tokens", body(text(900).into(), true), 30.0, 32),
+        scenario("1 KiB", body(text(900).into(), false), 3_000.0, 16, 0.85),
+        scenario("1 KiB, one after the other", body(text(900).into(), false), f64::INFINITY, 32, 0.85),
+        scenario("1 KiB, hardly anyone", body(text(900).into(), false), 400.0, 16, 0.85),
+        scenario("200 KiB", body(text(200 << 10).into(), false), 100.0, 16, 1.1),
+        scenario("2 MiB, a data: image", body(picture, false), 15.0, 8, 1.1),
+        scenario("streams of 64 tokens", body(text(900).into(), true), 30.0, 32, 0.9),
     ]
 }

@@ -13,7 +13,7 @@ pub struct Sample {
 
 /// A target's samples of one scenario.
 pub struct Row {
-    name: &'static str,
+    pub name: &'static str,
     pub samples: Vec<Sample>,
 }
 
@@ -23,7 +23,7 @@ impl Row {
     }
 
     /// Processor time for each good answer, in microseconds, over all rounds.
-    fn cpu(&self) -> Option<f64> {
+    pub fn cpu(&self) -> Option<f64> {
         let spent: u64 = self.samples.iter().map(|sample| sample.spent).sum::<Option<u64>>()?;
         let served: usize = self.samples.iter().map(|sample| sample.times.whole.len()).sum();
         (served > 0).then(|| spent as f64 / served as f64 / 1e3)
@@ -34,7 +34,12 @@ impl Row {
         self.samples.iter().map(|sample| quantile(of(&sample.times), share)).collect()
     }
 
-    fn failed(&self) -> usize {
+    /// The median of the rounds' slowest hundredths, in milliseconds.
+    pub fn p99(&self) -> Option<f64> {
+        median(self.quantile(0.99, |times| &times.whole))
+    }
+
+    pub fn failed(&self) -> usize {
         self.samples.iter().map(|sample| sample.times.failed).sum()
     }
 
@@ -80,7 +85,7 @@ pub fn table(title: &str, rows: &[Row]) -> String {
             row.name,
             shown(row.cpu(), 1),
             shown(median(fast.iter().copied()), 3),
-            shown(median(row.quantile(0.99, |times| &times.whole)), 3),
+            shown(row.p99(), 3),
             shown(added(&fast, &base), 3),
             shown(added(&first, &base_first), 3),
             shown(row.resident_mib(), 1),

@@ -1,11 +1,12 @@
 //! Many streams open at once, an event a second each: what one costs in memory and processor time, how much later its
 //! events come, and whether the memory is given back when all have ended.
 
+use crate::Options;
+use crate::goals::{self, Goals};
 use crate::load::request;
 use crate::process::Process;
 use crate::targets::{Bench, Target};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -38,20 +39,64 @@ struct Seen {
     delays: Mutex<Vec<u32>>,
 }
 
-/// Measures everyone but the provider, one after the other.
-pub fn compare(penstock: &Path, streams: usize, seconds: f64) -> Result<(), String> {
-    let bench = Bench::streams(penstock, streams)?;
+/// What one of them did.
+struct Figures {
+    /// Hundredths of one processor.
+    cpu: f64,
+    /// Memory before, with all of them open and a minute after, in MiB.
+    memory: [f64; 3],
+    kib_each: f64,
+    p50: f64,
+    p99: f64,
+    broken: usize,
+}
+
+/// Measures everyone but the provider, one after the other, and holds Penstock against its goals.
+pub fn compare(options: &Options, streams: usize) -> Result<Goals, String> {
+    let bench = Bench::streams(&options.penstock, streams, options.alone)?;
     let runtime = runtime()?;
     println!(
-        "{streams} streams, an event a second each, {seconds:.0} s\n{:14} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9} {:>7}",
-        "", "CPU %", "idle MiB", "open MiB", "KiB each", "p50 ms", "p99 ms", "after MiB", "broken"
+        "{streams} streams, an event a second each, {:.0} s\n{:14} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9} {:>7}",
+        options.seconds,
+        "",
+        "CPU %",
+        "idle MiB",
+        "open MiB",
+        "KiB each",
+        "p50 ms",
+        "p99 ms",
+        "after MiB",
+        "broken"
     );
+    let (mut goals, mut bare) = (Goals::default(), None);
     for target in &bench.targets {
-        if let Some(process) = &target.process {
-            println!("{}", one(&runtime, target, process, streams, seconds)?);
+        let Some(process) = &target.process else { continue };
+        let of = one(&runtime, target, process, streams, options.seconds)?;
+        let [idle, open, after] = of.memory;
+        println!(
+            "{:14} {:>9.1} {idle:>9.1} {open:>11.1} {:>9.1} {:>9.2} {:>9.2} {after:>9.1} {:>7}",
+            target.name, of.cpu, of.kib_each, of.p50, of.p99, of.broken
+        );
+        if target.name == "Penstock" {
+            reach(&of, bare, &mut goals);
+        } else {
+            bare = Some(of.cpu);
         }
     }
-    Ok(())
+    print!("{}", goals.told());
+    Ok(goals)
+}
+
+fn reach(of: &Figures, bare: Option<f64>, goals: &mut Goals) {
+    let [idle, _, after] = of.memory;
+    if let Some(bare) = bare {
+        goals.most("processor time beside the bare Pingora", Some(of.cpu / bare), goals::STREAMS_CPU);
+    }
+    goals.most("memory before, MiB", Some(idle), goals::IDLE_MIB);
+    goals.most("memory of each, KiB", Some(of.kib_each), goals::STREAM_KIB);
+    goals.most("delay p99, ms", Some(of.p99).filter(|p99| p99.is_finite()), goals::DELAY_P99);
+    goals.most("memory a minute after, MiB", Some(after), goals::AFTER_MIB);
+    goals.most("broken", Some(of.broken as f64), 0.0);
 }
 
 /// The runtime of the client and of the provider.
@@ -65,7 +110,7 @@ fn one(
     process: &Process,
     streams: usize,
     seconds: f64,
-) -> Result<String, String> {
+) -> Result<Figures, String> {
     let mib = || process.resident_kib() as f64 / 1024.0;
     let (idle, seen) = (mib(), Arc::new(Seen::default()));
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Tell me."}]}"#;
@@ -102,14 +147,14 @@ fn one(
         delays.get(at).map_or(f64::NAN, |delay| f64::from(*delay) / 1e3)
     };
     sleep(AFTER);
-    Ok(format!(
-        "{:14} {spent:>9.1} {idle:>9.1} {open:>11.1} {:>9.1} {:>9.2} {:>9.2} {:>9.1} {broken:>7}",
-        target.name,
-        (open - idle) * 1024.0 / streams.max(1) as f64,
-        share(0.5),
-        share(0.99),
-        mib(),
-    ))
+    Ok(Figures {
+        cpu: spent,
+        memory: [idle, open, mib()],
+        kib_each: (open - idle) * 1024.0 / streams.max(1) as f64,
+        p50: share(0.5),
+        p99: share(0.99),
+        broken,
+    })
 }
 
 /// One stream, until all are over.

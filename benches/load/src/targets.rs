@@ -47,10 +47,12 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Those who are measured with so many streams open.
-    pub fn streams(penstock: &Path, streams: usize) -> Result<Self, String> {
+    /// Those who are measured with so many streams open, or Penstock alone.
+    pub fn streams(penstock: &Path, streams: usize, alone: bool) -> Result<Self, String> {
         let (mut bench, provider) = Self::before("events")?;
-        bench.pass(provider)?;
+        if !alone {
+            bench.pass(provider)?;
+        }
         bench.penstock(penstock, provider, streams + 100)?;
         Ok(bench)
     }
