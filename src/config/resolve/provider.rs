@@ -18,13 +18,14 @@ static GRID: LazyLock<Table> =
     LazyLock::new(|| grid::table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap_or_default());
 
 /// Headers that belong to the connection or to the dialect.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "host",
     "content-length",
     "content-type",
     "transfer-encoding",
     "connection",
     "keep-alive",
+    "proxy-connection",
     "te",
     "upgrade",
     "accept-encoding",

@@ -53,7 +53,10 @@ fn missing_secrets_are_told() {
 fn headers_hold_no_open_secret_and_none_of_ours() {
     let headers = |line: &str| with("", "", &format!("headers = {{ {line} }}"), "");
     tells(&headers("x-api-key = \"abc\""), "providers.p1.headers.x-api-key", "carries a secret", "env");
-    tells(&headers("host = \"abc\""), "providers.p1.headers.host", "sets this header itself", "Take it out");
+    for ours in ["host", "proxy-connection"] {
+        let at = format!("providers.p1.headers.{ours}");
+        tells(&headers(&format!("{ours} = \"abc\"")), &at, "sets this header itself", "Take it out");
+    }
     tells(&headers("\"a b\" = \"abc\""), "providers.p1.headers.a b", "not the name of a header", "");
     tells(&headers("x-team = \"a\\nb\""), "providers.p1.headers.x-team", "cannot stand in a header", "");
     let loaded = load(&headers("X-Team = \"core\", x-token = { env = \"KEY\" }")).unwrap();
