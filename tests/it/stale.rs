@@ -10,27 +10,16 @@ use std::time::Duration;
 const ONCE: &str = "[routing]\nattempts = 1";
 
 /// A gateway in front of a provider that is asked over HTTP/2.
-async fn before(provider: &Frames, lines: &str) -> Running {
+async fn before(provider: &Frames) -> Running {
     let base = format!("http://{}/v1", provider.address);
-    let lines = format!("{PATIENT}\nhttp = \"h2\"\n{lines}");
+    let lines = format!("{PATIENT}\nhttp = \"h2\"");
     Bench::new().settings(ONCE).provider_at("a", &base, &lines, "").start().await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_http2_does_not_take_is_a_failed_attempt() {
-    let provider = Frames::start(&[Deed::Answer]).await;
-    // There is no such header in HTTP/2.
-    let running = before(&provider, "headers = { \"proxy-connection\" = \"close\" }").await;
-    let answer = running.chat().await;
-    assert_eq!(answer.status, 503, "{}", answer.text());
-    assert_eq!(answer.json()["error"]["details"]["attempts"][0]["reason"], "reset");
-    assert_eq!(provider.asked(), 0);
 }
 
 /// How the second request over HTTP/2 ends, the first one being answered, and how often the provider is asked for it.
 async fn second(deeds: &[Deed]) -> (u16, usize) {
     let provider = Frames::start(&[&[Deed::Answer], deeds].concat()).await;
-    let running = before(&provider, "").await;
+    let running = before(&provider).await;
     assert_eq!(running.chat().await.status, 200);
     let answer = running.chat().await;
     (answer.status, provider.asked() - 1)
