@@ -27,6 +27,8 @@ const AHEAD: usize = 16 * 1024;
 /// Pieces of an answer up to here are written in one go with what stands around them; copying them costs less than
 /// another write.
 const SMALL: usize = 16 * 1024;
+/// A buffer of so many times what was written from it is given back.
+const ROOMY: usize = 4;
 
 /// A request, its connection, and its answer.
 pub struct Http1 {
@@ -102,6 +104,11 @@ impl Http1 {
 
     pub(super) const fn answered(&self) -> bool {
         !matches!(self.answer, Answer::Ahead)
+    }
+
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.out.capacity()
     }
 
     pub(super) const fn body_bytes_sent(&self) -> usize {
@@ -277,9 +284,14 @@ impl Http1 {
 
     /// Sends what waits.
     pub(super) async fn flush(&mut self) -> Result<()> {
-        if !self.out.is_empty() {
+        let wrote = self.out.len();
+        if wrote > 0 {
             self.stream.write_all(&self.out).await?;
             self.out.clear();
+            // The head of a stream needed more than its events do, which may come for minutes.
+            if self.out.capacity() / ROOMY > wrote {
+                self.out = BytesMut::new();
+            }
         }
         self.stream.flush().await
     }

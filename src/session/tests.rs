@@ -274,6 +274,18 @@ async fn who_sends_ahead_is_not_gone_and_who_closes_is() {
 }
 
 #[tokio::test]
+async fn a_stream_holds_room_for_its_events_not_for_its_head() {
+    let (mut http1, mut far) = asked("POST / HTTP/1.1", "");
+    http1.write_head(head(200).with("x-long", "y".repeat(1500)).of_events(true));
+    let (event, mut read) = ([b'z'; 200], vec![0; 4096]);
+    for number in 0..100 {
+        http1.write_body(&event, false).await.unwrap();
+        assert!(far.read(&mut read).await.unwrap() > event.len());
+        assert!(number == 0 || http1.held() < 4 * event.len() + 100, "{}", http1.held());
+    }
+}
+
+#[tokio::test]
 async fn the_library_is_given_the_same_head() {
     let head = head(429).with("retry-after", "7").with("x-bad", "a\r\nx-evil: b").number("x-n", 12);
     let parsed = head.parsed().unwrap();

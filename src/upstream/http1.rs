@@ -1,6 +1,6 @@
 //! An exchange over HTTP/1.1 with a provider: the request in as few writes as it
 //! takes, the answer as the bytes it comes in. Its buffer is as large as what
-//! comes: a stream that is silent holds a few KiB, a long body is read in large
+//! comes: a stream that is silent holds a KiB, a long body is read in large
 //! pieces. Reading may be given up at any point and taken up again.
 
 use bytes::{Bytes, BytesMut};
@@ -10,8 +10,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Bytes that most heads fit in, and most events.
+/// Bytes that most heads fit in.
 const SMALL: usize = 4 * 1024;
+/// Bytes that most events fit in.
+const EVENT: usize = 1024;
 /// Most bytes read at once.
 const LARGE: usize = 64 * 1024;
 /// Room below which another buffer is taken.
@@ -106,8 +108,10 @@ impl Http1 {
             let bytes = self.buffer.split_to(head.size);
             let bytes = match head.framing {
                 Framing::Length(_) => bytes.freeze(),
-                // A stream is long, and for as long its head would keep the whole buffer.
-                Framing::Chunked | Framing::Close => Bytes::copy_from_slice(&bytes),
+                Framing::Chunked | Framing::Close => {
+                    self.settle();
+                    Bytes::copy_from_slice(&bytes)
+                }
             };
             self.head = Some((head, bytes));
             return Ok(head.status);
@@ -174,6 +178,17 @@ impl Http1 {
         good.then_some(self.stream)
     }
 
+    /// A stream is long: its head does not keep the whole buffer for as long, and it begins with one for an event or
+    /// two.
+    fn settle(&mut self) {
+        self.room = EVENT;
+        if self.buffer.len() <= EVENT {
+            let mut fit = BytesMut::with_capacity(EVENT);
+            fit.extend_from_slice(&self.buffer);
+            self.buffer = fit;
+        }
+    }
+
     async fn more(&mut self) -> Result<(), Broken> {
         match self.fill().await? {
             0 => Err(Broken::Gone),
@@ -194,7 +209,7 @@ impl Http1 {
         };
         let read = read.map_err(|_| Broken::Gone)?;
         if read == room {
-            self.room = (room * 2).clamp(SMALL, LARGE);
+            self.room = (room * 2).clamp(EVENT, LARGE);
         }
         Ok(read)
     }

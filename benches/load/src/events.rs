@@ -1,7 +1,7 @@
 //! A provider whose streams do not end: an event a second, each with the time at which it was sent.
 
 use crate::mock::{answers, chunk, content_length, streamed};
-use crate::streams::{MARK, now, runtime};
+use crate::streams::{MARK, runtime, stamp};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,9 +69,9 @@ async fn tell(mut socket: TcpStream) -> std::io::Result<()> {
         }
         let event = chunk(&format!(
             "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1763650000,\
-             \"model\":\"theirs\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\" {mark}{} \"}},\
+             \"model\":\"theirs\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\" {mark}{}\"}},\
              \"logprobs\":null,\"finish_reason\":null}}]}}\n\n",
-            now()
+            stamp()
         ));
         socket.write_all(event.as_bytes()).await?;
     }

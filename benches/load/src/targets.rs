@@ -149,7 +149,7 @@ fn configuration(
         format!(
             "[[providers]]\nid = \"{id}\"\noperator = \"Load\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
              base_url = \"http://{provider}/v1\"\npue = 1.16\nwue = 0.2\nmax_in_flight = {seats}\n\
-             health = {{ path = \"/models\", interval = \"1s\" }}\n\
+             health = {{ path = \"/models\", interval = \"1s\" }}\ntimeouts = {{ total = \"1h\" }}\n\
              [[providers.offers]]\nmodel = \"m\"\nname = \"theirs\"\n"
         )
     });
@@ -158,7 +158,7 @@ fn configuration(
     let places = (seats * 2).max(10_000);
     format!(
         "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\n[storage]\npath = {storage:?}\nballast = \"0B\"\n\
-         [process]\nthreads = {THREADS}\ndrain = \"1s\"\n[overload]\nrequests = {places}\n\
+         [process]\nthreads = {THREADS}\ndrain = \"1s\"\n[overload]\nrequests = {places}\n[routing]\ntotal = \"1h\"\n\
          [[models]]\nid = \"m\"\nname = \"M\"\nkind = \"chat\"\ncreated = 1700000000\ncontext_length = 262144\n\
          input_modalities = [\"text\", \"image\"]\nsupported_parameters = [\"temperature\", \"stream\", \"max_tokens\"]\n\
          price = {{ input = 0.05, output = 0.15 }}\n\

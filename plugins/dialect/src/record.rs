@@ -5,6 +5,8 @@ use penstock_wire::json;
 
 /// More than this many bytes are not kept, and such an answer is not rescued.
 const CAP: usize = 256 << 10;
+/// Fewest bytes that room is made for.
+const STEP: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -31,6 +33,15 @@ pub(crate) struct Record {
     choices: Vec<Vec<Stretch>>,
 }
 
+/// Grows by a quarter, not by as much again: an answer that goes on for minutes is kept that long.
+fn add(escaped: &mut Vec<u8>, text: &[u8]) {
+    let room = escaped.capacity() - escaped.len();
+    if room < text.len() {
+        escaped.reserve_exact(text.len().max(escaped.len() / 4).max(STEP));
+    }
+    escaped.extend_from_slice(text);
+}
+
 impl Record {
     /// An empty record of `n` candidates. Reasoning that the client does not see is left out.
     pub(crate) fn new(n: usize, reasoning_counts: bool) -> Self {
@@ -50,7 +61,7 @@ impl Record {
         };
         self.size += text.len() + name.map_or(0, |name| name.escaped().len());
         match stretches.last_mut() {
-            Some(last) if last.kind == kind && name.is_none() => last.escaped.extend_from_slice(text),
+            Some(last) if last.kind == kind && name.is_none() => add(&mut last.escaped, text),
             _ => stretches.push(Stretch { kind, name: name.cloned(), escaped: text.to_vec() }),
         }
         if self.size > CAP {
@@ -242,4 +253,20 @@ fn remake(event: &Event, text: &str) -> Event {
         _ => {}
     }
     event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_takes_a_quarter_more_room_than_it_has_bytes() {
+        let mut escaped = Vec::new();
+        for number in 0..20_000_u32 {
+            add(&mut escaped, number.to_string().as_bytes());
+            let most = escaped.len() + (escaped.len() / 4).max(STEP) + STEP;
+            assert!(escaped.capacity() <= most, "{} of {}", escaped.capacity(), escaped.len());
+        }
+        assert_eq!(escaped.len(), 88_890);
+    }
 }

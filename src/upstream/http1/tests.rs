@@ -133,7 +133,7 @@ async fn a_silent_stream_holds_little_and_a_long_body_comes_in_large_pieces() {
         far.write_all(b"10\r\ndata: 0123456789\r\n").await.unwrap();
         assert_eq!(http1.read_body().await.unwrap().unwrap().len(), 16);
     }
-    assert!(http1.buffer.capacity() <= SMALL, "{}", http1.buffer.capacity());
+    assert!(http1.buffer.capacity() <= EVENT, "{}", http1.buffer.capacity());
     let (mut http1, mut far) = pair();
     far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 600000\r\n\r\n").await.unwrap();
     far.write_all(&[b'x'; 600_000]).await.unwrap();
