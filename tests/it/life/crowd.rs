@@ -168,6 +168,8 @@ pub fn processes(home: &Home) -> Vec<u32> {
 
 /// Tells the process that serves to upgrade; the next one, once it serves and the other knows.
 pub async fn upgrade(home: &Home) -> Heir {
+    // It may answer a moment before its log says so.
+    until("the line of who serves", || !processes(home).is_empty()).await;
     let before = processes(home);
     let told = said(home).matches("\"handed_over\"").count();
     let failed = said(home).matches("upgrade_failed").count();
