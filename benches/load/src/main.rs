@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Options: `--rounds 3`, `--seconds 3` for each sample, `--rate 1` as a factor of
-//! the built-in rates, `--only TEXT` for the rows whose name holds it, `--streams 9500` for so many open streams instead,
+//! the built-in rates, `--only TEXT` for the rows whose title holds it, `--streams 9500` for so many open streams instead,
 //! with `--alone` nobody's but Penstock's, `--check` to fail where a goal is missed. A mock provider and everyone before
 //! it run on loopback, take turns under the same fixed rate, and end with this program.
 //!
@@ -59,6 +59,16 @@ struct Scenario {
     connections: usize,
     /// Processor time beside that of the bare Pingora, at most.
     goal: f64,
+}
+
+impl Scenario {
+    /// What its table is called.
+    fn title(&self) -> String {
+        match self.rate.is_finite() {
+            true => format!("{}, {:.0} a second", self.name, self.rate),
+            false => format!("{} on {} connections", self.name, self.connections),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -126,9 +136,19 @@ fn compare(options: &Options) -> Result<(), String> {
     if let Some(streams) = options.streams {
         return streams::compare(options, streams)?.verdict(options.check);
     }
+    let mut chosen = scenarios(options.rate);
+    chosen.retain(|scenario| scenario.title().contains(&options.only));
+    if chosen.is_empty() {
+        let titles: Vec<String> = scenarios(options.rate).iter().map(Scenario::title).collect();
+        return Err(format!(
+            "--only {:?}: no row is called so; they are: {}",
+            options.only,
+            titles.join("; ")
+        ));
+    }
     let mut goals = Goals::default();
     let bench = Bench::start(&options.penstock)?;
-    for scenario in scenarios(options.rate).into_iter().filter(|it| it.name.contains(&options.only)) {
+    for scenario in chosen {
         let mut rows: Vec<Row> = bench.targets.iter().map(|target| Row::new(target.name)).collect();
         // Pools are filled and pages are touched before anything counts.
         bench.targets.iter().for_each(|target| drop(sample(target, &scenario, 0.5)));
@@ -139,12 +159,8 @@ fn compare(options: &Options) -> Result<(), String> {
                 row.samples.push(sample(target, &scenario, options.seconds));
             }
         }
-        let title = match scenario.rate.is_finite() {
-            true => format!("{}, {:.0} a second", scenario.name, scenario.rate),
-            false => format!("{} on {} connections", scenario.name, scenario.connections),
-        };
         reach(&scenario, &rows, &mut goals);
-        println!("{}{}", report::table(&title, &rows), goals.told());
+        println!("{}{}", report::table(&scenario.title(), &rows), goals.told());
     }
     goals.verdict(options.check)
 }
