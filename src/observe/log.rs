@@ -1,38 +1,71 @@
 //! Lines on standard error, one for each event, without a prompt, a completion
-//! or a key. Lines are gathered and written by a thread of their own, so that a
-//! slow terminal never slows a request; when it cannot keep up, lines are
-//! dropped and their number is told.
+//! or a key. Lines are gathered in one place and written by a thread of their
+//! own, so that a slow terminal never slows a request; when it cannot keep up,
+//! lines are dropped and their number is told.
 
 use super::Record;
 use crate::config::settings::{Log, LogFormat, LogLevel};
+use parking_lot::{Condvar, Mutex};
 use penstock_contract::Done;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::Write as _;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Lines that may wait for the writer.
-const QUEUE: usize = 8_192;
-/// Bytes gathered into one write.
-const GATHER: usize = 64 * 1024;
-
+/// Bytes of lines that may wait for the writer.
+const MOST: usize = 4 << 20;
+/// Bytes that buffers keep once they are empty.
+const KEPT: usize = 64 * 1024;
 /// Bytes that most lines fit in.
 const USUAL: usize = 512;
 
 /// How long lines are gathered.
-const GATHERING: Duration = Duration::from_millis(50);
+const GATHERING: Duration = Duration::from_millis(100);
+/// How long the end of the process waits for its last lines.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 thread_local! {
     /// A second and its text.
     static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    /// What the thread's last line was made in, for the next.
+    static MADE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 static JSON: AtomicU8 = AtomicU8::new(1);
-static DROPPED: AtomicU64 = AtomicU64::new(0);
-static LINES: OnceLock<SyncSender<Vec<u8>>> = OnceLock::new();
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting::NOTHING);
+/// Something is there for the writer, or it is to write at once.
+static NEWS: Condvar = Condvar::new();
+/// The writer has written all there was.
+static DONE: Condvar = Condvar::new();
+static WRITER: Once = Once::new();
+
+/// What waits for the writer.
+struct Waiting {
+    text: Vec<u8>,
+    /// Lines that found no room.
+    dropped: u64,
+    /// The writer sleeps until somebody wakes it.
+    idle: bool,
+    /// Somebody waits until all is written.
+    hurried: bool,
+    writing: bool,
+}
+
+impl Waiting {
+    const NOTHING: Self = Self { text: Vec::new(), dropped: 0, idle: false, hurried: false, writing: false };
+
+    /// Takes a line, or counts it where there is no room; whether the writer is to be woken.
+    fn take(&mut self, line: &[u8]) -> bool {
+        if self.text.len() + line.len() > MOST {
+            self.dropped += 1;
+        } else {
+            self.text.extend_from_slice(line);
+        }
+        std::mem::take(&mut self.idle)
+    }
+}
 
 /// Sets level and shape.
 pub fn set(log: Log) {
@@ -117,7 +150,7 @@ pub fn exchange(record: &Record, took: Duration) {
     }
     line.number("bytes_in", record.bytes_in as u64);
     line.number("bytes_out", record.bytes_out as u64);
-    send(line.end());
+    line.send();
 }
 
 /// A line about the house itself.
@@ -129,7 +162,7 @@ pub fn event(level: LogLevel, name: &str, members: &[(&str, &str)]) {
     for (key, value) in members {
         line.text(key, value);
     }
-    send(line.end());
+    line.send();
 }
 
 /// A line in the making.
@@ -141,7 +174,10 @@ struct Line {
 impl Line {
     fn new(level: LogLevel, event: &str) -> Self {
         let json = JSON.load(Ordering::Relaxed) == 1;
-        let mut line = Self { text: Vec::with_capacity(USUAL), json };
+        let mut text = MADE.take();
+        text.clear();
+        text.reserve(USUAL);
+        let mut line = Self { text, json };
         if json {
             line.text.push(b'{');
         }
@@ -256,43 +292,68 @@ impl Line {
         self.text.extend_from_slice(if self.json { b"}\n" } else { b"\n" });
         self.text
     }
+
+    fn send(self) {
+        let line = self.end();
+        send(&line);
+        if line.capacity() <= KEPT {
+            MADE.set(line);
+        }
+    }
 }
 
 /// Waits until the lines so far are written; for the end of the process.
 pub fn flush() {
-    std::thread::sleep(GATHERING * 2);
-}
-
-fn send(line: Vec<u8>) {
-    let lines = LINES.get_or_init(|| {
-        let (lines, queue) = sync_channel(QUEUE);
-        std::thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&queue)).ok();
-        lines
-    });
-    if lines.try_send(line).is_err() {
-        DROPPED.fetch_add(1, Ordering::Relaxed);
+    let until = Instant::now() + PATIENCE;
+    let mut waiting = WAITING.lock();
+    waiting.hurried = true;
+    NEWS.notify_one();
+    while waiting.writing || !waiting.text.is_empty() {
+        if DONE.wait_until(&mut waiting, until).timed_out() {
+            break;
+        }
     }
 }
 
-/// Gathers what waits and writes it at once.
-fn write_lines(queue: &Receiver<Vec<u8>>) {
-    let mut gathered = Vec::new();
-    while let Ok(first) = queue.recv() {
-        gathered.extend_from_slice(&first);
-        while gathered.len() < GATHER {
-            let Ok(line) = queue.try_recv() else { break };
-            gathered.extend_from_slice(&line);
+fn send(line: &[u8]) {
+    WRITER.call_once(|| {
+        std::thread::Builder::new().name("log".to_owned()).spawn(write_lines).ok();
+    });
+    let wake = WAITING.lock().take(line);
+    if wake {
+        NEWS.notify_one();
+    }
+}
+
+/// Writes what waits, all at once.
+fn write_lines() {
+    let mut text = Vec::new();
+    let mut waiting = WAITING.lock();
+    loop {
+        while waiting.text.is_empty() && waiting.dropped == 0 {
+            DONE.notify_all();
+            (waiting.hurried, waiting.idle) = (false, true);
+            NEWS.wait(&mut waiting);
+            waiting.idle = false;
         }
-        let dropped = DROPPED.swap(0, Ordering::Relaxed);
+        std::mem::swap(&mut text, &mut waiting.text);
+        let dropped = std::mem::take(&mut waiting.dropped);
+        waiting.writing = true;
+        drop(waiting);
         if dropped > 0 {
             let mut line = Line::new(LogLevel::Warn, "log_lines_dropped");
             line.number("lines", dropped);
-            gathered.extend_from_slice(&line.end());
+            text.extend_from_slice(&line.end());
         }
-        std::io::stderr().write_all(&gathered).ok();
-        gathered.clear();
+        std::io::stderr().write_all(&text).ok();
+        text.clear();
+        text.shrink_to(KEPT);
+        waiting = WAITING.lock();
+        waiting.writing = false;
         // A rest lets many lines become one write, and spares a thread's waking for each.
-        std::thread::sleep(GATHERING);
+        if !waiting.hurried {
+            NEWS.wait_for(&mut waiting, GATHERING);
+        }
     }
 }
 
@@ -316,6 +377,19 @@ mod tests {
         assert_eq!(value["a"], "x'y 'z ü");
         assert_eq!(value["ms"], 1234.567);
         assert!(value["time"].as_str().unwrap().starts_with("20"));
+    }
+
+    #[test]
+    fn lines_that_find_no_room_are_counted_and_those_before_stay() {
+        let mut waiting = Waiting { idle: true, ..Waiting::NOTHING };
+        let line = [b'x'; 1_000];
+        assert!(waiting.take(&line), "who sleeps is woken");
+        assert!(!waiting.take(&line), "once");
+        (2..MOST / 1_000 + 3).for_each(|_| assert!(!waiting.take(&line)));
+        assert_eq!((waiting.text.len(), waiting.dropped), (MOST / 1_000 * 1_000, 3));
+        waiting.text.clear();
+        waiting.take(&line);
+        assert_eq!((waiting.text.len(), waiting.dropped), (1_000, 3));
     }
 
     #[test]
