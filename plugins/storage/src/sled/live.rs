@@ -31,6 +31,10 @@ const LONG: usize = 1024;
 /// Rows of a walk that is not long.
 const FEW: usize = 64;
 
+/// How often sled moves rows together so that old parts of its log become free, ms. Each time it also syncs, and wakes
+/// all its threads; what has to be durable is synced here, by `sync`, so every half second, as it would, is for nothing.
+const TIDY: u64 = 2_000;
+
 /// An open sled and our own descriptor of its log.
 pub(crate) struct Live {
     db: ::sled::Db,
@@ -43,8 +47,11 @@ impl Live {
         sweep(folder)?;
         let patience = Instant::now();
         let db = loop {
-            let config =
-                ::sled::Config::new().path(folder).cache_capacity(options.cache_bytes).segment_size(SEGMENT);
+            let config = ::sled::Config::new()
+                .path(folder)
+                .cache_capacity(options.cache_bytes)
+                .segment_size(SEGMENT)
+                .flush_every_ms(Some(TIDY));
             match shielded("open", || config.open()) {
                 Err(Failure::Lingering) if patience.elapsed() < LINGERS => sleep(Duration::from_millis(5)),
                 opened => break opened?,
