@@ -9,6 +9,7 @@ use http::Method;
 use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// The caller of an exchange.
@@ -174,6 +175,20 @@ impl Caller<'_> {
         match self {
             Self::Connection(session) => session.is_body_done(),
             Self::Line(_) => true,
+        }
+    }
+
+    /// Whether its body, a long one, is read from now on.
+    pub fn reads(&mut self, read: bool) {
+        if let Self::Connection(session) = self {
+            session.reads(read);
+        }
+    }
+
+    /// A client may leave what is written from now on waiting for so long at most.
+    pub fn hurry(&mut self, within: Duration) {
+        if let Self::Connection(session) = self {
+            session.hurry(within);
         }
     }
 

@@ -124,7 +124,7 @@ impl HttpServerApp for Admin {
         let _served = Served::new(&self.house);
         let id = RequestId::random();
         let answer = self.answer(&mut session).await;
-        let mut session = Session::Library(Box::new(session));
+        let mut session = Session::Library(Box::new(session), None);
         let caller = &mut Caller::Connection(&mut session);
         match answer {
             Ok(Answer(status, kind, body)) => {
@@ -134,7 +134,7 @@ impl HttpServerApp for Admin {
                 crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, false).await.ok();
             }
         }
-        if let Session::Library(session) = session {
+        if let Session::Library(session, _) = session {
             session.finish().await.ok();
         }
         None

@@ -3,7 +3,7 @@
 
 use crate::buffers;
 use crate::config::settings::Settings;
-use crate::front::http2::{SEND_BUFFER, STREAM_WINDOW};
+use crate::front::http2::{CONNECTION_WINDOW, SEND_BUFFER, STREAM_WINDOW};
 use crate::relay::FREE;
 use crate::upstream::connect::H2_WINDOW;
 
@@ -16,6 +16,12 @@ const REQUEST: u64 = STATE + SEND_BUFFER as u64;
 const RECORD: u64 = 256 << 10;
 /// What of an answer is in memory without being counted: what was read, and what waits behind a slow client.
 const UNCOUNTED: u64 = FREE as u64 + H2_WINDOW as u64;
+/// What a connection holds before anybody knows who asks: buffers, also those of TLS, and what is not read yet of
+/// bodies over HTTP/2.
+const CONNECTION: u64 = (64 << 10) + CONNECTION_WINDOW as u64 + 1;
+/// A head is there as it came, in a buffer that grew by doubling, and as it was read. All that come at once over a
+/// connection are read before one of them is looked at, by each thread.
+const TWICE_AND_READ: u64 = 3;
 /// What a client sends of its body before it is read.
 const AHEAD: u64 = STREAM_WINDOW as u64;
 /// A body is there twice while a provider of another dialect is sent its own form of it.
@@ -49,11 +55,18 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
             ),
         ),
         (
+            "connections",
+            wide(limits.connections).saturating_mul(CONNECTION),
+            format!("limits.connections = {}, {} each", limits.connections, short(CONNECTION)),
+        ),
+        (
             "heads",
-            wide(limits.connections).saturating_add(inside).saturating_mul(wide(limits.head)),
+            wide(limits.connections)
+                .saturating_add(inside)
+                .saturating_add(wide(settings.threads).saturating_mul(u64::from(limits.h2_streams)))
+                .saturating_mul(wide(limits.head).saturating_mul(TWICE_AND_READ)),
             format!(
-                "limits.connections = {} and who is in or waits, limits.head of each",
-                limits.connections
+                "one a connection, who is in or waits, and limits.h2_streams a thread; {TWICE_AND_READ} times limits.head each"
             ),
         ),
         (

@@ -76,6 +76,7 @@ impl Endpoint for Content {
         let kept = x.house.shelf.get(tail, now).ok_or_else(gone)?;
         // Read once before the head goes out, so that a failing disk is an error and not half an image.
         let first = kept.image.read(0).await.map_err(|error| crate::intake::disk(&error))?;
+        x.hold(first.len())?;
         x.record.status = 200;
         let left = kept.until.saturating_sub(now);
         let head = head(x, left);

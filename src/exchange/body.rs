@@ -20,6 +20,8 @@ use tokio::time::{timeout, timeout_at};
 const SHORT: usize = 1 << 20;
 /// How long that may take.
 const SWALLOW: Duration = Duration::from_millis(500);
+/// A body of more needs room of its own in the window of its connection.
+const BRIEF: usize = 16 << 10;
 
 impl Exchange<'_> {
     /// Reads the whole JSON body within its limits.
@@ -60,6 +62,7 @@ impl Exchange<'_> {
         let held =
             held.map_or(announced.unwrap_or(0), |held| announced.map_or(held, |length| length.min(held)));
         self.enter(held).await?;
+        self.caller.reads(announced.is_none_or(|length| length > BRIEF));
         if self.caller.field(header::EXPECT).unwrap_or_default().eq_ignore_ascii_case(b"100-continue") {
             self.caller.write_continue_response().await;
         }
@@ -99,6 +102,7 @@ impl Exchange<'_> {
 
     /// The body is read, or will not be.
     pub(crate) fn invited(&mut self, whole: bool) {
+        self.caller.reads(false);
         // The interim response marks the connection for closing while a body is unread.
         if !whole {
             self.keep = false;

@@ -23,10 +23,14 @@ use penstock_contract::{Code, Dialect, Refusal};
 use penstock_limits::{Cost, Used, Work};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The status of a request that did not arrive in time.
 const LATE: u16 = 408;
+/// Bytes of an answer of our own that need no room: what is done is not refused for want of it.
+const FEW: usize = 16 << 10;
+/// How long a refusal waits for its client to make room for it.
+const REFUSED: Duration = Duration::from_secs(2);
 
 /// One request and its answer.
 pub struct Exchange<'a> {
@@ -217,8 +221,13 @@ impl Exchange<'_> {
         if self.browser { head.for_browser(false) } else { head }
     }
 
-    /// Answers with a JSON body of the gateway's own.
+    /// Answers with a JSON body of the gateway's own. A long one counts until its client has read it.
     pub async fn answer(&mut self, status: u16, body: Vec<u8>) -> Ended {
+        if body.len() > FEW
+            && let Err(refusal) = self.hold(body.len())
+        {
+            return Box::pin(self.refuse(&refusal)).await;
+        }
         self.record.status = status;
         let head = self.head(status);
         ended(head.json(&mut self.caller, vec![Bytes::from(body)]).await)
@@ -238,6 +247,8 @@ impl Exchange<'_> {
             self.caller.keep(false);
             self.keep = false;
         }
+        // What it holds is not counted any more, and few words fit any window.
+        self.caller.hurry(REFUSED);
         // Before the client hears of it: whoever asks again at once finds the place free.
         let met = self.pass.take().is_some();
         self.place = None;

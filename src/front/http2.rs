@@ -3,10 +3,12 @@
 //! an idle connection, streams that are begun only to be given up.
 
 use super::frames::Frames;
+use super::heads::{self, Held};
 use super::{Front, parted, refusal, stopped};
 use crate::config::settings::Limits;
 use crate::exchange::{self, After};
 use crate::session::Session;
+use crate::session::bodies::{Bodies, Body};
 use bytes::Bytes;
 use penstock_contract::Refusal;
 use penstock_wire::head::Wrong;
@@ -28,14 +30,18 @@ use tokio::time::{sleep, timeout};
 /// What a client may send of a body before it is read: with the default of 64 KiB a long upload waits for a round trip
 /// at every window.
 pub const STREAM_WINDOW: u32 = 512 << 10;
-/// The same of all bodies on a connection.
-const CONNECTION_WINDOW: u32 = 4 << 20;
+/// The same of all bodies on a connection while none of them is read: the protocol's own, which is the least. Whoever
+/// has a place in the house, or waits for one with a long body, makes it wider …
+pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
+/// … as so many do at most.
+const WIDENED: usize = 8;
 /// The biggest frame a client may send.
 const FRAME: u32 = 64 << 10;
 /// Bytes of an answer that wait for their client to read, for each stream.
 pub const SEND_BUFFER: usize = 64 << 10;
-/// Empty or tiny data frames weigh as much as their bookkeeping; so much of that may lie unread.
-const SMALL_FRAMES: usize = 256 << 10;
+/// Data frames of less than 256 bytes weigh what they lack of that, for their bookkeeping, while they are not read. A
+/// stream's whole window of frames of 64 bytes may wait for a disk.
+const SMALL_FRAMES: usize = STREAM_WINDOW as usize / 64 * (256 - 64);
 /// Time for the last word to a client that is sent away.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -115,13 +121,13 @@ impl Streams {
     }
 }
 
-/// One open stream.
-struct Open(Arc<Streams>);
+/// One open stream, with its head where it is not the only one of its connection.
+struct Open(Arc<Streams>, #[expect(dead_code, reason = "it counts until it is dropped")] Option<Held>);
 
 impl Open {
-    fn new(streams: &Arc<Streams>) -> Self {
+    fn new(streams: &Arc<Streams>, held: Option<Held>) -> Self {
         streams.open.fetch_add(1, Ordering::Relaxed);
-        Self(streams.clone())
+        Self(streams.clone(), held)
     }
 }
 
@@ -145,6 +151,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
     let opened = timeout(limits.request_head, handshake(counted, Some(options(&limits)))).await;
     let Ok(Ok(mut connection)) = opened else { return };
     let (mut begun, mut stopping, mut idle) = (false, false, limits.keep_alive);
+    let (bodies, mut read) = (Arc::new(Bodies::default()), 0);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -159,7 +166,12 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
                 stopping = true;
                 continue;
             }
-            accepted = HttpSession::from_h2_conn(&mut connection, digest.clone()) => accepted,
+            () = bodies.other_than(read) => {
+                read = bodies.count();
+                connection.set_target_window_size(window(read));
+                continue;
+            }
+            accepted = next(&mut connection, &streams, limits.h2_streams as usize, &digest) => accepted,
             () = streams.idle(idle) => {
                 if stopping {
                     return;
@@ -171,19 +183,58 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
             }
         };
         match accepted {
-            Ok(Some(H2Accept::Session(session))) => {
+            Ok(Some(H2Accept::Session(mut session))) => {
                 begun = true;
-                let open = Open::new(&streams);
-                tokio::spawn(one(front.clone(), session, stop.clone(), open));
+                let Some(open) = front.opened(&session, &streams) else {
+                    front.house.metrics.turned_away("heads");
+                    session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
+                    continue;
+                };
+                tokio::spawn(one(front.clone(), session, stop.clone(), open, Body::new(&bodies)));
             }
-            // It was malformed; that counts like one that was given up.
-            Ok(Some(H2Accept::Rejected)) => streams.ended(true),
+            // It was malformed, and the library has said so; that counts like one that was given up.
+            Ok(Some(H2Accept::Rejected)) => {
+                front.house.metrics.turned_away("h2_malformed");
+                streams.ended(true);
+            }
             Ok(None) | Err(_) => return,
         }
-        // Those beyond the streams that a client may have at a time were given up: their ends come first.
-        let most = limits.h2_streams as usize;
-        streams.until(|streams| streams.open() <= most || streams.is_abused()).await;
     }
+}
+
+/// The next stream, `None` when the connection is over. Those beyond the streams that a client may have at a time were
+/// given up: their ends come first, and the others go on meanwhile.
+async fn next(
+    connection: &mut h2::server::Connection<Stream, Bytes>,
+    streams: &Streams,
+    most: usize,
+    digest: &Arc<Digest>,
+) -> pingora_error::Result<Option<H2Accept>> {
+    tokio::select! {
+        biased;
+        () = streams.until(|streams| streams.open() <= most) => {}
+        _ = poll_fn(|cx| connection.poll_closed(cx)) => return Ok(None),
+    }
+    HttpSession::from_h2_conn(connection, digest.clone()).await
+}
+
+impl Front {
+    /// A stream that is taken, unless there are too many heads in memory.
+    fn opened(&self, session: &HttpSession, streams: &Arc<Streams>) -> Option<Open> {
+        if streams.open() == 0 {
+            return Some(Open::new(streams, None));
+        }
+        let live = self.house.live();
+        let weight = heads::weight(session.req_header(), live.settings.limits.head);
+        let held = self.heads.hold(weight, heads::most(&live.settings))?;
+        Some(Open::new(streams, Some(held)))
+    }
+}
+
+/// What may be sent of all bodies on a connection before they are read, while so many of them are.
+const fn window(read: usize) -> u32 {
+    let wider = if read < WIDENED { read } else { WIDENED };
+    CONNECTION_WINDOW + STREAM_WINDOW * wider as u32
 }
 
 /// Says that no more streams are taken. Those that the client may have begun before it reads that still are; once it
@@ -208,27 +259,27 @@ fn options(limits: &Limits) -> H2Options {
         .max_frame_size(FRAME)
         .max_send_buffer_size(SEND_BUFFER)
         .data_frame_budget(SMALL_FRAMES)
-        .max_header_list_size(u32::try_from(limits.head).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(limits.head.saturating_mul(2)).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.h2_streams)
         .max_local_error_reset_streams(Some(limits.h2_resets));
     options
 }
 
 /// One stream to its end.
-async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, open: Open) {
+async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, open: Open, body: Body) {
     if given_up(&mut session).await {
         return open.0.ended(true);
     }
     let counted = front.house.open_exchange();
     let limits = front.limits();
     let wrong = wrong(&session, &limits);
-    let mut session = Session::Library(Box::new(ServerSession::new_http2(session)));
+    let mut session = Session::Library(Box::new(ServerSession::new_http2(session)), Some(body));
     let after = match wrong {
         None => front.exchange(&mut session, &limits, &stop).await,
         Some(wrong) => exchange::refuse(&front.house, &mut session, &wrong).await,
     };
     drop(counted);
-    let Session::Library(session) = session else { return };
+    let Session::Library(session, _) = session else { return };
     let ServerSession::H2(mut session) = *session else { return };
     let given_up = given_up(&mut session).await;
     if after == After::Cut {
@@ -250,6 +301,9 @@ fn wrong(session: &HttpSession, limits: &Limits) -> Option<Refusal> {
         Wrong::Malformed("its scheme is none of HTTP's")
     } else if target > limits.target {
         Wrong::LongTarget
+    } else if heads::bytes(head) > limits.head {
+        // The library would take twice as much: it refuses what it does not take without a word.
+        Wrong::Large
     } else if head.headers.len() > limits.head_fields {
         Wrong::ManyFields
     } else {

@@ -4,6 +4,7 @@
 //! and how often it may think better of them.
 
 mod frames;
+mod heads;
 mod http1;
 pub mod http2;
 pub mod places;
@@ -13,6 +14,7 @@ use crate::config::settings::Limits;
 use crate::exchange::{self, After};
 use crate::house::House;
 use crate::session::Session;
+use heads::Heads;
 use pingora_core::protocols::{ALPN, Stream};
 use pingora_core::server::ShutdownWatch;
 use places::{Place, Places};
@@ -37,6 +39,7 @@ const PIECE: usize = 16 << 10;
 pub struct Front {
     house: Arc<House>,
     places: Arc<Places>,
+    heads: Arc<Heads>,
 }
 
 impl Front {
@@ -44,7 +47,7 @@ impl Front {
     #[must_use]
     pub fn new(house: Arc<House>) -> Self {
         let places = Places::new(house.metrics.connections());
-        Self { house, places }
+        Self { house, places, heads: Arc::default() }
     }
 
     /// A place for a connection from this address, if there is one.
@@ -78,9 +81,7 @@ impl Front {
 
     /// Lets one exchange run.
     async fn exchange(&self, session: &mut Session, limits: &Limits, stop: &ShutdownWatch) -> After {
-        if let Session::Library(session) = session {
-            session.set_write_timeout(Some(limits.client_write));
-        }
+        session.hurry(limits.client_write);
         let last = session.is_last() || *stop.borrow();
         exchange::run(&self.house, session, !last).await
     }

@@ -131,7 +131,7 @@ impl Metrics {
             turned_away: counter(
                 &r,
                 "penstock_connections_refused_total",
-                "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse).",
+                "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many heads in memory (heads).",
                 &["reason"],
             )?,
             exports: counter(

@@ -2,15 +2,18 @@
 //! HTTP/1.1 is read and written here; HTTP/2, and the connections of
 //! administrators, are the library's.
 
+pub mod bodies;
 mod date;
 pub mod http1;
 
 use crate::reply::head::Head;
+use bodies::Body;
 use bytes::{Bytes, BytesMut};
 use http1::Http1;
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::{Error as Failed, ErrorType};
 use std::io::{Error, ErrorKind, Result};
+use std::time::Duration;
 
 /// One request on its connection.
 // Boxing what nearly every request is would be an allocation for each.
@@ -18,8 +21,8 @@ use std::io::{Error, ErrorKind, Result};
 pub enum Session {
     /// Over HTTP/1.1 or 1.0.
     Http1(Http1),
-    /// Over what the library speaks.
-    Library(Box<ServerSession>),
+    /// Over what the library speaks; a stream with what its connection is told of its body.
+    Library(Box<ServerSession>, Option<Body>),
 }
 
 impl Session {
@@ -28,7 +31,7 @@ impl Session {
     pub fn method(&self) -> &http::Method {
         match self {
             Self::Http1(http1) => http1.method(),
-            Self::Library(session) => &session.req_header().method,
+            Self::Library(session, _) => &session.req_header().method,
         }
     }
 
@@ -37,7 +40,7 @@ impl Session {
     pub fn path(&self) -> &str {
         match self {
             Self::Http1(http1) => http1.request().path(),
-            Self::Library(session) => session.req_header().uri.path(),
+            Self::Library(session, _) => session.req_header().uri.path(),
         }
     }
 
@@ -46,7 +49,7 @@ impl Session {
     pub fn query(&self) -> Option<&str> {
         match self {
             Self::Http1(http1) => http1.request().query(),
-            Self::Library(session) => session.req_header().uri.query(),
+            Self::Library(session, _) => session.req_header().uri.query(),
         }
     }
 
@@ -55,7 +58,7 @@ impl Session {
     pub fn authority(&self) -> Option<&str> {
         match self {
             Self::Http1(http1) => http1.request().authority(),
-            Self::Library(session) => {
+            Self::Library(session, _) => {
                 let head = session.req_header();
                 let asked = head.uri.authority().map(http::uri::Authority::as_str);
                 asked.or_else(|| head.headers.get(http::header::HOST)?.to_str().ok())
@@ -68,7 +71,9 @@ impl Session {
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         match self {
             Self::Http1(http1) => http1.request().field(name),
-            Self::Library(session) => session.req_header().headers.get(name).map(http::HeaderValue::as_bytes),
+            Self::Library(session, _) => {
+                session.req_header().headers.get(name).map(http::HeaderValue::as_bytes)
+            }
         }
     }
 
@@ -77,7 +82,7 @@ impl Session {
     pub fn is_tls(&self) -> bool {
         match self {
             Self::Http1(http1) => http1.is_tls(),
-            Self::Library(session) => session.digest().is_some_and(|digest| digest.ssl_digest.is_some()),
+            Self::Library(session, _) => session.digest().is_some_and(|digest| digest.ssl_digest.is_some()),
         }
     }
 
@@ -86,7 +91,7 @@ impl Session {
     pub fn is_last(&self) -> bool {
         match self {
             Self::Http1(http1) => http1.request().is_last(),
-            Self::Library(_) => false,
+            Self::Library(..) => false,
         }
     }
 
@@ -95,7 +100,7 @@ impl Session {
     pub fn in_chunks(&self) -> bool {
         match self {
             Self::Http1(http1) => !http1.request().is_old(),
-            Self::Library(session) => !session.is_http2(),
+            Self::Library(session, _) => !session.is_http2(),
         }
     }
 
@@ -106,7 +111,7 @@ impl Session {
     pub async fn read_body(&mut self) -> Result<Option<Bytes>> {
         match self {
             Self::Http1(http1) => http1.read_body().await,
-            Self::Library(session) => session.read_request_body().await.map_err(failed),
+            Self::Library(session, _) => session.read_request_body().await.map_err(failed),
         }
     }
 
@@ -127,7 +132,21 @@ impl Session {
     pub fn is_body_done(&mut self) -> bool {
         match self {
             Self::Http1(http1) => http1.is_body_done(),
-            Self::Library(session) => session.is_body_done(),
+            Self::Library(session, _) => session.is_body_done(),
+        }
+    }
+
+    /// Whether its body, a long one, is read from now on: the window of its connection makes room for it.
+    pub fn reads(&mut self, read: bool) {
+        if let Self::Library(_, Some(body)) = self {
+            body.reads(read);
+        }
+    }
+
+    /// Its client may leave what is written from now on waiting for so long at most.
+    pub fn hurry(&mut self, within: Duration) {
+        if let Self::Library(session, _) = self {
+            session.set_write_timeout(Some(within));
         }
     }
 
@@ -135,7 +154,7 @@ impl Session {
     pub async fn gone(&mut self) {
         match self {
             Self::Http1(http1) => http1.gone().await,
-            Self::Library(session) => {
+            Self::Library(session, _) => {
                 session.read_body_or_idle(true).await.ok();
             }
         }
@@ -145,7 +164,7 @@ impl Session {
     pub fn keep(&mut self, keep: bool) {
         match self {
             Self::Http1(http1) => http1.keep(keep),
-            Self::Library(session) => session.set_keepalive(keep.then_some(0)),
+            Self::Library(session, _) => session.set_keepalive(keep.then_some(0)),
         }
     }
 
@@ -153,7 +172,7 @@ impl Session {
     pub async fn write_continue(&mut self) {
         match self {
             Self::Http1(http1) => http1.write_continue().await.ok(),
-            Self::Library(session) => session.write_continue_response().await.ok(),
+            Self::Library(session, _) => session.write_continue_response().await.ok(),
         };
     }
 
@@ -167,7 +186,7 @@ impl Session {
                 http1.write_head(head);
                 Ok(())
             }
-            Self::Library(session) => {
+            Self::Library(session, _) => {
                 let parsed = head.parsed().ok_or(ErrorKind::InvalidData)?;
                 session.write_response_header(parsed).await.map_err(failed)
             }
@@ -181,7 +200,7 @@ impl Session {
     pub async fn flush(&mut self) -> Result<()> {
         match self {
             Self::Http1(http1) => http1.flush().await,
-            Self::Library(_) => Ok(()),
+            Self::Library(..) => Ok(()),
         }
     }
 
@@ -192,7 +211,7 @@ impl Session {
     pub async fn write_body(&mut self, piece: Bytes, end: bool) -> Result<()> {
         match self {
             Self::Http1(http1) => http1.write_body(&piece, end).await,
-            Self::Library(session) => session.write_response_body(piece, end).await.map_err(failed),
+            Self::Library(session, _) => session.write_response_body(piece, end).await.map_err(failed),
         }
     }
 
@@ -203,7 +222,7 @@ impl Session {
     pub async fn write_whole(&mut self, pieces: &[Bytes]) -> Result<()> {
         match self {
             Self::Http1(http1) => http1.write_whole(pieces).await,
-            Self::Library(_) => self.write_body(pieces.concat().into(), true).await,
+            Self::Library(..) => self.write_body(pieces.concat().into(), true).await,
         }
     }
 
@@ -212,7 +231,7 @@ impl Session {
     pub fn answered(&self) -> bool {
         match self {
             Self::Http1(http1) => http1.answered(),
-            Self::Library(session) => {
+            Self::Library(session, _) => {
                 session.response_written().is_some_and(|head| !head.status.is_informational())
             }
         }
@@ -223,7 +242,7 @@ impl Session {
     pub fn body_bytes_sent(&self) -> usize {
         match self {
             Self::Http1(http1) => http1.body_bytes_sent(),
-            Self::Library(session) => session.body_bytes_sent(),
+            Self::Library(session, _) => session.body_bytes_sent(),
         }
     }
 }

@@ -57,6 +57,7 @@ impl Endpoint for Content {
         let id = file.id.clone();
         let opened = open(x, file).await;
         let opened = opened.map_err(|failed| told(&id, failed))?;
+        x.hold(SLICE.min(usize::try_from(range.end - range.start).unwrap_or(SLICE)))?;
         // Before the head goes out, so that damage is an error and not half a file.
         let first = read(x, &opened, &range).await.map_err(|failed| told(&id, failed))?;
         x.record.status = status;

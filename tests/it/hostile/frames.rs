@@ -140,6 +140,7 @@ async fn a_head_over_its_limits_is_told_by_its_status() {
         (long(20), 19, 1, 200),
         (long(20), 20, 1, 431),
         (long(20), 1, 5000, 431),
+        (long(20), 1, 9000, 431),
     ];
     for (path, fields, size, status) in cases {
         let mut request = http::Request::get(format!("https://localhost{path}"))
@@ -153,6 +154,9 @@ async fn a_head_over_its_limits_is_told_by_its_status() {
         let (answer, _) = send.send_request(request, true).unwrap();
         let answer = crate::harness::within("an answer", answer).await.unwrap();
         assert_eq!(answer.status(), status, "{} bytes, {fields} fields, {size}", path.len());
+        // What is twice too large is refused by the library, which has no words for it.
+        let worded = answer.headers().contains_key("x-request-id");
+        assert_eq!(worded, size < 2 * 4096, "{status} {size}");
     }
     driver.abort();
     // One entry of the table, named over and over: the bomb is over its size long before it is unpacked.

@@ -13,6 +13,7 @@ pub mod raw2;
 mod readers;
 mod slow;
 mod smuggling;
+mod strangers;
 mod streams;
 mod stubborn;
 mod vanished;

@@ -190,7 +190,7 @@ async fn a_request_in_no_hurry_that_waits_gives_way_to_one_at_once() {
 fn check_adds_the_memory_up() {
     let home = crate::harness::process::Home::new();
     home.write(
-        "[overload]\nrequests = 1000\nbytes = \"100MiB\"\n[limits]\nconnections = 2048\nhead = \"16KiB\"\n[batches]\nmemory = \"24MiB\"\nconcurrency = 128\n",
+        "[process]\nthreads = 2\n[overload]\nrequests = 1000\nbytes = \"100MiB\"\n[limits]\nconnections = 2048\nhead = \"16KiB\"\n[batches]\nmemory = \"24MiB\"\nconcurrency = 128\n",
     );
     let said = home.command(&["check"]);
     let text = String::from_utf8(said.stdout).unwrap();
@@ -199,7 +199,8 @@ fn check_adds_the_memory_up() {
         "memory at most",
         "requests 125 MiB",
         "streams 562.5 MiB",
-        "heads 63.3 MiB",
+        "connections 256 MiB",
+        "heads 199.2 MiB",
         "queue 500 MiB",
         "bodies 200 MiB",
         "batches 40 MiB",

@@ -1,0 +1,87 @@
+//! Heads of HTTP/2 requests that are in memory at the same time. A connection
+//! over HTTP/1.1 has one; over HTTP/2 it might have one for each of its streams,
+//! long before anybody knows who asks. So each connection may have one, like
+//! those over HTTP/1.1, and all further ones share a bound.
+
+use crate::config::settings::Settings;
+use pingora_http::RequestHeader;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What each field costs beside its bytes (RFC 9113 §10.5.1).
+const FIELD: usize = 32;
+/// A stream with an empty head weighs this part of the largest head.
+const STREAM: usize = 4;
+
+/// The further heads of all connections.
+#[derive(Debug, Default)]
+pub(super) struct Heads {
+    held: AtomicUsize,
+}
+
+/// One that is counted, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    heads: Arc<Heads>,
+    bytes: usize,
+}
+
+impl Heads {
+    /// Counts a head of so many bytes, unless all of them would exceed `most`.
+    pub(super) fn hold(self: &Arc<Self>, bytes: usize, most: usize) -> Option<Held> {
+        let more = |held: usize| held.checked_add(bytes).filter(|sum| *sum <= most);
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Held { heads: self.clone(), bytes })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.heads.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of further heads at most: as many of the largest as there may be requests at work or waiting. One of usual
+/// size weighs less than half of that, so who is in or waits finds room.
+pub(super) fn most(settings: &Settings) -> usize {
+    let requests = settings.overload.requests.saturating_add(settings.overload.queue);
+    requests.saturating_mul(settings.limits.head)
+}
+
+/// The size of a head, as clients count it too.
+pub(super) fn bytes(head: &RequestHeader) -> usize {
+    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+    head.raw_path().len() + fields.sum::<usize>()
+}
+
+/// What a head weighs: its bytes, and a part of the largest one for its stream.
+pub(super) fn weight(head: &RequestHeader, largest: usize) -> usize {
+    bytes(head) + largest / STREAM
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn further_heads_share_a_bound_and_give_it_back() {
+        let heads = Arc::new(Heads::default());
+        let first = heads.hold(60, 100).unwrap();
+        assert!(heads.hold(41, 100).is_none());
+        let second = heads.hold(40, 100).unwrap();
+        assert!(heads.hold(1, 100).is_none() && heads.hold(usize::MAX, usize::MAX).is_none());
+        drop(first);
+        assert!(heads.hold(60, 100).is_some());
+        drop(second);
+        assert_eq!(heads.held.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_head_weighs_its_fields_and_its_stream() {
+        let mut head = RequestHeader::build("GET", b"/v1/models", None).unwrap();
+        assert_eq!(weight(&head, 400), 10 + 100);
+        head.insert_header("x-note", "four").unwrap();
+        assert_eq!(weight(&head, 400), 10 + 6 + 4 + FIELD + 100);
+    }
+}
