@@ -91,6 +91,27 @@ fn a_clamped_cap_replaces_the_clients() {
     assert_eq!(sent(body, |_| {}, |target| target.max_tokens = Some(100))["max_tokens"], 100);
 }
 
+/// As many as a body holds; were those before read again with each, it would take minutes.
+const MANY: usize = 200_000;
+
+#[test]
+fn many_leading_instructions_become_one_at_once() {
+    let system = [json!({"role":"system","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]})];
+    let mut messages = system.to_vec();
+    messages.resize_with(MANY, || json!({"role":"developer","content":"c"}));
+    messages.push(json!({"role":"user","content":"q"}));
+    let body = json!({"model":"m","messages":messages}).to_string();
+    let abilities = Abilities::default();
+    let target = trial::target(Dialect::Chat, &abilities);
+    let sent = PAIR.request(&trial::ask(Dialect::Chat, body.as_bytes()), &target).unwrap().concat();
+    let value: Value = serde_json::from_slice(&sent).unwrap();
+    let wanted = ["a", "b"].into_iter().chain(std::iter::repeat_n("c", MANY - 1));
+    let wanted = wanted.collect::<Vec<_>>().join("\n\n");
+    assert_eq!(value["messages"].as_array().unwrap().len(), 2);
+    assert!(value["messages"][0] == json!({"role":"system","content":wanted}));
+    assert_eq!(value["messages"][1], json!({"role":"user","content":"q"}));
+}
+
 #[test]
 fn a_continuation_asks_in_the_words_that_the_offer_declares() {
     let asked = |body: &str, continuation, prefill| {
