@@ -11,7 +11,7 @@ use penstock_wire::json;
 /// Deeper arguments count as invalid.
 const DEPTH: usize = 512;
 /// Longer numbers count as invalid.
-const TOKEN: usize = 512;
+pub(super) const TOKEN: usize = 512;
 
 /// How far the arguments have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,37 @@ impl Arguments {
             State::Odd => matches!(json::trim(&self.token), b"null" | b"\"\""),
             State::Open | State::Invalid => false,
         }
+    }
+
+    /// Whether a number or a word is under way.
+    pub(crate) fn is_in_token(&self) -> bool {
+        self.state == State::Open && self.expect == Expect::Token
+    }
+
+    /// Whether [`Arguments::closed`] makes an object of this beginning.
+    pub(crate) fn may_close(&self) -> bool {
+        self.state == State::Whole
+            || self.state == State::Open
+                && match self.expect {
+                    Expect::String { key } => !key,
+                    Expect::Token => json::value_end(&self.token, 0) == Some(self.token.len()),
+                    // Behind a comma, and not behind a key.
+                    Expect::Value => self.nest.last() == Some(&b'['),
+                    Expect::Key | Expect::FirstKeyOrEnd | Expect::FirstValueOrEnd | Expect::CommaOrEnd => {
+                        true
+                    }
+                    Expect::Colon | Expect::Escape { .. } | Expect::Hex { .. } => false,
+                }
+    }
+
+    /// What went by, and that is `beginning`, with its open text and brackets closed.
+    pub(crate) fn closed(&self, beginning: &str) -> String {
+        let mut whole = match self.expect {
+            Expect::String { .. } => format!("{beginning}\""),
+            _ => beginning.trim_end().trim_end_matches(',').to_owned(),
+        };
+        whole.extend(self.nest.iter().rev().map(|open| if *open == b'{' { '}' } else { ']' }));
+        whole
     }
 
     fn invalid(&mut self) -> State {
