@@ -30,6 +30,7 @@ mod scan;
 mod shape;
 #[cfg(test)]
 mod trial;
+mod waiting;
 
 pub use answer::{Answer, Candidate, ToolCall};
 pub use chat_messages::MAX_TOKENS;

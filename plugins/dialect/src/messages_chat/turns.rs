@@ -14,6 +14,7 @@ use super::said::{said, system_texts, tool_result, trim_last};
 use super::speak;
 use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
+use crate::waiting::Waiting;
 use penstock_contract::{Abilities, Refusal};
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -62,8 +63,8 @@ pub(super) struct Turns<'a> {
     turn: Option<Turn<'a>>,
     /// Some message is written, so that the next one needs a comma.
     written: bool,
-    /// Ids of tool calls without a result so far.
-    pending: Vec<&'a [u8]>,
+    /// Tool calls without a result so far.
+    waiting: Waiting<'a, ()>,
     /// Where those calls stand.
     asked_at: usize,
     /// System texts that wait for the next user turn.
@@ -86,7 +87,7 @@ impl<'a> Turns<'a> {
             lead: Some(lead),
             turn: None,
             written: false,
-            pending: Vec::new(),
+            waiting: Waiting::default(),
             asked_at: 0,
             carry: Vec::new(),
         })
@@ -134,7 +135,7 @@ impl<'a> Turns<'a> {
     /// # Errors
     /// Tool calls without results; a conversation without turns.
     pub(super) fn end(&mut self, delivered: Option<Text<'a>>, out: &mut Pieces<'_>) -> Result<bool, Refusal> {
-        if !self.carry.is_empty() && !matches!(self.turn, Some(Turn::User(_))) && self.pending.is_empty() {
+        if !self.carry.is_empty() && !matches!(self.turn, Some(Turn::User(_))) && self.waiting.is_empty() {
             self.switch_to_user(out)?;
         }
         if let Some(Turn::Assistant(turn)) = &mut self.turn {
@@ -174,13 +175,12 @@ impl<'a> Turns<'a> {
         }
         self.switch_to_user(out)?;
         for result in &turn.results {
-            let Some(found) = self.pending.iter().position(|id| *id == result.id) else {
+            if !self.waiting.answered(result.id) {
                 return Err(Refusal::invalid(
                     at(),
                     "A `tool_result` block needs a `tool_use` block with its id in the turn before.",
                 ));
-            };
-            self.pending.remove(found);
+            }
         }
         if let Some(Turn::User(open)) = &mut self.turn {
             open.results.append(&mut turn.results);
@@ -235,7 +235,7 @@ impl<'a> Turns<'a> {
             (Some(lead), None) => lead.append(&mut texts),
             // Between tool calls and their results nothing may stand.
             (_, Some(Turn::Assistant(turn))) if !turn.calls.is_empty() => self.carry.append(&mut texts),
-            (_, Some(Turn::User(turn))) if self.abilities.system_anywhere && !self.pending.is_empty() => {
+            (_, Some(Turn::User(turn))) if self.abilities.system_anywhere && !self.waiting.is_empty() => {
                 turn.systems.append(&mut texts);
             }
             _ if self.abilities.system_anywhere => {
@@ -296,7 +296,7 @@ impl<'a> Turns<'a> {
         }
         match turn {
             Turn::User(mut turn) => {
-                if !self.pending.is_empty() {
+                if !self.waiting.is_empty() {
                     return Err(self.without_results());
                 }
                 if !self.abilities.system_anywhere {
@@ -311,7 +311,12 @@ impl<'a> Turns<'a> {
                 speak::user(turn, self.abilities, out);
             }
             Turn::Assistant(turn) => {
-                self.pending = turn.calls.iter().map(|call| call.id).collect();
+                if !turn.calls.iter().all(|call| self.waiting.asked(call.id, ())) {
+                    return Err(Refusal::invalid(
+                        format!("messages[{}].content", self.asked_at),
+                        "Each `tool_use` block of a turn needs an id of its own.",
+                    ));
+                }
                 speak::assistant(&turn, self.abilities, prefill, out);
             }
         }

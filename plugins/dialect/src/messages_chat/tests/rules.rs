@@ -159,6 +159,40 @@ fn ids_and_long_names_meet_in_call_result_and_choice() {
     assert_eq!(call["function"]["name"].as_str().unwrap().len(), 64);
 }
 
+/// As many as a body holds; were each looked for among all, it would take minutes.
+const MANY: usize = 60_000;
+
+#[test]
+fn many_calls_and_results_are_matched_at_once_and_whatever_their_escapes_are() {
+    let id = |number: usize| format!("toolu_{number}");
+    let call = |number| json!({"type":"tool_use","id":id(number),"name":"f","input":{}});
+    let result = |number| json!({"type":"tool_result","tool_use_id":id(number),"content":""});
+    let body = |calls: Vec<Value>, results: Vec<Value>| {
+        json!({"model":"m","max_tokens":1,"messages":[
+            {"role":"user","content":"q"},{"role":"assistant","content":calls},{"role":"user","content":results}]})
+        .to_string()
+    };
+    let abilities = Abilities::default();
+    let asked = |body: String| {
+        let ask = ask(Dialect::Messages, body.as_bytes());
+        let sent = pair(Dialect::Messages, Dialect::Chat);
+        sent.request(&ask, &trial::target(Dialect::Chat, &abilities)).map(|sent| sent.concat())
+    };
+    let many = body((0..MANY).map(call).collect(), (0..MANY).rev().map(result).collect());
+    let sent = asked(many).unwrap();
+    assert_eq!(String::from_utf8_lossy(&sent).matches(r#""role":"tool""#).count(), MANY);
+    assert!(asked(body(vec![call(0), call(1)], vec![result(1)])).is_err());
+
+    let escaped = |number: usize| {
+        body(vec![call(0)], vec![result(number)]).replace("_use_id\":\"t", "_use_id\":\"\\u0074")
+    };
+    assert!(escaped(0).contains(r#""\u0074oolu_0""#));
+    assert!(asked(escaped(0)).is_ok());
+    assert!(asked(escaped(1)).is_err());
+    let twice = body(vec![call(0), call(0)], vec![result(0), result(0)]);
+    assert_eq!(asked(twice).unwrap_err().code, Code::InvalidRequest);
+}
+
 #[test]
 fn a_preset_fills_in_what_the_client_left_out() {
     let preset: [(Box<str>, Box<str>); 2] =
