@@ -164,11 +164,15 @@ impl Calls {
             return self.add(fragment.index);
         }
         let by_index = |index| self.calls.iter().rposition(|call| call.index == Some(index));
+        let by_both =
+            |index, id| self.calls.iter().rposition(|call| call.index == Some(index) && is_id(call, id));
         let by_id = |id| self.calls.iter().rposition(|call| is_id(call, id));
         // A call that has an index of its own is told apart by it, whatever its id.
         let unnumbered = |id| self.calls.iter().rposition(|call| call.index.is_none() && is_id(call, id));
         let known = match (fragment.index, fragment.id) {
-            (Some(index), Some(id)) => by_index(index).or_else(|| unnumbered(id)),
+            (Some(index), Some(id)) => {
+                by_both(index, id).or_else(|| by_index(index)).or_else(|| unnumbered(id))
+            }
             (Some(index), None) => by_index(index),
             (None, Some(id)) => by_id(id),
             (None, None) => (self.last < self.calls.len()).then_some(self.last),
@@ -186,17 +190,18 @@ impl Calls {
     }
 
     /// Whether a fragment that looks like more of this call begins another one:
-    /// it has a name, this call's arguments are complete, and id and name, or
-    /// the index, do not say that both are the same.
+    /// it has a name, and neither name nor id are this call's; or one of them is
+    /// not (of the two it has, or it has no index), and the arguments are complete.
     fn is_another(&self, at: usize, fragment: &Fragment<'_>) -> bool {
         let Some(call) = self.calls.get(at).filter(|call| call.number.is_some()) else { return false };
         let Some(name) = fragment.name else { return false };
-        let says_more = fragment.arguments.is_some() || call.name.as_deref() != Some(name);
+        let renamed = call.name.as_deref() != Some(name);
         let same = match fragment.id {
-            Some(id) => is_id(call, id) && call.name.as_deref() == Some(name),
+            Some(id) if renamed && !is_id(call, id) => return true,
+            Some(id) => is_id(call, id) && !renamed,
             None => fragment.index.is_some(),
         };
-        says_more && !same && is_complete(&call.arguments)
+        (fragment.arguments.is_some() || renamed) && !same && is_complete(&call.arguments)
     }
 }
 
