@@ -6,7 +6,7 @@
 use crate::decode::chat::made_up;
 use crate::event::{Event, Text};
 use crate::scan;
-use penstock_contract::{Abilities, Ask, Finish, Target};
+use penstock_contract::{Abilities, Ask, Dialect, Finish, Target};
 
 /// Enforces an ask on the events of one provider.
 #[derive(Clone, Debug)]
@@ -158,6 +158,11 @@ impl Ids {
 pub(crate) fn given<'a>(stop: &'a [String], target: &Target<'_>) -> &'a [String] {
     let most = target.abilities.max_stop.unwrap_or(stop.len());
     stop.get(..most.min(stop.len())).unwrap_or_default()
+}
+
+/// Whether log probabilities are to be in the answer. A bias on tokens needs offers of the same kind and is none.
+pub(crate) fn wants_logprobs(ask: &Ask) -> bool {
+    ask.dialect == Dialect::Chat && ask.value("logprobs") == Some(b"true")
 }
 
 /// Whether a figure of sampling may be said: the catalogue lists what the model takes only where somebody wrote it down,

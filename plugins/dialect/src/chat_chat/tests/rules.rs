@@ -91,6 +91,25 @@ fn a_clamped_cap_replaces_the_clients() {
     assert_eq!(sent(body, |_| {}, |target| target.max_tokens = Some(100))["max_tokens"], 100);
 }
 
+#[test]
+fn log_probabilities_are_not_lost_to_stop_sequences_that_a_provider_does_not_take() {
+    let parameters = || ["logprobs", "logit_bias"].map(Into::into).into();
+    let abilities = Abilities { max_stop: Some(4), parameters: parameters(), ..Abilities::default() };
+    let asked = |more: &str, stop: &[&str]| {
+        let stop = json!(stop);
+        let body = format!(r#"{{"model":"m","messages":[],"stop":{stop}{more}}}"#);
+        let ask = trial::ask(Dialect::Chat, body.as_bytes());
+        PAIR.request(&ask, &trial::target(Dialect::Chat, &abilities))
+    };
+    let five = ["a", "b", "c", "d", "e"];
+    let refusal = asked(r#","logprobs":true"#, &five).unwrap_err();
+    assert_eq!((refusal.code, refusal.param.as_deref()), (Code::Unsupported, Some("stop")));
+    assert!(asked(r#","logprobs":true"#, &five[..4]).is_ok());
+    for more in ["", r#","logprobs":false"#, r#","logprobs":null"#, r#","logit_bias":{"1":2}"#] {
+        assert!(asked(more, &five).is_ok(), "{more}");
+    }
+}
+
 /// As many as a body holds; were those before read again with each, it would take minutes.
 const MANY: usize = 200_000;
 
