@@ -91,6 +91,10 @@ impl Writer {
 
     fn add(&mut self, kind: Kind, text: &Text, out: &mut Vec<u8>) {
         self.start(out);
+        if text.is_empty() && kind == Kind::Text {
+            // It would end the block before it.
+            return;
+        }
         let (block, waits) = self.running(kind, out);
         if waits {
             block.keep(text);

@@ -182,6 +182,29 @@ fn nothing_comes_out_before_the_first_content_token() {
 }
 
 #[test]
+fn log_probabilities_of_no_token_or_for_nobody_are_no_content() {
+    let abilities = Abilities::default();
+    let progress = |logprobs: bool, said: Value| {
+        let ask = json!({"model":"m","messages":[],"stream":true,"logprobs":logprobs});
+        let ask = trial::ask(Dialect::Chat, ask.to_string().as_bytes());
+        let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+        let mut out = Out::default();
+        let chunk =
+            json!({"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":said}]});
+        reply.push(Bytes::from(format!("data: {chunk}\n\n")), &mut out).unwrap();
+        (reply.progress(), out.is_empty())
+    };
+    let token = json!({"content":[{"token":"","logprob":0,"bytes":[],"top_logprobs":[]}],"refusal":null});
+    for wanted in [false, true] {
+        for hollow in [json!({"content":[]}), json!({"content":null,"refusal":null}), json!({})] {
+            assert_eq!(progress(wanted, hollow), (Progress::Waiting, true));
+        }
+        let expected = if wanted { Progress::Committed } else { Progress::Waiting };
+        assert_eq!(progress(wanted, token.clone()), (expected, !wanted));
+    }
+}
+
+#[test]
 fn the_last_word_ends_it_at_once_and_what_follows_does_not_matter() {
     let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
     let abilities = Abilities::default();

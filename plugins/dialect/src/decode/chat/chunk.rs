@@ -5,7 +5,7 @@ use super::voice::{Half, Voice};
 use super::words;
 use crate::classify;
 use crate::event::{Event, Text};
-use crate::scan::Cursor;
+use crate::scan::{self, Cursor};
 use bytes::Bytes;
 use penstock_contract::{Fault, FaultKind, Finish};
 use penstock_wire::{figures, json};
@@ -216,6 +216,11 @@ fn place_of(chunk: &Bytes, part: &[u8]) -> Option<Only> {
     Some(Only(start..start + part.len()))
 }
 
+/// Log probabilities of no token at all, as they stand beside the role.
+fn is_hollow(logprobs: &[u8]) -> bool {
+    !scan::members(logprobs).any(|(_, list)| scan::elements(list).next().is_some())
+}
+
 /// The inside of a string.
 fn string(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
@@ -329,7 +334,7 @@ impl Speaker<'_> {
             None => self.chunk.slice_ref(logprobs),
             Some(mended) => Bytes::from(mended),
         });
-        if text.is_empty() && logprobs.is_none() {
+        if text.is_empty() && logprobs.as_deref().is_none_or(is_hollow) {
             return Ok(());
         }
         self.events.push(match voice {
