@@ -159,6 +159,38 @@ fn ids_and_long_names_meet_in_call_result_and_choice() {
     assert_eq!(call["function"]["name"].as_str().unwrap().len(), 64);
 }
 
+/// The names that admission takes for a vendor's own, and no other.
+#[test]
+fn blocks_of_a_vendors_own_tools_are_passed_over_in_either_turn() {
+    let abilities = Abilities::default();
+    let asked = |user: Value, assistant: Value| {
+        let body = json!({"model":"m","max_tokens":1,"messages":[
+            {"role":"user","content":user},{"role":"assistant","content":assistant},{"role":"user","content":"q"}]});
+        let ask = ask(Dialect::Messages, body.to_string().as_bytes());
+        let sent = pair(Dialect::Messages, Dialect::Chat)
+            .request(&ask, &trial::target(Dialect::Chat, &abilities))?;
+        let sent: Value = serde_json::from_slice(&sent.concat()).unwrap();
+        Ok::<_, Refusal>(sent["messages"].clone())
+    };
+    let text = || json!({"type":"text","text":"t"});
+    let said = json!([{"role":"user","content":"t"},{"role":"assistant","content":"t"},{"role":"user","content":"q"}]);
+    let names =
+        ["server_tool_use", "mcp_tool_use", "container_upload", "tool_reference", "web_search_tool_result"];
+    for kind in names.into_iter().chain(["mcp_tool_result", "code_execution_tool_result"]) {
+        let block =
+            || json!({"type":kind,"id":"i","tool_use_id":"i","name":"n","input":{},"content":[{"type":"x"}]});
+        assert_eq!(asked(json!([block(), text()]), json!([text(), block()])).unwrap(), said, "{kind}");
+        // There is something in it, though not for this model: others may read it.
+        let refusal = asked(json!([block()]), json!([text()])).unwrap_err();
+        assert_eq!((refusal.code, refusal.param.as_deref()), (Code::Unsupported, Some("messages.0.content")));
+    }
+    let hologram = || json!([{"type":"hologram"}]);
+    for (user, assistant, at) in [(hologram(), json!([]), 0), (json!([text()]), hologram(), 1)] {
+        let refusal = asked(user, assistant).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some(format!("messages.{at}.content.0.type").as_str()));
+    }
+}
+
 /// As many as a body holds; were each looked for among all, it would take minutes.
 const MANY: usize = 60_000;
 
