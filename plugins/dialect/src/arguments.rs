@@ -1,9 +1,10 @@
 //! Watches a tool's arguments go by and knows at each point whether they are
 //! a whole JSON object, the beginning of one, or something else.
 //!
-//! Two things hang on it: parallel calls that interleave are put in order (the
-//! next block may open when the one before is whole), and JSON that no client
-//! could parse is never passed off as a success. Nothing is kept but the
+//! Three things hang on it: parallel calls that interleave are put in order (the
+//! next block may open when the one before is whole), calls that an engine does not
+//! mark are told apart, and JSON that no client could parse is never passed off as
+//! a success. Nothing is kept but the
 //! nesting and the number or word under way.
 
 use penstock_wire::json;
@@ -11,7 +12,7 @@ use penstock_wire::json;
 /// Deeper arguments count as invalid.
 const DEPTH: usize = 512;
 /// Longer numbers count as invalid.
-pub(super) const TOKEN: usize = 512;
+pub(crate) const TOKEN: usize = 512;
 
 /// How far the arguments have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ pub mod grammar;
 pub mod write;
 
 mod answer;
+mod arguments;
 mod chat_chat;
 mod chat_messages;
 mod classify;

@@ -5,7 +5,6 @@
 //! tool arguments may be followed once its JSON is whole, or at the end.
 //! Nothing is dropped: all text that comes in goes out, in its block.
 
-mod arguments;
 mod block;
 mod manner;
 mod nothing;
@@ -20,8 +19,8 @@ pub(crate) use manner::{stop_members, stop_reason, usage};
 pub use nothing::nothing;
 pub(crate) use whole::whole;
 
+use crate::arguments::State;
 use crate::event::{Event, Text};
-use arguments::State;
 use block::{Block, Kind};
 use penstock_contract::{Code, Dialect, Finish, Refusal, Stated, Thinking, Usage};
 use std::collections::VecDeque;

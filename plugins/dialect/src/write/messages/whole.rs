@@ -1,9 +1,9 @@
 //! A whole message from a whole answer.
 
-use super::arguments::{Arguments, State, TOKEN};
 use super::block::signature;
 use super::manner::{self, Manner};
 use crate::answer::{Answer, Candidate, ToolCall};
+use crate::arguments::{Arguments, State, TOKEN};
 use crate::event::Text;
 use crate::messages_chat::ids::{FNV_START, fnv1a_more};
 use bytes::Bytes;
