@@ -17,6 +17,7 @@ pub mod grammar;
 pub mod write;
 
 mod answer;
+mod arguments;
 mod chat_chat;
 mod chat_messages;
 mod classify;
@@ -30,6 +31,7 @@ mod scan;
 mod shape;
 #[cfg(test)]
 mod trial;
+mod waiting;
 
 pub use answer::{Answer, Candidate, ToolCall};
 pub use chat_messages::MAX_TOKENS;

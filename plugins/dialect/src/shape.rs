@@ -1,17 +1,18 @@
 //! What the client asked for and providers do not always keep, enforced on events:
-//! the number of candidates, one tool call at a time, an id of its own for each
-//! call, stop sequences beyond what the provider takes, and finish reasons that
-//! fit what was said.
+//! the number of candidates, log probabilities only where they were asked for, one
+//! tool call at a time, an id of its own for each call, stop sequences beyond what
+//! the provider takes, and finish reasons that fit what was said.
 
 use crate::decode::chat::made_up;
 use crate::event::{Event, Text};
 use crate::scan;
-use penstock_contract::{Abilities, Ask, Finish, Target};
+use penstock_contract::{Abilities, Ask, Dialect, Finish, Target};
 
 /// Enforces an ask on the events of one provider.
 #[derive(Clone, Debug)]
 pub struct Shape {
     parallel_tools: bool,
+    logprobs: bool,
     /// All stop sequences of the ask.
     stop: Vec<String>,
     /// How many of them the provider was given; the rest are ours to enforce.
@@ -39,6 +40,7 @@ impl Shape {
     pub fn new(ask: &Ask, target: &Target<'_>) -> Self {
         let mut shape = Self {
             parallel_tools: ask.parallel_tools,
+            logprobs: wants_logprobs(ask),
             stop: ask.stop.clone(),
             given: 0,
             seed: String::new(),
@@ -62,7 +64,7 @@ impl Shape {
     }
 
     /// Passes one event on: as it is, changed, split, kept back or not at all.
-    pub fn push(&mut self, event: Event, out: &mut Vec<Event>) {
+    pub fn push(&mut self, mut event: Event, out: &mut Vec<Event>) {
         let Some(number) = event.choice() else {
             out.push(event);
             return;
@@ -70,6 +72,13 @@ impl Shape {
         let Some(choice) = self.choices.get_mut(number as usize).filter(|choice| !choice.finished) else {
             return;
         };
+        if let Event::Text { text, logprobs, .. } = &mut event
+            && !self.logprobs
+            && logprobs.take().is_some()
+            && text.is_empty()
+        {
+            return;
+        }
         let enforced = self.stop.get(self.given..).unwrap_or_default();
         match event {
             Event::Text { text, .. } if !enforced.is_empty() => {
@@ -158,6 +167,11 @@ impl Ids {
 pub(crate) fn given<'a>(stop: &'a [String], target: &Target<'_>) -> &'a [String] {
     let most = target.abilities.max_stop.unwrap_or(stop.len());
     stop.get(..most.min(stop.len())).unwrap_or_default()
+}
+
+/// Whether log probabilities are to be in the answer. A bias on tokens needs offers of the same kind and is none.
+pub(crate) fn wants_logprobs(ask: &Ask) -> bool {
+    ask.dialect == Dialect::Chat && ask.value("logprobs") == Some(b"true")
 }
 
 /// Whether a figure of sampling may be said: the catalogue lists what the model takes only where somebody wrote it down,

@@ -24,6 +24,13 @@ const EXACT: &[&str] = &["logprobs", "top_logprobs", "logit_bias"];
 /// # Errors
 /// What this provider cannot be asked, naming the field.
 pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
+    let given = shape::given(&ask.stop, target);
+    if given.len() < ask.stop.len() && shape::wants_logprobs(ask) {
+        // What is cut at a stop sequence here has lost what belongs to each token.
+        let most = given.len();
+        let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
+        return Err(Refusal::unsupported("stop", sentence));
+    }
     let mut out = Pieces::over(&ask.body);
     out.put(r#"{"model":"#);
     out.string(target.model);

@@ -94,14 +94,16 @@ impl<'a> Turns<'a> {
         let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
         for (at, mut turn) in std::mem::take(&mut self.0).into_iter().enumerate() {
             match turn.role {
-                Role::System if at > 0 && at < leading => {
-                    if let Some(first) = folded.first_mut() {
-                        first.contents.append(&mut turn.contents);
-                        first.contents = first.contents.drain(..).flat_map(texts).collect();
-                        first.changed = true;
-                    }
-                }
                 Role::System if at >= leading => moving.extend(turn.contents.drain(..).flat_map(texts)),
+                // A client may send two hundred thousand: each is read once.
+                Role::System if leading > 1 => match folded.first_mut() {
+                    Some(first) => first.contents.extend(turn.contents.drain(..).flat_map(texts)),
+                    None => {
+                        turn.contents = turn.contents.into_iter().flat_map(texts).collect();
+                        turn.changed = true;
+                        folded.push(turn);
+                    }
+                },
                 Role::User if !moving.is_empty() => {
                     moving.append(&mut turn.contents);
                     turn.contents = std::mem::take(&mut moving);
@@ -174,13 +176,13 @@ fn settle<'a>(folded: &mut Vec<Turn<'a>>, moving: &mut Vec<Cow<'a, [u8]>>) {
 }
 
 /// The texts of instructions: templates want one string, not parts.
-fn texts(content: Cow<'_, [u8]>) -> Vec<Cow<'_, [u8]>> {
-    match content {
-        Cow::Borrowed(list) if scan::is_array(list) => {
-            scan::elements(list).filter_map(|part| scan::member(part, "text")).map(Cow::Borrowed).collect()
-        }
-        other => vec![other],
-    }
+fn texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    let (list, whole) = match content {
+        Cow::Borrowed(list) if scan::is_array(list) => (list, None),
+        other => (&[][..], Some(other)),
+    };
+    let parts = scan::elements(list).filter_map(|part| scan::member(part, "text")).map(Cow::Borrowed);
+    whole.into_iter().chain(parts)
 }
 
 /// A user's turn that the client did not write.

@@ -6,7 +6,6 @@
 mod parts;
 mod request;
 mod turns;
-mod waiting;
 
 pub use request::MAX_TOKENS;
 

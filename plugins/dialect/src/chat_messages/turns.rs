@@ -7,9 +7,9 @@
 //! turn of the user, or the request is refused.
 
 use super::parts::{Block, blocks, push_text, write_content};
-use super::waiting::Waiting;
 use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
+use crate::waiting::Waiting;
 use penstock_contract::{Abilities, Refusal};
 use penstock_wire::json;
 use std::borrow::Cow;
@@ -43,8 +43,8 @@ pub(super) struct Turns<'a> {
     abilities: &'a Abilities,
     system: Vec<Block<'a>>,
     turns: Vec<Turn<'a>>,
-    /// Calls without a result so far.
-    waiting: Waiting<'a>,
+    /// Calls without a result so far, and their paths.
+    waiting: Waiting<'a, String>,
     /// Id that a legacy function result answers.
     function: &'a [u8],
 }
@@ -63,7 +63,7 @@ impl<'a> Turns<'a> {
             function: b"call_function",
         };
         Cursor::new(messages).elements(|index, message| turns.message(index, &Seen::read(message)))?;
-        turns.waiting.all_answered()?;
+        turns.all_answered()?;
         turns.turns.iter_mut().for_each(Turn::whole);
         if turns.turns.is_empty() {
             return Err(Refusal::invalid("messages", "There must be at least one message with content."));
@@ -136,7 +136,9 @@ impl<'a> Turns<'a> {
             }
             "tool" | "function" => {
                 let id = seen.tool_call_id.unwrap_or(self.function);
-                self.waiting.answered(id, || format!("messages[{index}]"))?;
+                if !self.waiting.answered(id) {
+                    return Err(unasked(index));
+                }
                 blocks(seen.content, &at, &mut said)?;
                 self.result(Block::ToolResult { id, content: said });
             }
@@ -173,8 +175,27 @@ impl<'a> Turns<'a> {
     fn speaks_again(&self) -> Result<(), Refusal> {
         match self.turns.last() {
             Some(turn) if turn.role == Role::Assistant => Ok(()),
-            _ => self.waiting.all_answered(),
+            _ => self.all_answered(),
         }
+    }
+
+    fn all_answered(&self) -> Result<(), Refusal> {
+        match self.waiting.first() {
+            None => Ok(()),
+            Some(at) => Err(Refusal::invalid(
+                at.as_str(),
+                "With this model's provider each tool call needs a `tool` message with its id before the \
+                 assistant's next message.",
+            )),
+        }
+    }
+
+    fn asked(&mut self, id: &'a [u8], at: impl Fn() -> String) -> Result<(), Refusal> {
+        if self.waiting.asked(id, at()) {
+            return Ok(());
+        }
+        let why = "With this model's provider each tool call of a turn needs an id of its own.";
+        Err(Refusal::invalid(format!("{}.id", at()), why))
     }
 
     fn calls(&mut self, index: usize, seen: &Seen<'a>, said: &mut Vec<Block<'a>>) -> Result<(), Refusal> {
@@ -185,15 +206,23 @@ impl<'a> Turns<'a> {
             })?;
             let at = || format!("messages[{index}].tool_calls[{position}].function");
             said.push(call.function.tool_use(id, at)?);
-            self.waiting.asked(id, format!("messages[{index}].tool_calls[{position}]"))?;
+            self.asked(id, || format!("messages[{index}].tool_calls[{position}]"))?;
         }
         if let Some(function) = &seen.function_call {
             self.function = b"call_function";
             said.push(function.tool_use(self.function, || format!("messages[{index}].function_call"))?);
-            self.waiting.asked(self.function, format!("messages[{index}].function_call"))?;
+            self.asked(self.function, || format!("messages[{index}].function_call"))?;
         }
         Ok(())
     }
+}
+
+fn unasked(index: usize) -> Refusal {
+    Refusal::invalid(
+        format!("messages[{index}].tool_call_id"),
+        "With this model's provider a result needs a tool call with its id in the assistant's turn before it, \
+         each answered once.",
+    )
 }
 
 /// The members of a message that mean something.

@@ -26,6 +26,13 @@ pub(super) enum Part<'a> {
     Link(&'a [u8]),
 }
 
+/// Blocks of another vendor's own tools in a history from elsewhere, as admission lets them through: the work was done
+/// on that vendor's servers, and no model here could read them.
+pub(super) fn is_vendors(kind: &str) -> bool {
+    matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
+        || kind.ends_with("_tool_result")
+}
+
 /// Content deeper than this is no content of the dialect.
 const DEPTH: usize = 4;
 
@@ -133,8 +140,7 @@ impl<'a> Block<'a> {
                 self.search_result(out);
                 Ok(())
             }
-            // A pointer to a tool that the client knows: nothing that a model could read.
-            "tool_reference" => Ok(()),
+            kind if is_vendors(kind) => Ok(()),
             other => Err(Refusal::unsupported(
                 format!("{}.type", at()),
                 format!("Content blocks of type `{}` are not supported here.", shown(other)),
@@ -225,7 +231,7 @@ pub(super) fn parts_of<'a>(
         Content::Text(text) => push_text(out, Cow::Borrowed(text)),
         Content::Blocks(blocks) => {
             for (index, block) in blocks.iter().enumerate() {
-                block.parts(&|| format!("{}[{index}]", at()), out)?;
+                block.parts(&|| format!("{}.{index}", at()), out)?;
             }
         }
         Content::Other => {

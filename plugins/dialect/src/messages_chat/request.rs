@@ -137,15 +137,15 @@ fn tool(index: usize, tool: &mut Cursor<'_>, out: &mut Pieces<'_>) -> Result<(),
                         "Tools of type `{}` run on another vendor's servers and are not supported here.",
                         shown(&kind)
                     );
-                    return Err(Refusal::unsupported(format!("tools[{index}].type"), why));
+                    return Err(Refusal::unsupported(format!("tools.{index}.type"), why));
                 }
             }
             _ => {}
         }
         Ok(())
     })?;
-    let name = name
-        .ok_or_else(|| Refusal::invalid(format!("tools[{index}].name"), "A tool needs a string `name`."))?;
+    let name =
+        name.ok_or_else(|| Refusal::invalid(format!("tools.{index}.name"), "A tool needs a string `name`."))?;
     out.put(r#"{"type":"function","function":{"name":""#);
     out.raw(&ids::name(name));
     out.byte(b'"');

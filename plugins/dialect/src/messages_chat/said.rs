@@ -70,9 +70,6 @@ pub(super) fn said<'a>(
                 ));
             }
         },
-        // Work that another vendor's servers did in an earlier turn: its text is kept, the rest says nothing here.
-        kind if kind == "server_tool_use" || kind.ends_with("_tool_result") || kind == "container_upload" => {
-        }
         _ => {
             let mut parts = Vec::new();
             block.parts(at, &mut parts)?;

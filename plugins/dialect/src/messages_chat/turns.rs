@@ -9,11 +9,12 @@
 //!   to the front: that would change the prompt's prefix on every turn.
 //! - Every tool call has its result in the next user turn, or the request is refused.
 
-use super::block::{Content, Part, Text, parts_of};
+use super::block::{Content, Part, Text, is_vendors, parts_of};
 use super::said::{said, system_texts, tool_result, trim_last};
 use super::speak;
 use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
+use crate::waiting::Waiting;
 use penstock_contract::{Abilities, Refusal};
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -62,8 +63,8 @@ pub(super) struct Turns<'a> {
     turn: Option<Turn<'a>>,
     /// Some message is written, so that the next one needs a comma.
     written: bool,
-    /// Ids of tool calls without a result so far.
-    pending: Vec<&'a [u8]>,
+    /// Tool calls without a result so far.
+    waiting: Waiting<'a, ()>,
     /// Where those calls stand.
     asked_at: usize,
     /// System texts that wait for the next user turn.
@@ -86,7 +87,7 @@ impl<'a> Turns<'a> {
             lead: Some(lead),
             turn: None,
             written: false,
-            pending: Vec::new(),
+            waiting: Waiting::default(),
             asked_at: 0,
             carry: Vec::new(),
         })
@@ -112,14 +113,14 @@ impl<'a> Turns<'a> {
             Ok(())
         });
         let content = content.as_ref().ok_or_else(|| {
-            Refusal::invalid(format!("messages[{index}].content"), "A message needs `content`.")
+            Refusal::invalid(format!("messages.{index}.content"), "A message needs `content`.")
         })?;
         match &*role {
             "user" => self.user(index, content, out),
             "assistant" => self.assistant(index, content, out),
             "system" => self.system(index, content, out),
             _ => Err(Refusal::invalid(
-                format!("messages[{index}].role"),
+                format!("messages.{index}.role"),
                 "A role must be `user`, `assistant` or `system`.",
             )),
         }
@@ -134,7 +135,7 @@ impl<'a> Turns<'a> {
     /// # Errors
     /// Tool calls without results; a conversation without turns.
     pub(super) fn end(&mut self, delivered: Option<Text<'a>>, out: &mut Pieces<'_>) -> Result<bool, Refusal> {
-        if !self.carry.is_empty() && !matches!(self.turn, Some(Turn::User(_))) && self.pending.is_empty() {
+        if !self.carry.is_empty() && !matches!(self.turn, Some(Turn::User(_))) && self.waiting.is_empty() {
             self.switch_to_user(out)?;
         }
         if let Some(Turn::Assistant(turn)) = &mut self.turn {
@@ -155,11 +156,11 @@ impl<'a> Turns<'a> {
     }
 
     fn user(&mut self, index: usize, content: &Content<'a>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
-        let at = || format!("messages[{index}].content");
+        let at = || format!("messages.{index}.content");
         let mut turn = User::default();
         if let Content::Blocks(blocks) = content {
             for (position, block) in blocks.iter().enumerate() {
-                let at = || format!("messages[{index}].content[{position}]");
+                let at = || format!("messages.{index}.content.{position}");
                 if block.kind == "tool_result" {
                     turn.results.push(tool_result(block, &at)?);
                 } else {
@@ -170,17 +171,16 @@ impl<'a> Turns<'a> {
             parts_of(content, &at, &mut turn.parts)?;
         }
         if turn.results.is_empty() && turn.parts.is_empty() {
-            return Err(Refusal::invalid(at(), "The content of a user message must not be empty."));
+            return Err(nothing_said(content, at()));
         }
         self.switch_to_user(out)?;
         for result in &turn.results {
-            let Some(found) = self.pending.iter().position(|id| *id == result.id) else {
+            if !self.waiting.answered(result.id) {
                 return Err(Refusal::invalid(
                     at(),
                     "A `tool_result` block needs a `tool_use` block with its id in the turn before.",
                 ));
-            };
-            self.pending.remove(found);
+            }
         }
         if let Some(Turn::User(open)) = &mut self.turn {
             open.results.append(&mut turn.results);
@@ -199,12 +199,12 @@ impl<'a> Turns<'a> {
         match content {
             Content::Blocks(blocks) => {
                 for (position, block) in blocks.iter().enumerate() {
-                    said(block, &|| format!("messages[{index}].content[{position}]"), &mut turn)?;
+                    said(block, &|| format!("messages.{index}.content.{position}"), &mut turn)?;
                 }
             }
             Content::Text(text) => turn.texts.push(Cow::Borrowed(text)),
             Content::Other => {
-                let at = format!("messages[{index}].content");
+                let at = format!("messages.{index}.content");
                 return Err(Refusal::invalid(at, "Expected a string or a list of content blocks."));
             }
         }
@@ -230,12 +230,12 @@ impl<'a> Turns<'a> {
 
     fn system(&mut self, index: usize, content: &Content<'a>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
         let mut texts = Vec::new();
-        system_texts(content, &|| format!("messages[{index}].content"), &mut texts)?;
+        system_texts(content, &|| format!("messages.{index}.content"), &mut texts)?;
         match (&mut self.lead, &mut self.turn) {
             (Some(lead), None) => lead.append(&mut texts),
             // Between tool calls and their results nothing may stand.
             (_, Some(Turn::Assistant(turn))) if !turn.calls.is_empty() => self.carry.append(&mut texts),
-            (_, Some(Turn::User(turn))) if self.abilities.system_anywhere && !self.pending.is_empty() => {
+            (_, Some(Turn::User(turn))) if self.abilities.system_anywhere && !self.waiting.is_empty() => {
                 turn.systems.append(&mut texts);
             }
             _ if self.abilities.system_anywhere => {
@@ -296,7 +296,7 @@ impl<'a> Turns<'a> {
         }
         match turn {
             Turn::User(mut turn) => {
-                if !self.pending.is_empty() {
+                if !self.waiting.is_empty() {
                     return Err(self.without_results());
                 }
                 if !self.abilities.system_anywhere {
@@ -311,7 +311,12 @@ impl<'a> Turns<'a> {
                 speak::user(turn, self.abilities, out);
             }
             Turn::Assistant(turn) => {
-                self.pending = turn.calls.iter().map(|call| call.id).collect();
+                if !turn.calls.iter().all(|call| self.waiting.asked(call.id, ())) {
+                    return Err(Refusal::invalid(
+                        format!("messages.{}.content", self.asked_at),
+                        "Each `tool_use` block of a turn needs an id of its own.",
+                    ));
+                }
                 speak::assistant(&turn, self.abilities, prefill, out);
             }
         }
@@ -320,9 +325,19 @@ impl<'a> Turns<'a> {
 
     fn without_results(&self) -> Refusal {
         Refusal::invalid(
-            format!("messages[{}]", self.asked_at),
+            format!("messages.{}", self.asked_at),
             "Each `tool_use` block needs a `tool_result` block with its id in the next message.",
         )
+    }
+}
+
+/// A user's turn cannot be left out: the one before it would be taken for an answer to go on with.
+fn nothing_said(content: &Content<'_>, at: String) -> Refusal {
+    match content {
+        Content::Blocks(blocks) if blocks.iter().any(|block| is_vendors(&block.kind)) => {
+            Refusal::unsupported(at, "Nothing in this message can be read by this model.")
+        }
+        _ => Refusal::invalid(at, "The content of a user message must not be empty."),
     }
 }
 

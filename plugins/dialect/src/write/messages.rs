@@ -5,7 +5,6 @@
 //! tool arguments may be followed once its JSON is whole, or at the end.
 //! Nothing is dropped: all text that comes in goes out, in its block.
 
-mod arguments;
 mod block;
 mod manner;
 mod nothing;
@@ -20,8 +19,8 @@ pub(crate) use manner::{stop_members, stop_reason, usage};
 pub use nothing::nothing;
 pub(crate) use whole::whole;
 
+use crate::arguments::State;
 use crate::event::{Event, Text};
-use arguments::State;
 use block::{Block, Kind};
 use penstock_contract::{Code, Dialect, Finish, Refusal, Stated, Thinking, Usage};
 use std::collections::VecDeque;
@@ -39,6 +38,10 @@ pub struct Writer {
     next: u32,
     open: Option<Block>,
     waiting: VecDeque<Block>,
+    /// Blocks that have waited.
+    waited: usize,
+    /// Calls that wait or have waited, and how many blocks had waited before them.
+    calls: Vec<(u32, usize)>,
     waiting_bytes: usize,
     finish: Option<(Finish, Option<Text>)>,
     called: bool,
@@ -57,6 +60,8 @@ impl Writer {
             next: 0,
             open: None,
             waiting: VecDeque::new(),
+            waited: 0,
+            calls: Vec::new(),
             waiting_bytes: 0,
             finish: None,
             called: false,
@@ -91,6 +96,10 @@ impl Writer {
 
     fn add(&mut self, kind: Kind, text: &Text, out: &mut Vec<u8>) {
         self.start(out);
+        if text.is_empty() && kind == Kind::Text {
+            // It would end the block before it.
+            return;
+        }
         let (block, waits) = self.running(kind, out);
         if waits {
             block.keep(text);
@@ -128,8 +137,21 @@ impl Writer {
             self.close_block(out);
             self.open_block(block, out);
         } else {
+            self.calls.push((tool, self.waited + self.waiting.len()));
             self.waiting.push_back(block);
         }
+    }
+
+    /// The block of a call that waits. There may be many blocks of text among the few calls.
+    fn waiting_call(&mut self, tool: u32) -> Option<&mut Block> {
+        let (_, before) = self.calls.iter().find(|(call, _)| *call == tool)?;
+        self.waiting.get_mut(before.checked_sub(self.waited)?)
+    }
+
+    fn pop_waiting(&mut self) -> Option<Block> {
+        let block = self.waiting.pop_front()?;
+        self.waited += 1;
+        Some(block)
     }
 
     fn arguments(&mut self, tool: u32, fragment: &Text, out: &mut Vec<u8>) {
@@ -139,7 +161,7 @@ impl Writer {
             if !self.waiting.is_empty() && !open.is_unfinished() {
                 self.advance(out);
             }
-        } else if let Some(block) = self.waiting.iter_mut().find(|block| block.kind == kind) {
+        } else if let Some(block) = self.waiting_call(tool) {
             block.keep(fragment);
             self.waiting_bytes += fragment.escaped().len();
             self.broken |= self.waiting_bytes > MAX_WAITING;
@@ -152,7 +174,7 @@ impl Writer {
     /// Opens what waits, as far as it may.
     fn advance(&mut self, out: &mut Vec<u8>) {
         while self.open.as_ref().is_none_or(|open| !open.is_unfinished()) {
-            let Some(block) = self.waiting.pop_front() else { return };
+            let Some(block) = self.pop_waiting() else { return };
             self.close_block(out);
             self.open_block(block, out);
         }
@@ -183,7 +205,7 @@ impl Writer {
                 self.broken |= if cut { arguments.state() == State::Invalid } else { !arguments.end() };
             }
             self.close_block(out);
-            match self.waiting.pop_front() {
+            match self.pop_waiting() {
                 Some(block) => self.open_block(block, out),
                 None => break,
             }
@@ -228,7 +250,7 @@ impl super::Writer for Writer {
     }
 
     fn kept(&self) -> usize {
-        self.waiting_bytes
+        self.waiting_bytes + self.waiting.len() * size_of::<Block>()
     }
 
     fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Vec<u8>) {

@@ -92,6 +92,46 @@ fn a_clamped_cap_replaces_the_clients() {
 }
 
 #[test]
+fn log_probabilities_are_not_lost_to_stop_sequences_that_a_provider_does_not_take() {
+    let parameters = || ["logprobs", "logit_bias"].map(Into::into).into();
+    let abilities = Abilities { max_stop: Some(4), parameters: parameters(), ..Abilities::default() };
+    let asked = |more: &str, stop: &[&str]| {
+        let stop = json!(stop);
+        let body = format!(r#"{{"model":"m","messages":[],"stop":{stop}{more}}}"#);
+        let ask = trial::ask(Dialect::Chat, body.as_bytes());
+        PAIR.request(&ask, &trial::target(Dialect::Chat, &abilities))
+    };
+    let five = ["a", "b", "c", "d", "e"];
+    let refusal = asked(r#","logprobs":true"#, &five).unwrap_err();
+    assert_eq!((refusal.code, refusal.param.as_deref()), (Code::Unsupported, Some("stop")));
+    assert!(asked(r#","logprobs":true"#, &five[..4]).is_ok());
+    for more in ["", r#","logprobs":false"#, r#","logprobs":null"#, r#","logit_bias":{"1":2}"#] {
+        assert!(asked(more, &five).is_ok(), "{more}");
+    }
+}
+
+/// As many as a body holds; were those before read again with each, it would take minutes.
+const MANY: usize = 200_000;
+
+#[test]
+fn many_leading_instructions_become_one_at_once() {
+    let system = [json!({"role":"system","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]})];
+    let mut messages = system.to_vec();
+    messages.resize_with(MANY, || json!({"role":"developer","content":"c"}));
+    messages.push(json!({"role":"user","content":"q"}));
+    let body = json!({"model":"m","messages":messages}).to_string();
+    let abilities = Abilities::default();
+    let target = trial::target(Dialect::Chat, &abilities);
+    let sent = PAIR.request(&trial::ask(Dialect::Chat, body.as_bytes()), &target).unwrap().concat();
+    let value: Value = serde_json::from_slice(&sent).unwrap();
+    let wanted = ["a", "b"].into_iter().chain(std::iter::repeat_n("c", MANY - 1));
+    let wanted = wanted.collect::<Vec<_>>().join("\n\n");
+    assert_eq!(value["messages"].as_array().unwrap().len(), 2);
+    assert!(value["messages"][0] == json!({"role":"system","content":wanted}));
+    assert_eq!(value["messages"][1], json!({"role":"user","content":"q"}));
+}
+
+#[test]
 fn a_continuation_asks_in_the_words_that_the_offer_declares() {
     let asked = |body: &str, continuation, prefill| {
         let ask = trial::ask(Dialect::Chat, body.as_bytes());
@@ -139,6 +179,29 @@ fn nothing_comes_out_before_the_first_content_token() {
     reply.push(Bytes::from_static(content.as_bytes()), &mut out).unwrap();
     assert_eq!(reply.progress(), Progress::Committed);
     assert!(!out.is_empty());
+}
+
+#[test]
+fn log_probabilities_of_no_token_or_for_nobody_are_no_content() {
+    let abilities = Abilities::default();
+    let progress = |logprobs: bool, said: Value| {
+        let ask = json!({"model":"m","messages":[],"stream":true,"logprobs":logprobs});
+        let ask = trial::ask(Dialect::Chat, ask.to_string().as_bytes());
+        let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+        let mut out = Out::default();
+        let chunk =
+            json!({"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":said}]});
+        reply.push(Bytes::from(format!("data: {chunk}\n\n")), &mut out).unwrap();
+        (reply.progress(), out.is_empty())
+    };
+    let token = json!({"content":[{"token":"","logprob":0,"bytes":[],"top_logprobs":[]}],"refusal":null});
+    for wanted in [false, true] {
+        for hollow in [json!({"content":[]}), json!({"content":null,"refusal":null}), json!({})] {
+            assert_eq!(progress(wanted, hollow), (Progress::Waiting, true));
+        }
+        let expected = if wanted { Progress::Committed } else { Progress::Waiting };
+        assert_eq!(progress(wanted, token.clone()), (expected, !wanted));
+    }
 }
 
 #[test]

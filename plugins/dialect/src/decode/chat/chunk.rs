@@ -5,7 +5,7 @@ use super::voice::{Half, Voice};
 use super::words;
 use crate::classify;
 use crate::event::{Event, Text};
-use crate::scan::Cursor;
+use crate::scan::{self, Cursor};
 use bytes::Bytes;
 use penstock_contract::{Fault, FaultKind, Finish};
 use penstock_wire::{figures, json};
@@ -140,62 +140,98 @@ impl Chunks {
             return Ok(None);
         }
         let said = Said { content: parts.said.content.or(parts.text), ..parts.said };
-        let mut speaker = Speaker { chunk, number, half: &mut choice.half, events: &mut *events };
+        let seen = Seen { chunk, number, seed: &self.seed, whole: self.whole };
+        choice.say(&said, parts.logprobs, seen, events)?;
+        let called = choice.call(&said, seen, events)?;
+        if let Some(reason) = finish(parts.finish, self.whole)? {
+            choice.finish(reason, parts.stop, seen, events)?;
+        }
+        // With half a character waiting the next text does not stand alone.
+        let clear = choice.half.is_none();
+        let text = said.content.filter(|_| said.reasoning.is_none()).or(said.reasoning);
+        let text = called.map_or(text, |arguments| arguments.filter(|_| text.is_none()));
+        let only = text.and_then(string).filter(|text| clear && !text.is_empty());
+        Ok(only.and_then(|text| place_of(chunk, text)))
+    }
+}
+
+/// Where what a candidate said was seen.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    chunk: &'a Bytes,
+    number: u32,
+    seed: &'a str,
+    whole: bool,
+}
+
+impl Choice {
+    /// Says its reasoning, its text and why it declines.
+    fn say(
+        &mut self,
+        said: &Said<'_>,
+        logprobs: Option<&[u8]>,
+        seen: Seen<'_>,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Fault> {
+        let mut speaker = Speaker { chunk: seen.chunk, number: seen.number, half: &mut self.half, events };
         speaker.reasoning(said.reasoning)?;
         // A token may have no text of its own and still have its log probability.
-        let silent = parts.logprobs.is_some().then_some(&b"\"\""[..]);
-        speaker.content(said.content.or(silent), parts.logprobs)?;
-        speaker.string(Voice::Refusal, said.refusal, None)?;
-        let mut place = Place {
-            source: chunk,
-            choice: number,
-            seed: &self.seed,
-            half: &mut choice.half,
-            events: &mut *events,
-        };
+        let silent = logprobs.is_some().then_some(&b"\"\""[..]);
+        speaker.content(said.content.or(silent), logprobs)?;
+        speaker.string(Voice::Refusal, said.refusal, None)
+    }
+
+    /// Takes its calls, if there are any. Inside are arguments that say nothing of whose
+    /// they are but the frame around them.
+    fn call<'a>(
+        &mut self,
+        said: &Said<'a>,
+        seen: Seen<'_>,
+        events: &mut Vec<Event>,
+    ) -> Result<Option<Option<&'a [u8]>>, Fault> {
+        let mut place =
+            Place { source: seen.chunk, choice: seen.number, seed: seen.seed, half: &mut self.half, events };
         let calls = said.tool_calls.unwrap_or_default();
-        let mut called = false;
-        // Arguments that say nothing of whose they are but the frame around them.
-        let mut arguments = None;
+        let mut called = None;
         for element in json::elements(calls).filter_map(|range| calls.get(range)) {
             let mut fragment = Fragment::read(element);
             // In a whole answer each element is a call; in one list so is each
             // that has a name and nothing that tells it from the one before.
             let unmarked = fragment.index.is_none() && fragment.id.is_none() && fragment.name.is_some();
-            fragment.alone = self.whole || (called && unmarked);
-            arguments = fragment.arguments.filter(|_| !called && fragment.name.is_none());
-            called = true;
-            choice.calls.take(&fragment, &mut place)?;
+            fragment.alone = seen.whole || (called.is_some() && unmarked);
+            called = Some(fragment.arguments.filter(|_| called.is_none() && fragment.name.is_none()));
+            self.calls.take(&fragment, &mut place)?;
         }
-        if let Some(function) = said.function_call.filter(|_| !called) {
+        if let Some(function) = said.function_call.filter(|_| called.is_none()) {
             let mut fragment = Fragment::default();
             fragment.function(function);
-            choice.calls.take(&fragment, &mut place)?;
+            self.calls.take(&fragment, &mut place)?;
         }
-        if let Some(reason) = self.finish(parts.finish)? {
-            let choice = self.choices.get_mut(at).ok_or_else(malformed)?;
-            choice.calls.finish()?;
-            choice.finished = true;
-            let stop_sequence = parts
-                .stop
-                .and_then(string)
-                .and_then(|stop| Text::from_json(chunk.slice_ref(stop)).filter(|stop| !stop.is_empty()));
-            events.push(Event::Finish { choice: number, reason, stop_sequence });
-        }
-        // With half a character waiting the next text does not stand alone.
-        let clear = self.choices.get(at).is_some_and(|choice| choice.half.is_none());
-        let text = said.content.filter(|_| said.reasoning.is_none()).or(said.reasoning);
-        let text = if called { arguments.filter(|_| text.is_none()) } else { text };
-        let only = text.and_then(string).filter(|text| clear && !text.is_empty());
-        Ok(only.and_then(|text| place_of(chunk, text)))
+        Ok(called)
     }
 
-    fn finish(&self, word: Option<&[u8]>) -> Result<Option<Finish>, Fault> {
-        let word = word.and_then(string).and_then(json::unescape).filter(|word| !word.is_empty());
-        match word {
-            Some(word) => words::finish(&word).map(Some),
-            None => Ok(self.whole.then_some(Finish::Stop)),
-        }
+    fn finish(
+        &mut self,
+        reason: Finish,
+        stop: Option<&[u8]>,
+        seen: Seen<'_>,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Fault> {
+        self.calls.finish()?;
+        self.finished = true;
+        let stop = stop.and_then(string).and_then(|stop| Text::from_json(seen.chunk.slice_ref(stop)));
+        let stop_sequence = stop.filter(|stop| !stop.is_empty());
+        events.push(Event::Finish { choice: seen.number, reason, stop_sequence });
+        Ok(())
+    }
+}
+
+/// Why a candidate ended, if it did; a whole one has ended.
+fn finish(word: Option<&[u8]>, whole: bool) -> Result<Option<Finish>, Fault> {
+    let word = word.and_then(string).and_then(json::unescape).filter(|word| !word.is_empty());
+    match word {
+        Some(word) => words::finish(&word).map(Some),
+        None => Ok(whole.then_some(Finish::Stop)),
     }
 }
 
@@ -214,6 +250,11 @@ fn vendor_usage(object: &[u8]) -> Option<penstock_contract::Stated> {
 fn place_of(chunk: &Bytes, part: &[u8]) -> Option<Only> {
     let start = (part.as_ptr() as usize).checked_sub(chunk.as_ptr() as usize)?;
     Some(Only(start..start + part.len()))
+}
+
+/// Log probabilities of no token at all, as they stand beside the role.
+fn is_hollow(logprobs: &[u8]) -> bool {
+    !scan::members(logprobs).any(|(_, list)| scan::elements(list).next().is_some())
 }
 
 /// The inside of a string.
@@ -329,7 +370,7 @@ impl Speaker<'_> {
             None => self.chunk.slice_ref(logprobs),
             Some(mended) => Bytes::from(mended),
         });
-        if text.is_empty() && logprobs.is_none() {
+        if text.is_empty() && logprobs.as_deref().is_none_or(is_hollow) {
             return Ok(());
         }
         self.events.push(match voice {

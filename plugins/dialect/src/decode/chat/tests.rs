@@ -90,6 +90,26 @@ fn more_tools_or_candidates_than_anyone_needs_are_malformed() {
     assert_eq!(decode(&stream).1, Some(FaultKind::Malformed));
 }
 
+/// As many as an answer holds; were all arguments read again with each, it would take minutes.
+const MANY: usize = 60_000;
+
+#[test]
+fn a_call_that_names_itself_with_every_fragment_is_read_once() {
+    let call = |id: usize, arguments: &str| {
+        let call = json!({"index":0,"id":format!("c{id}"),"function":{"name":"f","arguments":arguments}});
+        format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}))
+    };
+    let middle: String = (1..=MANY).map(|id| call(id, "[1, \"}\"],")).collect();
+    let begun = call(0, "{\"a\":[") + &middle + &call(MANY + 1, "2]}");
+    let (events, fault) = decode(&(begun + &call(MANY + 2, "{}")));
+    assert_eq!(fault, None);
+    let fragments = |number: u32| {
+        let of = |event: &&Event| matches!(event, Event::ToolArguments { tool, .. } if *tool == number);
+        events.iter().filter(of).count()
+    };
+    assert_eq!((fragments(0), fragments(1)), (MANY + 2, 1), "the second begins where the first is whole");
+}
+
 #[test]
 fn made_up_ids_differ_between_calls_and_answers() {
     let stream = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}}]}\n\n";

@@ -5,6 +5,7 @@
 //! every call index 0, or send arguments as an object.
 
 use super::voice::{Half, Voice};
+use crate::arguments::{Arguments, State};
 use crate::decode::{MAX_NAME, MAX_TOOLS};
 use crate::event::{Event, Text};
 use bytes::Bytes;
@@ -27,7 +28,7 @@ pub(super) struct Calls {
     kept: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Call {
     index: Option<u64>,
     id: Option<Text>,
@@ -37,6 +38,9 @@ struct Call {
     number: Option<u32>,
     /// Arguments so far as escaped text.
     arguments: Vec<u8>,
+    watch: Arguments,
+    /// How many of their bytes went by the watch.
+    watched: usize,
 }
 
 /// One element of `tool_calls`, or a `function_call`; values as written.
@@ -164,11 +168,15 @@ impl Calls {
             return self.add(fragment.index);
         }
         let by_index = |index| self.calls.iter().rposition(|call| call.index == Some(index));
+        let by_both =
+            |index, id| self.calls.iter().rposition(|call| call.index == Some(index) && is_id(call, id));
         let by_id = |id| self.calls.iter().rposition(|call| is_id(call, id));
         // A call that has an index of its own is told apart by it, whatever its id.
         let unnumbered = |id| self.calls.iter().rposition(|call| call.index.is_none() && is_id(call, id));
         let known = match (fragment.index, fragment.id) {
-            (Some(index), Some(id)) => by_index(index).or_else(|| unnumbered(id)),
+            (Some(index), Some(id)) => {
+                by_both(index, id).or_else(|| by_index(index)).or_else(|| unnumbered(id))
+            }
             (Some(index), None) => by_index(index),
             (None, Some(id)) => by_id(id),
             (None, None) => (self.last < self.calls.len()).then_some(self.last),
@@ -181,26 +189,49 @@ impl Calls {
         if self.calls.len() >= MAX_TOOLS {
             return None;
         }
-        self.calls.push(Call { index, ..Call::default() });
+        self.calls.push(Call::new(index));
         Some(self.calls.len() - 1)
     }
 
     /// Whether a fragment that looks like more of this call begins another one:
-    /// it has a name, this call's arguments are complete, and id and name, or
-    /// the index, do not say that both are the same.
-    fn is_another(&self, at: usize, fragment: &Fragment<'_>) -> bool {
-        let Some(call) = self.calls.get(at).filter(|call| call.number.is_some()) else { return false };
+    /// it has a name, and neither name nor id are this call's; or one of them is
+    /// not (of the two it has, or it has no index), and the arguments are complete.
+    fn is_another(&mut self, at: usize, fragment: &Fragment<'_>) -> bool {
+        let Some(call) = self.calls.get_mut(at).filter(|call| call.number.is_some()) else { return false };
         let Some(name) = fragment.name else { return false };
-        let says_more = fragment.arguments.is_some() || call.name.as_deref() != Some(name);
+        let renamed = call.name.as_deref() != Some(name);
         let same = match fragment.id {
-            Some(id) => is_id(call, id) && call.name.as_deref() == Some(name),
+            Some(id) if renamed && !is_id(call, id) => return true,
+            Some(id) => is_id(call, id) && !renamed,
             None => fragment.index.is_some(),
         };
-        says_more && !same && is_complete(&call.arguments)
+        (fragment.arguments.is_some() || renamed) && !same && call.is_complete()
     }
 }
 
 impl Call {
+    fn new(index: Option<u64>) -> Self {
+        Self {
+            index,
+            id: None,
+            name: None,
+            number: None,
+            arguments: Vec::new(),
+            watch: Arguments::new(),
+            watched: 0,
+        }
+    }
+
+    /// Whether its arguments are whole. An engine may make this be asked with every
+    /// fragment, so what went by is not looked at again.
+    fn is_complete(&mut self) -> bool {
+        if let Some(fresh) = self.arguments.get(self.watched..).and_then(json::unescape) {
+            self.watch.push(&fresh);
+        }
+        self.watched = self.arguments.len();
+        self.watch.state() != State::Empty && self.watch.end()
+    }
+
     /// Keeps more of its arguments; how much that was.
     fn keep(&mut self, fragment: &Text) -> usize {
         if self.arguments.len() > MAX_WAITING {
@@ -209,12 +240,6 @@ impl Call {
         self.arguments.extend_from_slice(fragment.escaped());
         fragment.escaped().len()
     }
-}
-
-/// Whether escaped text is a JSON value from beginning to end.
-fn is_complete(escaped: &[u8]) -> bool {
-    let json = json::unescape(escaped);
-    json.is_some_and(|json| json::value_end(json.as_bytes(), 0) == Some(json.len()))
 }
 
 fn is_id(call: &Call, id: &[u8]) -> bool {

@@ -159,6 +159,72 @@ fn ids_and_long_names_meet_in_call_result_and_choice() {
     assert_eq!(call["function"]["name"].as_str().unwrap().len(), 64);
 }
 
+/// The names that admission takes for a vendor's own, and no other.
+#[test]
+fn blocks_of_a_vendors_own_tools_are_passed_over_in_either_turn() {
+    let abilities = Abilities::default();
+    let asked = |user: Value, assistant: Value| {
+        let body = json!({"model":"m","max_tokens":1,"messages":[
+            {"role":"user","content":user},{"role":"assistant","content":assistant},{"role":"user","content":"q"}]});
+        let ask = ask(Dialect::Messages, body.to_string().as_bytes());
+        let sent = pair(Dialect::Messages, Dialect::Chat)
+            .request(&ask, &trial::target(Dialect::Chat, &abilities))?;
+        let sent: Value = serde_json::from_slice(&sent.concat()).unwrap();
+        Ok::<_, Refusal>(sent["messages"].clone())
+    };
+    let text = || json!({"type":"text","text":"t"});
+    let said = json!([{"role":"user","content":"t"},{"role":"assistant","content":"t"},{"role":"user","content":"q"}]);
+    let names =
+        ["server_tool_use", "mcp_tool_use", "container_upload", "tool_reference", "web_search_tool_result"];
+    for kind in names.into_iter().chain(["mcp_tool_result", "code_execution_tool_result"]) {
+        let block =
+            || json!({"type":kind,"id":"i","tool_use_id":"i","name":"n","input":{},"content":[{"type":"x"}]});
+        assert_eq!(asked(json!([block(), text()]), json!([text(), block()])).unwrap(), said, "{kind}");
+        // There is something in it, though not for this model: others may read it.
+        let refusal = asked(json!([block()]), json!([text()])).unwrap_err();
+        assert_eq!((refusal.code, refusal.param.as_deref()), (Code::Unsupported, Some("messages.0.content")));
+    }
+    let hologram = || json!([{"type":"hologram"}]);
+    for (user, assistant, at) in [(hologram(), json!([]), 0), (json!([text()]), hologram(), 1)] {
+        let refusal = asked(user, assistant).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some(format!("messages.{at}.content.0.type").as_str()));
+    }
+}
+
+/// As many as a body holds; were each looked for among all, it would take minutes.
+const MANY: usize = 60_000;
+
+#[test]
+fn many_calls_and_results_are_matched_at_once_and_whatever_their_escapes_are() {
+    let id = |number: usize| format!("toolu_{number}");
+    let call = |number| json!({"type":"tool_use","id":id(number),"name":"f","input":{}});
+    let result = |number| json!({"type":"tool_result","tool_use_id":id(number),"content":""});
+    let body = |calls: Vec<Value>, results: Vec<Value>| {
+        json!({"model":"m","max_tokens":1,"messages":[
+            {"role":"user","content":"q"},{"role":"assistant","content":calls},{"role":"user","content":results}]})
+        .to_string()
+    };
+    let abilities = Abilities::default();
+    let asked = |body: String| {
+        let ask = ask(Dialect::Messages, body.as_bytes());
+        let sent = pair(Dialect::Messages, Dialect::Chat);
+        sent.request(&ask, &trial::target(Dialect::Chat, &abilities)).map(|sent| sent.concat())
+    };
+    let many = body((0..MANY).map(call).collect(), (0..MANY).rev().map(result).collect());
+    let sent = asked(many).unwrap();
+    assert_eq!(String::from_utf8_lossy(&sent).matches(r#""role":"tool""#).count(), MANY);
+    assert!(asked(body(vec![call(0), call(1)], vec![result(1)])).is_err());
+
+    let escaped = |number: usize| {
+        body(vec![call(0)], vec![result(number)]).replace("_use_id\":\"t", "_use_id\":\"\\u0074")
+    };
+    assert!(escaped(0).contains(r#""\u0074oolu_0""#));
+    assert!(asked(escaped(0)).is_ok());
+    assert!(asked(escaped(1)).is_err());
+    let twice = body(vec![call(0), call(0)], vec![result(0), result(0)]);
+    assert_eq!(asked(twice).unwrap_err().code, Code::InvalidRequest);
+}
+
 #[test]
 fn a_preset_fills_in_what_the_client_left_out() {
     let preset: [(Box<str>, Box<str>); 2] =

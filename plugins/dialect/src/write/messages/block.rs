@@ -1,6 +1,6 @@
 //! One content block: opened, filled, closed.
 
-use super::arguments::{Arguments, State};
+use crate::arguments::{Arguments, State};
 use crate::event::Text;
 use crate::messages_chat::ids::{FNV_START, fnv1a_more};
 use std::io::Write as _;

@@ -1,1 +1,50 @@
-//! The writer of messages: its grammar, its blocks, its usage.
+//! Tests only: what no stream of a provider shows.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::messages_chat::ids::Names;
+use crate::write::{Face, Writer as _};
+
+/// As many as an answer holds; were a call looked for among all that waits, it would take minutes.
+const MANY: usize = 40_000;
+
+#[test]
+fn a_call_is_found_at_once_among_many_blocks_that_wait() {
+    let names = Names::of(std::iter::empty());
+    let face = Face { id: "1".to_owned(), model: "m".to_owned(), created: 0 };
+    let mut writer = Writer::new(Manner { face, thinking: Thinking::Shown, names, prompt_tokens: 0 });
+    let mut out = Vec::new();
+    let (choice, text) = (0, Text::new("t"));
+    let start = |tool: u32| Event::ToolStart {
+        choice,
+        tool,
+        id: Text::new(&format!("c{tool}")),
+        name: Text::new("f"),
+    };
+    let more = |tool, fragment: &str| Event::ToolArguments { choice, tool, fragment: Text::new(fragment) };
+    writer.write(&start(0), &mut out);
+    writer.write(&more(0, "{"), &mut out);
+    for _ in 0..MANY {
+        writer.write(&Event::Reasoning { choice, text: text.clone(), signature: None }, &mut out);
+        writer.write(&Event::Text { choice, text: text.clone(), logprobs: None }, &mut out);
+    }
+    writer.write(&start(1), &mut out);
+    writer.write(&start(2), &mut out);
+    writer.write(&more(2, "{\"b\":[0"), &mut out);
+    writer.write(&more(1, "{\"a\":[0"), &mut out);
+    for _ in 0..MANY {
+        writer.write(&more(1, ",1"), &mut out);
+        writer.write(&more(2, ",2"), &mut out);
+    }
+    writer.write(&more(0, "}"), &mut out);
+    writer.write(&more(2, "]}"), &mut out);
+    writer.write(&more(1, "]}"), &mut out);
+    assert_eq!(writer.kept(), 0, "nothing waits any more");
+    writer.write(&Event::Finish { choice, reason: Finish::ToolCalls, stop_sequence: None }, &mut out);
+    assert!(!writer.is_spoilt());
+    writer.close(&Usage::default(), &[], &mut out);
+    let told = String::from_utf8(out).unwrap();
+    assert_eq!(told.matches("content_block_start\ndata").count(), 2 * MANY + 3);
+    let (first, second) = told.split_once("\"id\":\"c2\"").unwrap();
+    assert_eq!((first.matches("\",1\"").count(), second.matches("\",2\"").count()), (MANY, MANY));
+}

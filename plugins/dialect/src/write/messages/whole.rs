@@ -1,9 +1,9 @@
 //! A whole message from a whole answer.
 
-use super::arguments::{Arguments, State};
 use super::block::signature;
 use super::manner::{self, Manner};
 use crate::answer::{Answer, Candidate, ToolCall};
+use crate::arguments::{Arguments, State, TOKEN};
 use crate::event::Text;
 use crate::messages_chat::ids::{FNV_START, fnv1a_more};
 use bytes::Bytes;
@@ -131,40 +131,33 @@ fn without_trailing_commas(text: &str) -> String {
     out
 }
 
-/// The longest beginning of cut JSON that can be closed into an object.
+/// The longest beginning of cut JSON that can be closed into an object. Its length is what an answer may be long, so it
+/// is gone through three times and not once for each place that it might be closed at.
 fn partial(text: &str) -> String {
-    let mut best = "{}".to_owned();
-    let (mut nest, mut inside, mut escaped) = (Vec::new(), false, false);
-    for (at, letter) in text.char_indices() {
-        match letter {
-            _ if escaped => escaped = false,
-            '\\' if inside => escaped = true,
-            '"' => inside = !inside,
-            '{' if !inside => nest.push('}'),
-            '[' if !inside => nest.push(']'),
-            '}' | ']' if !inside => {
-                nest.pop();
-            }
-            _ => {}
-        }
-        // Only the last stretch can matter, and each try reads all of it.
-        let worth_a_try = text.len() - at <= 64 || (!inside && matches!(letter, ',' | '}' | ']'));
-        let start = text.get(..at + letter.len_utf8()).filter(|_| worth_a_try);
-        if let Some(closed) = start.and_then(|start| closed(start, inside, escaped, &nest)) {
-            best = closed;
+    let sound = sound(text);
+    let (mut watch, mut end) = (Arguments::new(), 0);
+    for (at, letter) in sound.char_indices() {
+        watch.push(letter.encode_utf8(&mut [0; 4]));
+        // A number is read again at each digit, so only where no comma can follow it any more.
+        let before = !watch.is_in_token() || sound.len() - at <= TOKEN;
+        if before && watch.may_close() {
+            end = at + letter.len_utf8();
         }
     }
-    best
+    let Some(beginning) = sound.get(..end).filter(|beginning| !beginning.is_empty()) else {
+        return "{}".to_owned();
+    };
+    let mut watch = Arguments::new();
+    watch.push(beginning);
+    watch.closed(beginning)
 }
 
-fn closed(start: &str, inside: bool, escaped: bool, nest: &[char]) -> Option<String> {
-    if escaped {
-        return None;
-    }
-    let mut text =
-        if inside { format!("{start}\"") } else { start.trim_end().trim_end_matches(',').to_owned() };
-    text.extend(nest.iter().rev());
-    (Arguments::new().push(&text) == State::Whole).then_some(text)
+/// What comes before the first letter that makes it no beginning of an object.
+fn sound(text: &str) -> &str {
+    let mut watch = Arguments::new();
+    let mut letters = text.char_indices();
+    let wrong = letters.find(|(_, letter)| watch.push(letter.encode_utf8(&mut [0; 4])) == State::Invalid);
+    wrong.map_or(text, |(at, _)| text.get(..at).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -192,5 +185,74 @@ mod tests {
         assert_eq!(cut(r#"{"a":"x\"#), r#"{"a":"x"}"#);
         assert_eq!(cut("{"), "{}");
         assert_eq!(cut(""), "{}");
+    }
+
+    /// The same, found by trying every place.
+    fn tried(text: &str) -> String {
+        let mut best = "{}".to_owned();
+        let (mut nest, mut inside, mut escaped) = (Vec::new(), false, false);
+        for (at, letter) in text.char_indices() {
+            match letter {
+                _ if escaped => escaped = false,
+                '\\' if inside => escaped = true,
+                '"' => inside = !inside,
+                '{' if !inside => nest.push('}'),
+                '[' if !inside => nest.push(']'),
+                '}' | ']' if !inside => {
+                    nest.pop();
+                }
+                _ => {}
+            }
+            let start = text.get(..at + letter.len_utf8()).unwrap_or_default();
+            let mut closed = match inside {
+                true => format!("{start}\""),
+                false => start.trim_end().trim_end_matches(',').to_owned(),
+            };
+            closed.extend(nest.iter().rev());
+            if !escaped && Arguments::new().push(&closed) == State::Whole {
+                best = closed;
+            }
+        }
+        best
+    }
+
+    /// White space between tokens does not count.
+    fn compact(json: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        crate::pieces::compact_into(json.as_bytes(), &mut out);
+        out
+    }
+
+    #[test]
+    fn cut_arguments_are_closed_where_trying_every_place_would_close_them() {
+        const LETTERS: [char; 13] = ['{', '}', '[', ']', ',', ':', '"', '\\', 'u', ' ', '1', '.', '\u{a0}'];
+        let mut tails = vec![String::new()];
+        for length in 0..4 {
+            let longest = tails.iter().filter(|tail| tail.chars().count() == length);
+            let longer = longest.flat_map(|tail| LETTERS.map(|letter| format!("{tail}{letter}")));
+            tails.extend(longer.collect::<Vec<_>>());
+        }
+        for start in ["", r#"{"a":"#, r#"{"a":[1,"#, r#"{"a":[{"b":"x"#, r#"{"a":null"#, r#"{"a":{"b":0}"#] {
+            for tail in &tails {
+                let text = format!("{start}{tail}");
+                assert_eq!(compact(&partial(&text)), compact(&tried(&text)), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_cut_arguments_are_closed_at_once() {
+        let numbers = |number: &str| {
+            format!("{{\"a\":[{number}{}", format!(",{number}").repeat((1 << 20) / number.len()))
+        };
+        for number in ["1", &"2".repeat(TOKEN)] {
+            let text = numbers(number);
+            assert!(object(&text, true) == Some(format!("{text}]}}")));
+            assert!(object(&format!("{text},-"), true) == Some(format!("{text}]}}")));
+            assert!(object(&format!("{text},]:{text}"), true) == Some(format!("{text}]}}")));
+        }
+        let (open, close) = ("[".repeat(511), "]".repeat(511));
+        let text = format!("{{\"a\":1,\"b\":{open}");
+        assert_eq!(object(&(text.clone() + &"[".repeat(1 << 20)), true), Some(text + &close + "}"));
     }
 }

@@ -1,9 +1,10 @@
 //! Watches a tool's arguments go by and knows at each point whether they are
 //! a whole JSON object, the beginning of one, or something else.
 //!
-//! Two things hang on it: parallel calls that interleave are put in order (the
-//! next block may open when the one before is whole), and JSON that no client
-//! could parse is never passed off as a success. Nothing is kept but the
+//! Three things hang on it: parallel calls that interleave are put in order (the
+//! next block may open when the one before is whole), calls that an engine does not
+//! mark are told apart, and JSON that no client could parse is never passed off as
+//! a success. Nothing is kept but the
 //! nesting and the number or word under way.
 
 use penstock_wire::json;
@@ -11,7 +12,7 @@ use penstock_wire::json;
 /// Deeper arguments count as invalid.
 const DEPTH: usize = 512;
 /// Longer numbers count as invalid.
-const TOKEN: usize = 512;
+pub(crate) const TOKEN: usize = 512;
 
 /// How far the arguments have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +95,37 @@ impl Arguments {
             State::Odd => matches!(json::trim(&self.token), b"null" | b"\"\""),
             State::Open | State::Invalid => false,
         }
+    }
+
+    /// Whether a number or a word is under way.
+    pub(crate) fn is_in_token(&self) -> bool {
+        self.state == State::Open && self.expect == Expect::Token
+    }
+
+    /// Whether [`Arguments::closed`] makes an object of this beginning.
+    pub(crate) fn may_close(&self) -> bool {
+        self.state == State::Whole
+            || self.state == State::Open
+                && match self.expect {
+                    Expect::String { key } => !key,
+                    Expect::Token => json::value_end(&self.token, 0) == Some(self.token.len()),
+                    // Behind a comma, and not behind a key.
+                    Expect::Value => self.nest.last() == Some(&b'['),
+                    Expect::Key | Expect::FirstKeyOrEnd | Expect::FirstValueOrEnd | Expect::CommaOrEnd => {
+                        true
+                    }
+                    Expect::Colon | Expect::Escape { .. } | Expect::Hex { .. } => false,
+                }
+    }
+
+    /// What went by, and that is `beginning`, with its open text and brackets closed.
+    pub(crate) fn closed(&self, beginning: &str) -> String {
+        let mut whole = match self.expect {
+            Expect::String { .. } => format!("{beginning}\""),
+            _ => beginning.trim_end().trim_end_matches(',').to_owned(),
+        };
+        whole.extend(self.nest.iter().rev().map(|open| if *open == b'{' { '}' } else { ']' }));
+        whole
     }
 
     fn invalid(&mut self) -> State {
