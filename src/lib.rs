@@ -25,6 +25,7 @@
 //! | [`intake`] | forms with a file, read past memory |
 //! | [`count`] | token counts, where a window might be exceeded |
 //! | [`upstream`] | providers: how they are asked, routes, seats, breakers, checks, bills |
+//! | [`descriptors`] | how many connections the system allows |
 //! | [`civil`] | times as people and headers write them |
 //! | [`buffers`] | memory for large bodies, kept for a moment |
 //! | [`session`] | a request and its answer on the connection of a client |
@@ -66,6 +67,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod count;
+pub mod descriptors;
 pub mod endpoint;
 pub mod exchange;
 mod exports;

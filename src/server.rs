@@ -7,6 +7,7 @@ use crate::front::places::Place;
 use crate::handover::arrive::Arrival;
 use crate::house::House;
 use crate::observe::log;
+use crate::observe::seldom::Seldom;
 use crate::socket::Socket;
 use crate::threads::Threads;
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ use pingora_core::services::listening::Service;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -224,7 +225,11 @@ impl Door {
                     if self.tls { threads.serve(connection) } else { threads.gather(connection) }
                 }
                 Err(error) => {
-                    log::event(log::error(), "accept_failed", &[("reason", &error.kind().to_string())]);
+                    static TOLD: Seldom = Seldom::new();
+                    TOLD.tell(Instant::now(), |times| {
+                        let members = [("reason", &*error.to_string()), ("times", times)];
+                        log::event(log::error(), "accept_failed", &members);
+                    });
                     // Out of descriptors: it would fail again at once.
                     tokio::time::sleep(BREATH).await;
                 }

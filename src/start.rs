@@ -1,6 +1,7 @@
 //! Starting and stopping the process: threads, signals, the demo's greeting.
 
 use crate::config::settings::Settings;
+use crate::descriptors;
 use crate::gateway::{Gateway, Source};
 use crate::handover::arrive::Arrival;
 use crate::handover::leave::Program;
@@ -26,6 +27,8 @@ pub fn run(settings: Settings, source: Source) -> Result<(), String> {
         log::set(settings.log);
         panics::tell();
         keep_to_itself(settings.core_dumps)?;
+        descriptors::raise();
+        descriptors::tell(&settings);
         let mut signals = Signals::listen()?;
         let program = Program::this()?;
         let arrival = Arrival::here()?;
@@ -62,6 +65,8 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
         log::set(settings.log);
         panics::tell();
         keep_to_itself(settings.core_dumps)?;
+        descriptors::raise();
+        descriptors::tell(&settings);
         let model = settings.models.first().map(|model| model.card.id.clone()).unwrap_or_default();
         let mut signals = Signals::listen()?;
         let gateway = Gateway::start(settings, source.clone()).await?;
@@ -83,6 +88,7 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
 /// One sentence that says what is in the way.
 pub fn simulate(options: simulate::Options) -> Result<(), String> {
     runtime(options.threads)?.block_on(async move {
+        descriptors::raise();
         let mut signals = Signals::listen()?;
         let server = simulate::Server::start(options).await?;
         say(&format!("A simulated provider answers at http://{}/v1 (control: /control).\n", server.address))?;

@@ -4,7 +4,7 @@ use super::speak::{err, out};
 use super::{Failure, MISCONFIGURED, memory};
 use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
-use crate::{gateway, start, tls, vault};
+use crate::{descriptors, gateway, start, tls, vault};
 use penstock_catalog::Catalog;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -31,6 +31,9 @@ pub(super) fn check(source: &Source) -> Result<(), Failure> {
         Source::File(path) => path.display().to_string(),
     };
     err(&matchless(&loaded.settings, &name));
+    if let Some(few) = descriptors::few(&loaded.settings, descriptors::most()) {
+        err(&format!("warning: {few}\n\n"));
+    }
     Ok(out(&format!("{name} is good.\n{}", summary(&loaded.settings)))?)
 }
 
@@ -130,6 +133,7 @@ pub fn summary(settings: &Settings) -> String {
     for simulated in &settings.simulators {
         line("simulates", format!("{} on {}", simulated.name, simulated.address));
     }
+    line("opens", format!("at most {}", descriptors::summary(settings)));
     let bounds = memory::bounds(settings);
     line("memory", format!("at most {}:", memory::short(memory::most(&bounds))));
     for (name, bytes, why) in bounds {

@@ -9,6 +9,7 @@ pub mod panics;
 mod record;
 #[cfg(test)]
 mod rules;
+pub mod seldom;
 mod series;
 
 pub use record::{AttemptNote, Outcome, Record};

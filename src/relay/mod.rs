@@ -241,6 +241,7 @@ impl Run<'_, '_> {
         self.x.record.waited += took;
         let outcome = match &done {
             Ok(_) => "ok",
+            Err(Stop::Fault(fault)) if fault.kind == FaultKind::Descriptors => return done,
             Err(Stop::Fault(fault)) => fault.kind.name(),
             Err(Stop::Left | Stop::Revoked) => "left",
             Err(Stop::Pass(_)) => return done,
@@ -276,6 +277,15 @@ impl Run<'_, '_> {
             Stop::Pass(refusal) => {
                 offer.learn(now, Outcome::Neutral, None);
                 self.unsaid = Some(refusal);
+                Some(course.pass(now))
+            }
+            // The house's own fault; another may have a connection that is kept.
+            Stop::Fault(fault) if fault.kind == FaultKind::Descriptors => {
+                offer.learn(now, Outcome::Neutral, None);
+                self.missed = true;
+                if !rescue {
+                    self.refusal = Some(Refusal::new(Code::Overloaded).retry_after(1));
+                }
                 Some(course.pass(now))
             }
             // The caller's fault where all windows are as small; another of the model, or a fallback, may have a larger.
@@ -370,6 +380,7 @@ const fn worked(kind: FaultKind) -> bool {
     !matches!(
         kind,
         FaultKind::Connect
+            | FaultKind::Descriptors
             | FaultKind::Tls
             | FaultKind::Credentials(_)
             | FaultKind::Status(408 | 409 | 425 | 429)

@@ -5,13 +5,15 @@ use super::idle::Home;
 use super::pools::{IDLE, Pool, Pools};
 use super::way::Way;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
+use crate::descriptors;
 use crate::socket::Socket;
 use penstock_contract::{Fault, FaultKind};
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::l4::ext::set_tcp_keepalive;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::upstreams::peer::{HttpPeer, Peer};
-use pingora_error::ErrorType;
+use pingora_error::{Error, ErrorType};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,13 +76,13 @@ impl Door {
     async fn connect(&self, pool: &Pool) -> Result<Stream, FaultKind> {
         if self.peer.is_tls() {
             let opened = pool.streams.new_stream(&self.peer).await;
-            let stream = opened.map_err(|error| connect_fault(error.etype()))?;
+            let stream = opened.map_err(|error| connect_fault(&error))?;
             self.is_new_enough(stream.get_ssl_digest().as_deref()).map_err(|fault| fault.kind)?;
             return Ok(stream);
         }
         // Without Pingora's buffers of 64 KiB each way, which a silent stream would hold for nothing.
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
-        let socket = connected.ok().and_then(Result::ok).ok_or(FaultKind::Connect)?;
+        let socket = connected.map_err(|_| FaultKind::Connect)?.map_err(|error| unconnected(&error))?;
         set_tcp_keepalive(&socket, &crate::server::KEEP_ALIVE).map_err(|_| FaultKind::Connect)?;
         Ok(Box::new(Socket::towards(socket, self.patience).map_err(|_| FaultKind::Connect)?))
     }
@@ -162,7 +164,7 @@ impl Route {
     /// Connects, or takes a connection from the pool.
     ///
     /// # Errors
-    /// `Connect` or `Tls`.
+    /// `Connect`, `Tls` or `Descriptors`.
     pub async fn open(&self) -> Result<Way, Fault> {
         let turn = self.turn.load(Ordering::Relaxed);
         let door = {
@@ -173,7 +175,7 @@ impl Route {
         let pool = self.pool.clone();
         if !door.only_http1() {
             let opened = Box::pin(pool.http.get_http_session(&door.peer)).await;
-            let (session, reused) = opened.map_err(|error| self.elsewhere(connect_fault(error.etype())))?;
+            let (session, reused) = opened.map_err(|error| self.elsewhere(connect_fault(&error)))?;
             door.is_new_enough(session.digest().and_then(|digest| digest.ssl_digest.as_deref()))?;
             return Ok(Way::agreed(session, reused, door, pool));
         }
@@ -192,8 +194,14 @@ impl Route {
     }
 }
 
-fn connect_fault(error: &ErrorType) -> FaultKind {
-    match error {
+/// Whose fault it is that there is no connection.
+fn unconnected(error: &io::Error) -> FaultKind {
+    if descriptors::are_gone(error) { FaultKind::Descriptors } else { FaultKind::Connect }
+}
+
+fn connect_fault(error: &Error) -> FaultKind {
+    match error.etype() {
+        _ if descriptors::are_gone_for(error) => FaultKind::Descriptors,
         ErrorType::TLSHandshakeFailure
         | ErrorType::TLSHandshakeTimedout
         | ErrorType::InvalidCert

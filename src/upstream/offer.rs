@@ -5,6 +5,7 @@ use super::aside;
 use super::bill::Bill;
 use super::live::ProviderLive;
 use super::seats::{Place, Queued, Turn};
+use super::tokenize::Engine;
 use crate::caller::CancelLine;
 use crate::config::settings::{Billing, Offer};
 use parking_lot::Mutex;
@@ -28,6 +29,8 @@ pub struct OfferLive {
     pub figures: Arc<Mutex<Figures>>,
     /// How well it has been.
     pub breaker: Arc<Mutex<Breaker>>,
+    /// How well its engine counts tokens.
+    pub(super) engine: Arc<Engine>,
     /// What its answers draw and cost.
     pub bill: Bill,
     /// Attempts that used it, for status.
@@ -83,6 +86,7 @@ impl OfferLive {
             climate: (number(place.grid.g_per_kwh), number(place.eco_share())),
             figures: Arc::new(Mutex::new(Figures::new())),
             breaker: Arc::new(Mutex::new(breaker)),
+            engine: Arc::default(),
             bill: Bill::new(&offer, money),
             attempts: Arc::default(),
             in_flight: Arc::default(),
@@ -99,6 +103,7 @@ impl OfferLive {
     pub fn after(mut self, known: &Self) -> Self {
         self.figures = known.figures.clone();
         self.breaker = known.breaker.clone();
+        self.engine = known.engine.clone();
         self.attempts = known.attempts.clone();
         self.in_flight = known.in_flight.clone();
         self

@@ -1,47 +1,144 @@
 //! Asks an engine that serves a model how many tokens a prompt has. Nothing is
-//! generated; an engine that cannot say is no failure of its offer.
+//! generated; an engine that cannot say is no failure of its offer. One that is
+//! silent or fails is left alone for a while: no request waits for it meanwhile.
 
 use super::aside;
 use super::offer::OfferLive;
+use crate::clock;
 use crate::live::{Live, ModelLive};
+use crate::observe::log;
 use bytes::{Bytes, BytesMut};
 use http::header;
-use penstock_contract::{Ask, Dialect};
-use penstock_tokens::engine::{self, ANSWER_CAP, EngineCall, Input, Progress, Shape};
-use std::time::Duration;
-use tokio::time::timeout;
+use parking_lot::Mutex;
+use penstock_contract::{Ask, Dialect, FaultKind};
+use penstock_tokens::engine::{self, ANSWER_CAP, EngineCall, EngineError, Input, Progress, Shape};
+use pingora_http::RequestHeader;
+use std::time::{Duration, Instant};
+use tokio::time::timeout_at;
 
-/// How long an engine may take to count.
-const WAIT: Duration = Duration::from_secs(5);
+/// How long all engines of a model together may take to count.
+const WAIT: Duration = Duration::from_secs(1);
+/// How long one that failed is left alone.
+const REST: Duration = Duration::from_secs(30);
+
+/// How well the engine behind an offer has counted.
+#[derive(Default)]
+pub struct Engine(Mutex<Option<Instant>>);
+
+impl Engine {
+    /// Whether it is asked now: after its rest one request asks, and others go on without it until that is answered.
+    fn may_be_asked(&self, now: Instant) -> bool {
+        let mut rests = self.0.lock();
+        match *rests {
+            None => true,
+            Some(until) if now < until => false,
+            Some(_) => {
+                *rests = Some(now + REST);
+                true
+            }
+        }
+    }
+
+    fn answered(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// It did not count; whether that is news.
+    fn failed(&self, now: Instant) -> bool {
+        self.0.lock().replace(now + REST).is_none()
+    }
+}
+
+/// The engine was silent, or answered as none does that counts.
+struct Failed;
 
 /// The count of the first engine that can say.
 pub async fn ask(live: &Live, model: &ModelLive, ask: &Ask) -> Option<u64> {
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
+    let until = clock::now() + WAIT;
     for offer in offers {
         let Some(shape) = offer.offer.provider.tokenize else { continue };
-        if let Ok(Some(tokens)) = timeout(WAIT, one(offer, shape, ask)).await {
-            return Some(tokens);
+        let Some(first) = first(offer, shape, ask) else { continue };
+        let now = clock::now();
+        if now >= until {
+            return None;
+        }
+        if !offer.engine.may_be_asked(now) {
+            continue;
+        }
+        match timeout_at(until.into(), one(offer, shape, first)).await {
+            Ok(Ok(counted)) => {
+                offer.engine.answered();
+                if counted.is_some() {
+                    return counted;
+                }
+            }
+            Ok(Err(Failed)) | Err(_) => {
+                if offer.engine.failed(clock::now()) {
+                    let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
+                    log::event(log::warn(), "count_failed", &[("provider", provider), ("model", model)]);
+                }
+            }
         }
     }
     None
 }
 
-async fn one(offer: &OfferLive, shape: Shape, ask: &Ask) -> Option<u64> {
+/// The first call, if the engine has one for this.
+fn first(offer: &OfferLive, shape: Shape, ask: &Ask) -> Option<EngineCall> {
     let input = match ask.dialect {
         Dialect::Chat => Input::Chat(&ask.body),
         Dialect::Messages => Input::Messages(&ask.body),
     };
-    let first = engine::request(shape, &offer.offer.name, input).ok()?;
-    match call(offer, shape, first).await? {
-        Progress::Tokens(tokens) => Some(tokens),
-        Progress::Then(second) => match call(offer, shape, second).await? {
-            Progress::Tokens(tokens) => Some(tokens),
-            Progress::Then(_) => None,
-        },
+    engine::request(shape, &offer.offer.name, input).ok()
+}
+
+/// What the engine counts; nothing where it is not to blame.
+async fn one(offer: &OfferLive, shape: Shape, first: EngineCall) -> Result<Option<u64>, Failed> {
+    let second = match call(offer, shape, first).await? {
+        Some(Progress::Then(second)) => second,
+        Some(Progress::Tokens(tokens)) => return Ok(Some(tokens)),
+        None => return Ok(None),
+    };
+    match call(offer, shape, second).await? {
+        Some(Progress::Tokens(tokens)) => Ok(Some(tokens)),
+        Some(Progress::Then(_)) => Err(Failed),
+        None => Ok(None),
     }
 }
 
-async fn call(offer: &OfferLive, shape: Shape, call: EngineCall) -> Option<Progress> {
+async fn call(offer: &OfferLive, shape: Shape, call: EngineCall) -> Result<Option<Progress>, Failed> {
+    let Some(head) = head(offer, &call) else { return Ok(None) };
+    let mut way = match offer.provider.route.open().await {
+        Ok(way) => way,
+        Err(fault) if fault.kind == FaultKind::Descriptors => return Ok(None),
+        Err(_) => return Err(Failed),
+    };
+    // The time for all ends before.
+    way.wait(WAIT * 2);
+    let status = match way.ask(head, Bytes::from(call.body)).await {
+        Ok(status) => status,
+        // Closed at the very moment it was used.
+        Err(broken) if way.again(broken) > 0 => return Ok(None),
+        Err(_) => return Err(Failed),
+    };
+    let mut answer = BytesMut::new();
+    while let Some(piece) = way.read_body().await.map_err(|_| Failed)? {
+        if answer.len() + piece.len() > ANSWER_CAP {
+            return Err(Failed);
+        }
+        answer.extend_from_slice(&piece);
+    }
+    way.release().await;
+    match engine::parse(shape, status, &answer) {
+        Ok(progress) => Ok(Some(progress)),
+        // This prompt alone: no caller takes the engine from the others.
+        Err(EngineError::Status(400 | 413 | 422)) => Ok(None),
+        Err(_) => Err(Failed),
+    }
+}
+
+fn head(offer: &OfferLive, call: &EngineCall) -> Option<RequestHeader> {
     let provider = &offer.offer.provider;
     // The engine's root is above the `/v1` of its base URL.
     let root = provider.base.path_prefix.strip_suffix("/v1").unwrap_or(&provider.base.path_prefix);
@@ -50,16 +147,24 @@ async fn call(offer: &OfferLive, shape: Shape, call: EngineCall) -> Option<Progr
     let mut head = aside::signed("POST", provider, dialect, &path).ok()?;
     head.insert_header(header::CONTENT_TYPE, "application/json").ok()?;
     head.insert_header(header::CONTENT_LENGTH, call.body.len()).ok()?;
-    let mut way = offer.provider.route.open().await.ok()?;
-    way.wait(WAIT);
-    let status = way.ask(head, Bytes::from(call.body)).await.ok()?;
-    let mut answer = BytesMut::new();
-    while let Some(piece) = way.read_body().await.ok()? {
-        if answer.len() + piece.len() > ANSWER_CAP {
-            return None;
-        }
-        answer.extend_from_slice(&piece);
+    Some(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_that_failed_rests_and_is_then_asked_by_one_at_a_time() {
+        let (engine, start) = (Engine::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(engine.may_be_asked(at(0)) && engine.may_be_asked(at(0)));
+        assert!(engine.failed(at(1)));
+        assert!(!engine.may_be_asked(at(1)) && !engine.may_be_asked(at(30)));
+        assert!(engine.may_be_asked(at(31)) && !engine.may_be_asked(at(31)), "one asks");
+        assert!(!engine.failed(at(32)), "no news");
+        assert!(!engine.may_be_asked(at(61)) && engine.may_be_asked(at(62)));
+        engine.answered();
+        assert!(engine.may_be_asked(at(62)) && engine.may_be_asked(at(62)), "it is well again");
     }
-    way.release().await;
-    engine::parse(shape, status, &answer).ok()
 }

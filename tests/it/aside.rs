@@ -87,3 +87,42 @@ async fn a_drawing_at_its_provider_is_fetched_as_it_was_asked_for_and_elsewhere_
         assert_eq!(far.header(secret), None, "{secret} stays with the provider");
     }
 }
+
+/// Where it was asked, in order.
+fn paths(provider: &Provider) -> Vec<String> {
+    provider.seen().into_iter().map(|seen| seen.path).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_is_silent_keeps_one_request_and_not_the_next() {
+    let provider = Provider::start().await;
+    let lines = format!("{PATIENT}\ntokenize = \"vllm\"");
+    let bench = Bench::new().model("context_length = 2000").provider_with("a", &provider, &lines, "");
+    let running = bench.start().await;
+    // Its bytes might be too many tokens; it is a thousand.
+    let mut ask = running.ask();
+    ask["messages"][0]["content"] = json!("word ".repeat(1_000));
+    provider.then(vec![Act::Hang]);
+    for _ in 0..3 {
+        let answer = running.client.post("/v1/chat/completions", &ask).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let (count, chat) = ("/tokenize", "/v1/chat/completions");
+    assert_eq!(paths(&provider), [count, chat, chat, chat]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_fails_rests_and_one_that_dislikes_a_prompt_does_not() {
+    for (status, then) in [(400, "engine"), (503, "estimate"), (404, "estimate")] {
+        let provider = Provider::start().await;
+        let lines = format!("{PATIENT}\ntokenize = \"vllm\"");
+        let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
+        provider
+            .then(json_answer(status, &json!({"error": "no"})))
+            .then(json_answer(200, &json!({"count": 7, "max_model_len": 32768, "tokens": []})));
+        for method in ["estimate", then] {
+            let answer = running.client.post("/v1/messages/count_tokens", &running.ask()).await;
+            assert_eq!(answer.header("x-token-count-method"), Some(method), "{status}: {}", answer.text());
+        }
+    }
+}

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub enum FaultKind {
     /// No connection.
     Connect,
+    /// The house has no descriptor for a connection: nobody was asked, and no provider is to blame.
+    Descriptors,
     /// No TLS session.
     Tls,
     /// The connection broke before a whole answer.
@@ -43,6 +45,7 @@ impl FaultKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
+            Self::Descriptors => "no_descriptors",
             Self::Tls => "tls",
             Self::Reset => "reset",
             Self::FirstByte => "first_byte_timeout",

@@ -71,10 +71,10 @@ fn failures_of_long_ago_do_not_count_towards_the_share() {
 }
 
 #[test]
-fn the_caller_s_faults_never_count() {
+fn the_faults_of_the_caller_and_of_the_house_never_count() {
     let mut breaker = Breaker::default();
     let caller = Fault::caller(Refusal::new(Code::InvalidRequest));
-    for kind in [FaultKind::Caller, FaultKind::Deadline, FaultKind::Diverged] {
+    for kind in [FaultKind::Caller, FaultKind::Deadline, FaultKind::Diverged, FaultKind::Descriptors] {
         let fault = Fault { kind, ..caller.clone() };
         for _ in 0..100 {
             breaker.on_result(NOW, Outcome::from(&fault));

@@ -140,8 +140,8 @@ impl Home {
         let out = self.path().join("said");
         let file = File::options().create(true).append(true).open(&out).unwrap();
         let mut command = penstock(&["run", "--config", config.to_str().unwrap()]);
-        command.env("PENSTOCK_IT_SECRET", SECRET).stdout(file.try_clone().unwrap()).stderr(file);
         around(&mut command);
+        command.env("PENSTOCK_IT_SECRET", SECRET).stdout(file.try_clone().unwrap()).stderr(file);
         Process { child: command.spawn().unwrap(), out }
     }
 
@@ -152,6 +152,15 @@ impl Home {
         }
         self.admin().get("/readyz").await.status == 200
     }
+}
+
+/// Runs a command where it may have so many descriptors, and raise that to `most`.
+pub fn limited(command: &mut Command, now: u32, most: u32) {
+    let line = "ulimit -Sn $0 && ulimit -Hn $1 && shift && exec \"$@\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line, &now.to_string(), &most.to_string()]).stdin(Stdio::null());
+    shell.arg(command.get_program()).args(command.get_args());
+    *command = shell;
 }
 
 /// What `{ env = "PENSTOCK_IT_SECRET" }` is in a gateway's process.

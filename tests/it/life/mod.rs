@@ -3,6 +3,7 @@
 
 mod certificates;
 mod crowd;
+mod descriptors;
 mod farewell;
 mod grace;
 mod places;

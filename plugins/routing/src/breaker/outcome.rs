@@ -19,7 +19,7 @@ pub enum Outcome {
         rest: Option<Duration>,
     },
     /// Nothing: the caller's fault, the caller left, the request's own deadline,
-    /// or a rescue whose sampling differed.
+    /// a rescue whose sampling differed, or the house had no descriptor left.
     Neutral,
 }
 
@@ -27,7 +27,9 @@ impl From<&Fault> for Outcome {
     fn from(fault: &Fault) -> Self {
         let rest = fault.retry_after;
         match fault.kind {
-            FaultKind::Caller | FaultKind::Deadline | FaultKind::Diverged => Self::Neutral,
+            FaultKind::Caller | FaultKind::Deadline | FaultKind::Diverged | FaultKind::Descriptors => {
+                Self::Neutral
+            }
             FaultKind::Status(429) => Self::Limited { rest },
             FaultKind::Connect
             | FaultKind::Tls

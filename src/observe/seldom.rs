@@ -1,0 +1,58 @@
+//! What may happen hundreds of times a second is told once a second, with how often it has happened since.
+
+use parking_lot::Mutex;
+use std::time::{Duration, Instant};
+
+/// The shortest time between two lines.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// One kind of line.
+pub struct Seldom(Mutex<State>);
+
+struct State {
+    last: Option<Instant>,
+    untold: u64,
+}
+
+impl Seldom {
+    /// Nothing has happened yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Mutex::new(State { last: None, untold: 0 }))
+    }
+
+    /// It has happened again; the line is written if it is time for one, with the number of times since the last.
+    pub fn tell(&self, now: Instant, line: impl FnOnce(&str)) {
+        let mut state = self.0.lock();
+        state.untold = state.untold.saturating_add(1);
+        if state.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
+            return;
+        }
+        state.last = Some(now);
+        let times = std::mem::take(&mut state.untold);
+        drop(state);
+        line(&times.to_string());
+    }
+}
+
+impl Default for Seldom {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_told_at_once_and_the_others_together_a_second_later() {
+        let (seldom, start, mut told) = (Seldom::new(), Instant::now(), Vec::new());
+        for millis in [0, 1, 500, 999, 1_000, 1_001, 5_000] {
+            let now = start + Duration::from_millis(millis);
+            seldom.tell(now, |times| told.push((millis, times.to_owned())));
+        }
+        let expected = [(0, "1"), (1_000, "4"), (5_000, "2")];
+        assert_eq!(told, expected.map(|(at, times)| (at, times.to_owned())));
+    }
+}
