@@ -238,20 +238,24 @@ impl Gateway {
     }
 }
 
-/// What the process after this one tells: keys and accounts are as they are there.
+/// What the process after this one tells: keys and accounts are as they are there. Each is read and set in one turn:
+/// what is set last was read last, whatever order the threads come in.
 fn hear(house: &Arc<House>, runtime: &Handle, news: News) {
     let house = house.clone();
-    runtime.spawn_blocking(move || match news {
-        News::Key(id) => {
-            if let Ok(Some(key)) = house.vault.keys.get(&id) {
-                house.keyring.set_key(&key);
-                house.key_changed(&id);
+    runtime.spawn_blocking(move || {
+        let _turn = house.desk.lock();
+        match news {
+            News::Key(id) => {
+                if let Ok(Some(key)) = house.vault.keys.get(&id) {
+                    house.keyring.set_key(&key);
+                    house.key_changed(&id);
+                }
             }
-        }
-        News::Account(id) => {
-            if let Ok(Some(account)) = house.vault.accounts.get(&id) {
-                house.keyring.set_account(&account);
-                house.account_changed(&id);
+            News::Account(id) => {
+                if let Ok(Some(account)) = house.vault.accounts.get(&id) {
+                    house.keyring.set_account(&account);
+                    house.account_changed(&id);
+                }
             }
         }
     });
