@@ -41,11 +41,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         }),
         every(SPENDS, stop, house, |house| async move {
             // The process that has the store counts what this one still charges.
-            if !house.has_left() {
-                tokio::task::spawn_blocking(move || house.keyring.note_spends(&house.vault.spends))
-                    .await
-                    .ok();
-            }
+            tokio::task::spawn_blocking(move || house.note_spends()).await.ok();
         }),
         every(SWEEP, stop, house, |house| async move {
             tokio::task::spawn_blocking(move || house.pools.sweep()).await.ok();
