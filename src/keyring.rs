@@ -232,7 +232,7 @@ impl Keyring {
     #[must_use]
     pub fn spent(&self) -> Spent {
         let due = std::mem::take(&mut *self.spenders.lock());
-        let now = self.clock.now();
+        let now = self.clock.date();
         let mut rows: Map<Spender, SpendRecord> = HashMap::default();
         for grant in &due {
             // Before looking: what comes after is due again.
