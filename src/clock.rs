@@ -7,6 +7,7 @@
 //! [`Instant::now`] itself.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 thread_local! {
@@ -52,20 +53,46 @@ impl Drop for Release {
     }
 }
 
-/// Time since 1970, read once at the start and monotonic from then on: it never
-/// goes back, and figures kept across a restart still know their age.
+/// How far the house's calendar may be from the system's.
+const CLOSE: Duration = Duration::from_secs(2);
+
+/// Two clocks that never go back, both in time since 1970. The steady one is read once at the start and runs evenly
+/// from then on: for pauses, deadlines and rates. The calendar is for dates: it follows the system's clock where
+/// that is set forward, or ran on while the machine slept, see [`Clock::follow`].
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Duration,
     start: Instant,
+    calendar: &'static Calendar,
+}
+
+/// What all copies of a clock share of its calendar.
+#[derive(Debug, Default)]
+struct Calendar {
+    /// How far it is before the steady clock, in nanoseconds.
+    forward: AtomicU64,
+    /// How far it is before the system's clock, in seconds; 0 if it is close.
+    ahead: AtomicU64,
+}
+
+/// What became of a look at the system's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// Nothing is to be told.
+    Same,
+    /// The calendar was behind by so much, and is not any more.
+    Moved(Duration),
+    /// The calendar is ahead by so much, and waits; it was not when it was last looked.
+    Ahead(Duration),
 }
 
 impl Clock {
     /// A clock that starts now.
     #[must_use]
     pub fn start() -> Self {
-        let origin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { origin, start: Instant::now() }
+        // As long as the process, for whoever has a copy; a process starts one.
+        let calendar = Box::leak(Box::default());
+        Self { origin: system(), start: Instant::now(), calendar }
     }
 
     /// One that is ahead.
@@ -76,7 +103,7 @@ impl Clock {
         Self { origin: clock.origin + by, ..clock }
     }
 
-    /// Now.
+    /// Now, steadily.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.at(now())
@@ -88,20 +115,84 @@ impl Clock {
         self.origin + instant.saturating_duration_since(self.start)
     }
 
-    /// Whole seconds since 1970.
+    /// Now, by the calendar.
+    #[must_use]
+    pub fn date(&self) -> Duration {
+        self.now().saturating_add(Duration::from_nanos(self.calendar.forward.load(Ordering::Relaxed)))
+    }
+
+    /// Whole seconds since 1970, by the calendar.
     #[must_use]
     pub fn unix(&self) -> u64 {
-        self.now().as_secs()
+        self.date().as_secs()
     }
+
+    /// Looks at the system's clock: the calendar moves forward to it. It does not move back, where the same hour would
+    /// be counted twice and entries of the ledger would be older than those before them; it waits to be told right.
+    pub fn follow(&self, system: Duration) -> Followed {
+        let date = self.date();
+        let (behind, ahead) = (system.saturating_sub(date), date.saturating_sub(system));
+        let told = if ahead > CLOSE { ahead.as_secs() } else { 0 };
+        let before = self.calendar.ahead.swap(told, Ordering::Relaxed);
+        if behind > CLOSE {
+            let nanos = u64::try_from(behind.as_nanos()).unwrap_or(u64::MAX);
+            self.calendar.forward.fetch_add(nanos, Ordering::Relaxed);
+            return Followed::Moved(behind);
+        }
+        if told > 0 && before == 0 { Followed::Ahead(ahead) } else { Followed::Same }
+    }
+
+    /// How far the calendar is ahead of the system's clock, in seconds, as it was last looked; 0 if it is close.
+    #[must_use]
+    pub fn seconds_ahead(&self) -> u64 {
+        self.calendar.ahead.load(Ordering::Relaxed)
+    }
+}
+
+/// Time since 1970 by the system's clock, which may be set.
+#[must_use]
+pub fn system() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic)]
     use super::*;
 
     fn spin() {
         let begun = Instant::now();
         while begun.elapsed().is_zero() {}
+    }
+
+    #[test]
+    fn dates_follow_the_system_forward_and_the_steady_clock_does_not() {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let clock = Clock::start();
+        let (copy, begun) = (clock, Instant::now());
+        let (steady, unix) = (clock.at(begun), clock.unix());
+        assert_eq!(clock.follow(clock.date()), Followed::Same);
+        assert_eq!(clock.follow(clock.date() + CLOSE / 2), Followed::Same);
+        let Followed::Moved(by) = clock.follow(clock.date() + HOUR) else { panic!("it stays behind") };
+        assert!(by <= HOUR && by > HOUR - CLOSE, "{by:?}");
+        assert!(copy.unix() + 2 >= unix + 3_600, "every copy moves");
+        assert_eq!(clock.at(begun), steady);
+        assert!(clock.now() < steady + HOUR / 2);
+        assert_eq!(clock.follow(clock.date()), Followed::Same);
+    }
+
+    #[test]
+    fn dates_do_not_go_back_and_that_is_told_once() {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let clock = Clock::start();
+        let before = clock.date();
+        assert!(matches!(clock.follow(before - HOUR), Followed::Ahead(by) if by >= HOUR));
+        assert!(clock.date() >= before);
+        assert!(clock.seconds_ahead() >= 3_600);
+        assert_eq!(clock.follow(before - HOUR), Followed::Same);
+        assert_eq!(clock.follow(clock.date()), Followed::Same);
+        assert_eq!(clock.seconds_ahead(), 0);
+        assert!(matches!(clock.follow(before - HOUR), Followed::Ahead(_)), "another time");
     }
 
     #[tokio::test]

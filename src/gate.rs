@@ -1,5 +1,8 @@
 //! What is let through: the limits of a key and of its account, taken before
 //! the work and settled after it. All in memory, under two short locks.
+//!
+//! Time here is the calendar's, since budgets end at midnight. Where that is set
+//! forward, a limit per minute is whole again a little early, once.
 
 use crate::clock::Clock;
 use crate::keyring::Grant;
@@ -99,7 +102,7 @@ pub struct Hit {
 /// The refusal: 429 for limits, 402 for budgets, with the wait after which the
 /// same ask passes if nobody else asks meanwhile.
 pub fn pass(grant: &Arc<Grant>, cost: &Cost, work: Work, clock: Clock) -> Result<Pass, (Hit, Refusal)> {
-    let now = clock.now();
+    let now = clock.date();
     let (mut account, mut key) = locked(grant);
     let taken = {
         let (account, key) = (&mut *account, &mut *key);
@@ -133,7 +136,7 @@ pub struct Habits {
 
 /// What another process let through and charged counts here too.
 pub fn charge(grant: &Grant, money: MicroCredits, clock: Clock) {
-    let (now, used) = (clock.now(), Used { money, ..Used::default() });
+    let (now, used) = (clock.date(), Used { money, ..Used::default() });
     let (mut account, mut key) = locked(grant);
     for inner in [&mut *account, &mut *key] {
         let Inner { limits, meter } = inner;
@@ -148,7 +151,7 @@ pub fn charge(grant: &Grant, money: MicroCredits, clock: Clock) {
 /// # Errors
 /// As [`pass`].
 pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<Habits, (Hit, Refusal)> {
-    let now = clock.now();
+    let now = clock.date();
     let (account, key) = locked(grant);
     let nothing = Cost::default();
     let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (Whose::Key, denied));
@@ -180,7 +183,7 @@ impl Pass {
     /// The work is done: what it used counts. Only the first call does anything.
     pub fn settle(&mut self, used: &Used) {
         let Some(held) = self.held.take() else { return };
-        let now = self.clock.now();
+        let now = self.clock.date();
         let (mut account, mut key) = locked(&self.grant);
         if key.limits.tokens.is_some() || account.limits.tokens.is_some() {
             key.meter.observe(used.output);
@@ -195,7 +198,7 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         let Some(held) = self.held.take() else { return };
-        let now = self.clock.now();
+        let now = self.clock.date();
         let (mut account, mut key) = locked(&self.grant);
         let Inner { limits, meter } = &mut *key;
         meter.void(held.key, limits, now);

@@ -158,14 +158,15 @@ impl Gateway {
         self.house.leave(true);
         let (house, runtime) = (self.house.clone(), Handle::current());
         let work = move || {
-            house.ledger.detach();
+            // A row for each key: before charges begin to wait.
             house.keyring.note_uses(&house.vault.keys);
-            house.keyring.note_spends(&house.vault.spends);
+            house.ledger.detach();
+            let counted = house.note_last_spends();
             let heard = house.clone();
             let link =
                 house.vault.hand_over(|| successor.take_over(move |news| hear(&heard, &runtime, news)))?;
             let sender = link.clone();
-            house.ledger.forward(move |acts| sender.send(acts))?;
+            house.ledger.forward(counted, move |acts| sender.send(acts))?;
             Ok(link)
         };
         spawn_blocking(work).await.unwrap_or_else(|_| Err("The hand-over broke off.".to_owned()))
@@ -210,8 +211,8 @@ impl Gateway {
         let noted = move || {
             if !house.has_left() {
                 house.keyring.note_uses(&house.vault.keys);
-                house.keyring.note_spends(&house.vault.spends);
             }
+            house.note_spends();
             house.ledger.close();
             if let Some(link) = link {
                 link.bye();
@@ -238,20 +239,24 @@ impl Gateway {
     }
 }
 
-/// What the process after this one tells: keys and accounts are as they are there.
+/// What the process after this one tells: keys and accounts are as they are there. Each is read and set in one turn:
+/// what is set last was read last, whatever order the threads come in.
 fn hear(house: &Arc<House>, runtime: &Handle, news: News) {
     let house = house.clone();
-    runtime.spawn_blocking(move || match news {
-        News::Key(id) => {
-            if let Ok(Some(key)) = house.vault.keys.get(&id) {
-                house.keyring.set_key(&key);
-                house.key_changed(&id);
+    runtime.spawn_blocking(move || {
+        let _turn = house.desk.lock();
+        match news {
+            News::Key(id) => {
+                if let Ok(Some(key)) = house.vault.keys.get(&id) {
+                    house.keyring.set_key(&key);
+                    house.key_changed(&id);
+                }
             }
-        }
-        News::Account(id) => {
-            if let Ok(Some(account)) = house.vault.accounts.get(&id) {
-                house.keyring.set_account(&account);
-                house.account_changed(&id);
+            News::Account(id) => {
+                if let Ok(Some(account)) = house.vault.accounts.get(&id) {
+                    house.keyring.set_account(&account);
+                    house.account_changed(&id);
+                }
             }
         }
     });

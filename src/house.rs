@@ -24,7 +24,7 @@ use crate::upstream::pools::Pools;
 use crate::vault::Vault;
 use crate::worker;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use penstock_contract::MicroCredits;
 use penstock_ledger::Wallet;
 use penstock_routing::RetryBudget;
@@ -74,6 +74,11 @@ pub struct House {
     pub exports: Exports,
     /// Held while another configuration is read and swapped in.
     reloading: Mutex<()>,
+    /// Shared while a charge gets into the budgets and the ledger's queue, so that it is in both or in neither for
+    /// whoever has it alone.
+    pub charging: RwLock<()>,
+    /// Held while spends are written down: what is written last was read last.
+    noting: Mutex<()>,
     draining: AtomicBool,
     /// Another process has the store, or is about to.
     left: AtomicBool,
@@ -147,6 +152,8 @@ impl House {
             draining: AtomicBool::new(false),
             left: AtomicBool::new(false),
             reloading: Mutex::default(),
+            charging: RwLock::default(),
+            noting: Mutex::default(),
             predecessors: Mutex::default(),
             desks: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -250,6 +257,25 @@ impl House {
     /// The same for an account.
     pub fn account_changed(&self, id: &str) {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.account(id));
+    }
+
+    /// Writes down what was spent since, unless another process counts it now; blocks.
+    pub fn note_spends(&self) {
+        let _turn = self.noting.lock();
+        if !self.has_left() {
+            self.keyring.note_spends(&self.vault.spends);
+        }
+    }
+
+    /// Writes down what was spent for the process that takes over, and returns up to which number the ledger's queue
+    /// is in that; blocks. The rest of the queue is still to be counted there.
+    pub fn note_last_spends(&self) -> u64 {
+        let _turn = self.noting.lock();
+        let (spent, upto) = {
+            let _still = self.charging.write();
+            (self.keyring.spent(), self.ledger.ticket())
+        };
+        if self.keyring.write(spent, &self.vault.spends) { upto } else { 0 }
     }
 
     /// A process that drains has charged something: it counts in the budgets here.

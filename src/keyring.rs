@@ -42,6 +42,12 @@ pub struct Keyring {
     clock: Clock,
 }
 
+/// What keys and their accounts have spent.
+pub struct Spent {
+    due: Vec<Arc<Grant>>,
+    rows: Vec<(Spender, SpendRecord)>,
+}
+
 impl Keyring {
     /// Reads every account and every key of the store.
     ///
@@ -217,13 +223,16 @@ impl Keyring {
         }
     }
 
-    /// Writes down what was spent since; blocks. A spend that could not be written is tried again.
+    /// Writes down what was spent since; blocks.
     pub fn note_spends(&self, spends: &SpendStore) {
+        self.write(self.spent(), spends);
+    }
+
+    /// What was spent since it was last asked for, to be written down.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
         let due = std::mem::take(&mut *self.spenders.lock());
-        if due.is_empty() {
-            return;
-        }
-        let now = self.clock.now();
+        let now = self.clock.date();
         let mut rows: Map<Spender, SpendRecord> = HashMap::default();
         for grant in &due {
             // Before looking: what comes after is due again.
@@ -232,11 +241,18 @@ impl Keyring {
             rows.insert(Spender::Key(grant.public_id.to_string()), grant.tally().spent(now));
             rows.insert(Spender::Account(grant.account.id.to_string()), grant.account.tally.spent(now));
         }
-        let rows: Vec<(Spender, SpendRecord)> = rows.into_iter().collect();
-        if let Err(error) = spends.put(&rows) {
-            log::event(log::error(), "spends_not_written", &[("why", &error.to_string())]);
-            due.iter().for_each(|grant| self.charged(grant));
+        Spent { due, rows: rows.into_iter().collect() }
+    }
+
+    /// Writes it down; blocks. What could not be written is due again, and false.
+    pub fn write(&self, spent: Spent, spends: &SpendStore) -> bool {
+        if spent.due.is_empty() {
+            return true;
         }
+        let Err(error) = spends.put(&spent.rows) else { return true };
+        log::event(log::error(), "spends_not_written", &[("why", &error.to_string())]);
+        spent.due.iter().for_each(|grant| self.charged(grant));
+        false
     }
 
     /// Writes down the last use of keys used since; blocks.

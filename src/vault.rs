@@ -11,7 +11,7 @@ use penstock_storage::ledger::LedgerStore;
 use penstock_storage::spend::SpendStore;
 use penstock_storage::{Options, Store, StoreError};
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,6 +57,8 @@ pub const LEDGER: &str = "ledger";
 pub const PEPPER: &str = "pepper";
 /// The admin token's file, which the command line reads too.
 pub const ADMIN_TOKEN: &str = "admin.token";
+/// Characters of an admin token at least: what was made has 64, and a file that was emptied must not open the door.
+const TOKEN: usize = 32;
 
 impl Vault {
     /// Opens the store, making what is missing at the first start.
@@ -78,7 +80,8 @@ impl Vault {
             Some(secret) => given(secret.reveal())?,
             None => made(&folder.join(PEPPER), hex_secret)?,
         };
-        let admin_token = made(&folder.join(ADMIN_TOKEN), hex_secret)?;
+        let path = folder.join(ADMIN_TOKEN);
+        let admin_token = long(&path, made(&path, hex_secret)?)?;
         Ok(Self {
             keys: KeyStore::new(store.clone()),
             accounts: AccountStore::new(store.clone()),
@@ -102,6 +105,18 @@ impl Vault {
         let (handed, place, options) = &self.handed;
         handed
             .hand_over(taken, || penstock_storage::open(place, *options).map_err(|error| told(place, &error)))
+    }
+}
+
+/// Proves the admin token that is there; one that is not is made at the start.
+///
+/// # Errors
+/// One sentence that says what to do.
+pub fn prove_token(storage: &Storage) -> Result<(), String> {
+    let path = storage.path.join(ADMIN_TOKEN);
+    match read(&path)? {
+        Some(token) => long(&path, token).map(|_| ()),
+        None => Ok(()),
     }
 }
 
@@ -173,16 +188,10 @@ fn given(text: &str) -> Result<String, String> {
 /// Reads a secret file, or makes it, readable by its owner alone. It appears
 /// whole or not at all, so that a crash cannot leave half a pepper.
 fn made(path: &Path, make: fn() -> String) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("The file {} cannot be used: {error}.", path.display());
-    match fs::File::open(path) {
-        Ok(mut file) => {
-            let mut text = String::new();
-            file.read_to_string(&mut text).map_err(failed)?;
-            return Ok(text.trim().to_owned());
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(failed(error)),
+    if let Some(text) = read(path)? {
+        return Ok(text);
     }
+    let failed = |error: std::io::Error| unusable(path, &error);
     let text = make();
     let aside: PathBuf = path.with_extension("new");
     let mut file = fs::OpenOptions::new()
@@ -198,6 +207,32 @@ fn made(path: &Path, make: fn() -> String) -> Result<String, String> {
         fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
     }
     Ok(text)
+}
+
+/// What a secret file says, if it is there.
+fn read(path: &Path) -> Result<Option<String>, String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unusable(path, &error)),
+    }
+}
+
+fn unusable(path: &Path, error: &std::io::Error) -> String {
+    format!("The file {} cannot be used: {error}.", path.display())
+}
+
+/// An admin token that cannot be guessed.
+fn long(path: &Path, token: String) -> Result<String, String> {
+    let length = token.chars().count();
+    if length >= TOKEN {
+        return Ok(token);
+    }
+    Err(format!(
+        "The admin token in {} has {length} characters, and has to have at least {TOKEN}. Delete the file: the next \
+         start makes a new one.",
+        path.display()
+    ))
 }
 
 /// 32 random bytes in hexadecimal.
@@ -242,6 +277,23 @@ mod tests {
         fs::create_dir_all(store.join("lock")).unwrap();
         let said = look(&storage).map(|_| ()).unwrap_err();
         assert!(said.ends_with(&format!(", at {}.", store.display())), "{said}");
+    }
+
+    #[test]
+    fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+        let path = folder.path().join(ADMIN_TOKEN);
+        prove_token(&storage).unwrap();
+        for token in ["", " \n", "0123456789abcdef0123456789abcde\n"] {
+            fs::write(&path, token).unwrap();
+            for said in [prove_token(&storage).unwrap_err(), Vault::open(&storage).map(|_| ()).unwrap_err()] {
+                assert!(said.contains(&path.display().to_string()) && said.contains("at least 32"), "{said}");
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(Vault::open(&storage).unwrap().admin_token.len(), 64);
+        prove_token(&storage).unwrap();
     }
 
     #[test]

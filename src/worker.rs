@@ -1,7 +1,8 @@
 //! What goes on beside the requests: names looked up again, providers checked,
-//! the last use of keys and what they spent written down.
+//! the last use of keys and what they spent written down, the system's clock followed.
 
 use crate::buffers;
+use crate::clock::{self, Clock, Followed};
 use crate::exports;
 use crate::house::House;
 use crate::observe::log;
@@ -30,6 +31,9 @@ const EXPORT: Duration = Duration::from_secs(1);
 /// How often it is looked whether a check is due.
 const CHECK: Duration = Duration::from_millis(250);
 
+/// How often the system's clock is looked at.
+const CLOCK: Duration = Duration::from_secs(1);
+
 /// Starts them all.
 pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
@@ -41,11 +45,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         }),
         every(SPENDS, stop, house, |house| async move {
             // The process that has the store counts what this one still charges.
-            if !house.has_left() {
-                tokio::task::spawn_blocking(move || house.keyring.note_spends(&house.vault.spends))
-                    .await
-                    .ok();
-            }
+            tokio::task::spawn_blocking(move || house.note_spends()).await.ok();
         }),
         every(SWEEP, stop, house, |house| async move {
             tokio::task::spawn_blocking(move || house.pools.sweep()).await.ok();
@@ -59,6 +59,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
             }
         }),
         every(CHECK, stop, house, |house| async move { watch_store(&house) }),
+        every(CLOCK, stop, house, |house| async move { follow_clock(house.clock) }),
         every(EXPORT, stop, house, |house| async move { exports::due(&house).await }),
     ]
 }
@@ -75,6 +76,17 @@ fn watch_store(house: &House) {
         log::event(log::error(), "store_stuck", &[("milliseconds", &since)]);
         log::flush();
         std::process::abort();
+    }
+}
+
+/// A clock that is set while the house runs: by NTP after the start, or after the machine slept.
+fn follow_clock(clock: Clock) {
+    let told =
+        |name: &str, by: Duration| log::event(log::warn(), name, &[("seconds", &by.as_secs().to_string())]);
+    match clock.follow(clock::system()) {
+        Followed::Same => {}
+        Followed::Moved(by) => told("clock_moved", by),
+        Followed::Ahead(by) => told("clock_ahead", by),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Adds it to an answer of one, or of many under `data`.
 pub fn enrich(house: &House, answer: &mut Value) {
-    let now = house.clock.now();
+    let now = house.clock.date();
     let one = |item: &mut Value| {
         let Some(id) = item.get("id").and_then(Value::as_str).map(str::to_owned) else { return };
         let Some(members) = item.as_object_mut() else { return };

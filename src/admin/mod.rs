@@ -188,8 +188,7 @@ impl Admin {
     /// is never kept waiting by them.
     fn authorise(&self, session: &ServerSession) -> Result<(), Refusal> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
-        let given = given.strip_prefix(b"Bearer ").unwrap_or_default();
-        if bool::from(given.ct_eq(self.house.vault.admin_token.as_bytes())) {
+        if bears(given, &self.house.vault.admin_token) {
             return Ok(());
         }
         Err(self.wrong.refusal(self.house.clock.now()))
@@ -278,6 +277,12 @@ pub async fn done_in(house: &Arc<House>, operation: Operation, asked: Asked) -> 
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
 }
 
+/// Whether an authorization bears this token. None bears the empty one.
+fn bears(authorization: &[u8], token: &str) -> bool {
+    let given = authorization.strip_prefix(b"Bearer ").filter(|given| !given.is_empty());
+    given.is_some_and(|given| given.ct_eq(token.as_bytes()).into())
+}
+
 /// Who asks, as far as the listener can tell: a name that they give themselves, and their address.
 fn who(session: &ServerSession) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\<>".contains(byte);
@@ -327,4 +332,20 @@ async fn body(session: &mut ServerSession) -> Result<Value, Refusal> {
         .ok()
         .filter(Value::is_object)
         .ok_or_else(|| Refusal::because(Code::InvalidRequest, "The body has to be a JSON object."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_token_and_an_empty_one_open_nothing() {
+        for token in ["", "0123456789abcdef0123456789abcdef"] {
+            for nothing in ["", "Bearer", "Bearer ", "Basic ", token] {
+                assert!(!bears(nothing.as_bytes(), token), "{nothing:?} for {token:?}");
+            }
+        }
+        assert!(bears(b"Bearer s3cret", "s3cret"));
+        assert!(!bears(b"Bearer s3cre", "s3cret"));
+    }
 }

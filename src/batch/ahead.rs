@@ -64,9 +64,9 @@ impl Work {
             }
             self.record.model = first.first().and_then(|line| input::model(&line.body));
             self.done = Done::none(file.lines);
-            let now = self.house.clock.now();
-            self.life.begin(file.lines, now.as_secs());
-            let plan = hours::planned(&self.house.live(), &self.record, file.lines, now);
+            let clock = self.house.clock;
+            self.life.begin(file.lines, clock.unix());
+            let plan = hours::planned(&self.house.live(), &self.record, file.lines, clock);
             self.record.scheduled = plan.map(|plan| plan.start);
             self.keep_row();
         }

@@ -82,7 +82,7 @@ impl Work {
             account: self.record.account.clone(),
             name: format!("{}_output.jsonl", self.record.id),
             url: self.record.endpoint.clone(),
-            now: self.house.clock.now(),
+            now: self.house.clock.date(),
         };
         tokio::task::spawn_blocking(move || {
             let written = job.write(&files, &group);

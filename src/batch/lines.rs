@@ -163,7 +163,7 @@ impl Work {
 
     /// What is left of the window.
     fn left(&self) -> Duration {
-        Duration::from_secs(self.record.expires).saturating_sub(self.house.clock.now())
+        Duration::from_secs(self.record.expires).saturating_sub(self.house.clock.date())
     }
 }
 

@@ -29,7 +29,7 @@ impl Batches {
     ) -> Result<Arc<BatchRecord>, Refusal> {
         let batches = &house.batches;
         batches.may_create(house)?;
-        let now = house.clock.now();
+        let now = house.clock.date();
         let record = BatchRecord {
             id: object_id::new(PREFIX, now),
             key: grant.public_id.to_string(),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 /// `penstock run`.
 pub(super) fn run(source: Source) -> Result<(), Failure> {
     let loaded = load(&source, "nothing was started")?;
+    proven(&loaded)?;
     Ok(start::run(loaded.settings, again(source))?)
 }
 
@@ -24,6 +25,7 @@ pub(super) fn demo() -> Result<(), Failure> {
 /// `penstock check`.
 pub(super) fn check(source: &Source) -> Result<(), Failure> {
     let loaded = load(source, "it would not start")?;
+    proven(&loaded)?;
     let over = tls::prove(&loaded.settings, super::way::now())?;
     err(&over.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
     let name = match source {
@@ -76,6 +78,11 @@ fn load(source: &Source, consequence: &str) -> Result<Loaded, Failure> {
         }
         Err(report) => Err(Failure { why: refusal(&report, consequence), code: MISCONFIGURED }),
     }
+}
+
+/// What an operator may have written into the storage folder, and has to put right as they would a configuration.
+fn proven(loaded: &Loaded) -> Result<(), Failure> {
+    vault::prove_token(&loaded.settings.storage).map_err(|why| Failure { why, code: MISCONFIGURED })
 }
 
 /// All mistakes, and what follows.

@@ -215,7 +215,7 @@ impl Exchange<'_> {
     pub fn head(&self, status: u16) -> Head {
         let mut head = Head::new(status, &self.id);
         if self.pass.is_some() && self.work == Work::Request {
-            let now = self.house.clock.now();
+            let now = self.house.clock.date();
             head = head.standing(self.dialect, &gate::standing(&self.grant, now), now);
         }
         if self.browser { head.for_browser(false) } else { head }
@@ -253,7 +253,7 @@ impl Exchange<'_> {
         let met = self.pass.take().is_some();
         self.place = None;
         let limited = matches!(refusal.code, Code::RateLimited | Code::BudgetExceeded);
-        let now = self.house.clock.now();
+        let now = self.house.clock.date();
         let limits = (met || limited).then(|| (gate::standing(&self.grant, now), now));
         let (dialect, id, browser) = (self.dialect, self.id, self.browser);
         let written = reply::refuse(&mut self.caller, dialect, &id, refusal, limits, browser).await;

@@ -121,6 +121,7 @@ fn serve(
         match frame::read(line) {
             Ok(ToNew::Acts { number, acts }) => {
                 for sent in &acts {
+                    let _charging = house.charging.read();
                     if let Some(charged) = house.ledger.take(&mut holds, sent) {
                         house.charged(&charged);
                     }

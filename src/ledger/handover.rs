@@ -23,6 +23,9 @@ pub struct Sent {
     line: String,
     terms: Option<(String, String)>,
     eur: i64,
+    /// The spends that were noted for the process that writes have it in them.
+    #[serde(default)]
+    counted: bool,
 }
 
 /// What was charged, for the budgets.
@@ -69,12 +72,12 @@ impl Drop for Holds {
 }
 
 impl Sent {
-    fn of(deed: Deed) -> Option<Self> {
+    fn of(deed: Deed, counted: bool) -> Option<Self> {
         let terms = deed.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
         let entry = Entry { seq: 1, at: deed.at, account: deed.account, act: deed.act };
         let mut line = Vec::new();
         Chain::default().seal(&entry, &mut line).ok()?;
-        Some(Self { line: String::from_utf8(line).ok()?, terms, eur: deed.exposed })
+        Some(Self { line: String::from_utf8(line).ok()?, terms, eur: deed.exposed, counted })
     }
 }
 
@@ -101,8 +104,8 @@ impl Ledger {
         Hold::new(self.clone(), purse, request.clone(), key.clone(), wallet, amount, 0)
     }
 
-    /// Enters an act of another process; returns what was charged. What does not
-    /// fit its open reserves is not entered.
+    /// Enters an act of another process; returns what was charged and is not in the
+    /// noted spends. What does not fit its open reserves is not entered.
     pub fn take(self: &Arc<Self>, holds: &mut Holds, sent: &Sent) -> Option<Charged> {
         let Ok(entry) = Chain::default().open(sent.line.as_bytes()) else {
             log::event(log::error(), "handover_unread", &[]);
@@ -124,7 +127,7 @@ impl Ledger {
                 let eur = sale.eur;
                 let terms = Arc::new(TermsText { id: id.into(), text: text.into() });
                 hold.settle(Settlement { amount, eur: sent.eur, sale: *sale, terms, drawn });
-                Some(Charged { key, wallet, amount, eur })
+                (!sent.counted).then_some(Charged { key, wallet, amount, eur })
             }
             Act::Void { request, why, drawn, .. } => {
                 holds.0.remove(&request).or_else(unmatched)?.void(&why, drawn);
@@ -167,11 +170,16 @@ impl Ledger {
     }
 
     /// Gives what waits and what comes to `send`, which is done once it is on the
-    /// disk, and false if it never will be.
+    /// disk, and false if it never will be. What was pushed up to the number `counted`
+    /// is in the spends that were noted.
     ///
     /// # Errors
     /// One sentence that says what is in the way.
-    pub fn forward(&self, mut send: impl FnMut(Vec<Sent>) -> bool + Send + 'static) -> Result<(), String> {
+    pub fn forward(
+        &self,
+        counted: u64,
+        mut send: impl FnMut(Vec<Sent>) -> bool + Send + 'static,
+    ) -> Result<(), String> {
         let queue = self.queue.clone();
         let forward = move || {
             while let Some(Piece { ops, last, .. }) = queue.collect(MOST, None) {
@@ -179,10 +187,14 @@ impl Ledger {
                     continue;
                 }
                 let bytes = ops.iter().map(Op::bytes).sum();
-                let deeds: Vec<Deed> = ops.into_iter().flat_map(deeds).collect();
-                let exposed = deeds.iter().map(|deed| deed.exposed).sum();
+                let numbers = last + 1 - ops.len() as u64..;
+                let numbered = ops.into_iter().zip(numbers);
+                let deeds: Vec<(Deed, bool)> = numbered
+                    .flat_map(|(op, number)| deeds(op).into_iter().map(move |deed| (deed, number <= counted)))
+                    .collect();
+                let exposed = deeds.iter().map(|(deed, _)| deed.exposed).sum();
                 let count = deeds.len();
-                if !send(deeds.into_iter().filter_map(Sent::of).collect()) {
+                if !send(deeds.into_iter().filter_map(|(deed, counted)| Sent::of(deed, counted)).collect()) {
                     log::event(log::error(), "handover_lost", &[("acts", &count.to_string())]);
                 }
                 let (open, entries) = (queue.open(), queue.entries());

@@ -44,6 +44,7 @@ pub struct Metrics {
     turned_away: IntCounterVec,
     exports: IntCounterVec,
     exported: IntGauge,
+    clock_ahead: IntGauge,
     ledger: LedgerGauges,
     overload: Overload,
     /// Batches and their lines.
@@ -145,6 +146,13 @@ impl Metrics {
                 IntGauge::new(
                     "penstock_export_last_timestamp_seconds",
                     "When the last archive was finished, Unix seconds; 0 if there is none.",
+                )?,
+            )?,
+            clock_ahead: registered(
+                &r,
+                IntGauge::new(
+                    "penstock_clock_ahead_seconds",
+                    "How far dates here are ahead of the system's clock, which was set back; 0 if they are close.",
                 )?,
             )?,
             ledger: LedgerGauges::new(&r)?,
@@ -268,7 +276,8 @@ impl Metrics {
         self.ledger.look(&house.ledger.state());
         self.overload.look(house);
         self.exported.set(i64::try_from(house.exports.last()).unwrap_or(i64::MAX));
-        self.batches.look(&house.batches.standing(now.as_secs()));
+        self.batches.look(&house.batches.standing(house.clock.unix()));
+        self.clock_ahead.set(i64::try_from(house.clock.seconds_ahead()).unwrap_or(i64::MAX));
     }
 }
 

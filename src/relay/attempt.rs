@@ -168,7 +168,8 @@ async fn refused(
     (mut way, mut decoder): (Way, Option<Decoder>),
     status: u16,
 ) -> Stop {
-    let retry_after = way.field("retry-after").and_then(text).map(|said| rest(said, run.now()));
+    let retry_after =
+        way.field("retry-after").and_then(text).map(|said| rest(said, run.x.house.clock.date()));
     let mut body = BytesMut::new();
     let alarm = clock::now() + ERROR_WAIT;
     let whole = loop {

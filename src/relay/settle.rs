@@ -79,6 +79,8 @@ pub fn served(
     let settled = offer.bill.of(done, measured, took, run.spent.0.as_ref(), terms);
     let money = worth(&settled.charge, terms.eur_per_credit);
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
+    let house = run.x.house;
+    let charging = house.charging.read();
     run.x.used(&Used { input, output, money });
     if let Some(hold) = run.hold.take() {
         let charge = offer.bill.settlement(&settled, &done, terms.batch);
@@ -87,6 +89,7 @@ pub fn served(
             Caller::Line(line) => line.end = Some(hold.settling(charge)),
         }
     }
+    drop(charging);
     let record = &mut run.x.record;
     record.provider = Some(offer.offer.provider.id.clone());
     record.model = Some(offer.offer.model.card.id.as_str().into());

@@ -342,7 +342,7 @@ async fn what_was_spent_outlives_a_restart() {
     })
     .await
     .unwrap();
-    let now = running.gateway.house.clock.now();
+    let now = running.gateway.house.clock.date();
     let spent = again.grant(public_id(&client)).unwrap().tally().spent(now);
     assert_eq!((spent.day, spent.month), (2_500, 2_500));
     assert_eq!(again.account("default").unwrap().tally.spent(now).month, 2_500);

@@ -54,6 +54,25 @@ fn check_tells_all_mistakes_at_once() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_admin_token_that_can_be_guessed_ends_the_start() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    let token = home.storage().join("admin.token");
+    std::fs::create_dir_all(home.storage()).unwrap();
+    for written in ["", " \n\n", "changeme"] {
+        std::fs::write(&token, written).unwrap();
+        for command in ["run", "check"] {
+            let said = mistaken(&home.command(&[command]));
+            assert!(said.contains(token.to_str().unwrap()), "{said}");
+            assert!(said.contains("at least 32") && said.contains("Delete the file"), "{said}");
+        }
+    }
+    std::fs::remove_file(&token).unwrap();
+    assert!(home.command(&["check"]).status.success());
+}
+
 #[test]
 fn each_mistake_alone_is_one_clear_sentence_and_nothing_starts() {
     let cases = [

@@ -108,7 +108,7 @@ async fn kept(x: &Exchange<'_>, mut writer: Writer, said: Uploaded) -> Result<Fi
     let (house, grant) = (x.house.clone(), x.grant.clone());
     let kept = spawn_blocking(move || {
         let owner = Owner { key: &grant.public_id, account: &grant.account.id };
-        house.files.keep(incoming, owner, said, house.clock.now())
+        house.files.keep(incoming, owner, said, house.clock.date())
     });
     Ok(kept.await.unwrap_or(Err(Failed::Gone))?)
 }

@@ -2,12 +2,13 @@
 
 use super::crowd::{Crowd, Heir, acts, charges, processes, said, signal, upgrade};
 use super::streams::{Streams, ask};
-use super::ways::{Connection, Doors, Failed, Request, Way};
+use super::ways::{CHAT, Connection, Doors, Failed, Request, Way};
 use super::{is_full, size};
 use crate::harness::jobs;
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::script::plain;
-use crate::harness::{Provider, until, within};
+use crate::harness::{Client, Provider, until, within};
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -191,5 +192,54 @@ async fn what_a_draining_process_charges_counts_in_the_next_one() {
     until("the charges", || acts(&home).values().all(|acts| acts.len() == 2)).await;
     assert_eq!(charges(&home), 5);
     signal(next.0, "TERM");
+    next.until_gone().await;
+}
+
+/// Clients that ask all through an upgrade of a gateway with so many keys that the hand-over takes its time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_charged_around_a_hand_over_counts_once_in_the_budgets() {
+    let provider = Provider::start().await;
+    provider.always(plain("Hello"));
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    let mut before = home.run().await;
+    let token = std::fs::read_to_string(home.storage().join("admin.token")).unwrap();
+    let admin = Client { address: home.admin, key: token.trim().to_owned() };
+    for number in 0..size(500, 120) {
+        let made = admin.post("/admin/keys", &json!({"name": format!("k{number}")})).await.json();
+        let used = Client { address: home.http, key: made["key"].as_str().unwrap().to_owned() };
+        assert_eq!(used.post(CHAT, &ask("m", false)).await.status, 200);
+    }
+    let (client, id) = home.key();
+    let (stop, charged) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let asking = |_| {
+        let (client, stop, charged) = (client.clone(), stop.clone(), charged.clone());
+        tokio::spawn(async move {
+            while !stop.load(Ordering::SeqCst) {
+                let answer = client.post(CHAT, &ask("m", false)).await.json();
+                let credits = answer["billing_cost"]["credits"].as_f64().unwrap();
+                charged.fetch_add((credits * 1e6).round() as usize, Ordering::SeqCst);
+            }
+        })
+    };
+    let clients: Vec<_> = (0..4).map(asking).collect();
+    let some = |more: usize| {
+        let (charged, least) = (charged.clone(), charged.load(Ordering::SeqCst) + more * 2_500);
+        async move { until("some charges", || charged.load(Ordering::SeqCst) >= least).await }
+    };
+    some(20).await;
+    let next = upgrade(&home).await;
+    assert!(before.until_ended().await.success());
+    some(20).await;
+    stop.store(true, Ordering::SeqCst);
+    for client in clients {
+        within("a client", client).await.unwrap();
+    }
+    let shown = admin.get(&format!("/admin/keys/{id}")).await.json();
+    // The month: a midnight may come between.
+    let spent: f64 = shown["now"]["spent_this_month"].as_str().unwrap().parse().unwrap();
+    let charged = charged.load(Ordering::SeqCst);
+    assert_eq!((spent * 1e6).round() as usize, charged, "twice, or not at all: {shown}");
+    next.signal("TERM");
     next.until_gone().await;
 }

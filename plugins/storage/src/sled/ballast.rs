@@ -5,9 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::statvfs;
-
-use super::folder::sync_dir;
+use super::folder::{room, sync_dir};
 use crate::StoreError;
 
 const CHUNK: usize = 1 << 20;
@@ -59,8 +57,7 @@ impl Ballast {
 /// Writes the bytes out: a file only set to a length takes no room.
 fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     // More than there is would fill the disk for everybody before it is given up.
-    let disk = statvfs(path.parent().unwrap_or(path))?;
-    if bytes > disk.f_bavail.saturating_mul(disk.f_frsize) {
+    if bytes > room(path.parent().unwrap_or(path))? {
         return Err(io::ErrorKind::StorageFull.into());
     }
     let mut file = File::create(path)?;

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::Options;
 use super::copy::walk;
 use super::engine::{Engine, Writes};
-use super::folder::Folder;
-use super::live::Live;
+use super::folder::{Folder, remove_all, sync_tree};
+use super::live::{Live, SEGMENT};
 use crate::{StoreError, row};
 
 /// The log may be this many times its rows.
@@ -49,7 +49,7 @@ pub(crate) fn if_due(engine: &Engine) -> Result<(), StoreError> {
         rows += (key.len() + sealed.len()) as u64;
         Ok(())
     })?;
-    if log <= SLACK * rows.max(1) {
+    if log <= SLACK * rows.max(1) || !fits(engine, rows) {
         return Ok(());
     }
     match replace(engine) {
@@ -59,10 +59,32 @@ pub(crate) fn if_due(engine: &Engine) -> Result<(), StoreError> {
     }
 }
 
+/// Whether the disk has room for a second log of so many bytes of rows: it is begun with whole segments, and the
+/// ballast may have to be taken beside it.
+fn fits(engine: &Engine, rows: u64) -> bool {
+    let needed = rows.saturating_add(2 * SEGMENT as u64).saturating_add(engine.options.ballast_bytes);
+    // A disk that does not tell is tried.
+    engine.folder.room().map_or(true, |room| room >= needed)
+}
+
 fn replace(engine: &Engine) -> Result<Compacted, StoreError> {
     let before = engine.with(Live::log_bytes)?;
     let side = engine.folder.side()?;
-    let new = Live::start(&side, &engine.options)?;
+    if let Err(why) = copy(engine, &side) {
+        // It is worthless, and on a full disk the room that it took is what the store needs to go on.
+        remove_all(&side)?;
+        return Err(why);
+    }
+    *engine.live.write() = None;
+    engine.folder.promote(&side)?;
+    engine.reopen()?;
+    Ok(Compacted { before, after: engine.with(Live::log_bytes)? })
+}
+
+/// Copies every row to a new log in the folder `side`, closed and synced at the end: what the disk refuses, it
+/// refuses here, while the store is still open.
+fn copy(engine: &Engine, side: &Path) -> Result<(), StoreError> {
+    let new = Live::start(side, &engine.options)?;
     let mut portion: Writes = Vec::new();
     let mut bytes = 0;
     walk(engine, |key, sealed| {
@@ -78,8 +100,5 @@ fn replace(engine: &Engine) -> Result<Compacted, StoreError> {
     new.write(portion)?;
     new.flush()?;
     drop(new);
-    *engine.live.write() = None;
-    engine.folder.promote(&side)?;
-    engine.reopen()?;
-    Ok(Compacted { before, after: engine.with(Live::log_bytes)? })
+    sync_tree(side)
 }

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use rustix::fs::statvfs;
+
 use crate::StoreError;
 
 /// Tries for a lock that another process has, and the pause between them.
@@ -71,6 +73,11 @@ impl Folder {
 
     pub(crate) fn live(&self) -> PathBuf {
         self.root.join("sled")
+    }
+
+    /// Bytes that may still be written to its disk.
+    pub(crate) fn room(&self) -> io::Result<u64> {
+        room(&self.root)
     }
 
     /// Where a store is built aside; empty.
@@ -159,6 +166,12 @@ pub(crate) fn sync_dir(folder: &Path) -> Result<(), StoreError> {
     File::open(folder)
         .and_then(|file| file.sync_all())
         .map_err(|error| StoreError::io("sync its folder", &error))
+}
+
+/// Bytes that may still be written to the disk of a folder.
+pub(crate) fn room(folder: &Path) -> io::Result<u64> {
+    let disk = statvfs(folder)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 pub(crate) fn remove_all(folder: &Path) -> Result<(), StoreError> {

@@ -20,7 +20,7 @@ const LINGERS: Duration = Duration::from_secs(10);
 /// sled writes pages, not rows: a leaf of up to 17 rows is one message, and a message over a quarter of a segment
 /// goes to a file of its own, which sled never syncs. With sled's default of 512 KiB that begins at rows of
 /// 7 KiB. Here the largest page, 17 rows of 64 KiB and their keys (1.1 MiB), stays under the quarter (2 MiB).
-const SEGMENT: usize = 8 << 20;
+pub(crate) const SEGMENT: usize = 8 << 20;
 
 /// sled divides its cache into 256 parts and looks at what a part holds once it was read 64 times. A walk that reads
 /// each page once would leave up to 63 pages in each part behind, 500 MiB of a ledger's, for as long as the store is

@@ -108,6 +108,23 @@ fn opening_compacts_a_log_that_is_far_larger_than_its_rows() {
 }
 
 #[test]
+fn opening_compacts_nothing_where_a_second_log_would_not_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), small()).unwrap();
+    for turn in 0..250_u8 {
+        store.apply(Batch::new().put(Space::Files, b"churn", vec![turn; 65_000])).unwrap();
+    }
+    drop(store);
+    let size = || fs::metadata(dir.path().join("sled/db")).unwrap().len();
+    let before = size();
+    // No file system has room for that ballast beside the copy.
+    let options = Options { compact_over_bytes: 100_000, ballast_bytes: 1 << 60, ..small() };
+    let store = open(dir.path(), options).unwrap();
+    assert!(size() >= before, "{} is under {before}", size());
+    assert_eq!(store.get(Space::Files, b"churn").unwrap(), Some(vec![249; 65_000]));
+}
+
+#[test]
 fn a_ballast_larger_than_the_disk_leaves_the_disk_alone() {
     let dir = tempfile::tempdir().unwrap();
     // More than any file system holds: were it written out, the disk would be full long before.

@@ -1,19 +1,22 @@
 //! A full disk and a failing one, simulated by the shim: the store acknowledges nothing false, keeps what it
 //! acknowledged, and goes on by itself where it may.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
-use penstock_storage::{Health, Options, Space, Store, StoreError, open};
+use penstock_storage::{Batch, Health, Options, Space, Store, StoreError, open};
 
 use crate::workload::{Acknowledged, check, head, work};
 use crate::{as_child, child, finish};
 
 const QUOTA: u64 = 30_000_000;
+/// Less than the rows of [`grown`] take.
+const ROOM: u64 = 2_000_000;
 
 fn options() -> Options {
     Options { ballast_bytes: 10_000_000, ..Options::default() }
@@ -152,4 +155,53 @@ fn a_full_disk_takes_nothing_and_ends_by_itself() {
     let mut command = child(dir.path(), "faults::child_on_a_disk_that_fills_up");
     command.env("SHIM_QUOTA", QUOTA.to_string()).env("SHIM_LIFT", dir.path().join("lift"));
     finish(command);
+}
+
+/// A store whose log is many times its rows, and what is in it.
+fn grown(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let never = Options { compact_over_bytes: u64::MAX, ..options() };
+    let store = open(path, never).unwrap();
+    let mut rows = BTreeMap::new();
+    for round in 0..8_u8 {
+        for number in 0..96_u8 {
+            let value = vec![number ^ round; 32_768];
+            store.apply(Batch::new().put(Space::Files, [number], value.clone())).unwrap();
+            rows.insert(vec![number], value);
+        }
+    }
+    rows
+}
+
+#[test]
+#[ignore = "run by other tests as a child process"]
+fn child_that_has_no_room_to_compact() {
+    let Some(root) = as_child() else { return };
+    let path = root.join("store");
+    let store = open(&path, Options { compact_over_bytes: 1, ..options() }).unwrap();
+    assert!(!path.join("sled.new").exists(), "the copy was left behind");
+    assert_eq!(store.health(), Health::Ready);
+    store.apply(Batch::new().put(Space::Files, b"later", vec![1; 10_000])).unwrap();
+}
+
+#[test]
+fn a_compaction_that_finds_no_room_leaves_the_store_as_it_was() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("root/store");
+    let rows = grown(&path);
+    // Room for a part of the copy.
+    let quota = size(&dir.path().join("root")) + ROOM;
+    let mut command = child(dir.path(), "faults::child_that_has_no_room_to_compact");
+    command.env("SHIM_QUOTA", quota.to_string());
+    finish(command);
+    let store = open(&path, options()).unwrap();
+    for (key, value) in rows {
+        assert_eq!(store.get(Space::Files, &key).unwrap(), Some(value));
+    }
+    assert!(store.get(Space::Files, b"later").unwrap().is_some());
+}
+
+/// Bytes of the files in a folder and below.
+fn size(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { size(&path) } else { path.metadata().unwrap().len() }).sum()
 }
