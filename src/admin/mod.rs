@@ -108,8 +108,6 @@ struct Answer(u16, &'static str, Vec<u8>);
 const JSON: &str = "application/json";
 const JSON_LINES: &str = "application/jsonl";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Still serving, out of memory alone.
-const DEGRADED: &[u8] = b"ready, but charges cannot be written down at the moment\n";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 #[async_trait]
@@ -174,14 +172,15 @@ impl Admin {
         }
     }
 
-    /// Ready means that a request would be served: not draining, a store that
-    /// works, and an offer that may be asked.
+    /// Ready means that requests are taken: not draining, and a store that works. What else is wrong is said, and no
+    /// reason to send them elsewhere.
     fn ready(&self) -> Answer {
-        match status::not_ready(&self.house) {
-            None if self.house.ledger.failing() => Answer(200, TEXT, DEGRADED.to_vec()),
-            None => Answer(200, TEXT, b"ready\n".to_vec()),
-            Some(why) => Answer(503, TEXT, format!("{why}\n").into_bytes()),
-        }
+        let (status, text) = match (status::not_ready(&self.house), status::degraded(&self.house)) {
+            (Some(why), _) => (503, format!("{why}\n")),
+            (None, Some(why)) => (200, format!("ready, but {why}\n")),
+            (None, None) => (200, "ready\n".to_owned()),
+        };
+        Answer(status, TEXT, text.into_bytes())
     }
 
     /// The admin token, compared in constant time. Wrong ones have a rate limit of their own; the right one

@@ -22,7 +22,7 @@ pub fn document() -> Value {
     paths.insert("/healthz".to_owned(), open("200 while the process lives", "text/plain"));
     paths.insert(
         "/readyz".to_owned(),
-        open("200 while a request would be served, else 503 and why", "text/plain"),
+        open("200 while requests are taken, else 503 and why", "text/plain"),
     );
     json!({
         "openapi": "3.1.0",
