@@ -74,6 +74,8 @@ pub struct House {
     pub exports: Exports,
     /// Held while another configuration is read and swapped in.
     reloading: Mutex<()>,
+    /// Told when it was.
+    pub reloaded: Notify,
     draining: AtomicBool,
     /// Another process has the store, or is about to.
     left: AtomicBool,
@@ -147,6 +149,7 @@ impl House {
             draining: AtomicBool::new(false),
             left: AtomicBool::new(false),
             reloading: Mutex::default(),
+            reloaded: Notify::new(),
             predecessors: Mutex::default(),
             desks: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -197,6 +200,7 @@ impl House {
         if tls.is_some() {
             self.tls.store(tls);
         }
+        self.reloaded.notify_waiters();
         Ok(())
     }
 

@@ -21,9 +21,12 @@ pub fn start(house: &Arc<House>, source: &Source, stop: &watch::Receiver<bool>) 
     tokio::spawn(async move {
         let mut known = seen(&house).await;
         loop {
+            let reloaded = house.reloaded.notified();
             let pause = house.live().settings.watch;
             tokio::select! {
                 () = rest(pause) => {}
+                // It may say another pause.
+                () = reloaded => continue,
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             let now = seen(&house).await;

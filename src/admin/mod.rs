@@ -76,6 +76,7 @@ pub async fn reload(house: &Arc<House>, source: &Source) -> Result<(String, Vec<
     match swapped {
         Ok(()) => {
             let live = house.live();
+            log::set(live.settings.log);
             let version = live.settings.version.0.to_string();
             log::event(log::info(), "reloaded", &[("config", &version)]);
             let waiting = house.fixed.waiting(&live.settings);

@@ -170,7 +170,7 @@ async fn what_a_reload_cannot_change_is_told_each_time() {
         let told = home.command(&["reload"]);
         let warned = complaint(&told);
         assert!(told.status.success(), "{warned}");
-        assert!(warned.contains("listen.http, process.threads counts from the next start"), "{warned}");
+        assert!(warned.contains("listen.http, process.threads count from the next start"), "{warned}");
     }
     std::fs::write(home.config(), text).unwrap();
     home.write(&threads(1));
@@ -178,6 +178,43 @@ async fn what_a_reload_cannot_change_is_told_each_time() {
     assert!(told.status.success() && complaint(&told).is_empty(), "{}", complaint(&told));
     until("all lines", || running.said().matches("\"reloaded\"").count() == 3).await;
     assert_eq!(running.said().matches("reload_waits_for_start").count(), 2, "{}", running.said());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_does_or_names_all_that_is_new() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    let secret = home.path().join("secret");
+    std::fs::write(&secret, "one").unwrap();
+    let watched = format!("api_key = {{ file = \"{}\" }}", secret.display());
+    let catalogue = catalogue(&provider, &watched);
+    home.write(&format!("[process]\nwatch = \"0s\"\n[log]\nlevel = \"error\"\n{catalogue}"));
+    let running = home.run().await;
+    let (client, _) = home.key();
+    assert_eq!(client.post(CHAT, &ask()).await.status, 200);
+    let pepper = home.path().join("pepper");
+    std::fs::write(&pepper, "01234567".repeat(8)).unwrap();
+    home.write(&format!(
+        "pepper = {{ file = \"{}\" }}\n[storage.export]\npath = \"elsewhere\"\n[spool]\nmemory = \"1MiB\"\ndisk = \"2GiB\"\n[ledger]\nahead = \"2d\"\n\
+         [process]\nwatch = \"50ms\"\ncore_dumps = true\n[log]\nlevel = \"info\"\nformat = \"text\"\n{catalogue}",
+        pepper.display()
+    ));
+    let told = home.command(&["reload"]);
+    let named = "storage.pepper, storage.export.path, spool.memory, spool.disk, ledger.ahead, process.core_dumps count";
+    assert!(complaint(&told).contains(named), "{}", complaint(&told));
+    // Lines of requests are written from now on, as text.
+    assert_eq!(client.post(CHAT, &ask()).await.status, 200);
+    running.until_said("event=request").await;
+    assert!(!running.said().contains("\"event\":\"request\""), "{}", running.said());
+    let reloads = || running.said().matches("event=reloaded").count();
+    let before = reloads();
+    let mut change = 0;
+    let mut changed = || {
+        change += 1;
+        std::fs::write(&secret, change.to_string()).unwrap();
+        reloads() > before
+    };
+    until("a changed file to be seen", &mut changed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
