@@ -122,8 +122,8 @@ impl House {
         let files = Files::open(&settings.files, FileStore::new(vault.store.clone()), taken_over)?;
         let batches = Arc::new(Batches::new(vault.store.clone()));
         files.run_by(batches.clone());
-        files.archived_in(settings.exports.path.clone());
         let exports = Exports::open(&settings, clock.unix());
+        files.archived_in(exports.folder().to_owned());
         let pools = Pools::default();
         let overload = Overload::new(&settings.overload);
         let live = Live::build(settings, None, &pools)?;
