@@ -294,7 +294,7 @@ impl House {
 
 /// What the TLS listener does; every file of a certificate is proven, and one that is over told.
 fn certified(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tls>>, String> {
-    for why in tls::prove(settings, clock.unix())? {
+    for why in tls::prove(settings, clock.unix()).map_err(|mistakes| mistakes.join(" "))? {
         log::event(log::warn(), "certificate_over", &[("why", &why)]);
     }
     tls::of(settings)

@@ -6,25 +6,31 @@ use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
 use crate::{gateway, start, tls, vault};
 use penstock_catalog::Catalog;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::Arc;
+
+/// What follows from mistakes.
+const NOT_STARTED: &str = "nothing was started";
+const WOULD_NOT_START: &str = "it would not start";
 
 /// `penstock run`.
 pub(super) fn run(source: Source) -> Result<(), Failure> {
-    let loaded = load(&source, "nothing was started")?;
+    let loaded = load(&source, NOT_STARTED)?;
+    // One that is over is told by the house.
+    proven(&loaded.settings, NOT_STARTED)?;
     Ok(start::run(loaded.settings, again(source))?)
 }
 
 /// `penstock` alone.
 pub(super) fn demo() -> Result<(), Failure> {
-    let loaded = load(&Source::Demo, "nothing was started")?;
+    let loaded = load(&Source::Demo, NOT_STARTED)?;
     Ok(start::demo(loaded.settings, again(Source::Demo))?)
 }
 
 /// `penstock check`.
 pub(super) fn check(source: &Source) -> Result<(), Failure> {
-    let loaded = load(source, "it would not start")?;
-    let over = tls::prove(&loaded.settings, super::way::now())?;
+    let loaded = load(source, WOULD_NOT_START)?;
+    let over = proven(&loaded.settings, WOULD_NOT_START)?;
     err(&over.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
     let name = match source {
         Source::Demo => "The demo".to_owned(),
@@ -32,6 +38,12 @@ pub(super) fn check(source: &Source) -> Result<(), Failure> {
     };
     err(&matchless(&loaded.settings, &name));
     Ok(out(&format!("{name} is good.\n{}", summary(&loaded.settings)))?)
+}
+
+/// Warnings about certificates; or all that is wrong with the files of certificates and keys as one text.
+fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure> {
+    tls::prove(settings, super::way::now())
+        .map_err(|mistakes| Failure { why: all(&mistakes, consequence), code: MISCONFIGURED })
 }
 
 /// Warnings about limits and models of keys and accounts that match nothing under this configuration, where its
@@ -78,11 +90,15 @@ fn load(source: &Source, consequence: &str) -> Result<Loaded, Failure> {
 /// All mistakes, and what follows.
 pub fn refusal(report: &Report, consequence: &str) -> String {
     // Warnings wait: some are only there because a block with a mistake was left out.
+    all(&report.mistakes, consequence)
+}
+
+fn all(mistakes: &[impl Display], consequence: &str) -> String {
     let mut text = String::new();
-    for mistake in &report.mistakes {
+    for mistake in mistakes {
         let _ = writeln!(text, "{mistake}\n");
     }
-    let count = match report.mistakes.len() {
+    let count = match mistakes.len() {
         1 => "One mistake".to_owned(),
         count => format!("{count} mistakes"),
     };

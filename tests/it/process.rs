@@ -1,6 +1,7 @@
 //! The binary as an operator meets it: what it says, how it starts, how it ends.
 
 use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};
+use crate::harness::secure::Certified;
 use crate::harness::script::{Act, done, finish, role, sse, text};
 use crate::harness::{Client, Provider, until, within};
 use serde_json::{Value, json};
@@ -74,6 +75,36 @@ fn each_mistake_alone_is_one_clear_sentence_and_nothing_starts() {
         }
         assert!(!home.storage().exists(), "nothing was started");
     }
+}
+
+#[test]
+fn every_certificate_with_another_ones_key_is_a_mistake_of_the_configuration() {
+    let (one, other) = (Certified::make(), Certified::make());
+    let home = Home::new();
+    let client = format!("client_certificate = {:?}\nclient_key = {:?}\n{OFFER}", one.chain, other.key);
+    home.write(&block("FR", &client));
+    let https = format!(
+        "[listen]\nhttps = {{ address = \"{}\", certificate = {:?}, key = {:?} }}",
+        address(),
+        other.chain,
+        one.key
+    );
+    let text = std::fs::read_to_string(home.config()).unwrap().replacen("[listen]", &https, 1);
+    std::fs::write(home.config(), text).unwrap();
+    for command in ["check", "run"] {
+        let said = mistaken(&home.command(&[command]));
+        for word in ["listen.https: The key", "providers.a.client_certificate: The key", "2 mistakes"] {
+            assert!(said.contains(word), "{word} is missing in\n{said}");
+        }
+    }
+    assert!(!home.storage().exists(), "nothing was started");
+}
+
+#[test]
+fn the_unit_leaves_alone_what_cannot_start() {
+    let unit = include_str!("../../conf/systemd/penstock.service");
+    assert!(unit.contains("\nRestartPreventExitStatus=78\n"), "{unit}");
+    assert!(!unit.contains("\nExecStartPre="), "its exit status is none of the main process");
 }
 
 #[test]
