@@ -67,13 +67,7 @@ fn matchless(settings: &Settings, name: &str) -> String {
 
 /// Reads the same source again, for a reload.
 fn again(source: Source) -> gateway::Source {
-    Arc::new(move || match source.load() {
-        Ok(loaded) => {
-            err(&warnings(&loaded.warnings));
-            Ok(loaded.settings)
-        }
-        Err(report) => Err(refusal(&report, "the old configuration goes on")),
-    })
+    Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration goes on")))
 }
 
 /// Settings, with the warnings told; or all mistakes as one text.

@@ -249,6 +249,28 @@ async fn a_reload_does_or_names_all_that_is_new() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_odd_about_a_reload_is_an_event_and_told_to_whoever_asked_for_it() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    let running = home.run().await;
+    let odd = "[[models]]\nid = \"lonely\"\nkind = \"chat\"\ncontext_length = 1000\n";
+    home.write(&format!("{odd}{}", catalogue(&provider, "")));
+    let told = home.command(&["reload"]);
+    let warned = complaint(&told);
+    assert!(told.status.success() && warned.starts_with("warning: "), "{warned}");
+    assert!(warned.contains("penstock.toml:6: models.lonely") && warned.contains("No provider offers"), "{warned}");
+    running.until_said("config_warning").await;
+    let said = running.said();
+    let lines: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}\n{said}")))
+        .collect();
+    let event = lines.iter().find(|line| line["event"] == "config_warning").unwrap();
+    assert_eq!((&event["level"], &event["key"], &event["line"]), (&json!("warn"), &json!("models.lonely"), &json!("6")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn terminate_lets_an_open_stream_end_and_exits_with_zero() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
