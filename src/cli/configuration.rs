@@ -1,7 +1,7 @@
 //! `run`, `check` and the demo: what happens to a configuration.
 
 use super::speak::{err, out};
-use super::{Failure, MISCONFIGURED, memory};
+use super::{Failure, MISCONFIGURED, memory, owner};
 use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
 use crate::{gateway, start, tls, vault};
@@ -50,7 +50,8 @@ fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure
 /// store can be read.
 fn matchless(settings: &Settings, name: &str) -> String {
     let now = super::way::now();
-    let found = vault::look(&settings.storage).and_then(|store| {
+    let looked = owner::take(&settings.storage.path).and_then(|()| vault::look(&settings.storage));
+    let found = looked.and_then(|store| {
         let Some(store) = store else { return Ok(Vec::new()) };
         let cards = settings.models.iter().map(|model| model.card()).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;

@@ -10,6 +10,7 @@ mod keys;
 mod limits;
 mod live;
 mod memory;
+mod owner;
 mod simulated;
 mod speak;
 mod statement;
