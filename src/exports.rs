@@ -7,6 +7,7 @@ use crate::config::settings::Settings;
 use crate::house::House;
 use crate::observe::log;
 use crate::vault::ADMIN_TOKEN;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,9 @@ const AGAIN: Duration = Duration::from_secs(600);
 
 /// What is known of the archives, in Unix seconds.
 pub struct Exports {
+    /// What is saved, and the folder of the archives: those of the start, as for whoever takes deleted files out of them.
+    place: Place,
+    folder: PathBuf,
     /// When the last was finished; before the first when the storage folder was made.
     since: AtomicU64,
     /// When the last was finished; 0 before the first.
@@ -30,7 +34,14 @@ impl Exports {
         let last = last(&settings.exports.path).map(|at| at.min(now));
         let made = || written(&settings.storage.path.join(ADMIN_TOKEN)).map_or(now, |at| at.min(now));
         let since = AtomicU64::new(last.unwrap_or_else(made));
-        Self { since, last: AtomicU64::new(last.unwrap_or(0)), failed: AtomicU64::new(0) }
+        let place = Place { storage: settings.storage.clone(), files: settings.files.path.clone() };
+        let folder = settings.exports.path.clone();
+        Self { place, folder, since, last: AtomicU64::new(last.unwrap_or(0)), failed: AtomicU64::new(0) }
+    }
+
+    /// Where they are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// When the last was finished; 0 if there is none.
@@ -61,11 +72,10 @@ pub async fn due(house: &Arc<House>) {
 fn make(house: &House) -> Result<Saved, String> {
     let live = house.live();
     let settings = &live.settings;
-    let place = Place { storage: settings.storage.clone(), files: settings.files.path.clone() };
     Job {
-        place,
+        place: house.exports.place.clone(),
         store: house.vault.store.clone(),
-        folder: settings.exports.path.clone(),
+        folder: house.exports.folder.clone(),
         keep: settings.exports.keep,
         free: settings.files.keep_free,
         now: house.clock.unix(),

@@ -3,6 +3,7 @@
 
 use crate::admin;
 use crate::batch::Batches;
+use crate::config::Loaded;
 use crate::config::settings::Settings;
 use crate::front::PARTING_IDLE;
 use crate::handover::arrive::Arrival;
@@ -50,7 +51,7 @@ pub struct Gateway {
 }
 
 /// Where a reload reads the configuration from.
-pub type Source = Arc<dyn Fn() -> Result<Settings, String> + Send + Sync>;
+pub type Source = Arc<dyn Fn() -> Result<Loaded, String> + Send + Sync>;
 
 impl Gateway {
     /// Binds every socket, opens the store, starts.

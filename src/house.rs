@@ -79,6 +79,8 @@ pub struct House {
     pub charging: RwLock<()>,
     /// Held while spends are written down: what is written last was read last.
     noting: Mutex<()>,
+    /// Told when it was.
+    pub reloaded: Notify,
     draining: AtomicBool,
     /// Another process has the store, or is about to.
     left: AtomicBool,
@@ -125,8 +127,8 @@ impl House {
         let files = Files::open(&settings.files, FileStore::new(vault.store.clone()), taken_over)?;
         let batches = Arc::new(Batches::new(vault.store.clone()));
         files.run_by(batches.clone());
-        files.archived_in(settings.exports.path.clone());
         let exports = Exports::open(&settings, clock.unix());
+        files.archived_in(exports.folder().to_owned());
         let pools = Pools::default();
         let overload = Overload::new(&settings.overload);
         let live = Live::build(settings, None, &pools)?;
@@ -154,6 +156,7 @@ impl House {
             reloading: Mutex::default(),
             charging: RwLock::default(),
             noting: Mutex::default(),
+            reloaded: Notify::new(),
             predecessors: Mutex::default(),
             desks: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -204,6 +207,7 @@ impl House {
         if tls.is_some() {
             self.tls.store(tls);
         }
+        self.reloaded.notify_waiters();
         Ok(())
     }
 
@@ -316,7 +320,7 @@ impl House {
 
 /// What the TLS listener does; every file of a certificate is proven, and one that is over told.
 fn certified(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tls>>, String> {
-    for why in tls::prove(settings, clock.unix())? {
+    for why in tls::prove(settings, clock.unix()).map_err(|mistakes| mistakes.join(" "))? {
         log::event(log::warn(), "certificate_over", &[("why", &why)]);
     }
     tls::of(settings)

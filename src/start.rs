@@ -1,5 +1,6 @@
 //! Starting and stopping the process: threads, signals, the demo's greeting.
 
+use crate::config::Loaded;
 use crate::config::settings::Settings;
 use crate::descriptors;
 use crate::gateway::{Gateway, Source};
@@ -214,5 +215,5 @@ fn say(text: &str) -> Result<(), String> {
 /// A source that never changes, for gateways without a file.
 #[must_use]
 pub fn fixed(settings: Settings) -> Source {
-    Arc::new(move || Ok(settings.clone()))
+    Arc::new(move || Ok(Loaded { settings: settings.clone(), warnings: Vec::new() }))
 }

@@ -71,30 +71,41 @@ pub fn of(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
 /// is no mistake of the configuration's.
 ///
 /// # Errors
-/// One sentence on the first that cannot be used.
-pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, String> {
-    let mut warnings = Vec::new();
-    let mut look = |place: String, path: &Path, expires: Option<i64>| {
+/// One sentence on each that cannot be used.
+pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
+    let (mut warnings, mut mistakes) = (Vec::new(), Vec::new());
+    let mut look = |place: &str, path: &Path, expires: Option<i64>| {
         if let Some(end) = expires.and_then(|end| u64::try_from(end).ok()).filter(|end| *end <= now) {
             let day = crate::civil::day(end);
             warnings.push(format!("{place}: The certificate {} was good until {day}.", path.display()));
         }
     };
-    if let (Some(https), Some(tls)) = (&settings.listen.https, of(settings)?) {
-        look("listen.https".to_owned(), &https.certificate, Some(tls.expires));
+    if let Some(https) = &settings.listen.https {
+        let own = pair(&https.certificate, &https.key).map(|pair| expires(&pair));
+        let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| roots(ca).map(drop));
+        // What else is wrong shows only with good files.
+        let whole = if own.is_ok() && clients.is_ok() { Tls::read(https).map(drop) } else { Ok(()) };
+        let place = "listen.https";
+        if let Ok(end) = &own {
+            look(place, &https.certificate, *end);
+        }
+        let wrong = [own.err(), clients.err(), whole.err()].into_iter().flatten();
+        mistakes.extend(wrong.map(|why| format!("{place}: {why}")));
     }
     for provider in &settings.providers {
         let place = |key: &str| format!("providers.{}.{key}", provider.id);
-        if let Some(ca) = &provider.ca {
-            roots(ca).map_err(|why| format!("{}: {why}", place("ca")))?;
+        if let Some(Err(why)) = provider.ca.as_deref().map(roots) {
+            mistakes.push(format!("{}: {why}", place("ca")));
         }
         if let Some((certificate, key)) = &provider.client {
             let at = place("client_certificate");
-            let pair = pair(certificate, key).map_err(|why| format!("{at}: {why}"))?;
-            look(at, certificate, expires(&pair));
+            match pair(certificate, key) {
+                Ok(pair) => look(&at, certificate, expires(&pair)),
+                Err(why) => mistakes.push(format!("{at}: {why}")),
+            }
         }
     }
-    Ok(warnings)
+    if mistakes.is_empty() { Ok(warnings) } else { Err(mistakes) }
 }
 
 /// One certificate for every name.

@@ -74,8 +74,8 @@ impl Vault {
         let handed = penstock_storage::open(&place, options).map(|store| Arc::new(Handed::new(store)));
         let handed = handed.map_err(|error| told(&place, &error))?;
         let store: Arc<dyn Store> = handed.clone();
-        let ledger = LedgerStore::open(store.clone(), Some(&folder.join(LEDGER)))
-            .map_err(|error| sentence(&error.to_string()))?;
+        let copies = folder.join(LEDGER);
+        let ledger = LedgerStore::open(store.clone(), Some(&copies)).map_err(|error| told(&copies, &error))?;
         let pepper = match &storage.pepper {
             Some(secret) => given(secret.reveal())?,
             None => made(&folder.join(PEPPER), hex_secret)?,
@@ -143,7 +143,7 @@ pub fn rebuild(storage: &Storage) -> Result<u64, String> {
     let store = penstock_storage::open(&storage.path.join(STORE), options).map_err(said)?;
     let copies = storage.path.join(LEDGER);
     let entries = crate::ledger::rebuild::rebuild(&store, &copies).map_err(|failed| failed.0)?;
-    LedgerStore::open(store, Some(&copies)).map_err(said)?;
+    LedgerStore::open(store, Some(&copies)).map_err(|error| told(&copies, &error))?;
     Ok(entries)
 }
 

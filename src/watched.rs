@@ -24,9 +24,12 @@ pub fn start(house: &Arc<House>, source: &Source, stop: &watch::Receiver<bool>) 
     tokio::spawn(async move {
         let (mut known, mut told) = (seen(&house).await.ok(), false);
         loop {
+            let reloaded = house.reloaded.notified();
             let pause = house.live().settings.watch;
             tokio::select! {
                 () = rest(pause) => {}
+                // It may say another pause.
+                () = reloaded => continue,
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             let now = match seen(&house).await {

@@ -16,6 +16,7 @@ pub mod unmatched;
 mod wrong;
 
 use crate::caller::Caller;
+use crate::config::Mistake;
 use crate::gateway::Source;
 use crate::house::House;
 use crate::observe::log;
@@ -61,34 +62,61 @@ pub fn serve(
     )
 }
 
-/// Swaps in the configuration as it is written now, or keeps the old one; returns its version, and what of it counts
-/// from the next start only.
+/// What a reload swapped in.
+pub struct Reloaded {
+    version: String,
+    /// What of it counts from the next start only.
+    waiting: Vec<&'static str>,
+    /// What is odd about it.
+    warnings: Vec<Mistake>,
+}
+
+/// Swaps in the configuration as it is written now, or keeps the old one.
 ///
 /// # Errors
 /// Every mistake of the new one.
-pub async fn reload(house: &Arc<House>, source: &Source) -> Result<(String, Vec<&'static str>), String> {
+pub async fn reload(house: &Arc<House>, source: &Source) -> Result<Reloaded, String> {
     let (fresh, kept) = (source.clone(), house.clone());
     let runtime = tokio::runtime::Handle::current();
-    let swapped = tokio::task::spawn_blocking(move || kept.reload(|| fresh(), &runtime))
+    let swap = move || {
+        let mut warnings = Vec::new();
+        let read = || {
+            let loaded = fresh()?;
+            warnings = loaded.warnings;
+            Ok(loaded.settings)
+        };
+        kept.reload(read, &runtime).map(|()| warnings)
+    };
+    let swapped = tokio::task::spawn_blocking(swap)
         .await
         .unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
     house.metrics.reloaded(swapped.is_ok());
     match swapped {
-        Ok(()) => {
+        Ok(warnings) => {
             let live = house.live();
+            log::set(live.settings.log);
             let version = live.settings.version.0.to_string();
             log::event(log::info(), "reloaded", &[("config", &version)]);
             let waiting = house.fixed.waiting(&live.settings);
             if !waiting.is_empty() {
                 log::event(log::warn(), "reload_waits_for_start", &[("what", &waiting.join(", "))]);
             }
-            Ok((version, waiting))
+            warnings.iter().for_each(warn);
+            Ok(Reloaded { version, waiting, warnings })
         }
         Err(mistakes) => {
             log::event(log::error(), "reload_refused", &[("why", &mistakes)]);
             Err(mistakes)
         }
     }
+}
+
+/// The event of something odd.
+fn warn(warning: &Mistake) {
+    let Mistake { file, line, key, why, fix, .. } = warning;
+    let line = line.map(|line| line.to_string()).unwrap_or_default();
+    let members = [("file", file.as_str()), ("line", &line), ("key", key), ("why", why), ("fix", fix)];
+    log::event(log::warn(), "config_warning", &members);
 }
 
 struct Admin {
@@ -108,8 +136,6 @@ struct Answer(u16, &'static str, Vec<u8>);
 const JSON: &str = "application/json";
 const JSON_LINES: &str = "application/jsonl";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Still serving, out of memory alone.
-const DEGRADED: &[u8] = b"ready, but charges cannot be written down at the moment\n";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 #[async_trait]
@@ -174,14 +200,15 @@ impl Admin {
         }
     }
 
-    /// Ready means that a request would be served: not draining, a store that
-    /// works, and an offer that may be asked.
+    /// Ready means that requests are taken: not draining, and a store that works. What else is wrong is said, and no
+    /// reason to send them elsewhere.
     fn ready(&self) -> Answer {
-        match status::not_ready(&self.house) {
-            None if self.house.ledger.failing() => Answer(200, TEXT, DEGRADED.to_vec()),
-            None => Answer(200, TEXT, b"ready\n".to_vec()),
-            Some(why) => Answer(503, TEXT, format!("{why}\n").into_bytes()),
-        }
+        let (status, text) = match (status::not_ready(&self.house), status::degraded(&self.house)) {
+            (Some(why), _) => (503, format!("{why}\n")),
+            (None, Some(why)) => (200, format!("ready, but {why}\n")),
+            (None, None) => (200, "ready\n".to_owned()),
+        };
+        Answer(status, TEXT, text.into_bytes())
     }
 
     /// The admin token, compared in constant time. Wrong ones have a rate limit of their own; the right one
@@ -208,8 +235,10 @@ impl Admin {
         }
         match operation {
             Operation::Reload => match reload(house, &self.source).await {
-                Ok((version, waiting)) => {
-                    Ok(written(200, &json!({ "config": version, "next_start": waiting })))
+                Ok(Reloaded { version, waiting, warnings }) => {
+                    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+                    let answer = json!({ "config": version, "next_start": waiting, "warnings": warnings });
+                    Ok(written(200, &answer))
                 }
                 Err(mistakes) => Err(Refusal::because(Code::InvalidRequest, mistakes)),
             },

@@ -22,7 +22,7 @@ pub fn document() -> Value {
     paths.insert("/healthz".to_owned(), open("200 while the process lives", "text/plain"));
     paths.insert(
         "/readyz".to_owned(),
-        open("200 while a request would be served, else 503 and why", "text/plain"),
+        open("200 while requests are taken, else 503 and why", "text/plain"),
     );
     json!({
         "openapi": "3.1.0",
@@ -160,7 +160,7 @@ fn answer(operation: Operation) -> (&'static str, Value) {
         }
         Operation::Statement => ("200", answered(&credits::MONTHLY)),
         Operation::ListUnmatched => ("200", list(answered(&["key", "account", "name", "warnings"]))),
-        Operation::Reload => ("200", answered(&["config", "next_start"])),
+        Operation::Reload => ("200", answered(&["config", "next_start", "warnings"])),
         Operation::ListModels | Operation::ListProviders => ("200", list(json!({ "type": "object" }))),
     }
 }
@@ -261,7 +261,7 @@ pub(super) fn member(name: &str) -> Value {
         "models" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "The catalogue's ids of the models that it may use; `null` for all." }),
         "limits" => reference("Limits"),
         "now" => reference("Now"),
-        "warnings" => json!({ "type": "array", "items": { "type": "string" }, "description": "What was written and matches nothing." }),
+        "warnings" => json!({ "type": "array", "items": { "type": "string" }, "description": "What is odd about what was written, such as that it matches nothing." }),
         "created" => time("When it was made"),
         "expires" => time("When it is good no more"),
         "last_used" => time("When it was last used"),

@@ -10,7 +10,8 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Why no request would be served now, if that is so.
+/// Why no request is taken now, if that is so. Providers are no reason: every gateway asks the same ones, and taking
+/// this one out of its load balancer would help nobody.
 pub fn not_ready(house: &House) -> Option<&'static str> {
     if house.is_draining() {
         return Some("draining");
@@ -23,12 +24,20 @@ pub fn not_ready(house: &House) -> Option<&'static str> {
     if house.ledger.state().exhausted {
         return Some("charges cannot be written down, and no more may wait");
     }
+    None
+}
+
+/// What does not go well although requests are taken, if that is so.
+pub fn degraded(house: &House) -> Option<&'static str> {
+    if house.ledger.failing() {
+        return Some("charges cannot be written down at the moment");
+    }
     let now = house.clock.now();
     let live = house.live();
-    let fit = live.offers.iter().any(|offer| {
-        matches!(offer.breaker.lock().health(now), OfferHealth::Healthy | OfferHealth::HalfOpen)
-    });
-    (!fit).then_some("no provider is healthy")
+    // One that rests, after a 429 or a `Retry-After`, has lost no standing.
+    let mut offers = live.offers.iter();
+    let ejected = offers.all(|offer| matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. }));
+    ejected.then_some("no provider is healthy at the moment")
 }
 
 /// The whole status.
@@ -40,6 +49,7 @@ pub fn status(house: &House) -> Value {
         "config": live.settings.version.0,
         "ready": why.is_none(),
         "not_ready_because": why,
+        "degraded_because": degraded(house),
         "requests_open": house.exchanges(),
         "ledger": ledger(house),
         "providers": each_provider(house, &live),

@@ -1,32 +1,36 @@
 //! `run`, `check` and the demo: what happens to a configuration.
 
 use super::speak::{err, out};
-use super::{Failure, MISCONFIGURED, memory};
+use super::{Failure, MISCONFIGURED, memory, owner};
 use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
 use crate::{descriptors, gateway, start, tls, vault};
 use penstock_catalog::Catalog;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::Arc;
+
+/// What follows from mistakes.
+const NOT_STARTED: &str = "nothing was started";
+const WOULD_NOT_START: &str = "it would not start";
 
 /// `penstock run`.
 pub(super) fn run(source: Source) -> Result<(), Failure> {
-    let loaded = load(&source, "nothing was started")?;
-    proven(&loaded)?;
+    let loaded = load(&source, NOT_STARTED)?;
+    // One that is over is told by the house.
+    proven(&loaded.settings, NOT_STARTED)?;
     Ok(start::run(loaded.settings, again(source))?)
 }
 
 /// `penstock` alone.
 pub(super) fn demo() -> Result<(), Failure> {
-    let loaded = load(&Source::Demo, "nothing was started")?;
+    let loaded = load(&Source::Demo, NOT_STARTED)?;
     Ok(start::demo(loaded.settings, again(Source::Demo))?)
 }
 
 /// `penstock check`.
 pub(super) fn check(source: &Source) -> Result<(), Failure> {
-    let loaded = load(source, "it would not start")?;
-    proven(&loaded)?;
-    let over = tls::prove(&loaded.settings, super::way::now())?;
+    let loaded = load(source, WOULD_NOT_START)?;
+    let over = proven(&loaded.settings, WOULD_NOT_START)?;
     err(&over.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
     let name = match source {
         Source::Demo => "The demo".to_owned(),
@@ -39,11 +43,27 @@ pub(super) fn check(source: &Source) -> Result<(), Failure> {
     Ok(out(&format!("{name} is good.\n{}", summary(&loaded.settings)))?)
 }
 
+/// Warnings about certificates; or all that is wrong with the files of certificates and keys, and with the admin token
+/// that an operator may have written, as one text.
+fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure> {
+    let token = vault::prove_token(&settings.storage).err();
+    let (over, mut mistakes) = match tls::prove(settings, super::way::now()) {
+        Ok(over) => (over, Vec::new()),
+        Err(mistakes) => (Vec::new(), mistakes),
+    };
+    mistakes.extend(token);
+    if mistakes.is_empty() {
+        return Ok(over);
+    }
+    Err(Failure { why: all(&mistakes, consequence), code: MISCONFIGURED })
+}
+
 /// Warnings about limits and models of keys and accounts that match nothing under this configuration, where its
 /// store can be read.
 fn matchless(settings: &Settings, name: &str) -> String {
     let now = super::way::now();
-    let found = vault::look(&settings.storage).and_then(|store| {
+    let looked = owner::take(&settings.storage.path).and_then(|()| vault::look(&settings.storage));
+    let found = looked.and_then(|store| {
         let Some(store) = store else { return Ok(Vec::new()) };
         let cards = settings.models.iter().map(|model| model.card()).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
@@ -60,13 +80,7 @@ fn matchless(settings: &Settings, name: &str) -> String {
 
 /// Reads the same source again, for a reload.
 fn again(source: Source) -> gateway::Source {
-    Arc::new(move || match source.load() {
-        Ok(loaded) => {
-            err(&warnings(&loaded.warnings));
-            Ok(loaded.settings)
-        }
-        Err(report) => Err(refusal(&report, "the old configuration goes on")),
-    })
+    Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration goes on")))
 }
 
 /// Settings, with the warnings told; or all mistakes as one text.
@@ -80,19 +94,18 @@ fn load(source: &Source, consequence: &str) -> Result<Loaded, Failure> {
     }
 }
 
-/// What an operator may have written into the storage folder, and has to put right as they would a configuration.
-fn proven(loaded: &Loaded) -> Result<(), Failure> {
-    vault::prove_token(&loaded.settings.storage).map_err(|why| Failure { why, code: MISCONFIGURED })
-}
-
 /// All mistakes, and what follows.
 pub fn refusal(report: &Report, consequence: &str) -> String {
     // Warnings wait: some are only there because a block with a mistake was left out.
+    all(&report.mistakes, consequence)
+}
+
+fn all(mistakes: &[impl Display], consequence: &str) -> String {
     let mut text = String::new();
-    for mistake in &report.mistakes {
+    for mistake in mistakes {
         let _ = writeln!(text, "{mistake}\n");
     }
-    let count = match report.mistakes.len() {
+    let count = match mistakes.len() {
         1 => "One mistake".to_owned(),
         count => format!("{count} mistakes"),
     };

@@ -196,6 +196,8 @@ fn rebuild(reached: &Reached) -> Result<(), String> {
     if Client::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
-    let entries = crate::vault::rebuild(&way::storage(&reach)?)?;
+    let storage = way::storage(&reach)?;
+    super::owner::take(&storage.path)?;
+    let entries = crate::vault::rebuild(&storage)?;
     out(&format!("The ledger was written again: {entries} entries.\n"))
 }

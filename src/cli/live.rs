@@ -51,9 +51,13 @@ pub fn providers(source: &Source, json: bool) -> Result<(), String> {
 /// `penstock reload`.
 pub fn reload(source: &Source) -> Result<(), String> {
     let answer = ask(source, "POST", "/admin/reload")?;
+    for warning in list(answer.get("warnings")).iter().filter_map(Value::as_str) {
+        err(&format!("warning: {warning}\n\n"));
+    }
     let waiting: Vec<&str> = list(answer.get("next_start")).iter().filter_map(Value::as_str).collect();
     if !waiting.is_empty() {
-        err(&format!("warning: {} counts from the next start or upgrade.\n", waiting.join(", ")));
+        let verb = if waiting.len() == 1 { "counts" } else { "count" };
+        err(&format!("warning: {} {verb} from the next start or upgrade.\n", waiting.join(", ")));
     }
     out(&format!("The gateway runs configuration {}.\n", cell(&answer, "config")))
 }

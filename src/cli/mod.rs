@@ -1,4 +1,5 @@
-//! The command line. Every command ends with 0, or with 1 and one clear sentence on standard error.
+//! The command line. Every command ends with 0, or with 1 and one clear sentence on standard error; with 78 and all
+//! mistakes if it is the configuration that is wrong.
 
 mod accounts;
 mod audit;
@@ -9,6 +10,7 @@ mod keys;
 mod limits;
 mod live;
 mod memory;
+mod owner;
 mod simulated;
 mod speak;
 mod statement;
@@ -59,7 +61,7 @@ enum Command {
     /// Tells every mistake of a configuration at once, or what it would run
     ///
     /// Files and environment variables that it refers to are read as at a real start; nothing is asked over
-    /// the network. Ends with 1 if there is a mistake; warnings do not count.
+    /// the network. Ends with 78 if there is a mistake; warnings do not count.
     Check(Written),
     /// Prints the JSON Schema of the configuration
     ///

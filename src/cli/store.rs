@@ -4,7 +4,7 @@
 use super::client::reach;
 use super::live::print;
 use super::speak::{err, out};
-use super::{Reached, configuration};
+use super::{Reached, configuration, owner};
 use crate::archive::{self, Place, Saved};
 use crate::config::Report;
 use clap::{Args, Subcommand};
@@ -56,6 +56,7 @@ enum Command {
 /// Runs the command.
 pub fn run(store: &Store) -> Result<(), String> {
     let place = place(&store.reached)?;
+    owner::take(&place.storage.path)?;
     match &store.command {
         Command::Verify { json } => {
             let verdict = archive::verify(&place)?;

@@ -2,7 +2,7 @@
 //! in its store when none runs. Both read the same routes and the same bodies.
 
 use super::client::{Client, Failure};
-use super::configuration;
+use super::{configuration, owner};
 use crate::admin::desk::{Asked, perform};
 use crate::admin::routes;
 use crate::config::{Reach, Report};
@@ -87,7 +87,10 @@ impl Way {
 
 fn store(reach: &Reach) -> Result<Vault, String> {
     match &reach.storage {
-        Ok(storage) => Vault::open(storage),
+        Ok(storage) => {
+            owner::take(&storage.path)?;
+            Vault::open(storage)
+        }
         Err(mistakes) => {
             let report = Report { mistakes: mistakes.clone(), warnings: Vec::new() };
             Err(configuration::refusal(&report, "the store cannot be opened"))

@@ -10,7 +10,6 @@ use super::overload::Overload;
 use super::series::{Keeper, Series};
 use crate::house::House;
 use crate::ledger::State;
-use penstock_routing::State as Breaking;
 use prometheus::core::Collector;
 use prometheus::{
     Encoder, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -256,13 +255,8 @@ impl Metrics {
         let live = house.live();
         self.in_flight.reset();
         self.offers.look(live.offers.iter().map(|offer| {
-            let breaker = offer.breaker.lock();
-            Standing {
-                provider: &offer.offer.provider.id,
-                model: &offer.offer.model.card.id,
-                asked: !matches!(breaker.state(now), Breaking::Open { .. }),
-                failing: breaker.failing(now),
-            }
+            let labels = [&*offer.offer.provider.id, offer.offer.model.card.id.as_str()];
+            Standing::of(labels, &offer.breaker.lock(), now)
         }));
         for provider in &live.providers {
             self.known(&provider.provider.id);

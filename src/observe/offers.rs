@@ -1,8 +1,11 @@
 //! How offers are, for Prometheus.
 
 use super::metrics::{gauge, registered};
+use penstock_routing::{Breaker, State};
 use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry, Result};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
 
 /// Their gauges.
 pub struct Offers {
@@ -14,8 +17,16 @@ pub struct Offers {
 pub(super) struct Standing<'a> {
     pub provider: &'a str,
     pub model: &'a str,
-    pub asked: bool,
+    /// It has answered since it last failed too often. One on trial has not: where nobody asks, it stays on trial.
+    pub healthy: bool,
     pub failing: f64,
+}
+
+impl<'a> Standing<'a> {
+    pub(super) fn of([provider, model]: [&'a str; 2], breaker: &Breaker, now: Duration) -> Self {
+        let healthy = breaker.state(now) == State::Closed;
+        Self { provider, model, healthy, failing: breaker.failing(now) }
+    }
 }
 
 impl Offers {
@@ -29,7 +40,7 @@ impl Offers {
             health: gauge(
                 r,
                 "penstock_offer_healthy",
-                "1 if the provider is asked for the model, 0 if each of its offers of it is ejected.",
+                "1 if the provider's answers for the model are good, 0 if each of its offers of it is ejected or on trial.",
                 &labels,
             )?,
             failing: registered(r, GaugeVec::new(failing, &labels)?)?,
@@ -38,16 +49,24 @@ impl Offers {
 
     /// A provider may offer a model under two names: one that works is enough.
     pub(super) fn look<'a>(&self, offers: impl Iterator<Item = Standing<'a>>) {
-        let mut best: HashMap<[&str; 2], (bool, f64)> = HashMap::new();
+        let mut best: HashMap<[&str; 2], Standing<'a>> = HashMap::new();
         for offer in offers {
-            let known = best.entry([offer.provider, offer.model]).or_insert((offer.asked, offer.failing));
-            *known = (known.0 || offer.asked, known.1.min(offer.failing));
+            match best.entry([offer.provider, offer.model]) {
+                Entry::Vacant(first) => {
+                    first.insert(offer);
+                }
+                Entry::Occupied(mut known) => {
+                    let known = known.get_mut();
+                    known.healthy |= offer.healthy;
+                    known.failing = known.failing.min(offer.failing);
+                }
+            }
         }
         self.health.reset();
         self.failing.reset();
-        for (labels, (asked, failing)) in best {
-            self.health.with_label_values(&labels).set(i64::from(asked));
-            self.failing.with_label_values(&labels).set(failing);
+        for (labels, offer) in best {
+            self.health.with_label_values(&labels).set(i64::from(offer.healthy));
+            self.failing.with_label_values(&labels).set(offer.failing);
         }
     }
 }
@@ -56,11 +75,35 @@ impl Offers {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use penstock_routing::breaker::{Outcome, Settings};
+
+    #[test]
+    fn one_that_failed_is_healthy_again_by_its_answers_and_not_by_time() {
+        let offers = Offers::new(&Registry::new()).unwrap();
+        let settings = Settings::default();
+        let mut breaker = Breaker::new(settings);
+        let told = |breaker: &Breaker, now| {
+            offers.look(std::iter::once(Standing::of(["p", "m"], breaker, now)));
+            offers.health.with_label_values(&["p", "m"]).get()
+        };
+        assert_eq!(told(&breaker, Duration::ZERO), 1);
+        for _ in 0..settings.consecutive {
+            breaker.on_result(Duration::ZERO, Outcome::Bad { rest: None });
+        }
+        assert_eq!(told(&breaker, Duration::ZERO), 0);
+        let later = settings.open + Duration::from_secs(3_600);
+        assert_eq!(told(&breaker, later), 0, "nobody has asked it since");
+        for _ in 0..settings.good_probes {
+            assert!(breaker.try_probe(later));
+            breaker.on_result(later, Outcome::Good);
+        }
+        assert_eq!(told(&breaker, later), 1);
+    }
 
     #[test]
     fn of_two_offers_of_a_model_the_better_one_is_told() {
         let offers = Offers::new(&Registry::new()).unwrap();
-        let of = |asked, failing| Standing { provider: "p", model: "m", asked, failing };
+        let of = |healthy, failing| Standing { provider: "p", model: "m", healthy, failing };
         for both in [[of(true, 0.25), of(false, 1.0)], [of(false, 1.0), of(true, 0.25)]] {
             offers.look(both.into_iter());
             assert_eq!(offers.health.with_label_values(&["p", "m"]).get(), 1);

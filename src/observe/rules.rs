@@ -187,17 +187,23 @@ fn a_rule_that_cannot_fire_is_found() {
 }
 
 #[test]
-fn what_an_alert_waits_for_is_there_before_it_happens() {
+fn what_an_alert_waits_for_is_there_before_it_happens_and_has_its_alert() {
     let metrics = Metrics::new().unwrap();
     metrics.known("here");
     let text = String::from_utf8(metrics.counted()).unwrap();
-    for line in [
-        r#"penstock_config_reloads_total{result="refused"} 0"#,
-        r#"penstock_exports_total{result="failed"} 0"#,
-        r#"penstock_attempts_total{outcome="credentials",provider="here"} 0"#,
+    let expressions = expressions(RULES);
+    for (name, label) in [
+        ("penstock_config_reloads_total", r#"result="refused""#),
+        ("penstock_exports_total", r#"result="failed""#),
+        ("penstock_attempts_total", r#"outcome="credentials""#),
     ] {
-        assert!(text.contains(line), "{line}\n{text}");
+        let there = |line: &str| line.starts_with(name) && line.contains(label) && line.ends_with(" 0");
+        assert!(text.lines().any(there), "{name} {label}\n{text}");
+        let asked = format!("{name}{{{label}}}");
+        assert!(expressions.iter().any(|expression| expression.contains(&asked)), "no rule on {asked}");
     }
+    let old = |expression: &String| expression.contains("time() - penstock_export_last_timestamp_seconds");
+    assert!(expressions.iter().any(old), "nor one on archives that are not even begun");
 }
 
 #[test]

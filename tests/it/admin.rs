@@ -1,6 +1,6 @@
 //! The admin listener: health, status, metrics, keys, reload.
 
-use crate::harness::script::{plain, status};
+use crate::harness::script::{plain, retry_after, status};
 use crate::harness::{Bench, Client, Provider};
 use serde_json::json;
 
@@ -26,7 +26,7 @@ async fn health_readiness_and_status_need_no_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readiness_falls_when_nobody_is_healthy_and_while_draining() {
+async fn readiness_falls_while_draining_and_not_for_what_providers_do() {
     let provider = Provider::start().await;
     provider.always(status(503));
     let settings = "[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"";
@@ -36,9 +36,23 @@ async fn readiness_falls_when_nobody_is_healthy_and_while_draining() {
     }
     let anyone = Client { address: running.gateway.admin, key: String::new() };
     let ready = anyone.get("/readyz").await;
-    assert_eq!((ready.status, ready.text().as_str()), (503, "no provider is healthy\n"));
+    assert_eq!((ready.status, ready.text().as_str()), (200, "ready, but no provider is healthy at the moment\n"));
+    let status = anyone.get("/status").await.json();
+    assert_eq!((&status["ready"], &status["degraded_because"]), (&json!(true), &json!("no provider is healthy at the moment")));
     running.gateway.house.drain();
     assert_eq!(anyone.get("/readyz").await.text(), "draining\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_asks_for_patience_takes_no_gateway_out_of_its_balancer() {
+    let provider = Provider::start().await;
+    provider.always(retry_after(429, 600));
+    let running = Bench::new().provider("a", &provider).start().await;
+    assert_eq!(running.chat().await.status, 429);
+    let rests = running.admin().get("/status").await.json()["providers"][0]["offers"][0]["rests_for_seconds"].clone();
+    assert!(rests.as_f64().is_some_and(|rests| rests > 1.0), "{rests}");
+    let ready = running.admin().get("/readyz").await;
+    assert_eq!((ready.status, ready.text().as_str()), (200, "ready\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

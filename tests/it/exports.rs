@@ -119,6 +119,27 @@ async fn a_gateway_saves_itself_while_it_works_and_goes_on_from_what_it_saved() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_in_no_archive_after_its_deletion_although_a_reload_named_another_folder() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&format!("{}{}", every(1, "keep = 2"), catalogue(&provider, "")));
+    let (client, _) = home.key();
+    let process = home.run().await;
+    let deleted = uploaded(&client, &lines(7)).await;
+    let within = |archive: &PathBuf| archive.join("files").join(&deleted).exists();
+    assert!(within(&next(&home).await));
+    let other = home.path().join("other");
+    let moved = format!("keep = 2\npath = \"{}\"", other.display());
+    home.write(&format!("{}{}", every(1, &moved), catalogue(&provider, "")));
+    let told = home.command(&["reload"]);
+    assert!(complaint(&told).contains("storage.export.path counts from the next start"), "{}", complaint(&told));
+    assert!(within(&next(&home).await), "archives are made where they were");
+    assert_eq!(client.send("DELETE", &format!("/v1/files/{deleted}"), &[], b"").await.status, 200);
+    assert!(!archives(&home).iter().any(within) && !other.exists());
+    stopped(process).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_archive_that_cannot_be_made_is_told_and_is_no_outage() {
     let provider = Provider::start().await;
     let home = Home::new();

@@ -1,6 +1,7 @@
 //! The binary as an operator meets it: what it says, how it starts, how it ends.
 
 use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};
+use crate::harness::secure::Certified;
 use crate::harness::script::{Act, done, finish, role, sse, text};
 use crate::harness::{Client, Provider, until, within};
 use serde_json::{Value, json};
@@ -93,6 +94,36 @@ fn each_mistake_alone_is_one_clear_sentence_and_nothing_starts() {
         }
         assert!(!home.storage().exists(), "nothing was started");
     }
+}
+
+#[test]
+fn every_certificate_with_another_ones_key_is_a_mistake_of_the_configuration() {
+    let (one, other) = (Certified::make(), Certified::make());
+    let home = Home::new();
+    let client = format!("client_certificate = {:?}\nclient_key = {:?}\n{OFFER}", one.chain, other.key);
+    home.write(&block("FR", &client));
+    let https = format!(
+        "[listen]\nhttps = {{ address = \"{}\", certificate = {:?}, key = {:?} }}",
+        address(),
+        other.chain,
+        one.key
+    );
+    let text = std::fs::read_to_string(home.config()).unwrap().replacen("[listen]", &https, 1);
+    std::fs::write(home.config(), text).unwrap();
+    for command in ["check", "run"] {
+        let said = mistaken(&home.command(&[command]));
+        for word in ["listen.https: The key", "providers.a.client_certificate: The key", "2 mistakes"] {
+            assert!(said.contains(word), "{word} is missing in\n{said}");
+        }
+    }
+    assert!(!home.storage().exists(), "nothing was started");
+}
+
+#[test]
+fn the_unit_leaves_alone_what_cannot_start() {
+    let unit = include_str!("../../conf/systemd/penstock.service");
+    assert!(unit.contains("\nRestartPreventExitStatus=78\n"), "{unit}");
+    assert!(!unit.contains("\nExecStartPre="), "its exit status is none of the main process");
 }
 
 #[test]
@@ -189,7 +220,7 @@ async fn what_a_reload_cannot_change_is_told_each_time() {
         let told = home.command(&["reload"]);
         let warned = complaint(&told);
         assert!(told.status.success(), "{warned}");
-        assert!(warned.contains("listen.http, process.threads counts from the next start"), "{warned}");
+        assert!(warned.contains("listen.http, process.threads count from the next start"), "{warned}");
     }
     std::fs::write(home.config(), text).unwrap();
     home.write(&threads(1));
@@ -197,6 +228,65 @@ async fn what_a_reload_cannot_change_is_told_each_time() {
     assert!(told.status.success() && complaint(&told).is_empty(), "{}", complaint(&told));
     until("all lines", || running.said().matches("\"reloaded\"").count() == 3).await;
     assert_eq!(running.said().matches("reload_waits_for_start").count(), 2, "{}", running.said());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_does_or_names_all_that_is_new() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    let secret = home.path().join("secret");
+    std::fs::write(&secret, "one").unwrap();
+    let watched = format!("api_key = {{ file = \"{}\" }}", secret.display());
+    let catalogue = catalogue(&provider, &watched);
+    home.write(&format!("[process]\nwatch = \"0s\"\n[log]\nlevel = \"error\"\n{catalogue}"));
+    let running = home.run().await;
+    let (client, _) = home.key();
+    assert_eq!(client.post(CHAT, &ask()).await.status, 200);
+    let pepper = home.path().join("pepper");
+    std::fs::write(&pepper, "01234567".repeat(8)).unwrap();
+    home.write(&format!(
+        "pepper = {{ file = \"{}\" }}\n[storage.export]\npath = \"elsewhere\"\n[spool]\nmemory = \"1MiB\"\ndisk = \"2GiB\"\n[ledger]\nahead = \"2d\"\n\
+         [process]\nwatch = \"50ms\"\ncore_dumps = true\n[log]\nlevel = \"info\"\nformat = \"text\"\n{catalogue}",
+        pepper.display()
+    ));
+    let told = home.command(&["reload"]);
+    let named = "storage.pepper, storage.export.path, spool.memory, spool.disk, ledger.ahead, process.core_dumps count";
+    assert!(complaint(&told).contains(named), "{}", complaint(&told));
+    // Lines of requests are written from now on, as text.
+    assert_eq!(client.post(CHAT, &ask()).await.status, 200);
+    running.until_said("event=request").await;
+    assert!(!running.said().contains("\"event\":\"request\""), "{}", running.said());
+    let reloads = || running.said().matches("event=reloaded").count();
+    let before = reloads();
+    let mut change = 0;
+    let mut changed = || {
+        change += 1;
+        std::fs::write(&secret, change.to_string()).unwrap();
+        reloads() > before
+    };
+    until("a changed file to be seen", &mut changed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_odd_about_a_reload_is_an_event_and_told_to_whoever_asked_for_it() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    let running = home.run().await;
+    let odd = "[[models]]\nid = \"lonely\"\nkind = \"chat\"\ncontext_length = 1000\n";
+    home.write(&format!("{odd}{}", catalogue(&provider, "")));
+    let told = home.command(&["reload"]);
+    let warned = complaint(&told);
+    assert!(told.status.success() && warned.starts_with("warning: "), "{warned}");
+    assert!(warned.contains("penstock.toml:6: models.lonely") && warned.contains("No provider offers"), "{warned}");
+    running.until_said("config_warning").await;
+    let said = running.said();
+    let lines: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}\n{said}")))
+        .collect();
+    let event = lines.iter().find(|line| line["event"] == "config_warning").unwrap();
+    assert_eq!((&event["level"], &event["key"], &event["line"]), (&json!("warn"), &json!("models.lonely"), &json!("6")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,8 +13,9 @@ use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{Batch, Space};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
@@ -283,4 +284,58 @@ async fn what_is_left_of_a_damaged_store_is_saved_and_its_ledger_is_whole_again(
     let ask = json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]});
     assert_eq!(all.client.post(CHAT, &ask).await.status, 200);
     running.kill().await;
+}
+
+/// Whose the folder is, and everything in it.
+fn owners(folder: &Path) -> BTreeSet<u32> {
+    let mut found = BTreeSet::from([fs::metadata(folder).unwrap().uid()]);
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(owners(&entry.path())),
+            false => found.extend([entry.metadata().unwrap().uid()]),
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_root_does_in_somebodys_folder_leaves_nothing_of_roots_there() {
+    let provider = Provider::start().await;
+    let me = fs::metadata(Home::new().path()).unwrap().uid();
+    // Only root can give a folder away, and only root could leave something of its own: for anybody else all is theirs.
+    let owner = if me == 0 { 65_534 } else { me };
+    let given = || {
+        let home = Home::new();
+        home.write(&catalogue(&provider, ""));
+        fs::create_dir(home.storage()).unwrap();
+        if me == 0 {
+            std::os::unix::fs::chown(home.storage(), Some(owner), Some(owner)).unwrap();
+        }
+        home
+    };
+    let (home, elsewhere) = (given(), given());
+    home.key();
+    said(&home.command(&["credits", "grant", "default", "--credits", "10"]));
+    said(&home.command(&["check"]));
+    said(&home.command(&["store", "repair", "--to", home.storage().join("repaired").to_str().unwrap()]));
+    let archive = home.path().join("archive");
+    said(&home.command(&["store", "export", archive.to_str().unwrap()]));
+    said(&elsewhere.command(&["store", "import", archive.to_str().unwrap()]));
+    for home in [&home, &elsewhere] {
+        assert_eq!(owners(&home.storage()), BTreeSet::from([owner]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_copy_that_cannot_be_written_is_told_with_its_place() {
+    let provider = Provider::start().await;
+    let home = Home::new();
+    home.write(&catalogue(&provider, ""));
+    said(&home.command(&["credits", "grant", "default", "--credits", "10"]));
+    let ledger = home.storage().join("ledger");
+    let month = fs::read_dir(&ledger).unwrap().next().unwrap().unwrap().path();
+    fs::remove_file(&month).unwrap();
+    fs::create_dir(&month).unwrap();
+    refused(&home.command(&["credits", "grant", "default", "--credits", "10"]), &format!("at {}", ledger.display()));
 }

@@ -6,7 +6,7 @@ use crate::admin::desk::Asked;
 use crate::admin::routes;
 use crate::cli::client::{Client, Failure, reach};
 use crate::cli::way::{actor, encoded, now};
-use crate::cli::{Reached, configuration};
+use crate::cli::{Reached, configuration, owner};
 use crate::clock::Clock;
 use crate::config::{Reach, Report, settings};
 use crate::ledger::Ledger;
@@ -32,7 +32,9 @@ impl Way {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(Failure::Other(why)) => Err(why),
             Err(Failure::NotRunning(_)) => {
-                let vault = Vault::open(&storage(&reach)?)?;
+                let storage = storage(&reach)?;
+                owner::take(&storage.path)?;
+                let vault = Vault::open(&storage)?;
                 let settings = settings::Ledger {
                     window: Duration::ZERO,
                     answers_wait: true,

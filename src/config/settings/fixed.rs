@@ -1,26 +1,69 @@
 //! What a reload cannot change: a process opens its sockets and folders and starts its threads once.
 
-use super::Settings;
+use super::{Exports, Files, Ledger, Listen, Settings, Spool, Storage};
+use sha2::{Digest, Sha256};
 
 /// What a process started with, by the names of the configuration.
 #[derive(Debug)]
-pub struct Fixed([(&'static str, String); 9]);
+pub struct Fixed(Vec<(&'static str, String)>);
 
 impl Settings {
-    /// What counts from the next start or upgrade only.
+    /// What counts from the next start or upgrade only. Every part is named here, so that whoever adds one decides
+    /// whether a reload changes it.
     #[must_use]
     pub fn fixed(&self) -> Fixed {
-        let https = self.listen.https.as_ref().map(|https| https.address);
-        Fixed([
-            ("listen.http", format!("{:?}", self.listen.http)),
+        let Self {
+            listen: Listen { http, https, public_url: _, admin },
+            storage: Storage { path: storage, ballast_bytes, pepper },
+            exports: Exports { path: exports, every: _, keep: _ },
+            spool: Spool { path: spool, memory, disk },
+            files: Files { path: files, upload: _, disk: _, per_key: _, keep_free: _, retention: _ },
+            ledger: Ledger { window: _, answers_wait: _, debt: _, backlog: _, slow: _, ahead },
+            drain,
+            core_dumps,
+            threads,
+            simulators,
+            // A reload swaps these in.
+            version: _,
+            limits: _,
+            overload: _,
+            routing: _,
+            impact: _,
+            images: _,
+            billing: _,
+            batches: _,
+            grid: _,
+            watch: _,
+            watched: _,
+            log: _,
+            models: _,
+            providers: _,
+            offers: _,
+        } = self;
+        let https = https.as_ref().map(|https| https.address);
+        // Not the secret: whether it is another.
+        let pepper = pepper.as_ref().map(|pepper| Sha256::digest(pepper.reveal()));
+        // Without the port: 0 stands for one that was free.
+        let simulated = simulators.iter().map(|one| {
+            (&one.name, one.address.ip(), one.seed, one.first_token, one.tokens_per_second.to_bits())
+        });
+        Fixed(vec![
+            ("listen.http", format!("{http:?}")),
             ("listen.https", format!("{https:?}")),
-            ("listen.admin", self.listen.admin.to_string()),
-            ("storage.path", self.storage.path.display().to_string()),
-            ("storage.ballast", self.storage.ballast_bytes.to_string()),
-            ("files.path", self.files.path.display().to_string()),
-            ("spool.path", self.spool.path.display().to_string()),
-            ("process.threads", self.threads.to_string()),
-            ("process.drain", format!("{:?}", self.drain)),
+            ("listen.admin", admin.to_string()),
+            ("storage.path", storage.display().to_string()),
+            ("storage.ballast", ballast_bytes.to_string()),
+            ("storage.pepper", format!("{pepper:?}")),
+            ("storage.export.path", exports.display().to_string()),
+            ("spool.path", spool.display().to_string()),
+            ("spool.memory", memory.to_string()),
+            ("spool.disk", disk.to_string()),
+            ("files.path", files.display().to_string()),
+            ("ledger.ahead", format!("{ahead:?}")),
+            ("process.threads", threads.to_string()),
+            ("process.drain", format!("{drain:?}")),
+            ("process.core_dumps", core_dumps.to_string()),
+            ("simulated", format!("{:?}", simulated.collect::<Vec<_>>())),
         ])
     }
 }

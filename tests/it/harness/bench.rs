@@ -2,7 +2,7 @@
 
 use super::{Client, Provider};
 use penstock::admin::keys;
-use penstock::config::{Settings, Surroundings, load_text};
+use penstock::config::{Loaded, Settings, Surroundings, load_text};
 use penstock::gateway::{Gateway, Source};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl Bench {
         let settings = self.load(folder.path());
         let source: Source = {
             let settings = settings.clone();
-            Arc::new(move || Ok(settings.clone()))
+            Arc::new(move || Ok(Loaded { settings: settings.clone(), warnings: Vec::new() }))
         };
         // The one before may hold the store a moment longer than its stop takes.
         let mut started = Gateway::start(settings.clone(), source.clone()).await;
