@@ -247,6 +247,15 @@ fn refusal(whose: Whose, denied: &Denied) -> Refusal {
                 period.name()
             ),
         ),
+        (Limit::Budget(period), Wait::Seat) => (
+            Code::BudgetExceeded,
+            format!(
+                "The budget of {} credits per {} of {of} does not cover this request beside those at work; \
+                 wait for one to end.",
+                credits(),
+                period.name()
+            ),
+        ),
         (Limit::Budget(period), _) => (
             Code::BudgetExceeded,
             format!(
@@ -261,8 +270,9 @@ fn refusal(whose: Whose, denied: &Denied) -> Refusal {
         Limit::Budget(_) => refusal.with("credits", credits().to_string()),
         _ => refusal.with("value", most),
     };
-    match seconds {
-        Some(seconds) => refusal.retry_after(seconds),
-        None => refusal,
+    match (seconds, denied.wait) {
+        (Some(_), Wait::Seat) => refusal.held(),
+        (Some(seconds), _) => refusal.retry_after(seconds),
+        (None, _) => refusal,
     }
 }

@@ -26,6 +26,7 @@ mod agent;
 mod aside;
 mod batch_input;
 mod batch_killed;
+mod batch_money;
 mod batch_reload;
 mod batches;
 mod billing;
