@@ -153,7 +153,6 @@ pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<Habits, (Hit, Re
     let nothing = Cost::default();
     let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (Whose::Key, denied));
     let shared = account.meter.check(&account.limits, &nothing, work, now);
-    let budgeted = |limits: &Limits| limits.day.is_some() || limits.month.is_some();
     let habits = Habits {
         output: key.meter.usual_output(),
         budgeted: budgeted(&account.limits) || budgeted(&key.limits),
@@ -161,6 +160,16 @@ pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<Habits, (Hit, Re
     drop((account, key));
     own.and(shared.map_err(|denied| (Whose::Account, denied))).map_err(refused)?;
     Ok(habits)
+}
+
+/// Whether money counts.
+const fn budgeted(limits: &Limits) -> bool {
+    limits.day.is_some() || limits.month.is_some()
+}
+
+/// Whether it matters how long answers are that nobody caps.
+const fn learns(limits: &Limits) -> bool {
+    limits.tokens.is_some() || budgeted(limits)
 }
 
 /// How a key and its account stand: of each limit the tighter one.
@@ -182,7 +191,7 @@ impl Pass {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.now();
         let (mut account, mut key) = locked(&self.grant);
-        if key.limits.tokens.is_some() || account.limits.tokens.is_some() {
+        if learns(&key.limits) || learns(&account.limits) {
             key.meter.observe(used.output);
         }
         let Inner { limits, meter } = &mut *key;

@@ -32,6 +32,7 @@ mod batches;
 mod billing;
 mod bodies;
 mod bounds;
+mod budgets;
 mod canaries;
 mod cancel;
 mod chat;
