@@ -156,7 +156,6 @@ pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<Habits, (Hit, Re
     let nothing = Cost::default();
     let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (Whose::Key, denied));
     let shared = account.meter.check(&account.limits, &nothing, work, now);
-    let budgeted = |limits: &Limits| limits.day.is_some() || limits.month.is_some();
     let habits = Habits {
         output: key.meter.usual_output(),
         budgeted: budgeted(&account.limits) || budgeted(&key.limits),
@@ -164,6 +163,16 @@ pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<Habits, (Hit, Re
     drop((account, key));
     own.and(shared.map_err(|denied| (Whose::Account, denied))).map_err(refused)?;
     Ok(habits)
+}
+
+/// Whether money counts.
+const fn budgeted(limits: &Limits) -> bool {
+    limits.day.is_some() || limits.month.is_some()
+}
+
+/// Whether it matters how long answers are that nobody caps.
+const fn learns(limits: &Limits) -> bool {
+    limits.tokens.is_some() || budgeted(limits)
 }
 
 /// How a key and its account stand: of each limit the tighter one.
@@ -185,7 +194,7 @@ impl Pass {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.date();
         let (mut account, mut key) = locked(&self.grant);
-        if key.limits.tokens.is_some() || account.limits.tokens.is_some() {
+        if learns(&key.limits) || learns(&account.limits) {
             key.meter.observe(used.output);
         }
         let Inner { limits, meter } = &mut *key;
@@ -250,6 +259,15 @@ fn refusal(whose: Whose, denied: &Denied) -> Refusal {
                 period.name()
             ),
         ),
+        (Limit::Budget(period), Wait::Seat) => (
+            Code::BudgetExceeded,
+            format!(
+                "The budget of {} credits per {} of {of} does not cover this request beside those at work; \
+                 wait for one to end.",
+                credits(),
+                period.name()
+            ),
+        ),
         (Limit::Budget(period), _) => (
             Code::BudgetExceeded,
             format!(
@@ -264,8 +282,9 @@ fn refusal(whose: Whose, denied: &Denied) -> Refusal {
         Limit::Budget(_) => refusal.with("credits", credits().to_string()),
         _ => refusal.with("value", most),
     };
-    match seconds {
-        Some(seconds) => refusal.retry_after(seconds),
-        None => refusal,
+    match (seconds, denied.wait) {
+        (Some(_), Wait::Seat) => refusal.held(),
+        (Some(seconds), _) => refusal.retry_after(seconds),
+        (None, _) => refusal,
     }
 }

@@ -51,6 +51,9 @@ pub struct LineDone {
     /// It gave its seat to a request at once, or got none to the end: no failure, and to be asked again as if
     /// it never was.
     pub yielded: bool,
+    /// What others at work hold of the balance or a budget was in its way: yielded too, and to be asked again once
+    /// some of them have ended.
+    pub short: bool,
     /// It was ended by its signal, before there was an answer.
     pub cancelled: bool,
 }
@@ -65,7 +68,7 @@ pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
     x.record.key = Some(x.grant.public_id.clone());
     x.record.endpoint = ask.endpoint.name();
     x.record.line = true;
-    let mut retry = None;
+    let (mut retry, mut short) = (None, false);
     let mut cancelled = false;
     let answer = panics::caught(pin!(answer(&mut x, ask.endpoint))).await;
     let answer = match answer.unwrap_or_else(|| Err(x.panicked())) {
@@ -78,11 +81,12 @@ pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
         Err(None) => cancelled = true,
         Err(Some(refusal)) => {
             retry = again(&refusal);
+            short = refusal.held;
             x.refuse(&refusal).await;
         }
     }
     let unseated = x.record.attempts.is_empty() && !x.record.queued.is_zero();
-    let yielded = retry.is_some() && (yielded(&x) || unseated);
+    let yielded = retry.is_some() && (yielded(&x) || unseated || short);
     if yielded {
         x.record.outcome = Outcome::Yielded;
     }
@@ -92,7 +96,7 @@ pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
     let usage = x.record.done.as_ref().and_then(Done::usage).copied();
     drop(x);
     let (body, end) = (line.answer(), line.end.take());
-    LineDone { request, status, body, end, usage, retry, yielded, cancelled }
+    LineDone { request, status, body, end, usage, retry, yielded, short, cancelled }
 }
 
 async fn answer(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<Ended, Refusal> {
@@ -121,5 +125,5 @@ fn yielded(x: &Exchange<'_>) -> bool {
 fn again(refusal: &Refusal) -> Option<Duration> {
     let status = refusal.row().status;
     let after = refusal.retry_after.map_or(AGAIN, |seconds| Duration::from_secs(seconds.into()));
-    (status == 429 || status >= 500).then_some(after)
+    (status == 429 || status >= 500 || refusal.held).then_some(after)
 }

@@ -3,7 +3,7 @@
 use super::accounts::DEFAULT as DEFAULT_ACCOUNT;
 use super::credits::{known, off_thread};
 use super::fields::Fields;
-use crate::ledger::{Ledger, Refused, report, views};
+use crate::ledger::{Ledger, Refused, report, rerate, views};
 use crate::vault::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_ledger::{Act, Ending, Entry, Wallet};
@@ -125,8 +125,19 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
 /// Why it is not made.
 pub async fn correct(ledger: &Arc<Ledger>, wanted: Correction, by: &str) -> Result<Value, Refusal> {
     let (book, number) = (ledger.store.clone(), wanted.entry);
-    let found = off_thread(move || report::find(&book, number)).await?;
-    let (account, act) = correction(found, wanted, by)?;
+    let found = off_thread(move || {
+        let found = report::find(&book, number)?;
+        // Of a charge that has its price, what a part of it was worth follows from that. A free one has none.
+        let unit = match found.as_ref().map(|entry| &entry.act) {
+            Some(Act::Settle { wallet, amount: 0, sale, .. }) => {
+                Some(rerate::unit(&book, &sale.terms, *wallet)?)
+            }
+            _ => None,
+        };
+        Ok((found, unit))
+    });
+    let (found, unit) = found.await?;
+    let (account, act) = correction(found, unit, wanted, by)?;
     let id = match &act {
         Act::Correct { id, .. } => id.to_string(),
         _ => String::new(),
@@ -135,8 +146,13 @@ pub async fn correct(ledger: &Arc<Ledger>, wanted: Correction, by: &str) -> Resu
     Ok(made(ledger, &account, &id, entry))
 }
 
-/// The act that corrects an entry.
-fn correction(found: Option<Entry>, wanted: Correction, by: &str) -> Result<(Arc<str>, Act), Refusal> {
+/// The act that corrects an entry; `unit` is what a unit of a free charge's wallet is in EUR.
+fn correction(
+    found: Option<Entry>,
+    unit: Option<Decimal>,
+    wanted: Correction,
+    by: &str,
+) -> Result<(Arc<str>, Act), Refusal> {
     let none = || Refusal::invalid("entry", "There is no charge and no grant of this number.");
     let entry = found.ok_or_else(none)?;
     let (what, key, wallet, was, eur) = match &entry.act {
@@ -151,7 +167,10 @@ fn correction(found: Option<Entry>, wanted: Correction, by: &str) -> Result<(Arc
         return Err(Refusal::invalid(field, format!("This entry is of {}: write {field}.", wallet.name())));
     }
     let change = Decimal::from(was - wanted.instead);
-    let eur = eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was)));
+    let eur = match unit {
+        Some(unit) => unit.checked_mul(change),
+        None => eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was))),
+    };
     let (id, note) = (wanted.id.into(), wanted.note.into());
     let eur = eur.unwrap_or_default().round_dp(8);
     let act = Act::Correct {

@@ -103,6 +103,7 @@ impl Work {
         self.output = output;
         let now = self.house.clock.unix();
         let (seal, mut ends) = (group.seal, Vec::with_capacity(group.lines.len()));
+        self.short.freed(group.lines.len());
         for line in group.lines {
             // A line counts once, whatever else may go wrong.
             if self.done.add(line.index) && self.life.finish(line.good, now) {
@@ -151,7 +152,8 @@ impl Work {
     }
 
     /// A line is over without a result: its reserve ends now.
-    pub(super) fn void(&self, end: Option<Ending>) {
+    pub(super) fn void(&mut self, end: Option<Ending>) {
+        self.short.freed(1);
         if let Some(end) = end {
             self.house.ledger.enter(vec![end], Vec::new()).ok();
         }

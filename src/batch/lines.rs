@@ -26,7 +26,7 @@ impl Work {
             // As long as the disk takes no results, none are asked for.
             && (self.failures == 0 || self.finished.is_empty())
             && !self.house.ledger.failing();
-        while due && self.has_room() {
+        while due && self.short.may_begin() && self.has_room() {
             let Some(asked) = self.next_line() else { break };
             let most = self.house.live().settings.batches.concurrency;
             match self.place.take(most, self.is_bare()) {
@@ -73,6 +73,7 @@ impl Work {
         };
         let Some(endpoint) = self.endpoint else { return self.end(Why::Invalid) };
         self.flying += 1;
+        self.short.begun();
         self.held += asked.body.len();
         let ask = LineAsk { grant, endpoint, body: asked.body.clone(), cancel: self.cancel.clone() };
         let (house, mut abort) = (self.house.clone(), self.abort.subscribe());
@@ -95,6 +96,7 @@ impl Work {
         let ends = self.ending.is_some() || self.stopping;
         let Some(mut done) = done else {
             // It broke, or was cut: its reserve was voided when it was dropped.
+            self.short.freed(1);
             if !ends {
                 asked.times += 1;
                 self.again(asked, Duration::ZERO, false);
@@ -112,6 +114,12 @@ impl Work {
                 self.later.push(asked, Instant::now() + LOOK * 2);
             }
             return self.void(done.end.take());
+        }
+        if done.short {
+            // Before all others: as lines ahead of it end it gets its turn, however much it needs.
+            self.short.came_back();
+            self.house.metrics.batches.line("retried");
+            return self.put_back(asked);
         }
         if let Some(wanted) = done.retry {
             let waived = done.yielded;

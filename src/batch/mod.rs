@@ -20,6 +20,7 @@ mod owner;
 mod refusals;
 mod runs;
 mod share;
+mod short;
 mod standing;
 mod turns;
 pub mod view;

@@ -7,6 +7,7 @@ use super::input::{Asked, Input};
 use super::later::Later;
 use super::open::Opened;
 use super::share::Share;
+use super::short::Short;
 use super::turns::{Place, Turn};
 use super::{Tell, view};
 use crate::caller::CancelLine;
@@ -62,6 +63,7 @@ pub(super) struct Work {
     pub(super) ahead: VecDeque<Asked>,
     pub(super) ahead_bytes: usize,
     pub(super) later: Later,
+    pub(super) short: Short,
     pub(super) flying: usize,
     pub(super) held: usize,
     pub(super) finished: VecDeque<Finished>,
@@ -155,6 +157,7 @@ impl Work {
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             later: Later::default(),
+            short: Short::default(),
             flying: 0,
             held: 0,
             finished: VecDeque::new(),
@@ -231,6 +234,7 @@ impl Work {
     fn look(&mut self) {
         let now = Instant::now();
         self.share = self.house.batches.share(&self.house);
+        self.short.look();
         if self.calls_off.is_some_and(|at| now >= at) {
             self.call_off();
         }

@@ -1,5 +1,5 @@
-//! An account's purse in memory: what is available and what is held, changed
-//! without a lock.
+//! An account's purse in memory: what there is and how much of it is available,
+//! changed without a lock. The difference is held.
 
 use penstock_ledger::{Account, Balance, Wallet};
 use std::sync::Arc;
@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// One wallet.
 #[derive(Default)]
 struct Pocket {
+    /// Holds aside: only a charge, a grant or a correction changes it.
+    balance: AtomicI64,
     available: AtomicI64,
-    held: AtomicI64,
 }
 
 /// Both wallets of an account.
@@ -21,7 +22,7 @@ pub(super) struct Purse {
 
 impl Purse {
     pub(super) fn new(name: &str, credits: i64, energy: i64) -> Self {
-        let pocket = |amount| Pocket { available: AtomicI64::new(amount), held: AtomicI64::new(0) };
+        let pocket = |amount| Pocket { balance: AtomicI64::new(amount), available: AtomicI64::new(amount) };
         Self { name: name.into(), credits: pocket(credits), energy: pocket(energy) }
     }
 
@@ -35,30 +36,30 @@ impl Purse {
     /// Holds an amount. With `covered` only as far as it is there; what costs
     /// nothing is always covered by credits, and by energy if there is any.
     pub(super) fn take(&self, wallet: Wallet, amount: i64, covered: bool) -> Result<(), i64> {
-        let pocket = self.pocket(wallet);
-        let enough = |available: i64| match (amount, wallet) {
-            (0, Wallet::Credits) => true,
-            (0, Wallet::Energy) => available > 0,
-            _ => available >= amount,
+        let take = |available: i64| {
+            (!covered || enough(wallet, available, amount)).then(|| available.saturating_sub(amount))
         };
-        let taken = pocket.available.fetch_update(Ordering::AcqRel, Ordering::Acquire, |available| {
-            (!covered || enough(available)).then(|| available.saturating_sub(amount))
-        });
-        taken?;
-        pocket.held.fetch_add(amount, Ordering::AcqRel);
-        Ok(())
+        let available = &self.pocket(wallet).available;
+        available.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).map(|_| ())
+    }
+
+    /// Whether an amount would be covered if nothing were held.
+    pub(super) fn covers(&self, wallet: Wallet, amount: i64) -> bool {
+        enough(wallet, self.pocket(wallet).balance.load(Ordering::Acquire), amount)
     }
 
     /// Ends a hold; `spent` of it, or more, is gone.
     pub(super) fn end(&self, wallet: Wallet, held: i64, spent: i64) {
         let pocket = self.pocket(wallet);
-        pocket.held.fetch_sub(held, Ordering::AcqRel);
         give(&pocket.available, held.saturating_sub(spent));
+        give(&pocket.balance, spent.saturating_neg());
     }
 
     /// Adds a grant, or what a correction gives back.
     pub(super) fn add(&self, wallet: Wallet, amount: i64) {
-        give(&self.pocket(wallet).available, amount);
+        let pocket = self.pocket(wallet);
+        give(&pocket.balance, amount);
+        give(&pocket.available, amount);
     }
 
     pub(super) fn available(&self, wallet: Wallet) -> i64 {
@@ -68,18 +69,27 @@ impl Purse {
     /// Balances as they are told: what is held counts until it is settled.
     pub(super) fn account(&self) -> Account {
         let balance = |pocket: &Pocket| {
-            let held = pocket.held.load(Ordering::Acquire);
             let available = pocket.available.load(Ordering::Acquire);
-            Balance { amount: available.saturating_add(held), held }
+            let amount = pocket.balance.load(Ordering::Acquire);
+            Balance { amount, held: amount.saturating_sub(available).max(0) }
         };
         Account { credits: balance(&self.credits), energy: balance(&self.energy) }
     }
 }
 
+/// Whether so much covers an amount.
+const fn enough(wallet: Wallet, there: i64, amount: i64) -> bool {
+    match (amount, wallet) {
+        (0, Wallet::Credits) => true,
+        (0, Wallet::Energy) => there > 0,
+        _ => there >= amount,
+    }
+}
+
 /// Adds without ever turning a debt into riches.
-fn give(available: &AtomicI64, amount: i64) {
-    let add = |available: i64| Some(available.saturating_add(amount));
-    available.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok();
+fn give(to: &AtomicI64, amount: i64) {
+    let add = |there: i64| Some(there.saturating_add(amount));
+    to.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok();
 }
 
 #[cfg(test)]
@@ -116,6 +126,20 @@ mod tests {
         assert_eq!(purse.take(Wallet::Credits, 1, true), Err(-5));
         assert!(purse.take(Wallet::Credits, 0, true).is_ok(), "what is free is free");
         assert!(purse.take(Wallet::Credits, 50, false).is_ok(), "without a bound");
+    }
+
+    #[test]
+    fn what_is_held_may_come_back_and_what_is_spent_may_not() {
+        let purse = Purse::new("a", 100, 10);
+        purse.take(Wallet::Credits, 80, true).unwrap();
+        assert_eq!(purse.take(Wallet::Credits, 100, true), Err(20));
+        assert!(purse.covers(Wallet::Credits, 100) && !purse.covers(Wallet::Credits, 101));
+        purse.end(Wallet::Credits, 80, 1);
+        assert!(purse.covers(Wallet::Credits, 99) && !purse.covers(Wallet::Credits, 100));
+        purse.take(Wallet::Energy, 10, true).unwrap();
+        assert!(purse.take(Wallet::Energy, 0, true).is_err() && purse.covers(Wallet::Energy, 0));
+        purse.end(Wallet::Energy, 10, 12);
+        assert!(!purse.covers(Wallet::Energy, 0));
     }
 
     #[test]

@@ -103,6 +103,18 @@ pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
     Ok(sums)
 }
 
+/// EUR for a micro-credit or a nano-kWh under the terms of a charge.
+///
+/// # Errors
+/// The store cannot be read, or the terms are not there.
+pub fn unit(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal, Failed> {
+    let (tariff, eur_per_credit) = tariff(&terms_of(store, terms)?)?;
+    Ok(match wallet {
+        Wallet::Credits => eur_per_credit.saturating_mul(Decimal::new(1, 6)),
+        Wallet::Energy => tariff.eur_per_kwh.saturating_mul(Decimal::new(1, 9)),
+    })
+}
+
 /// The tariff that terms state, and what a credit is.
 fn tariff(terms: &Value) -> Result<(Tariff, Decimal), Failed> {
     let price =

@@ -24,7 +24,8 @@ impl Ledger {
     /// Sets aside what a request may come to, before it is sent to a provider.
     ///
     /// # Errors
-    /// 402 with what is required and what there is; 503 while too much is unwritten.
+    /// 402 with what is required and what there is, and whether it passes as other holds end; 503 while too much is
+    /// unwritten.
     pub fn reserve(
         self: &Arc<Self>,
         account: &str,
@@ -69,15 +70,19 @@ fn choose(purse: &Purse, need: Need, prepaid: bool) -> Result<(Wallet, i64), Ref
 
 fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
     let (required, available) = (MicroCredits(need.credits).credits(), MicroCredits(available).credits());
+    let held = purse.covers(Wallet::Credits, need.credits)
+        || need.energy.is_some_and(|energy| purse.covers(Wallet::Energy, energy));
     let message = format!(
-        "The account's balance does not cover this request: it may take up to {} credits, and {} are available.",
+        "The account's balance does not cover this request: it may take up to {} credits, and {} are available{}.",
         required.normalize(),
         available.normalize(),
+        if held { " as long as other requests are at work" } else { "" },
     );
     let refusal = Refusal::because(Code::InsufficientCredits, message)
         .with("wallet", Wallet::Credits.name())
         .with("required", views::number(required))
         .with("available", views::number(available));
+    let refusal = if held { refusal.held() } else { refusal };
     match need.energy {
         None => refusal,
         Some(energy) => {

@@ -90,6 +90,8 @@ fn what_is_granted_is_spent_once_and_no_more() {
     assert_eq!(refused.details["wallet"], "credits");
     assert_eq!(refused.details["required"].as_f64(), Some(0.000_041));
     assert_eq!(refused.details["available"].as_f64(), Some(0.000_04));
+    assert!(refused.held, "40 are held and may come back");
+    assert!(!reserve(&ledger, "r2", 101).err().unwrap().held, "no end of a hold makes so much of it");
     hold.settle(charge(25));
     reserve(&ledger, "r3", 75).unwrap().void("failed", Drawn::default());
     drop(reserve(&ledger, "r4", 75).unwrap());

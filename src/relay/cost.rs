@@ -1,14 +1,12 @@
 //! What an ask may use at most, for the limits: known before anything is sent.
 
+use super::reserve;
 use super::select::Selection;
-use super::settle;
 use crate::exchange::Exchange;
 use crate::gate::Habits;
-use crate::upstream::bill::Terms;
 use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Done, Kind, MicroCredits, Task, Usage};
 use penstock_limits::Cost;
-use penstock_pricing::PaidWith;
 
 /// Tokens that an image is taken for until the provider says.
 const IMAGE: u64 = 1_024;
@@ -21,20 +19,28 @@ pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at:
     if !habits.budgeted {
         return Cost { input, output, money: MicroCredits(0) };
     }
-    let settings = &x.live.settings;
-    let terms = Terms {
-        eur_per_credit: settings.billing.eur_per_credit,
-        provenance: settings.impact.provenance,
-        batch: chosen.batch,
-        wallet: PaidWith::Credits,
-        at,
-    };
-    let offers = chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer));
-    let prices = offers.map(|offer| {
-        let cap = chosen.max_tokens(offer, ask).map(|cap| cap.saturating_mul(u64::from(ask.n)));
-        offer.bill.worth(&work(offer, ask, input, cap.map_or(output, |cap| cap.min(output))), terms)
+    let billing = &x.live.settings.billing;
+    // Money is held with more care than tokens: as much as the reserve takes for an answer without a cap.
+    let usual = habits.output.max(billing.reserve_output_tokens);
+    let offers = || chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer));
+    let with_credits = billing.prepaid || !offers().all(|offer| offer.bill.in_energy(at));
+    let worth = offers().map(|offer| {
+        let work = work(offer, ask, input, longest(offer, chosen, ask, usual));
+        offer.bill.worth(&work, chosen.batch, at, billing.eur_per_credit, with_credits)
     });
-    Cost { input, output, money: prices.max().unwrap_or_default() }
+    Cost { input, output, money: worth.max().unwrap_or_default() }
+}
+
+/// Tokens of all answers together that an offer may give: what the client allows or else as usual, as far as the
+/// offer can.
+fn longest(offer: &OfferLive, chosen: &Selection, ask: &Ask, usual: u64) -> u64 {
+    if ask.kind != Kind::Chat {
+        return 0;
+    }
+    let window = offer.offer.context_length;
+    let most =
+        chosen.max_tokens(offer, ask).into_iter().chain(offer.offer.max_output).min().unwrap_or(window);
+    ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(u64::from(ask.n))
 }
 
 /// Tokens in and out. Work that is not counted in tokens uses none of them.
@@ -51,14 +57,12 @@ fn tokens(ask: &Ask, usual: u64) -> (u64, u64) {
     }
 }
 
-/// What is done, at most. A sound whose file does not tell its length is known
-/// only when it has been heard.
+/// What is done, at most.
 fn work(offer: &OfferLive, ask: &Ask, input: u64, output: u64) -> Done {
     match &ask.task {
         Task::Talk | Task::Embed(_) | Task::Rerank(_) => {
             Done::Tokens(Usage { input, output, ..Usage::default() })
         }
-        Task::Draw(draw) => settle::images(draw.n, draw, offer),
-        Task::Transcribe(task) => task.sound.seconds.map_or(Done::Unknown, |seconds| Done::Audio { seconds }),
+        Task::Draw(_) | Task::Transcribe(_) => reserve::media(offer, ask),
     }
 }

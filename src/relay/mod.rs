@@ -58,6 +58,8 @@ struct Run<'r, 'a> {
     reply: Option<Box<dyn Reply>>,
     /// Whose stream the client is reading.
     current: Option<Arc<OfferLive>>,
+    /// When that was asked, as long as it is at work: what it draws may be known by its time alone.
+    asked: Option<Instant>,
     /// The head of a stream has been sent.
     headed: bool,
     /// Content has been sent: from here on only a rescue may follow.
@@ -120,6 +122,7 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         chosen,
         reply: None,
         current: None,
+        asked: None,
         headed: false,
         begun: false,
         weight: Weight::new(),
@@ -236,6 +239,9 @@ impl Run<'_, '_> {
             && self.chosen.lower(offer, self.ask, fault.room)
         {
             done = self.ask_it(offer, number).await;
+        }
+        if !matches!(done, Err(Stop::Left | Stop::Revoked)) {
+            self.asked = None;
         }
         let took = begun.elapsed();
         self.x.record.waited += took;

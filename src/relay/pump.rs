@@ -68,6 +68,7 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     drop(call);
     let mut answering = opened?;
     run.current = Some(offer.clone());
+    run.asked = Some(asked);
     let now = Instant::now();
     let mut times =
         Times { asked, token_by: now + timeouts.first_token, heard: now, told: now, first_token: None };

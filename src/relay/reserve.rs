@@ -78,7 +78,7 @@ fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
 }
 
 /// So many images; so much sound as its file tells, or as its bytes can hold.
-fn media(offer: &OfferLive, ask: &Ask) -> Done {
+pub(super) fn media(offer: &OfferLive, ask: &Ask) -> Done {
     match &ask.task {
         Task::Draw(draw) => settle::images(draw.n, draw, offer),
         Task::Transcribe(task) => {

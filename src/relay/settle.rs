@@ -37,7 +37,7 @@ impl Spent {
             Task::Talk | Task::Embed(_) | Task::Rerank(_) => {
                 let counted = || ask.counted(reply.map_or(0, Reply::output_bytes));
                 let usage = reply.and_then(Reply::usage).unwrap_or_else(counted);
-                offer.bill.failed(usage, Duration::ZERO)
+                offer.bill.failed(usage, took)
             }
         };
         match &mut self.0 {
@@ -112,7 +112,8 @@ pub fn left(run: &mut Run<'_, '_>) {
         Some(said) => Usage { output: count.output, source: UsageSource::Gateway, ..said },
         None => count,
     };
-    served(run, &offer, Done::Tokens(usage), reply.measured(), Duration::ZERO, None);
+    let took = run.asked.map_or(Duration::ZERO, |asked| asked.elapsed());
+    served(run, &offer, Done::Tokens(usage), reply.measured(), took, None);
 }
 
 /// Counts what a client received of a stream that was then broken: it is not charged, and yet it was used.

@@ -103,15 +103,39 @@ impl Bill {
         if let Some(need) = rate.quick(done, batch) {
             return need;
         }
-        let kwh = self.prepared.billable_kwh(&Work::new(*done, Duration::ZERO), None);
-        let kwh = kwh.saturating_mul(Decimal::from(self.measured));
-        let of = |wallet| charge(&rate.tariff, &sold(done), wallet, batch, kwh, eur_per_credit);
-        let (credits, energy) = (of(PaidWith::Credits), of(PaidWith::Energy));
+        let (credits, energy) = self.most(rate, done, batch, eur_per_credit);
         Need {
             credits: credits.credits.0,
             energy: (rate.tariff.billing == Billing::Energy).then_some(energy.energy.0),
             eur: eur8(credits.eur.max(energy.eur)),
         }
+    }
+
+    /// The most that this work may take from a budget: at the dearer of both wallets where credits may have to pay.
+    #[must_use]
+    pub fn worth(
+        &self,
+        done: &Done,
+        batch: bool,
+        at: u64,
+        eur_per_credit: Decimal,
+        with_credits: bool,
+    ) -> MicroCredits {
+        let Some(rate) = self.rate(at) else { return MicroCredits(0) };
+        if let Some(need) = rate.quick(done, batch) {
+            return MicroCredits(need.credits);
+        }
+        let (credits, energy) = self.most(rate, done, batch, eur_per_credit);
+        let energy = worth(&energy, eur_per_credit);
+        if with_credits { energy.max(worth(&credits, eur_per_credit)) } else { energy }
+    }
+
+    /// The most that each wallet may be charged, by the list and what may be measured beyond it.
+    fn most(&self, rate: &Rate, done: &Done, batch: bool, eur_per_credit: Decimal) -> (Charge, Charge) {
+        let kwh = self.prepared.billable_kwh(&Work::new(*done, Duration::ZERO), None);
+        let kwh = kwh.saturating_mul(Decimal::from(self.measured));
+        let of = |wallet| charge(&rate.tariff, &sold(done), wallet, batch, kwh, eur_per_credit);
+        (of(PaidWith::Credits), of(PaidWith::Energy))
     }
 
     /// What an attempt drew that answered nobody.
@@ -185,19 +209,6 @@ impl Bill {
             terms: settled.terms.clone(),
             drawn: drawn(&settled.footprint),
         }
-    }
-
-    /// What so much would cost, in credits, whatever pays for it.
-    #[must_use]
-    pub fn worth(&self, done: &Done, terms: Terms) -> MicroCredits {
-        let rate = self.rate(terms.at).unwrap_or_else(|| Rate::none());
-        let wallet = match rate.tariff.billing {
-            Billing::Energy => PaidWith::Energy,
-            Billing::Credits => PaidWith::Credits,
-        };
-        let billable = self.prepared.billable_kwh(&Work::new(*done, Duration::ZERO), None);
-        let charge = charge(&rate.tariff, &sold(done), wallet, terms.batch, billable, terms.eur_per_credit);
-        worth(&charge, terms.eur_per_credit)
     }
 
     fn members(&self, footprint: &Footprint, charge: &Charge, counted: bool, provenance: bool) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! What an answer draws and costs, from what its provider says to what its client reads.
 
+use crate::billing::entries;
 use crate::harness::bench::PATIENT;
 use crate::harness::script::{
     Act, Script, completion, delta, done, event, finish, json_answer, plain, role, sse, status, stream, text,
@@ -8,6 +9,7 @@ use crate::harness::script::{
 use crate::harness::{Answer, Bench, Provider};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 /// Joules that the providers below have measured.
 const JOULES: f64 = 40.433;
@@ -135,6 +137,64 @@ async fn what_a_failed_attempt_drew_is_told_and_not_charged() {
     assert!(kwh(&broken) > kwh(&refused), "{broken}\n{refused}");
     assert_eq!(broken["billing_cost"]["credits"], refused["billing_cost"]["credits"]);
     assert_eq!(broken["environment_impact"]["provider_id"], "good");
+}
+
+/// A chat model `t` of which nothing but the time is known, at these providers.
+fn by_time(providers: &[(&str, &Provider)]) -> Bench {
+    let mut toml = "[[models]]\nid = \"t\"\nkind = \"chat\"\ncontext_length = 4096\n\
+                    supported_parameters = [\"stream\", \"max_tokens\"]\nprice = { input = 1.0, output = 2.0 }\n"
+        .to_owned();
+    for (id, provider) in providers {
+        let price = if *id == "good" { SECOND } else { "" };
+        toml.push_str(&format!(
+            "[[providers]]\nid = \"{id}\"\noperator = \"Test\"\ncountry = \"FR\"\ncity = \"Paris\"\npue = 1.16\n\
+             wue = 0.2\nbase_url = \"http://{}/v1\"\n{PATIENT}\n[[providers.offers]]\nmodel = \"t\"\n{price}\n",
+            provider.address
+        ));
+    }
+    Bench::new().settings("[routing]\nquick_retry = \"0s\"").more(&toml)
+}
+
+fn ask_by_time() -> Value {
+    json!({"model": "t:price", "stream": true, "messages": [{"role": "user", "content": "Hi"}]})
+}
+
+const CHAT: &str = "/v1/chat/completions";
+const WHILE: Duration = Duration::from_millis(300);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_time_alone_tells_the_time_of_failed_attempts_counts() {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    let slow = |end: Vec<Act>| [vec![sse(), role(), Act::Pause(WHILE)], end].concat();
+    good.streams(slow(vec![text("Hello"), finish("stop"), usage(11, 1), done(), Act::End]));
+    let began = Instant::now();
+    let one = by_time(&[("good", &good)]).start().await.client.post(CHAT, &ask_by_time()).await;
+    let one = one.events().last().unwrap().clone();
+    let took = began.elapsed();
+    assert_eq!(one["environment_impact"]["provenance"]["method"], "latency_proxy", "{one}");
+    bad.streams(slow(vec![Act::Cut]));
+    good.streams(stream(&["Hello"]));
+    let running = by_time(&[("bad", &bad), ("good", &good)]).start().await;
+    let both = running.client.post(CHAT, &ask_by_time()).await;
+    assert_eq!(both.header("x-penstock-provider"), Some("good"));
+    assert!(bad.calls() > 0);
+    let both = both.events().last().unwrap().clone();
+    // The one took no longer than the test saw, the failed one no less than its pause: so much a second at least.
+    let share = Decimal::try_from(WHILE.as_secs_f64() / took.as_secs_f64() * 0.99).unwrap();
+    assert!(kwh(&both) > kwh(&one) * share, "{both}\n{one}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_time_alone_tells_a_stream_that_is_left_has_drawn() {
+    let provider = Provider::start().await;
+    provider.streams(vec![sse(), role(), text("Hello"), Act::Hang]);
+    let running = by_time(&[("a", &provider)]).start().await;
+    drop(running.client.stream_until(CHAT, &ask_by_time(), "Hello").await);
+    provider.until_left(1).await;
+    let all = entries(&running).await;
+    let charge = all.iter().find(|entry| entry["act"] == "settle").unwrap();
+    let drawn: f64 = charge["kwh"].as_str().unwrap_or("0").parse().unwrap();
+    assert!(drawn > 0.0, "{charge}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,23 +12,23 @@ use tokio::sync::Notify;
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 
-async fn bench() -> (Provider, Running) {
+pub async fn bench() -> (Provider, Running) {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
     (provider, running)
 }
 
 /// A key with these limits.
-async fn limited(running: &Running, limits: Value) -> Client {
+pub async fn limited(running: &Running, limits: Value) -> Client {
     running.key(&json!({ "name": "limited", "limits": limits })).await
 }
 
-fn public_id(client: &Client) -> &str {
+pub fn public_id(client: &Client) -> &str {
     &client.key[7..23]
 }
 
 /// Not so shortly before midnight, UTC, that a budget's window could end within the test.
-async fn far_from_midnight(running: &Running) {
+pub async fn far_from_midnight(running: &Running) {
     let clock = running.gateway.house.clock;
     until("the day to be young", || 86_400 - clock.unix() % 86_400 > 30).await;
 }
@@ -38,7 +38,7 @@ fn number(answer: &Answer, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
-fn answer_using(input: u64, output: u64) -> Vec<Act> {
+pub fn answer_using(input: u64, output: u64) -> Vec<Act> {
     let mut answer = completion("Hello");
     answer["usage"] =
         json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});

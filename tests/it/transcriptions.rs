@@ -127,6 +127,23 @@ async fn a_sound_comes_back_as_text_with_both_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sound_of_unknown_length_takes_of_a_budget_what_its_bytes_may_hold() {
+    let provider = Provider::start().await;
+    provider.always(said());
+    let running = hears(&[("a", &provider, "")]).start().await;
+    let flac = sounds::flac(44_100 * 3600 * 10);
+    let sent = form(&[("model", false, b"w"), ("file", true, &flac)]);
+    // A second at least, at 0.006 EUR a minute: 0.01 credits.
+    for (budget, status) in [("0.005", 402), ("5", 200)] {
+        let client = running.key(&json!({"name": "k", "limits": {"budget_per_month": budget}})).await;
+        let answer = client.send("POST", PATH, &[TYPE], &sent).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+    }
+    assert_eq!(provider.calls(), 1);
+    nothing_is_left(&running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_and_subtitles_carry_both_objects_as_headers() {
     let provider = Provider::start().await;
     provider.always(said());

@@ -18,6 +18,8 @@ pub struct Refusal {
     pub details: Map<String, Value>,
     /// Whole seconds for `Retry-After`.
     pub retry_after: Option<u32>,
+    /// Only what requests at work hold is in the way: the same request passes as they end.
+    pub held: bool,
 }
 
 impl Refusal {
@@ -30,6 +32,7 @@ impl Refusal {
             param: None,
             details: Map::new(),
             retry_after: None,
+            held: false,
         }
     }
 
@@ -79,6 +82,13 @@ impl Refusal {
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
+    }
+
+    /// Says that it passes as requests at work end: worth another try in a second.
+    #[must_use]
+    pub fn held(mut self) -> Self {
+        self.held = true;
+        self.retry_after(1)
     }
 
     /// The table's row.

@@ -195,13 +195,19 @@ impl Meter {
         let budgets = [(Period::Day, limits.day), (Period::Month, limits.month)];
         let over = budgets.into_iter().filter_map(|(period, budget)| {
             let budget = budget?.get();
-            let spent = self.spend.within(period, now).saturating_add(self.held);
             // An ask that costs nothing is no reason to let work through once all is spent.
-            if spent.saturating_add(money.max(1)) <= budget {
+            let spent = self.spend.within(period, now).saturating_add(money.max(1));
+            if spent.saturating_add(self.held) <= budget {
                 return None;
             }
-            let left = || period.end(now).saturating_sub(now);
-            let wait = if money > budget { Wait::Never } else { Wait::For(left()) };
+            let wait = if money > budget {
+                Wait::Never
+            } else if spent <= budget {
+                // It may come to less than is held for it, so nobody knows more than that it ends.
+                Wait::Seat
+            } else {
+                Wait::For(period.end(now).saturating_sub(now))
+            };
             Some(Denied { limit: Limit::Budget(period), most: budget, wait })
         });
         over.max_by_key(|denied| denied.wait)

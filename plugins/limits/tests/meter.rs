@@ -223,6 +223,33 @@ fn a_batch_line_meets_the_budgets_alone() {
 }
 
 #[test]
+fn a_budget_that_only_open_work_holds_is_no_wait_until_midnight() {
+    let limits = Limits { day: some(100), month: some(500), ..Limits::default() };
+    let mut key = Meter::default();
+    let open = ask(&mut key, &limits, &cost(1, 1, 90), NOON).unwrap();
+    let wait = |key: &Meter, money| {
+        let denied = ask(&mut key.clone(), &limits, &cost(1, 1, money), NOON).unwrap_err().1;
+        (denied.limit, denied.wait)
+    };
+    assert_eq!(wait(&key, 100), (Limit::Budget(Period::Day), Wait::Seat));
+    assert_eq!(wait(&key, 101).1, Wait::Never);
+    key.settle(open.key, &limits, &Used { input: 1, output: 1, money: MicroCredits(30) }, NOON);
+    let open = ask(&mut key, &limits, &cost(1, 1, 70), NOON).unwrap();
+    assert_eq!(wait(&key, 70).1, Wait::Seat);
+    assert_eq!(wait(&key, 71).1, Wait::For(Duration::from_secs(43_200)), "what is spent is spent");
+    assert_eq!(wait(&key, 0).1, Wait::Seat);
+    // The longest is told: the day would only have to wait for the open work.
+    let spent = Limits { month: some(40), ..limits };
+    let denied = ask(&mut key.clone(), &spent, &cost(1, 1, 20), NOON).unwrap_err().1;
+    assert!(
+        matches!((denied.limit, denied.wait), (Limit::Budget(Period::Month), Wait::For(_))),
+        "{denied:?}"
+    );
+    key.void(open.key, &limits, NOON);
+    assert!(ask(&mut key, &limits, &cost(1, 1, 70), NOON).is_ok());
+}
+
+#[test]
 fn a_budget_begins_anew_when_its_window_ends() {
     let limits = Limits { day: some(100), month: some(150), ..Limits::default() };
     let mut key = Meter::default();

@@ -2,9 +2,10 @@
 //! where it is there.
 
 use super::{CHAT, PREPAID, balance, entries, grant, of, one};
-use crate::harness::script::plain;
+use crate::harness::script::{completion, json_answer, plain};
 use crate::harness::{Bench, Provider};
 use penstock_ledger::Wallet;
+use rust_decimal::Decimal;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,6 +64,37 @@ async fn a_model_billed_in_energy_is_paid_from_the_energy_wallet_then_in_credits
     assert_eq!(paid["billing_cost"]["paid_with"], "credits");
     entries(&running).await;
     assert!(balance(&running) < 5_000_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_free_charge_is_corrected_at_its_terms() {
+    for (model, member, amount) in [("", "credits", json!(5)), ("billing = \"energy\"", "kwh", json!("0.2"))]
+    {
+        let provider = Provider::start().await;
+        let mut body = completion("Hello");
+        body["usage"] = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
+        provider.always(json_answer(200, &body));
+        let running = Bench::new()
+            .settings("[billing]\neur_per_kwh = 0.25\n")
+            .model(model)
+            .provider("a", &provider)
+            .start()
+            .await;
+        let there = json!({"account": "default", "kwh": "1"});
+        assert_eq!(running.admin().post("/admin/credits/grant", &there).await.status, 201);
+        assert_eq!(running.chat().await.status, 200);
+        let charges = of(&running, "settle").await;
+        assert_eq!(charges[0]["amount"], 0, "{charges:?}");
+        let correct = json!({"entry": charges[0]["seq"], member: amount});
+        let made = running.admin().post("/admin/credits/correct", &correct).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        // 5 credits at a cent, 0.2 kWh at a quarter of a EUR: taken, so less than nothing is given back.
+        let corrected = of(&running, "correct").await;
+        let eur: Decimal = corrected[0]["eur"].as_str().unwrap().parse().unwrap();
+        assert_eq!(eur, Decimal::new(-5, 2), "{corrected:?}");
+        let statement = running.admin().get("/admin/statement").await.json();
+        assert!(statement.to_string().contains("0.05"), "{statement}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

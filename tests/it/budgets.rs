@@ -1,0 +1,96 @@
+//! Budgets hold what a request may come to: many at once do not overdraw them, and what is only held is not spent.
+
+use crate::harness::script::held;
+use crate::harness::{Bench, Provider};
+use crate::limits::{answer_using, bench, far_from_midnight, limited, public_id};
+use serde_json::json;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+const CHAT: &str = "/v1/chat/completions";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_answers_without_a_cap_usually_cost_is_held_of_a_budget() {
+    let (provider, running) = bench().await;
+    far_from_midnight(&running).await;
+    let client = limited(&running, json!({"budget_per_day": "45"})).await;
+    // At 2 EUR a million 16,000 tokens are 3.2 credits; the last answer is a longer one, and 43.2 are spent.
+    for output in [16_000; 12].into_iter().chain([24_000]) {
+        provider.then(answer_using(0, output));
+        assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
+    }
+    let spent = || async {
+        let shown = running.admin().get(&format!("/admin/keys/{}", public_id(&client))).await.json();
+        shown["now"]["spent_today"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(spent().await, "43.2");
+    provider.always(answer_using(0, 16_000));
+    let ask = running.ask();
+    let all: Vec<_> = (0..20)
+        .map(|_| {
+            let (client, ask) = (client.clone(), ask.clone());
+            tokio::spawn(async move { client.post(CHAT, &ask).await.status })
+        })
+        .collect();
+    for one in all {
+        assert_eq!(one.await.unwrap(), 402);
+    }
+    assert_eq!((spent().await.as_str(), provider.calls()), ("43.2", 13));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn until_answers_are_known_as_much_is_held_of_a_budget_as_of_the_balance() {
+    let (provider, running) = bench().await;
+    // 4,096 tokens are 0.8192 credits.
+    let client = limited(&running, json!({"budget_per_day": "0.8"})).await;
+    assert_eq!(client.post(CHAT, &running.ask()).await.status, 402);
+    let client = limited(&running, json!({"budget_per_day": "0.9"})).await;
+    assert_eq!((client.post(CHAT, &running.ask()).await.status, provider.calls()), (200, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_covers_what_credits_pay_for_a_model_billed_in_energy() {
+    let provider = Provider::start().await;
+    provider.always(answer_using(11, 100_000));
+    let bench = |settings: &str| Bench::new().settings(settings).model("billing = \"energy\"");
+    let running = bench("[billing]\ncredit = \"prepaid\"\n").provider("a", &provider).start().await;
+    let grant = json!({"account": "default", "credits": 100});
+    assert_eq!(running.admin().post("/admin/credits/grant", &grant).await.status, 201);
+    // The energy wallet is empty, so 100,000 tokens at 2 EUR a million are 20 credits, whatever they draw.
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(100_000);
+    let client = limited(&running, json!({"budget_per_day": "19"})).await;
+    let refused = client.post(CHAT, &ask).await;
+    assert_eq!((refused.status, provider.calls()), (402, 0));
+    assert_eq!(refused.json()["error"]["code"], "BILLING_4002");
+    let client = limited(&running, json!({"budget_per_day": "21"})).await;
+    let answer = client.post(CHAT, &ask).await;
+    assert_eq!((answer.status, provider.calls()), (200, 1), "{}", answer.text());
+    assert_eq!(answer.json()["billing_cost"]["paid_with"], "credits");
+    // Where the energy wallet may go below nothing it pays, and energy is what counts.
+    let running = bench("").provider("a", &provider).start().await;
+    let client = limited(&running, json!({"budget_per_day": "1"})).await;
+    let answer = client.post(CHAT, &ask).await;
+    assert_eq!((answer.status, provider.calls()), (200, 2), "{}", answer.text());
+    assert_eq!(answer.json()["billing_cost"]["paid_with"], "energy");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_that_only_work_in_hand_holds_is_worth_a_short_wait() {
+    let (provider, running) = bench().await;
+    far_from_midnight(&running).await;
+    let client = limited(&running, json!({"budget_per_day": "1"})).await;
+    let go = Arc::new(Notify::new());
+    provider.then(held(&go, "Hello"));
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(4_000);
+    let (same, first) = (client.clone(), ask.clone());
+    let first = tokio::spawn(async move { same.post(CHAT, &first).await.status });
+    provider.until_calls(1).await;
+    let refused = client.post(CHAT, &ask).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (402, Some("1")), "{}", refused.text());
+    assert!(refused.text().contains("wait for one to end"), "{}", refused.text());
+    go.notify_one();
+    assert_eq!(first.await.unwrap(), 200);
+    assert_eq!(client.post(CHAT, &ask).await.status, 200);
+}
