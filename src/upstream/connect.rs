@@ -24,12 +24,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Streams on one HTTP/2 connection before another is opened.
-const H2_STREAMS: usize = 100;
+const H2_STREAMS: u32 = 100;
 /// Window of a stream on an HTTP/2 connection to a provider: what it may send ahead of a slow client, and at 40 ms from
 /// here 6 MiB a second.
 pub const H2_WINDOW: u32 = 256 << 10;
-/// Window of all streams of the connection together.
-const H2_CONNECTION_WINDOW: u32 = 16 << 20;
+/// Window of all streams of the connection together: as many as there may be can be full, and none stops another.
+const H2_CONNECTION_WINDOW: u32 = H2_STREAMS * H2_WINDOW;
 /// How often an HTTP/2 connection is asked whether it is still there.
 const H2_PING: Duration = Duration::from_secs(30);
 
@@ -241,7 +241,7 @@ fn peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
     options.write_timeout = Some(provider.timeouts.idle);
     options.idle_timeout = Some(IDLE);
     options.tcp_keepalive = Some(crate::server::KEEP_ALIVE);
-    options.max_h2_streams = H2_STREAMS;
+    options.max_h2_streams = H2_STREAMS as usize;
     options.h2_ping_interval = Some(H2_PING);
     options.h2_stream_window_size = Some(H2_WINDOW);
     options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW);
