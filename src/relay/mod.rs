@@ -31,7 +31,7 @@ use crate::spool::Spooled;
 use crate::upstream::offer::OfferLive;
 use attempt::Stop;
 use penstock_contract::{Ask, Code, Fault, FaultKind, Refusal, Reply, Rescue};
-use penstock_limits::Work;
+use penstock_limits::{Cost, Work};
 use penstock_routing::{Course, Next, Outcome, Policy};
 use seat::Sat;
 use select::Selection;
@@ -103,7 +103,15 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         return nothing::answer(x, ask).await;
     }
     let habits = x.early()?;
-    let chosen = select::select(x, ask).await?;
+    let chosen = match select::select(x, ask).await {
+        // It took counting to know that it is too long: that is a request as good as any.
+        Err(refusal) if refusal.code == Code::ContextLength => {
+            x.pass(&Cost::default())?;
+            return Err(refusal);
+        }
+        chosen => chosen?,
+    };
+    let Some(chosen) = chosen else { return Ok(Ended::Left) };
     let at = x.house.clock.unix();
     let cost = cost::most(x, &chosen, ask, habits, at);
     x.pass(&cost)?;

@@ -35,6 +35,7 @@ mod canaries;
 mod cancel;
 mod chat;
 mod commands;
+mod counting;
 mod crash;
 mod cuts;
 mod embeddings;
