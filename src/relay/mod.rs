@@ -28,7 +28,7 @@ use crate::exchange::{Ended, Exchange};
 use crate::ledger::Hold;
 use crate::observe::AttemptNote;
 use crate::spool::Spooled;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::{OfferLive, Seat};
 use attempt::Stop;
 use penstock_contract::{Ask, Code, Fault, FaultKind, Refusal, Reply, Rescue};
 use penstock_limits::{Cost, Work};
@@ -148,72 +148,62 @@ impl Run<'_, '_> {
     async fn drive(&mut self) -> Result<Ended, Refusal> {
         let mut course = self.course();
         let mut next = course.start(self.now());
-        let mut held = None;
+        let mut kept = None;
         loop {
-            next = match next {
-                Next::Try(index) => {
-                    let offer = self.x.live.offers.get(index).cloned();
-                    let Some(offer) = offer.filter(|offer| offer.offer.context_length > self.too_small)
-                    else {
-                        next = course.pass(self.now());
-                        continue;
-                    };
-                    let seat = match held.take() {
-                        Some(seat) => Ok(Sat::Seat(seat)),
-                        None => self.seat(&offer, &mut course).await,
-                    };
-                    let seat = match seat {
-                        Ok(Sat::Seat(seat)) => seat,
-                        Ok(Sat::Not) => {
-                            self.missed = true;
-                            next = course.pass(self.now());
-                            continue;
-                        }
-                        Ok(Sat::Full) => {
-                            self.missed = true;
-                            next = course.passed_full(self.now());
-                            continue;
-                        }
-                        Err(_) => return self.left(),
-                    };
-                    let rescue = self.begun;
-                    match self.attempt(&offer, course.asked()).await {
-                        Ok(ended) => {
-                            drop(seat);
-                            return Ok(ended);
-                        }
-                        Err(stop) => match self.stopped(&offer, stop, rescue, &mut course) {
-                            Some(next) => next,
-                            None => return self.left(),
-                        },
-                    }
-                }
-                Next::RetrySame { after, .. } => {
-                    if !self.pause(after).await {
-                        return self.left();
-                    }
-                    course.resume(self.now())
-                }
-                Next::WaitUntil(until) => {
-                    if !self.pause(until.saturating_sub(self.now())).await {
-                        return self.left();
-                    }
-                    course.resume(self.now())
-                }
+            let went_on = match next {
+                Next::Try(index) => self.try_it(index, kept.take(), &mut course).await,
+                Next::RetrySame { after, .. } => self.pause(after, &mut course).await,
+                Next::WaitUntil(until) => self.pause(until.saturating_sub(self.now()), &mut course).await,
                 Next::Queue => match self.queue(&course).await {
                     Ok(seat) => {
                         let next = match &seat {
                             Some(seat) => course.seated(seat.offer().offer.index, self.now()),
                             None => course.unseated(self.now()),
                         };
-                        held = seat.filter(|_| matches!(next, Next::Try(_)));
-                        next
+                        kept = seat.filter(|_| matches!(next, Next::Try(_)));
+                        Ok(next)
                     }
-                    Err(_) => return self.left(),
+                    Err(_) => Err(self.left()),
                 },
                 Next::Refuse => return self.give_up(&course, 1).await,
                 Next::GiveUp { retry_after } => return self.give_up(&course, retry_after).await,
             };
+            next = match went_on {
+                Ok(next) => next,
+                Err(ended) => return Ok(ended),
+            };
+        }
+    }
+
+    /// Asks one offer, from a seat that was kept for it or another; the error is the end of it all.
+    async fn try_it(&mut self, index: usize, kept: Option<Seat>, course: &mut Course) -> Result<Next, Ended> {
+        let offer = self.x.live.offers.get(index).cloned();
+        let Some(offer) = offer.filter(|offer| offer.offer.context_length > self.too_small) else {
+            return Ok(course.pass(self.now()));
+        };
+        // A seat is good at its own offer alone.
+        let kept = kept.filter(|seat| seat.offer().offer.index == index);
+        let seat = self.seat(&offer, kept, course).await;
+        let _seat = match seat {
+            Ok(Sat::Seat(seat)) => seat,
+            Ok(Sat::Full) => {
+                self.missed = true;
+                return Ok(course.passed_full(self.now()));
+            }
+            Ok(Sat::Not) => {
+                self.missed = true;
+                return Ok(course.pass(self.now()));
+            }
+            Ok(Sat::Rests(until)) => {
+                self.missed = true;
+                return Ok(course.rests(until, self.now()));
+            }
+            Err(_) => return Err(self.left()),
+        };
+        let rescue = self.begun;
+        match self.attempt(&offer, course.asked()).await {
+            Ok(ended) => Err(ended),
+            Err(stop) => self.stopped(&offer, stop, rescue, course).ok_or_else(|| self.left()),
         }
     }
 
@@ -326,18 +316,22 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Sleeps; false when the client left or its key was revoked meanwhile.
-    async fn pause(&mut self, span: Duration) -> bool {
-        let until = (clock::now() + span).min(self.deadline);
+    /// Sleeps for a provider's sake, then goes on; the error is the end of it all.
+    async fn pause(&mut self, span: Duration, course: &mut Course) -> Result<Next, Ended> {
+        let began = clock::now();
         let never = std::pin::pin!(std::future::pending::<()>());
-        matches!(self.watch.race(&mut self.x.caller, never, until).await, watch::Woken::Alarm)
+        let woken = self.watch.race(&mut self.x.caller, never, (began + span).min(self.deadline)).await;
+        match woken {
+            watch::Woken::Alarm => Ok(course.resume(self.now())),
+            _ => Err(self.left()),
+        }
     }
 
     /// The client left, or may no longer listen. It pays for what it received.
-    fn left(&mut self) -> Result<Ended, Refusal> {
+    fn left(&mut self) -> Ended {
         settle::left(self);
         settle::void(self, "left");
-        Ok(Ended::Left)
+        Ended::Left
     }
 
     /// Nobody answered, or nobody could take a broken answer further.
