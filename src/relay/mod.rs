@@ -78,8 +78,6 @@ struct Run<'r, 'a> {
     unsaid: Option<Refusal>,
     /// A provider failed, or could not be asked now: another time it might have answered.
     missed: bool,
-    /// Providers with a window of so many tokens were told that it is too small.
-    too_small: u64,
 }
 
 /// Answers an ask with the help of the providers.
@@ -138,7 +136,6 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         refusal: None,
         unsaid: None,
         missed: false,
-        too_small: 0,
     };
     run.drive().await
 }
@@ -177,8 +174,7 @@ impl Run<'_, '_> {
 
     /// Asks one offer, from a seat that was kept for it or another; the error is the end of it all.
     async fn try_it(&mut self, index: usize, kept: Option<Seat>, course: &mut Course) -> Result<Next, Ended> {
-        let offer = self.x.live.offers.get(index).cloned();
-        let Some(offer) = offer.filter(|offer| offer.offer.context_length > self.too_small) else {
+        let Some(offer) = self.x.live.offers.get(index).cloned() else {
             return Ok(course.pass(self.now()));
         };
         // A seat is good at its own offer alone.
@@ -186,18 +182,12 @@ impl Run<'_, '_> {
         let seat = self.seat(&offer, kept, course).await;
         let _seat = match seat {
             Ok(Sat::Seat(seat)) => seat,
-            Ok(Sat::Full) => {
-                self.missed = true;
-                return Ok(course.passed_full(self.now()));
-            }
+            Ok(Sat::Full) => return Ok(course.passed_full(self.now())),
             Ok(Sat::Not) => {
                 self.missed = true;
                 return Ok(course.pass(self.now()));
             }
-            Ok(Sat::Rests(until)) => {
-                self.missed = true;
-                return Ok(course.rests(until, self.now()));
-            }
+            Ok(Sat::Rests(until)) => return Ok(course.rests(until, self.now())),
             Err(_) => return Err(self.left()),
         };
         let rescue = self.begun;
@@ -281,7 +271,11 @@ impl Run<'_, '_> {
                 if !self.begun && refusal.code == Code::ContextLength =>
             {
                 offer.learn(now, Outcome::Neutral, None);
-                self.too_small = self.too_small.max(offer.offer.context_length);
+                let too_small = offer.offer.context_length;
+                let offers = &self.x.live.offers;
+                course.leave_out(|index| {
+                    offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small)
+                });
                 self.unsaid = Some(*refusal);
                 Some(course.pass(now))
             }
@@ -338,6 +332,7 @@ impl Run<'_, '_> {
     async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
         // What of a broken answer was delivered is not charged either.
         settle::void(self, "failed");
+        self.missed |= course.has_others();
         let unsaid = self.unsaid.take().filter(|_| !self.missed);
         let refusal = self.refusal.take().or(unsaid).unwrap_or_else(|| {
             let providers = &self.x.live.providers;

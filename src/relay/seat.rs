@@ -78,6 +78,7 @@ impl Run<'_, '_> {
     /// Waits a moment for a seat at any of the providers that are full, in turn with other accounts.
     pub(super) async fn queue(&mut self, course: &Course) -> Result<Option<Seat>, Stop> {
         let overload = self.x.live.settings.overload;
+        self.missed = true;
         let offers = course.full(self.now()).filter_map(|index| self.x.live.offers.get(index).cloned());
         let waiting = Waiting::at(offers, &self.x.grant.account.id, overload.queue);
         let Some(waiting) = waiting else {

@@ -155,6 +155,18 @@ impl Course {
         self.choose(now)
     }
 
+    /// Leaves these offers out from now on, full and resting ones too: they would answer as another did.
+    pub fn leave_out(&mut self, which: impl Fn(usize) -> bool) {
+        let seats = self.seats.iter_mut().filter(|seat| which(seat.entry.offer));
+        seats.for_each(|seat| (seat.open, seat.full) = (false, false));
+    }
+
+    /// Somebody who could not be asked in time might answer at another.
+    #[must_use]
+    pub fn has_others(&self) -> bool {
+        self.seats.iter().any(|seat| seat.open || seat.full)
+    }
+
     /// The step when the offer that was to be asked rests until `ready`, as others have learnt since the plan was
     /// made. It may be waited for like one that asked this request for the rest.
     pub fn rests(&mut self, ready: Duration, now: Duration) -> Next {
