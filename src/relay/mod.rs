@@ -315,6 +315,7 @@ impl Run<'_, '_> {
         let began = clock::now();
         let never = std::pin::pin!(std::future::pending::<()>());
         let woken = self.watch.race(&mut self.x.caller, never, (began + span).min(self.deadline)).await;
+        self.x.record.waited += clock::now().saturating_duration_since(began);
         match woken {
             watch::Woken::Alarm => Ok(course.resume(self.now())),
             _ => Err(self.left()),
