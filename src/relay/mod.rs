@@ -117,7 +117,7 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
     x.house.budget.lock().on_request(x.house.clock.now());
     let total = x.live.settings.routing.total;
     let mut run = Run {
-        watch: Watch::new(x.grant.clone()),
+        watch: Watch::new(x.grant.clone(), x.live.settings.limits.heartbeat),
         // From here on: what the client took to send its body is not the providers' time.
         deadline: clock::now() + total,
         x,

@@ -129,8 +129,7 @@ impl Run<'_, '_> {
             _ if self.chosen.batch => now.checked_add(patience),
             Work::BatchLine | Work::Request => Some((now + patience).min(self.deadline)),
         };
-        let heartbeat = self.x.live.settings.limits.heartbeat;
-        let mut beat = now + heartbeat;
+        let beat = now + self.x.live.settings.limits.heartbeat;
         let in_the_way = self.chosen.batch && self.x.work == Work::Request;
         loop {
             if in_the_way && self.x.house.overload.is_crowded() {
@@ -138,7 +137,9 @@ impl Run<'_, '_> {
                 return Ok(None);
             }
             let end = until.unwrap_or_else(|| Instant::now() + LONG);
-            let alarm = if self.ask.stream { end.min(beat) } else { end };
+            // From its head on a stream is kept alive by whatever waits.
+            let unheard = self.ask.stream && !self.headed;
+            let alarm = if unheard { end.min(beat) } else { end };
             let alarm = if in_the_way { alarm.min(Instant::now() + LOOK) } else { alarm };
             let seat = pin!(waiting.seat());
             match self.watch.race(&mut self.x.caller, seat, alarm).await {
@@ -146,10 +147,7 @@ impl Run<'_, '_> {
                 Woken::Left => return Err(Stop::Left),
                 Woken::Revoked => return Err(Stop::Revoked),
                 Woken::Alarm if until.is_some_and(|until| Instant::now() >= until) => return Ok(None),
-                Woken::Alarm if self.ask.stream && Instant::now() >= beat => {
-                    pump::keep_alive(self).await?;
-                    beat = Instant::now() + heartbeat;
-                }
+                Woken::Alarm if unheard && Instant::now() >= beat => pump::keep_alive(self).await?,
                 Woken::Alarm => {}
             }
         }
