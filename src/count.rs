@@ -2,7 +2,11 @@
 //! offers, and what they leave for the answer. An ask whose bytes cannot reach the window is
 //! never tokenised.
 
-use crate::live::{Live, ModelLive};
+mod turns;
+
+pub use turns::Counting;
+
+use crate::live::ModelLive;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::tokenize;
 use bytes::Bytes;
@@ -10,17 +14,12 @@ use penstock_contract::{Ask, Dialect, Embed, Inputs, Refusal, Task};
 use penstock_dialect::MAX_TOKENS;
 use penstock_tokens::{Conversation, Count, Counter, Method, ReadError, estimate, upper_bound};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// The most tokens that one image may cost where no rule says.
 const IMAGE: u64 = 16_384;
 /// Bodies up to this size are counted where they are; longer ones on a thread
 /// that may take its time.
 const QUICK: usize = 16 * 1024;
-
-/// Long prompts that are counted at the same time: counting is all processor
-/// work, and must not take the machine from the streams.
-static TURNS: Semaphore = Semaphore::const_new(2);
 
 /// What a window leaves for an answer that may be longer than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +47,22 @@ pub enum Fit {
 /// An estimate never refuses, for it may be too high, and the provider knows better.
 ///
 /// # Errors
-/// The input alone fits none.
-pub async fn fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+/// The input alone fits none, or too many others count.
+pub async fn fits(
+    counting: &Counting<'_>,
+    model: &Arc<ModelLive>,
+    ask: &Ask,
+) -> Result<Option<Count>, Refusal> {
     match &ask.task {
-        Task::Talk => talk_fits(live, model, ask).await,
-        Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(model, ask)).await.map(|()| None),
+        Task::Talk => talk_fits(counting, model, ask).await,
+        Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(counting, model, ask)).await.map(|()| None),
         // A prompt that is too long to draw from is cut by the engine; sound has no window.
         Task::Draw(_) | Task::Transcribe(_) => Ok(None),
     }
 }
 
 /// Each text has the window to itself. Where no tokenizer knows, the provider says.
-async fn texts_fit(model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
+async fn texts_fit(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
     let window = model.model.card.context_length;
     let long = longest(&ask.task);
     if upper_bound(long, 0, 0) <= window || model.model.tokenizer.is_none() {
@@ -69,12 +72,7 @@ async fn texts_fit(model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
     let quick = long <= QUICK;
     let work =
         move || model.model.tokenizer.as_ref().map_or(0, |tokenizer| most(&tokenizer.0, &task, window));
-    let tokens = if quick {
-        work()
-    } else {
-        let _turn = TURNS.acquire().await;
-        tokio::task::spawn_blocking(work).await.unwrap_or(0)
-    };
+    let tokens = if quick { work() } else { counting.in_turn(work).await?.unwrap_or(0) };
     if tokens > window { Err(Refusal::context(window, tokens)) } else { Ok(()) }
 }
 
@@ -108,8 +106,12 @@ fn most(counter: &Counter, task: &Task, window: u64) -> u64 {
 }
 
 /// A conversation and its answer share the window.
-async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
-    let offers = || model.offers.iter().filter_map(|index| live.offers.get(*index));
+async fn talk_fits(
+    counting: &Counting<'_>,
+    model: &Arc<ModelLive>,
+    ask: &Ask,
+) -> Result<Option<Count>, Refusal> {
+    let offers = || model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let window = model.model.card.context_length;
     let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
     let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
@@ -119,12 +121,12 @@ async fn talk_fits(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Opt
         return Ok(None);
     }
     // Boxed: few requests come this far, and its state would be a part of every one's.
-    match Box::pin(known(live, model, ask)).await? {
+    match Box::pin(known(counting, model, ask)).await? {
         Some(count) if count.tokens >= wide => Err(Refusal::context(wide, count.tokens)),
         Some(count) => Ok(Some(count)),
         // The provider takes what is left, and one is as good as another.
         None if wanted.is_none() && narrow == wide => Ok(None),
-        None => Box::pin(guess(ask)).await.map(Some),
+        None => Box::pin(guess(counting, ask)).await.map(Some),
     }
 }
 
@@ -183,28 +185,28 @@ pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
 /// engine that serves it, else a number that is not too low.
 ///
 /// # Errors
-/// A body that is no conversation.
-pub async fn count(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
-    match known(live, model, ask).await? {
+/// A body that is no conversation, or too many others count.
+pub async fn count(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
+    match known(counting, model, ask).await? {
         Some(count) => Ok(count),
-        None => guess(ask).await,
+        None => guess(counting, ask).await,
     }
 }
 
 /// What the tokenizer or an engine says.
-async fn known(live: &Live, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+async fn known(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
     if model.model.tokenizer.is_some()
-        && let Some(count) = local(model, ask).await?
+        && let Some(count) = local(counting, model, ask).await?
     {
         return Ok(Some(count));
     }
-    let tokens = tokenize::ask(live, model, ask).await;
+    let tokens = tokenize::ask(&counting.live, model, ask).await;
     Ok(tokens.map(|tokens| Count { tokens, method: Method::Engine }))
 }
 
 /// A number that is not too low.
-async fn guess(ask: &Ask) -> Result<Count, Refusal> {
-    let guessed = off_the_way(ask, |conversation| Some(estimate(&conversation, None))).await;
+async fn guess(counting: &Counting<'_>, ask: &Ask) -> Result<Count, Refusal> {
+    let guessed = off_the_way(counting, ask, |conversation| Some(estimate(&conversation, None))).await;
     guessed.map(|count| {
         let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
         count.unwrap_or(Count { tokens: bound, method: Method::Estimate })
@@ -212,13 +214,17 @@ async fn guess(ask: &Ask) -> Result<Count, Refusal> {
 }
 
 /// The exact count, unless the conversation holds what cannot be counted.
-async fn local(model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+async fn local(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
     let model = model.clone();
-    off_the_way(ask, move |conversation| model.model.tokenizer.as_ref()?.0.count(&conversation).ok()).await
+    off_the_way(counting, ask, move |conversation| {
+        model.model.tokenizer.as_ref()?.0.count(&conversation).ok()
+    })
+    .await
 }
 
 /// Reads the conversation and counts it, away from the async threads if it is long.
 async fn off_the_way(
+    counting: &Counting<'_>,
     ask: &Ask,
     count: impl FnOnce(Conversation) -> Option<Count> + Send + 'static,
 ) -> Result<Option<Count>, Refusal> {
@@ -231,12 +237,8 @@ async fn off_the_way(
         }
         .map(count)
     };
-    let counted: Result<Option<Count>, ReadError> = if quick {
-        work()
-    } else {
-        let _turn = TURNS.acquire().await;
-        tokio::task::spawn_blocking(work).await.unwrap_or(Ok(None))
-    };
+    let counted: Result<Option<Count>, ReadError> =
+        if quick { work() } else { counting.in_turn(work).await?.unwrap_or(Ok(None)) };
     counted.map_err(|_| Refusal::invalid("messages", "The messages cannot be read for counting."))
 }
 

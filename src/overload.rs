@@ -154,7 +154,8 @@ impl Overload {
         Why::ALL.iter().zip(&self.refused).map(|(why, count)| (why.name(), count.load(Ordering::Relaxed)))
     }
 
-    fn full(&self, why: Why) -> Refusal {
+    /// Refuses for now, and counts that.
+    pub fn full(&self, why: Why) -> Refusal {
         self.refused(why);
         // Who was refused together does not come back together.
         Refusal::new(Code::Overloaded).retry_after(rand::random_range(1..=3))

@@ -1,7 +1,7 @@
 //! `POST /v1/messages/count_tokens`: counts, and bills nothing.
 
 use super::Endpoint;
-use crate::count;
+use crate::count::{self, Counting};
 use crate::exchange::{Ended, Exchange, ended};
 use crate::relay::model_of;
 use async_trait::async_trait;
@@ -37,7 +37,12 @@ impl Endpoint for CountTokens {
         let ask = penstock_admission::messages(body, &x.live.admission, Purpose::Count)?;
         let (name, _) = penstock_routing::split(&ask.model);
         let model = model_of(x, &ask, name)?;
-        let count = count::count(&x.live, &model, &ask).await?;
+        let counting = Counting::of(x);
+        let count = tokio::select! {
+            biased;
+            count = count::count(&counting, &model, &ask) => count?,
+            () = x.caller.gone() => return Ok(Ended::Left),
+        };
         x.record.status = 200;
         let head = x.head(200).with("x-token-count-method", count.method.name());
         let body = format!("{{\"input_tokens\":{}}}", count.tokens);

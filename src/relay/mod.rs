@@ -28,10 +28,10 @@ use crate::exchange::{Ended, Exchange};
 use crate::ledger::Hold;
 use crate::observe::AttemptNote;
 use crate::spool::Spooled;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::{OfferLive, Seat};
 use attempt::Stop;
 use penstock_contract::{Ask, Code, Fault, FaultKind, Refusal, Reply, Rescue};
-use penstock_limits::Work;
+use penstock_limits::{Cost, Work};
 use penstock_routing::{Course, Next, Outcome, Policy};
 use seat::Sat;
 use select::Selection;
@@ -80,8 +80,6 @@ struct Run<'r, 'a> {
     unsaid: Option<Refusal>,
     /// A provider failed, or could not be asked now: another time it might have answered.
     missed: bool,
-    /// Providers with a window of so many tokens were told that it is too small.
-    too_small: u64,
 }
 
 /// Answers an ask with the help of the providers.
@@ -105,7 +103,15 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         return nothing::answer(x, ask).await;
     }
     let habits = x.early()?;
-    let chosen = select::select(x, ask).await?;
+    let chosen = match select::select(x, ask).await {
+        // It took counting to know that it is too long: that is a request as good as any.
+        Err(refusal) if refusal.code == Code::ContextLength => {
+            x.pass(&Cost::default())?;
+            return Err(refusal);
+        }
+        chosen => chosen?,
+    };
+    let Some(chosen) = chosen else { return Ok(Ended::Left) };
     let at = x.house.clock.unix();
     let cost = cost::most(x, &chosen, ask, habits, at);
     x.pass(&cost)?;
@@ -113,7 +119,7 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
     x.house.budget.lock().on_request(x.house.clock.now());
     let total = x.live.settings.routing.total;
     let mut run = Run {
-        watch: Watch::new(x.grant.clone()),
+        watch: Watch::new(x.grant.clone(), x.live.settings.limits.heartbeat),
         // From here on: what the client took to send its body is not the providers' time.
         deadline: clock::now() + total,
         x,
@@ -133,7 +139,6 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         refusal: None,
         unsaid: None,
         missed: false,
-        too_small: 0,
     };
     run.drive().await
 }
@@ -143,72 +148,55 @@ impl Run<'_, '_> {
     async fn drive(&mut self) -> Result<Ended, Refusal> {
         let mut course = self.course();
         let mut next = course.start(self.now());
-        let mut held = None;
+        let mut kept = None;
         loop {
-            next = match next {
-                Next::Try(index) => {
-                    let offer = self.x.live.offers.get(index).cloned();
-                    let Some(offer) = offer.filter(|offer| offer.offer.context_length > self.too_small)
-                    else {
-                        next = course.pass(self.now());
-                        continue;
-                    };
-                    let seat = match held.take() {
-                        Some(seat) => Ok(Sat::Seat(seat)),
-                        None => self.seat(&offer, &mut course).await,
-                    };
-                    let seat = match seat {
-                        Ok(Sat::Seat(seat)) => seat,
-                        Ok(Sat::Not) => {
-                            self.missed = true;
-                            next = course.pass(self.now());
-                            continue;
-                        }
-                        Ok(Sat::Full) => {
-                            self.missed = true;
-                            next = course.passed_full(self.now());
-                            continue;
-                        }
-                        Err(_) => return self.left(),
-                    };
-                    let rescue = self.begun;
-                    match self.attempt(&offer, course.asked()).await {
-                        Ok(ended) => {
-                            drop(seat);
-                            return Ok(ended);
-                        }
-                        Err(stop) => match self.stopped(&offer, stop, rescue, &mut course) {
-                            Some(next) => next,
-                            None => return self.left(),
-                        },
-                    }
-                }
-                Next::RetrySame { after, .. } => {
-                    if !self.pause(after).await {
-                        return self.left();
-                    }
-                    course.resume(self.now())
-                }
-                Next::WaitUntil(until) => {
-                    if !self.pause(until.saturating_sub(self.now())).await {
-                        return self.left();
-                    }
-                    course.resume(self.now())
-                }
+            let went_on = match next {
+                Next::Try(index) => self.try_it(index, kept.take(), &mut course).await,
+                Next::RetrySame { after, .. } => self.pause(after, &mut course).await,
+                Next::WaitUntil(until) => self.pause(until.saturating_sub(self.now()), &mut course).await,
                 Next::Queue => match self.queue(&course).await {
                     Ok(seat) => {
                         let next = match &seat {
                             Some(seat) => course.seated(seat.offer().offer.index, self.now()),
                             None => course.unseated(self.now()),
                         };
-                        held = seat.filter(|_| matches!(next, Next::Try(_)));
-                        next
+                        kept = seat.filter(|_| matches!(next, Next::Try(_)));
+                        Ok(next)
                     }
-                    Err(_) => return self.left(),
+                    Err(_) => Err(self.left()),
                 },
                 Next::Refuse => return self.give_up(&course, 1).await,
                 Next::GiveUp { retry_after } => return self.give_up(&course, retry_after).await,
             };
+            next = match went_on {
+                Ok(next) => next,
+                Err(ended) => return Ok(ended),
+            };
+        }
+    }
+
+    /// Asks one offer, from a seat that was kept for it or another; the error is the end of it all.
+    async fn try_it(&mut self, index: usize, kept: Option<Seat>, course: &mut Course) -> Result<Next, Ended> {
+        let Some(offer) = self.x.live.offers.get(index).cloned() else {
+            return Ok(course.pass(self.now()));
+        };
+        // A seat is good at its own offer alone.
+        let kept = kept.filter(|seat| seat.offer().offer.index == index);
+        let seat = self.seat(&offer, kept, course).await;
+        let _seat = match seat {
+            Ok(Sat::Seat(seat)) => seat,
+            Ok(Sat::Full) => return Ok(course.passed_full(self.now())),
+            Ok(Sat::Not) => {
+                self.missed = true;
+                return Ok(course.pass(self.now()));
+            }
+            Ok(Sat::Rests(until)) => return Ok(course.rests(until, self.now())),
+            Err(_) => return Err(self.left()),
+        };
+        let rescue = self.begun;
+        match self.attempt(&offer, course.asked()).await {
+            Ok(ended) => Err(ended),
+            Err(stop) => self.stopped(&offer, stop, rescue, course).ok_or_else(|| self.left()),
         }
     }
 
@@ -299,7 +287,11 @@ impl Run<'_, '_> {
                 if !self.begun && refusal.code == Code::ContextLength =>
             {
                 offer.learn(now, Outcome::Neutral, None);
-                self.too_small = self.too_small.max(offer.offer.context_length);
+                let too_small = offer.offer.context_length;
+                let offers = &self.x.live.offers;
+                course.leave_out(|index| {
+                    offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small)
+                });
                 self.unsaid = Some(*refusal);
                 Some(course.pass(now))
             }
@@ -334,24 +326,30 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Sleeps; false when the client left or its key was revoked meanwhile.
-    async fn pause(&mut self, span: Duration) -> bool {
-        let until = (clock::now() + span).min(self.deadline);
+    /// Sleeps for a provider's sake, then goes on; the error is the end of it all.
+    async fn pause(&mut self, span: Duration, course: &mut Course) -> Result<Next, Ended> {
+        let began = clock::now();
         let never = std::pin::pin!(std::future::pending::<()>());
-        matches!(self.watch.race(&mut self.x.caller, never, until).await, watch::Woken::Alarm)
+        let woken = self.watch.race(&mut self.x.caller, never, (began + span).min(self.deadline)).await;
+        self.x.record.waited += clock::now().saturating_duration_since(began);
+        match woken {
+            watch::Woken::Alarm => Ok(course.resume(self.now())),
+            _ => Err(self.left()),
+        }
     }
 
     /// The client left, or may no longer listen. It pays for what it received.
-    fn left(&mut self) -> Result<Ended, Refusal> {
+    fn left(&mut self) -> Ended {
         settle::left(self);
         settle::void(self, "left");
-        Ok(Ended::Left)
+        Ended::Left
     }
 
     /// Nobody answered, or nobody could take a broken answer further.
     async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
         // What of a broken answer was delivered is not charged either.
         settle::void(self, "failed");
+        self.missed |= course.has_others();
         let unsaid = self.unsaid.take().filter(|_| !self.missed);
         let refusal = self.refusal.take().or(unsaid).unwrap_or_else(|| {
             let providers = &self.x.live.providers;

@@ -3,7 +3,7 @@
 //! rescued or ends with an error event, never with what looks like success.
 
 use super::attempt::{self, Answering, Stop};
-use super::watch::Woken;
+use super::watch::{HEARTBEAT, Woken};
 use super::{Run, settle};
 use crate::exchange::{Ended, ended};
 use crate::reply::head::Head;
@@ -16,8 +16,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a client hears while it waits; a comment that every client skips.
-const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 /// How long a finished stream is waited for its usage and its last word.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
@@ -28,8 +26,6 @@ struct Times {
     token_by: Instant,
     /// The last sign of life.
     heard: Instant,
-    /// The last byte to the client.
-    told: Instant,
     first_token: Option<Duration>,
 }
 
@@ -70,8 +66,7 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     run.current = Some(offer.clone());
     run.asked = Some(asked);
     let now = Instant::now();
-    let mut times =
-        Times { asked, token_by: now + timeouts.first_token, heard: now, told: now, first_token: None };
+    let mut times = Times { asked, token_by: now + timeouts.first_token, heard: now, first_token: None };
     pump(run, offer, &mut answering, &mut times, number).await?;
     close(run, offer, answering, &times).await
 }
@@ -121,13 +116,12 @@ fn weigh(run: &mut Run<'_, '_>, kept: usize) -> Result<(), Fault> {
     run.weight.set(run.x, kept)
 }
 
-/// The next bytes of the provider, `None` at its end. Keeps the client company
-/// while there is silence.
+/// The next bytes of the provider, `None` at its end.
 async fn hear(
     run: &mut Run<'_, '_>,
     offer: &OfferLive,
     answering: &mut Answering,
-    times: &mut Times,
+    times: &Times,
     progress: Progress,
 ) -> Result<Option<Bytes>, Stop> {
     let timeouts = &offer.offer.provider.timeouts;
@@ -136,26 +130,16 @@ async fn hear(
         Progress::Committed => (times.heard + timeouts.idle, FaultKind::Idle),
         Progress::Finished | Progress::Ended => (times.heard + LAST_WORD, FaultKind::Idle),
     };
-    let limit = limit.min(answering.until);
-    let heartbeat = run.x.live.settings.limits.heartbeat;
-    loop {
-        let beat = if run.headed { times.told + heartbeat } else { limit };
-        let woken = {
-            let read = pin!(answering.way.read_body());
-            run.watch.race(&mut run.x.caller, read, limit.min(beat)).await
-        };
-        match woken {
-            Woken::Done(Ok(piece)) => return unpacked(answering, piece),
-            // A finished answer needs no proper end.
-            Woken::Done(Err(_)) if progress == Progress::Finished => return Ok(None),
-            Woken::Done(Err(_)) => return Err(Stop::Fault(Fault::new(FaultKind::Reset))),
-            Woken::Alarm if Instant::now() < limit => {
-                write(run, HEARTBEAT, false).await?;
-                times.told = Instant::now();
-            }
-            Woken::Alarm if progress == Progress::Finished => return Ok(None),
-            woken => return Err(woken.stop(silent, run.deadline)),
-        }
+    let woken = {
+        let read = pin!(answering.way.read_body());
+        run.watch.race(&mut run.x.caller, read, limit.min(answering.until)).await
+    };
+    match woken {
+        Woken::Done(Ok(piece)) => unpacked(answering, piece),
+        // A finished answer needs no proper end.
+        Woken::Done(Err(_)) | Woken::Alarm if progress == Progress::Finished => Ok(None),
+        Woken::Done(Err(_)) => Err(Stop::Fault(Fault::new(FaultKind::Reset))),
+        woken => Err(woken.stop(silent, run.deadline)),
     }
 }
 
@@ -169,7 +153,7 @@ async fn tell(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
     out: &mut Out,
-    times: &mut Times,
+    times: &Times,
     number: u32,
 ) -> Result<(), Stop> {
     if !run.begun {
@@ -182,7 +166,7 @@ async fn tell(
     if out.is_empty() {
         return run.x.caller.flush().await.map_err(|_| Stop::Left);
     }
-    times.told = times.heard;
+    run.watch.told(times.heard);
     write(run, joined(out), false).await?;
     #[cfg(feature = "inject")]
     run.x.house.inject.at(crate::inject::At::Stream);
@@ -191,6 +175,7 @@ async fn tell(
 
 async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {
     run.headed = true;
+    run.watch.told(Instant::now());
     run.x.record.status = 200;
     head.stream(&mut run.x.caller).await.map_err(|_| Stop::Left)
 }
@@ -198,10 +183,8 @@ async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {
 /// A sign of life while nobody has been asked yet. The head that goes out with
 /// the first one cannot name a provider.
 pub async fn keep_alive(run: &mut Run<'_, '_>) -> Result<(), Stop> {
-    if !run.headed {
-        let head = run.x.head(200).with(settle::FLAVOR, run.x.record.flavor.unwrap_or_default());
-        open(run, head).await?;
-    }
+    let head = run.x.head(200).with(settle::FLAVOR, run.x.record.flavor.unwrap_or_default());
+    open(run, head).await?;
     write(run, HEARTBEAT, false).await
 }
 

@@ -25,17 +25,26 @@ pub(super) enum Sat {
     Seat(Seat),
     /// The provider is not to be asked, or batch work has waited long enough.
     Not,
+    /// The provider is not to be asked before then.
+    Rests(Duration),
     /// It is full.
     Full,
 }
 
 impl Run<'_, '_> {
-    /// A seat at the provider, if its breaker lets one ask. Batch work waits for
-    /// its turn; others are given the seat of a line, or move on from a provider
-    /// that is full.
-    pub(super) async fn seat(&mut self, offer: &Arc<OfferLive>, course: &mut Course) -> Result<Sat, Stop> {
-        if !self.may_ask(offer) {
-            return Ok(Sat::Not);
+    /// A seat at the provider, if its breaker lets one ask: the one that is kept already, or another. Batch work
+    /// waits for its turn; others are given the seat of a line, or move on from a provider that is full.
+    pub(super) async fn seat(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        kept: Option<Seat>,
+        course: &mut Course,
+    ) -> Result<Sat, Stop> {
+        if let Some(not) = self.may_not_ask(offer) {
+            return Ok(not);
+        }
+        if let Some(seat) = kept {
+            return Ok(Sat::Seat(seat));
         }
         let batch = self.chosen.batch;
         let waiting = if batch { Some(offer.queue(self.x.caller.asked_back())) } else { None };
@@ -60,15 +69,16 @@ impl Run<'_, '_> {
             course.delayed(waited);
         }
         Ok(match seat? {
-            Some(seat) if self.may_ask(offer) => Sat::Seat(seat),
-            None if !batch => Sat::Full,
-            _ => Sat::Not,
+            Some(seat) => self.may_not_ask(offer).unwrap_or(Sat::Seat(seat)),
+            None if batch => Sat::Not,
+            None => Sat::Full,
         })
     }
 
     /// Waits a moment for a seat at any of the providers that are full, in turn with other accounts.
     pub(super) async fn queue(&mut self, course: &Course) -> Result<Option<Seat>, Stop> {
         let overload = self.x.live.settings.overload;
+        self.missed = true;
         let offers = course.full(self.now()).filter_map(|index| self.x.live.offers.get(index).cloned());
         let waiting = Waiting::at(offers, &self.x.grant.account.id, overload.queue);
         let Some(waiting) = waiting else {
@@ -84,11 +94,17 @@ impl Run<'_, '_> {
         if seat.is_none() {
             self.x.house.overload.refused(Why::Provider);
         }
-        Ok(seat.filter(|seat| self.may_ask(seat.offer())))
+        Ok(seat)
     }
 
-    fn may_ask(&self, offer: &OfferLive) -> bool {
-        offer.breaker.lock().try_probe(self.now()) || self.chosen.all_ejected
+    /// Why the provider must not be asked now, whoever has a seat there: what it said while this one waited counts
+    /// too. `None` lets one ask, and is a probe's place if it is on trial.
+    fn may_not_ask(&self, offer: &OfferLive) -> Option<Sat> {
+        let (now, mut breaker) = (self.now(), offer.breaker.lock());
+        if let Some(until) = breaker.resting_until(now) {
+            return Some(Sat::Rests(until));
+        }
+        (!breaker.try_probe(now) && !self.chosen.all_ejected).then_some(Sat::Not)
     }
 
     /// How long a seat is waited for. A line that nobody else can take waits until it is cancelled.
@@ -113,8 +129,7 @@ impl Run<'_, '_> {
             _ if self.chosen.batch => now.checked_add(patience),
             Work::BatchLine | Work::Request => Some((now + patience).min(self.deadline)),
         };
-        let heartbeat = self.x.live.settings.limits.heartbeat;
-        let mut beat = now + heartbeat;
+        let beat = now + self.x.live.settings.limits.heartbeat;
         let in_the_way = self.chosen.batch && self.x.work == Work::Request;
         loop {
             if in_the_way && self.x.house.overload.is_crowded() {
@@ -122,7 +137,9 @@ impl Run<'_, '_> {
                 return Ok(None);
             }
             let end = until.unwrap_or_else(|| Instant::now() + LONG);
-            let alarm = if self.ask.stream { end.min(beat) } else { end };
+            // From its head on a stream is kept alive by whatever waits.
+            let unheard = self.ask.stream && !self.headed;
+            let alarm = if unheard { end.min(beat) } else { end };
             let alarm = if in_the_way { alarm.min(Instant::now() + LOOK) } else { alarm };
             let seat = pin!(waiting.seat());
             match self.watch.race(&mut self.x.caller, seat, alarm).await {
@@ -130,10 +147,7 @@ impl Run<'_, '_> {
                 Woken::Left => return Err(Stop::Left),
                 Woken::Revoked => return Err(Stop::Revoked),
                 Woken::Alarm if until.is_some_and(|until| Instant::now() >= until) => return Ok(None),
-                Woken::Alarm if self.ask.stream && Instant::now() >= beat => {
-                    pump::keep_alive(self).await?;
-                    beat = Instant::now() + heartbeat;
-                }
+                Woken::Alarm if unheard && Instant::now() >= beat => pump::keep_alive(self).await?,
                 Woken::Alarm => {}
             }
         }

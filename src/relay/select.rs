@@ -1,6 +1,6 @@
 //! Who may be asked: the model behind a name, its able offers, their order.
 
-use crate::count::{self, Fit, Room};
+use crate::count::{self, Counting, Fit, Room};
 use crate::exchange::Exchange;
 use crate::live::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
@@ -38,12 +38,12 @@ pub struct Selection {
     preset: Option<Box<str>>,
 }
 
-/// Chooses.
+/// Chooses; `None` if the client left before that was done.
 ///
 /// # Errors
 /// No such model, none that this key may use, or none that can do what is asked.
-pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusal> {
-    let live = x.live.clone();
+pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>, Refusal> {
+    let (live, counting) = (x.live.clone(), Counting::of(x));
     let (name, flavor) = split(&ask.model);
     let model = model_of(x, ask, name)?;
     let line = x.work == Work::BatchLine;
@@ -71,7 +71,12 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusa
         if !x.grant.may_use(&candidate.model.card.id) {
             continue;
         }
-        match count::fits(&live, &candidate, ask).await {
+        let fits = tokio::select! {
+            biased;
+            fits = count::fits(&counting, &candidate, ask) => fits,
+            () = x.caller.gone() => return Ok(None),
+        };
+        match fits {
             Ok(count) => {
                 if let Some(count) = count {
                     selection.counts.push((candidate.model.card.id.as_str().into(), count));
@@ -88,7 +93,7 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Selection, Refusa
     if selection.entries.is_empty() {
         return Err(refusal.unwrap_or_else(|| Refusal::new(Code::Unavailable).retry_after(5)));
     }
-    Ok(selection)
+    Ok(Some(selection))
 }
 
 /// The model of an ask, by the name in it, for a key that may use it.

@@ -35,8 +35,7 @@ impl Spent {
                 offer.bill.failed_within(task.sound.seconds.map_or(Done::Unknown, heard), took)
             }
             Task::Talk | Task::Embed(_) | Task::Rerank(_) => {
-                let counted = || ask.counted(reply.map_or(0, Reply::output_bytes));
-                let usage = reply.and_then(Reply::usage).unwrap_or_else(counted);
+                let usage = reply.map_or_else(|| ask.counted(0), Reply::worked);
                 offer.bill.failed(usage, took)
             }
         };

@@ -1,15 +1,20 @@
 //! Waiting: for a provider's bytes, while the client may leave, its key may be
-//! revoked, and one alarm may go off. One timer serves the whole request and is
+//! revoked, and one alarm may go off. A client that reads a stream is kept
+//! company, whatever is waited for. One timer serves the whole request and is
 //! moved only when an earlier alarm needs it.
 
 use crate::caller::Caller;
 use crate::clock;
 use crate::keyring::Grant;
+use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::Sleep;
+
+/// What a client hears while it waits; a comment that every client skips.
+pub const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// What ended a wait.
 pub enum Woken<T> {
@@ -28,12 +33,22 @@ pub struct Watch {
     timer: Option<Pin<Box<Sleep>>>,
     armed: Instant,
     revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Longest silence towards a client that reads a stream.
+    heartbeat: Duration,
+    /// The last byte to it, from the head on.
+    told: Option<Instant>,
 }
 
 impl Watch {
     /// A watch over this key.
-    pub fn new(grant: Arc<Grant>) -> Self {
-        Self { timer: None, armed: clock::now(), revoked: Box::pin(async move { grant.ended().await }) }
+    pub fn new(grant: Arc<Grant>, heartbeat: Duration) -> Self {
+        let revoked = Box::pin(async move { grant.ended().await });
+        Self { timer: None, armed: clock::now(), revoked, heartbeat, told: None }
+    }
+
+    /// The client was sent a part of its stream: from here on it is kept company.
+    pub const fn told(&mut self, at: Instant) {
+        self.told = Some(at);
     }
 
     /// Waits for `work`, at most until `alarm`. After an alarm the same work can
@@ -45,19 +60,28 @@ impl Watch {
         alarm: Instant,
     ) -> Woken<T> {
         loop {
-            let timer = arm(&mut self.timer, &mut self.armed, alarm);
+            let beat = self.told.map(|told| told + self.heartbeat);
+            let next = beat.map_or(alarm, |beat| beat.min(alarm));
+            let timer = arm(&mut self.timer, &mut self.armed, next);
             tokio::select! {
                 biased;
                 done = work.as_mut() => return Woken::Done(done),
                 () = caller.gone() => return Woken::Left,
                 () = self.revoked.as_mut() => return Woken::Revoked,
                 () = timer => {
-                    if clock::now() >= alarm {
-                        self.timer = None;
+                    let now = clock::now();
+                    // It may have been set for something that is over.
+                    self.timer = None;
+                    if now >= alarm {
                         return Woken::Alarm;
                     }
-                    // It was set for something that is over.
-                    self.timer = None;
+                    if beat.is_some_and(|beat| now >= beat) {
+                        // Boxed: it is rare, and its state would be a part of every wait's.
+                        if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {
+                            return Woken::Left;
+                        }
+                        self.told = Some(clock::now());
+                    }
                 }
             }
         }

@@ -1,9 +1,13 @@
 //! The way to a provider: addresses resolved here and not by a blocking call,
 //! every timeout set.
 
+#[cfg(test)]
+mod tests;
+
 use super::idle::Home;
 use super::pools::{IDLE, Pool, Pools};
 use super::way::Way;
+use crate::clock;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
 use crate::descriptors;
 use crate::socket::Socket;
@@ -22,12 +26,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Streams on one HTTP/2 connection before another is opened.
-const H2_STREAMS: usize = 100;
+const H2_STREAMS: u32 = 100;
 /// Window of a stream on an HTTP/2 connection to a provider: what it may send ahead of a slow client, and at 40 ms from
 /// here 6 MiB a second.
 pub const H2_WINDOW: u32 = 256 << 10;
-/// Window of all streams of the connection together.
-const H2_CONNECTION_WINDOW: u32 = 16 << 20;
+/// Window of all streams of the connection together: as many as there may be can be full, and none stops another.
+const H2_CONNECTION_WINDOW: u32 = H2_STREAMS * H2_WINDOW;
 /// How often an HTTP/2 connection is asked whether it is still there.
 const H2_PING: Duration = Duration::from_secs(30);
 
@@ -39,6 +43,7 @@ pub struct Route {
     base: BaseUrl,
     pool: Arc<Pool>,
     doors: parking_lot::RwLock<Vec<Arc<Door>>>,
+    /// Which of them is asked: it moves on when that one cannot be connected to.
     turn: AtomicUsize,
 }
 
@@ -59,10 +64,10 @@ pub(super) struct Door {
 impl Door {
     /// The connector takes TLS 1.2 too: a connection that is older than it may be is left before anything is
     /// said on it.
-    fn is_new_enough(&self, digest: Option<&SslDigest>) -> Result<(), Fault> {
+    fn is_new_enough(&self, digest: Option<&SslDigest>) -> Result<(), FaultKind> {
         match digest {
             Some(digest) if self.least == TlsVersion::Tls13 && !digest.version.ends_with('3') => {
-                Err(Fault::new(FaultKind::Tls))
+                Err(FaultKind::Tls)
             }
             _ => Ok(()),
         }
@@ -77,7 +82,7 @@ impl Door {
         if self.peer.is_tls() {
             let opened = pool.streams.new_stream(&self.peer).await;
             let stream = opened.map_err(|error| connect_fault(&error))?;
-            self.is_new_enough(stream.get_ssl_digest().as_deref()).map_err(|fault| fault.kind)?;
+            self.is_new_enough(stream.get_ssl_digest().as_deref())?;
             return Ok(stream);
         }
         // Without Pingora's buffers of 64 KiB each way, which a silent stream would hold for nothing.
@@ -146,6 +151,13 @@ impl Route {
     }
 
     fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
+        // The same ones in another order are no news: whose turn it is was learnt.
+        let known = |doors: &[Arc<Door>]| {
+            doors.len() == addresses.len() && doors.iter().all(|door| addresses.contains(&door.address))
+        };
+        if known(&self.doors.read()) {
+            return;
+        }
         let door = |address: &SocketAddr| {
             let peer = peer(&self.base, provider, *address);
             Arc::new(Door {
@@ -161,21 +173,44 @@ impl Route {
         *self.doors.write() = fresh;
     }
 
-    /// Connects, or takes a connection from the pool.
+    /// Connects, or takes a connection from the pool. An address that cannot be connected to is left for the next of
+    /// the same name, and nobody is told: nothing was sent.
     ///
     /// # Errors
-    /// `Connect`, `Tls` or `Descriptors`.
+    /// `Connect` or `Tls`, of the last address that there was time for, or `Descriptors`.
     pub async fn open(&self) -> Result<Way, Fault> {
-        let turn = self.turn.load(Ordering::Relaxed);
-        let door = {
-            let doors = self.doors.read();
-            doors.get(turn % doors.len().max(1)).cloned()
-        };
-        let Some(door) = door else { return Err(Fault::new(FaultKind::Connect)) };
+        let (mut turn, mut kind) = (self.turn.load(Ordering::Relaxed), FaultKind::Connect);
+        let (began, doors) = (clock::now(), self.doors.read().len());
+        for _ in 0..doors {
+            let Some(door) = self.door(turn) else { break };
+            let patience = door.connect;
+            match self.through(door).await {
+                Ok(way) => return Ok(way),
+                // No other address is easier to reach without one.
+                Err(FaultKind::Descriptors) => return Err(Fault::new(FaultKind::Descriptors)),
+                Err(failed) => kind = failed,
+            }
+            // Whoever failed where others have left already leads nobody back there.
+            let next = turn.wrapping_add(1);
+            self.turn.compare_exchange(turn, next, Ordering::Relaxed, Ordering::Relaxed).ok();
+            turn = next;
+            if clock::now().saturating_duration_since(began) >= patience * 2 {
+                break;
+            }
+        }
+        Err(Fault::new(kind))
+    }
+
+    fn door(&self, turn: usize) -> Option<Arc<Door>> {
+        let doors = self.doors.read();
+        doors.get(turn % doors.len().max(1)).cloned()
+    }
+
+    async fn through(&self, door: Arc<Door>) -> Result<Way, FaultKind> {
         let pool = self.pool.clone();
         if !door.only_http1() {
             let opened = Box::pin(pool.http.get_http_session(&door.peer)).await;
-            let (session, reused) = opened.map_err(|error| self.elsewhere(connect_fault(&error)))?;
+            let (session, reused) = opened.map_err(|error| connect_fault(&error))?;
             door.is_new_enough(session.digest().and_then(|digest| digest.ssl_digest.as_deref()))?;
             return Ok(Way::agreed(session, reused, door, pool));
         }
@@ -183,14 +218,8 @@ impl Route {
             return Ok(Way::http1(stream, true, home, door, pool));
         }
         // Boxed, as is the other: a new connection is rare, and its state would be a part of every request's.
-        let stream = Box::pin(door.connect(&pool)).await.map_err(|kind| self.elsewhere(kind))?;
+        let stream = Box::pin(door.connect(&pool)).await?;
         Ok(Way::http1(stream, false, Home::here(), door, pool))
-    }
-
-    /// The next attempt asks the next address of the same name.
-    fn elsewhere(&self, kind: FaultKind) -> Fault {
-        self.turn.fetch_add(1, Ordering::Relaxed);
-        Fault::new(kind)
     }
 }
 
@@ -222,7 +251,7 @@ fn peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
     options.write_timeout = Some(provider.timeouts.idle);
     options.idle_timeout = Some(IDLE);
     options.tcp_keepalive = Some(crate::server::KEEP_ALIVE);
-    options.max_h2_streams = H2_STREAMS;
+    options.max_h2_streams = H2_STREAMS as usize;
     options.h2_ping_interval = Some(H2_PING);
     options.h2_stream_window_size = Some(H2_WINDOW);
     options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW);

@@ -197,6 +197,39 @@ async fn where_time_alone_tells_a_stream_that_is_left_has_drawn() {
     assert!(drawn > 0.0, "{charge}");
 }
 
+/// The last event of a long stream that was cut, and then taken over by the last of three, the second refusing.
+async fn rescued(second: Script) -> Value {
+    let long = "x".repeat(40_000);
+    let (first, between, good) = (Provider::start().await, Provider::start().await, Provider::start().await);
+    first.always(vec![sse(), role(), text(&long), Act::Cut]);
+    between.always(second);
+    good.always(stream(&[&long, " end"]));
+    let running = Bench::new()
+        .provider("first", &first)
+        .provider_with("between", &between, PATIENT, "price = { input = 5.0, output = 5.0 }")
+        .provider_with("good", &good, PATIENT, SECOND)
+        .start()
+        .await;
+    let mut ask = running.ask_stream();
+    ask["model"] = json!("m:price");
+    let answer = running.client.post("/v1/chat/completions", &ask).await;
+    assert_eq!((first.calls(), between.calls(), good.calls()), (1, 1, 1));
+    answer.events().last().unwrap().clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rescuer_that_refuses_has_drawn_nothing_for_what_others_said() {
+    // One that was not worked at does not count at all.
+    let (refused, full) = (rescued(status(503)).await, rescued(status(429)).await);
+    let (refused, alone) = (kwh(&refused), kwh(&full));
+    assert!(refused > alone, "it may have read the prompt");
+    assert!((refused - alone) * Decimal::from(100) < alone, "{refused} {alone}");
+    // One that said half of it again has drawn for that half.
+    let half = vec![sse(), role(), text(&"x".repeat(20_000)), Act::Cut];
+    let again = kwh(&rescued(half).await) - alone;
+    assert!(again * Decimal::from(3) > alone / Decimal::from(4) && again < alone, "{again} {alone}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cached_tokens_cost_and_draw_less() {
     let mut cached = completion("Hello");

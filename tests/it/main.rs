@@ -37,6 +37,7 @@ mod canaries;
 mod cancel;
 mod chat;
 mod commands;
+mod counting;
 mod crash;
 mod cuts;
 mod embeddings;

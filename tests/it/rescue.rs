@@ -1,9 +1,15 @@
 //! After the first content token: a broken stream is taken over by another
 //! provider, or ends with an error event. Truncation never looks like success.
 
-use crate::harness::script::{Act, Script, finish, json_answer, role, sse, status, stream, text, usage};
-use crate::harness::{Answer, Bench, Provider};
+use crate::harness::bench::PATIENT;
+use crate::harness::client::Open;
+use crate::harness::script::{
+    Act, Script, finish, json_answer, retry_after, role, sse, status, stream, text, usage,
+};
+use crate::harness::{Answer, Bench, Provider, within};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// A stream that says this much and then does something else.
 fn broken(pieces: &[&str], then: Act) -> Script {
@@ -56,6 +62,53 @@ async fn a_stalled_stream_is_rescued() {
     let answer = asked("", &bad, &good, "").await;
     assert_eq!(answer.streamed(), "One two");
     bad.until_left(1).await;
+}
+
+/// Three signs of life more.
+async fn until_beats(open: &mut Open) {
+    let beats = |open: &Open| String::from_utf8_lossy(&open.bytes).matches(": keep-alive\n\n").count();
+    let most = beats(open) + 3;
+    within("signs of life", async {
+        while beats(open) < most {
+            assert!(open.more().await);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_is_kept_company_while_its_stream_is_rescued() {
+    let go = Arc::new(Notify::new());
+    let slow = [vec![Act::Wait(go.clone())], stream(&["One two"])].concat();
+    for path in ["/v1/chat/completions", "/v1/messages"] {
+        // One asks for a long rest, another takes its time to begin.
+        for (script, rests) in [(retry_after(429, 40), true), (slow.clone(), false)] {
+            let (bad, good) = (Provider::start().await, Provider::start().await);
+            bad.always(broken(&["One "], Act::Cut));
+            good.always(script);
+            let running = Bench::new()
+                .settings("[limits]\nheartbeat = \"100ms\"")
+                .hasty("bad", &bad)
+                .provider_with("good", &good, PATIENT, SECOND)
+                .start()
+                .await;
+            let mut ask = running.ask_stream();
+            (ask["model"], ask["max_tokens"]) = (json!("m:price"), json!(100));
+            let mut open = running.client.stream_until(path, &ask, "One ").await;
+            good.until_calls(1).await;
+            until_beats(&mut open).await;
+            if rests {
+                continue;
+            }
+            go.notify_one();
+            let answer = within("the end", open.finish()).await;
+            assert!(answer.text().contains("two"), "{}", answer.text());
+            match path {
+                "/v1/messages" => penstock_dialect::grammar::messages(&answer.body).unwrap(),
+                _ => penstock_dialect::grammar::chat(&answer.body, false).unwrap(),
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

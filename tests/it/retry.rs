@@ -1,7 +1,7 @@
 //! Whom to ask again, when, and how often.
 
 use crate::harness::script::{Act, json_answer, plain, retry_after, silent, status};
-use crate::harness::{Bench, Provider};
+use crate::harness::{Bench, Provider, until};
 use serde_json::json;
 use std::time::{Duration, SystemTime};
 
@@ -65,6 +65,14 @@ async fn with_nobody_else_left_a_short_rest_is_waited_for() {
     let answer = running.chat().await;
     assert_eq!(answer.status, 200);
     assert_eq!(provider.calls(), 2);
+    // It is the provider's time and not the gateway's.
+    until("the exchange to be told", || running.gateway.house.exchanges() == 0).await;
+    let metrics = running.admin().get("/metrics").await.text();
+    let own = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("penstock_overhead_seconds_sum{endpoint=\"chat\"} "));
+    let own: f64 = own.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap();
+    assert!(own < 0.9, "{own} s");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 //! provider's dialect needs fits too.
 
 use crate::harness::bench::Running;
-use crate::harness::script::{Script, json_answer, message, plain, status, stream};
+use crate::harness::script::{Act, Script, json_answer, message, plain, status, stream};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 
@@ -185,6 +185,26 @@ async fn who_has_too_small_a_window_by_its_own_count_sends_to_larger_ones() {
     large.always(json_answer(400, &error));
     let refused = running.client.post("/v1/chat/completions", &ask).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("INFERENCE_3207")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_full_provider_whose_window_is_too_small_as_well() {
+    let (full, other) = (Provider::start().await, Provider::start().await);
+    full.always(vec![Act::Hang]);
+    let error = json!({"error": {"message": "too long", "code": "context_length_exceeded"}});
+    other.always(json_answer(400, &error));
+    let running = Bench::new()
+        .settings("[overload]\nwait = \"100ms\"")
+        .provider_with("full", &full, "max_in_flight = 1", "")
+        .provider_with("other", &other, "", "price = { input = 90, output = 90 }")
+        .start()
+        .await;
+    let body = said(100, 100).to_string();
+    let _held = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
+    full.until_calls(1).await;
+    let answer = running.client.post("/v1/chat/completions", &said(100, 100)).await;
+    assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!("INFERENCE_3207")));
+    assert_eq!((full.calls(), other.calls()), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

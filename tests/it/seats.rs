@@ -1,6 +1,7 @@
 //! A provider is never given more than its places.
 
-use crate::harness::script::{Act, done, finish, held, role, sse, text, usage};
+use crate::harness::jobs::let_go;
+use crate::harness::script::{Act, done, finish, held, retry_after, role, sse, text, usage};
 use crate::harness::{Bench, Provider, until, within};
 use serde_json::json;
 use std::sync::Arc;
@@ -136,4 +137,33 @@ async fn a_batch_stream_that_waited_in_vain_ends_with_an_error_event() {
     go.notify_one();
     assert_eq!(first.await.unwrap().status, 200);
     assert_eq!(provider.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_who_waited_for_a_place_asks_during_a_rest() {
+    for model in ["m:batch", "m"] {
+        let provider = Provider::start().await;
+        let go = Arc::new(Notify::new());
+        provider.always([vec![Act::Wait(go.clone())], retry_after(429, 30)].concat());
+        let running = Bench::new()
+            .settings("[overload]\nwait = \"50s\"")
+            .provider_with("a", &provider, "max_in_flight = 5", "")
+            .start()
+            .await;
+        let mut ask = running.ask();
+        ask["model"] = json!(model);
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..40 {
+            let (client, ask) = (running.client.clone(), ask.clone());
+            tasks.spawn(async move { client.post("/v1/chat/completions", &ask).await });
+        }
+        let live = running.gateway.house.live();
+        let seats = &live.offers[0].provider.seats;
+        let working = if model == "m" { 5 } else { 4 };
+        until("all to wait", || seats.working() == working && seats.waiting() == 40 - working).await;
+        let over = until("all seats to be free", || seats.working() == 0 && seats.waiting() == 0);
+        let_go(&go, over).await;
+        assert!(provider.calls() <= 5, "{model}: {} calls", provider.calls());
+        assert_eq!(running.gateway.house.exchanges(), 40, "they wait for the end of the rest");
+    }
 }

@@ -201,6 +201,10 @@ pub trait Reply: Send {
     /// Bytes of generated text passed to the client, for a count where usage is missing.
     fn output_bytes(&self) -> usize;
 
+    /// What the provider at work has used, whatever another did before: as it says, else by the text that it has sent
+    /// itself, with what the client had already.
+    fn worked(&self) -> Usage;
+
     /// Bytes that it keeps in memory now besides its record of what was passed: an event that is not whole, what may
     /// not leave yet, arguments of calls. Asked after each [`Reply::push`].
     fn kept(&self) -> usize;

@@ -44,6 +44,8 @@ pub struct Answering {
     prompt_bytes: usize,
     measured: Option<Measured>,
     output_bytes: usize,
+    /// The same of the provider at work alone, with what it said again.
+    sent_bytes: usize,
     /// What would be sent; goes out once something is committed.
     held: Vec<u8>,
     events: Vec<Event>,
@@ -71,6 +73,7 @@ impl Answering {
             prompt_bytes: ask.prompt_bytes,
             measured: None,
             output_bytes: 0,
+            sent_bytes: 0,
             held: Vec::new(),
             events: Vec::new(),
             shaped: Vec::new(),
@@ -108,6 +111,7 @@ impl Answering {
             // How the bytes were cut must not decide what still counts.
             return Ok(());
         }
+        self.sent_bytes += generated(&event);
         let event = match &mut self.comparison {
             None => event,
             Some(comparison) => match comparison.pass(event) {
@@ -117,18 +121,11 @@ impl Answering {
             },
         };
         match &event {
-            Event::Text { text, .. } | Event::Reasoning { text, .. } | Event::Refusal { text, .. } => {
-                self.output_bytes += text.len();
-                self.commit(&event);
-            }
-            Event::ToolArguments { fragment, .. } => {
-                self.output_bytes += fragment.len();
-                self.commit(&event);
-            }
-            Event::ToolStart { name, .. } => {
-                self.output_bytes += name.len();
-                self.commit(&event);
-            }
+            Event::Text { .. }
+            | Event::Reasoning { .. }
+            | Event::Refusal { .. }
+            | Event::ToolArguments { .. }
+            | Event::ToolStart { .. } => self.commit(&event),
             Event::Finish { choice, reason, .. } => {
                 self.writer.write(&event, &mut self.held);
                 if self.writer.is_spoilt() {
@@ -150,6 +147,7 @@ impl Answering {
     }
 
     fn commit(&mut self, event: &Event) {
+        self.output_bytes += generated(event);
         self.progress = self.progress.max(Progress::Committed);
         self.record.note(event);
     }
@@ -184,6 +182,21 @@ impl Answering {
     }
 }
 
+/// Bytes of generated text in an event.
+fn generated(event: &Event) -> usize {
+    match event {
+        Event::Text { text, .. } | Event::Reasoning { text, .. } | Event::Refusal { text, .. } => text.len(),
+        Event::ToolArguments { fragment, .. } => fragment.len(),
+        Event::ToolStart { name, .. } => name.len(),
+        Event::Finish { .. }
+        | Event::Usage(_)
+        | Event::Energy(_)
+        | Event::End
+        | Event::Start
+        | Event::Ping => 0,
+    }
+}
+
 impl Reply for Answering {
     fn push(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), Fault> {
         if self.progress == Progress::Ended {
@@ -214,6 +227,11 @@ impl Reply for Answering {
 
     fn output_bytes(&self) -> usize {
         self.output_bytes
+    }
+
+    fn worked(&self) -> Usage {
+        let counted = Usage::counted(self.prompt_bytes, self.sent_bytes);
+        self.stated.map_or(counted, |stated| stated.filled(&counted))
     }
 
     fn kept(&self) -> usize {
@@ -251,6 +269,7 @@ impl Reply for Answering {
         self.shape.restart(target);
         self.finished.fill(false);
         (self.finish, self.stated, self.measured) = (None, None, None);
+        self.sent_bytes = 0;
         true
     }
 

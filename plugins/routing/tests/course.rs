@@ -329,6 +329,41 @@ fn the_full_are_waited_for_when_nobody_else_is_left() {
 }
 
 #[test]
+fn a_rest_that_others_learnt_of_is_kept_and_costs_no_attempt() {
+    let (mut course, _) = course(2, Policy::default());
+    assert_eq!(course.start(NOW), Next::Try(0));
+    assert_eq!(course.rests(at(30_000), NOW), Next::Try(1));
+    assert_eq!(course.passed_full(NOW), Next::Queue);
+    assert_eq!(course.seated(1, at(10)), Next::Try(1));
+    assert_eq!(course.rests(at(20_000), at(10)), Next::WaitUntil(at(20_000)));
+    assert_eq!(course.asked(), 0);
+    assert_eq!(course.resume(at(20_000)), Next::Try(1));
+    assert_eq!(course.rests(at(40_000), at(20_000)), Next::WaitUntil(at(30_000)));
+    assert_eq!(course.resume(at(30_000)), Next::Try(0));
+    assert_eq!(course.asked(), 1);
+}
+
+#[test]
+fn who_would_answer_as_another_did_is_neither_waited_for_nor_missed() {
+    let resting = Entry { resting_until: Some(at(500)), ..Entry::new(2, 2) };
+    let plan = [Entry::new(0, 0), Entry::new(1, 1), resting];
+    let mut course = Course::new(plan, Policy::default(), 1);
+    assert_eq!(course.start(NOW), Next::Try(0));
+    assert_eq!(course.passed_full(NOW), Next::Try(1));
+    assert!(course.has_others());
+    course.leave_out(|offer| offer != 1);
+    assert!(is_give_up(course.pass(NOW)));
+    assert!(!course.has_others());
+}
+
+#[test]
+fn a_rest_beyond_the_deadline_is_not_waited_for() {
+    let (mut course, _) = course(1, Policy { deadline: at(10_000), ..Policy::default() });
+    course.start(NOW);
+    assert_eq!(course.rests(at(30_000), NOW), Next::GiveUp { retry_after: 5 });
+}
+
+#[test]
 fn who_waits_in_vain_was_asked_nothing() {
     let (mut course, _) = course(2, Policy::default());
     course.start(NOW);

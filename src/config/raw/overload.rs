@@ -15,7 +15,7 @@ pub struct Overload {
     pub requests: u32,
     /// Request bodies and unstreamed answers in memory, all together; at least twice `limits.json_body`.
     pub bytes: Size,
-    /// Most requests that wait, for the gateway and for each provider that is full.
+    /// Most requests that wait, for the gateway, to have a long prompt counted, and for each provider that is full.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub queue: u32,
     /// How long they wait.

@@ -339,6 +339,10 @@ impl Reply for Passing {
         self.shadow.output_bytes()
     }
 
+    fn worked(&self) -> Usage {
+        self.shadow.worked()
+    }
+
     fn kept(&self) -> usize {
         let held: usize = self.held.0.iter().map(Bytes::len).sum();
         let early: usize = self.early.iter().map(|(_, input)| input.len()).sum();

@@ -155,13 +155,35 @@ impl Course {
         self.choose(now)
     }
 
-    fn unasked(&mut self, full: bool) {
-        let Some((index, _)) = self.running.take() else { return };
-        self.asked = self.asked.saturating_sub(1);
-        if let Some(seat) = self.seats.get_mut(index) {
-            seat.open = false;
-            seat.full = full;
+    /// Leaves these offers out from now on, full and resting ones too: they would answer as another did.
+    pub fn leave_out(&mut self, which: impl Fn(usize) -> bool) {
+        let seats = self.seats.iter_mut().filter(|seat| which(seat.entry.offer));
+        seats.for_each(|seat| (seat.open, seat.full) = (false, false));
+    }
+
+    /// Somebody who could not be asked in time might answer at another.
+    #[must_use]
+    pub fn has_others(&self) -> bool {
+        self.seats.iter().any(|seat| seat.open || seat.full)
+    }
+
+    /// The step when the offer that was to be asked rests until `ready`, as others have learnt since the plan was
+    /// made. It may be waited for like one that asked this request for the rest.
+    pub fn rests(&mut self, ready: Duration, now: Duration) -> Next {
+        if let Some(seat) = self.unasked(false) {
+            seat.open = true;
+            seat.ready = seat.ready.max(ready);
         }
+        self.choose(now)
+    }
+
+    fn unasked(&mut self, full: bool) -> Option<&mut Seat> {
+        let (index, _) = self.running.take()?;
+        self.asked = self.asked.saturating_sub(1);
+        let seat = self.seats.get_mut(index)?;
+        (seat.open, seat.full) = (false, full);
+        seat.asked = self.done.iter().any(|attempt| attempt.offer == seat.entry.offer);
+        Some(seat)
     }
 
     /// Offers that could be asked now, but that their providers are full.

@@ -54,6 +54,24 @@ fn said(out: &[u8]) -> String {
 }
 
 #[test]
+fn each_provider_has_worked_on_what_it_sent_itself() {
+    let ask = trial::ask(Dialect::Chat, ASK.as_bytes());
+    let abilities = Abilities::default();
+    let target = trial::target(Dialect::Chat, &abilities);
+    for how in [Rescue::StartOver, Rescue::Continue] {
+        let mut reply = PAIR.reply(&ask, &target);
+        let mut out = Out::default();
+        reply.push(Bytes::from(text(&"x".repeat(400))), &mut out).unwrap();
+        assert_eq!(reply.worked().output, 100);
+        assert!(reply.rescue(&target, how));
+        assert_eq!(reply.worked().output, 0, "it has not answered yet");
+        reply.push(Bytes::from(text(&"x".repeat(40))), &mut out).unwrap();
+        assert_eq!(reply.worked().output, 10);
+        assert!(reply.output_bytes() >= 400);
+    }
+}
+
+#[test]
 fn a_second_provider_that_says_the_same_is_heard_from_where_the_first_broke() {
     let first = text("Hello, ") + &text("wor");
     let second = text("Hel") + &text("lo, world. And ") + &text("more.") + &stop("stop");

@@ -1,0 +1,141 @@
+//! Which of a name's addresses is connected to, and what streams of one connection leave to each other.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use crate::config::{Surroundings, load_text};
+use crate::upstream::pools::Pools;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use pingora_http::RequestHeader;
+use std::future::poll_fn;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinSet;
+
+fn provider(lines: &str) -> Arc<Provider> {
+    let text = format!(
+        "[[models]]\nid = \"m\"\nname = \"M\"\nkind = \"chat\"\ncontext_length = 8192\ncreated = 1700000000\n\
+         price = {{ input = 1.0, output = 1.0 }}\nenergy = {{ active_params_b = 8.0, total_params_b = 8.0 }}\n\
+         supported_parameters = [\"max_tokens\"]\n\
+         [[providers]]\nid = \"p\"\noperator = \"P\"\ncountry = \"FI\"\ncity = \"Helsinki\"\n\
+         base_url = \"http://provider.invalid/v1\"\n{lines}\n[[providers.offers]]\nmodel = \"m\"\n"
+    );
+    let none = Surroundings { env: &|_| None };
+    load_text("test.toml", &text, none).unwrap().settings.providers.first().unwrap().clone()
+}
+
+/// A route to these addresses, in this order.
+fn route(lines: &str, addresses: &[SocketAddr]) -> Arc<Route> {
+    let provider = provider(lines);
+    let route = Route::new(&provider, &Pools::default());
+    route.set(&provider, addresses);
+    Arc::new(route)
+}
+
+/// A port that nobody else gets, and that takes no connection.
+fn closed() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+/// One that takes them all and says nothing.
+async fn open() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((socket, _)) = listener.accept().await {
+            held.push(socket);
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn an_address_that_is_dead_costs_nobody_a_request() {
+    let ((_first, dead), alive) = (closed(), open().await);
+    for addresses in [[dead, alive], [alive, dead]] {
+        let route = route("", &addresses);
+        for _ in 0..5 {
+            let mut asking = JoinSet::new();
+            for _ in 0..50 {
+                let route = route.clone();
+                asking.spawn(async move { route.open().await.map(|way| way.reused) });
+            }
+            while let Some(opened) = asking.join_next().await {
+                assert!(opened.unwrap().is_ok());
+            }
+        }
+        let left = if addresses == [dead, alive] { 1 } else { 0 };
+        assert_eq!(route.turn.load(Ordering::Relaxed), left, "the turn stays where there is a way");
+        // Nor does the name's next look-up, which may name them in another order.
+        let turned: Vec<SocketAddr> = addresses.iter().rev().copied().collect();
+        route.set(&provider(""), &turned);
+        route.open().await.map(|_| ()).unwrap();
+        assert_eq!(route.turn.load(Ordering::Relaxed), left);
+    }
+}
+
+#[tokio::test]
+async fn where_all_are_dead_each_is_tried_once() {
+    let ((_first, one), (_second, two)) = (closed(), closed());
+    let route = route("", &[one, two]);
+    assert_eq!(route.open().await.err().unwrap().kind, FaultKind::Connect);
+    assert_eq!(route.turn.load(Ordering::Relaxed), 2);
+}
+
+/// A provider over HTTP/2 that answers streams whose path says so with more than their window holds, and all others
+/// with nothing. Tells of how many connections it was given.
+async fn flood() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, taken) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+    let counted = taken.clone();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(socket).await.unwrap();
+                while let Some(Ok((request, mut answer))) = connection.accept().await {
+                    let long = request.uri().path() == "/long";
+                    let head = Response::builder().status(StatusCode::OK).body(()).unwrap();
+                    let mut body = answer.send_response(head, !long).unwrap();
+                    if long {
+                        let window = usize::try_from(H2_WINDOW).unwrap();
+                        body.send_data(Bytes::from(vec![b'x'; window + 1]), false).unwrap();
+                        // It is held open for as long as it is read.
+                        tokio::spawn(async move { poll_fn(|cx| body.poll_reset(cx)).await });
+                    }
+                }
+            });
+        }
+    });
+    (address, taken)
+}
+
+async fn asked(route: &Route, path: &str) -> Way {
+    let mut way = route.open().await.map_err(|fault| fault.kind).unwrap();
+    let mut head = RequestHeader::build("GET", path.as_bytes(), None).unwrap();
+    head.insert_header("host", "provider").unwrap();
+    assert_eq!(way.ask(head, Bytes::new()).await.ok(), Some(200));
+    way
+}
+
+#[tokio::test]
+async fn as_many_stalled_streams_as_a_connection_takes_leave_room_for_another() {
+    let (address, taken) = flood().await;
+    let route = route("http = \"h2\"", &[address]);
+    let mut stalled = Vec::new();
+    for _ in 1..H2_STREAMS {
+        stalled.push(asked(&route, "/long").await);
+    }
+    let mut last = asked(&route, "/long").await;
+    assert_eq!(taken.load(Ordering::SeqCst), 1, "all are on one connection");
+    let (mut read, window) = (0, usize::try_from(H2_WINDOW).unwrap());
+    let reading = async {
+        while read < window {
+            read += last.read_body().await.ok().flatten().unwrap().len();
+        }
+    };
+    timeout(Duration::from_secs(20), reading).await.unwrap();
+}

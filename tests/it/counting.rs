@@ -1,0 +1,45 @@
+//! Prompts that have to be counted before anybody is asked: who sends them uses its limits, and whoever leaves is
+//! not counted for.
+
+use crate::harness::script::silent;
+use crate::harness::{Bench, Provider, until};
+use serde_json::json;
+
+const CHAT: &str = "/v1/chat/completions";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_that_is_too_long_is_a_request() {
+    let provider = Provider::start().await;
+    let model = "context_length = 64\ntokenizer = { builtin = \"gpt-oss\" }";
+    let running = Bench::new().model(model).provider("a", &provider).start().await;
+    let limits = json!({"requests_per_minute": 1, "concurrent": 1});
+    let client = running.key(&json!({"name": "limited", "limits": limits})).await;
+    let ask = json!({"model": "m", "messages": [{"role": "user", "content": "far too long ".repeat(100)}]});
+    let first = client.post(CHAT, &ask).await;
+    assert_eq!((first.status, &first.json()["error"]["code"]), (400, &json!("INFERENCE_3207")));
+    assert_eq!(first.header("x-ratelimit-remaining-requests"), Some("0"));
+    for _ in 0..2 {
+        let again = client.post(CHAT, &ask).await;
+        assert_eq!(
+            (again.status, &again.json()["error"]["details"]["limit"]),
+            (429, &json!("requests_per_minute"))
+        );
+    }
+    assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_is_not_counted_for() {
+    let engine = Provider::start().await;
+    engine.always(silent());
+    let lines = "tokenize = \"vllm\"";
+    let bench = Bench::new().model("context_length = 64").provider_with("a", &engine, lines, "");
+    let running = bench.start().await;
+    let ask = json!({"model": "m", "messages": [{"role": "user", "content": "too long ".repeat(100)}]});
+    let open = running.client.open("POST", CHAT, &[], ask.to_string().as_bytes()).await;
+    engine.until_calls(1).await;
+    drop(open);
+    until("the request to end", || running.gateway.house.exchanges() == 0).await;
+    let asked: Vec<String> = engine.seen().into_iter().map(|seen| seen.path).collect();
+    assert_eq!(asked, ["/tokenize"], "nobody is asked for an answer");
+}
