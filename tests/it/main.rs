@@ -77,6 +77,7 @@ mod seats;
 mod soak;
 mod stale;
 mod store;
+mod stream_memory;
 mod tidy;
 mod tls;
 mod transcriptions;

@@ -5,7 +5,10 @@ use crate::harness::process::{Home, SECRET, catalogue};
 use crate::harness::script::{Act, completion, json_answer, plain, role, sse, status, stream, text};
 use crate::harness::{Answer, Client, Provider};
 use serde_json::{Value, json};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 const PROMPT: &str = "planted-in-the-prompt-7f3a";
 const COMPLETION: &str = "planted-in-the-completion-9c41";
@@ -176,5 +179,48 @@ async fn a_crash_leaves_no_memory_on_disk_unless_it_is_allowed() {
             let ended = running.until_ended().await;
             assert_eq!((ended.signal(), ended.core_dumped()), (Some(6), false));
         }
+    }
+}
+
+/// Nobody in particular.
+const NOBODY: u32 = 65_534;
+
+/// Whether somebody with the same user may look into this process. To root, who may anyway, the kernel says it by the
+/// owner of what it shows.
+fn is_open(process: u32, root: bool) -> bool {
+    let environment = format!("/proc/{process}/environ");
+    match root {
+        true => std::fs::metadata(environment).unwrap().uid() == NOBODY,
+        false => std::fs::read(environment).is_ok(),
+    }
+}
+
+/// The same command as nobody, who need not be able to reach the folder that the binary was built in.
+fn as_nobody(home: &Home, command: &mut Command) {
+    let (binary, out) = (home.path().join("gateway"), home.path().join("said"));
+    std::fs::copy(command.get_program(), &binary).unwrap();
+    let out = std::fs::File::options().append(true).open(out).unwrap();
+    chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut same = Command::new(binary);
+    same.args(command.get_args()).env("PENSTOCK_IT_SECRET", SECRET).stdin(Stdio::null());
+    same.stdout(out.try_clone().unwrap()).stderr(out).uid(NOBODY).gid(NOBODY);
+    *command = same;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_of_the_same_user_looks_into_the_process_unless_it_is_allowed() {
+    let provider = Provider::start().await;
+    let root = rustix::process::geteuid().is_root();
+    for (lines, open) in [("", false), ("[process]\ncore_dumps = true\n", true)] {
+        let home = Home::new();
+        home.write(&format!("{lines}{}", catalogue(&provider, "")));
+        let running = home
+            .run_with(|command| {
+                if root {
+                    as_nobody(&home, command);
+                }
+            })
+            .await;
+        assert_eq!(is_open(running.id(), root), open, "{lines}");
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::harness::{Answer, Bench, Client, Provider};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 async fn bench() -> (Provider, crate::harness::bench::Running) {
     let provider = Provider::start().await;
@@ -154,8 +155,10 @@ async fn a_client_that_stops_sending_is_not_waited_for() {
         let settings = format!("[limits]\nbody = \"{body}\"\nbody_idle = \"{idle}\"");
         let running = Bench::new().settings(&settings).provider("a", &provider).start().await;
         let headers = [("content-length", "1000")];
+        let began = Instant::now();
         let answer = running.client.send("POST", "/v1/chat/completions", &headers, b"{\"model\":").await;
         error(&answer, 408, "INFERENCE_3204");
+        assert!(began.elapsed() < Duration::from_secs(10), "body {body}, idle {idle}: {:?}", began.elapsed());
     }
     assert_eq!(provider.calls(), 0);
 }

@@ -45,6 +45,8 @@ pub struct Connection {
 /// One answer.
 pub struct Answer {
     pub status: u16,
+    /// In small letters.
+    pub head: String,
     pub body: Vec<u8>,
     /// When the first content token was there.
     first: Option<Instant>,
@@ -168,7 +170,7 @@ impl Connection {
             return Err(ended());
         }
         self.stream = Some(stream);
-        Ok(Answer { status, body: read, first })
+        Ok(Answer { status, head: text, body: read, first })
     }
 }
 

@@ -49,10 +49,31 @@ fn since(told: &[u8]) -> Option<u64> {
     Some((now() + ROUND - told) % ROUND)
 }
 
+/// Events that one may lack: its moment in the second may just be missed at either end.
+const LACKING: f64 = 2.0;
+
+/// What one stream has said. Told beside its task, which waits for ever where nothing comes.
+#[derive(Default)]
+struct Told {
+    /// Its events while they counted.
+    events: AtomicUsize,
+    /// It is over before its time.
+    ended: AtomicBool,
+}
+
+impl Told {
+    /// Whether it ended, or said less than so many events: a stream that stands still is no stream.
+    fn is_broken(&self, least: usize) -> bool {
+        self.ended.load(Ordering::Relaxed) || self.events.load(Ordering::Relaxed) < least
+    }
+}
+
 #[derive(Default)]
 struct Seen {
     open: AtomicUsize,
-    broken: AtomicUsize,
+    /// Streams that are over before their time.
+    ended: AtomicUsize,
+    streams: Vec<Told>,
     /// Events count.
     counts: AtomicBool,
     over: AtomicBool,
@@ -133,17 +154,18 @@ fn one(
     seconds: f64,
 ) -> Result<Figures, String> {
     let mib = || process.resident_kib() as f64 / 1024.0;
-    let (idle, seen) = (mib(), Arc::new(Seen::default()));
+    let told = (0..streams).map(|_| Told::default()).collect();
+    let (idle, seen) = (mib(), Arc::new(Seen { streams: told, ..Seen::default() }));
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Tell me."}]}"#;
     let request: Arc<[u8]> = request(target.address, target.key.as_deref(), body).into();
     for number in 0..streams {
-        runtime.spawn(stream(target.address, request.clone(), seen.clone()));
+        runtime.spawn(stream(number, target.address, request.clone(), seen.clone()));
         if number % 10 == 9 {
             sleep(Duration::from_secs(10) / u32::try_from(OPENED).unwrap_or(u32::MAX));
         }
     }
     let patience = Instant::now();
-    while seen.open.load(Ordering::Relaxed) + seen.broken.load(Ordering::Relaxed) < streams {
+    while seen.open.load(Ordering::Relaxed) + seen.ended.load(Ordering::Relaxed) < streams {
         if patience.elapsed() > AFTER {
             return Err(format!(
                 "{}: only {} streams opened",
@@ -160,7 +182,8 @@ fn one(
     let spent = process.spent().since(&before) as f64 / begun.elapsed().as_nanos() as f64 * 100.0;
     let open = mib();
     seen.over.store(true, Ordering::Relaxed);
-    let broken = seen.broken.load(Ordering::Relaxed);
+    let least = (seconds - LACKING).max(0.0) as usize;
+    let broken = seen.streams.iter().filter(|told| told.is_broken(least)).count();
     let mut delays = seen.delays.lock().map(|mut delays| std::mem::take(&mut *delays)).unwrap_or_default();
     delays.sort_unstable();
     let share = |share: f64| {
@@ -179,13 +202,15 @@ fn one(
 }
 
 /// One stream, until all are over.
-async fn stream(to: SocketAddr, request: Arc<[u8]>, seen: Arc<Seen>) {
-    if read(to, &request, &seen).await.is_none() && !seen.over.load(Ordering::Relaxed) {
-        seen.broken.fetch_add(1, Ordering::Relaxed);
+async fn stream(number: usize, to: SocketAddr, request: Arc<[u8]>, seen: Arc<Seen>) {
+    let Some(told) = seen.streams.get(number) else { return };
+    if read(to, &request, &seen, told).await.is_none() && !seen.over.load(Ordering::Relaxed) {
+        told.ended.store(true, Ordering::Relaxed);
+        seen.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-async fn read(to: SocketAddr, request: &[u8], seen: &Seen) -> Option<()> {
+async fn read(to: SocketAddr, request: &[u8], seen: &Seen, own: &Told) -> Option<()> {
     let mut socket = TcpStream::connect(to).await.ok()?;
     socket.set_nodelay(true).ok()?;
     socket.write_all(request).await.ok()?;
@@ -205,6 +230,8 @@ async fn read(to: SocketAddr, request: &[u8], seen: &Seen) -> Option<()> {
             return None;
         }
         let Some(at) = at.filter(|_| seen.counts.load(Ordering::Relaxed)) else { continue };
+        let events = read.windows(MARK.len()).filter(|window| *window == MARK).count();
+        own.events.fetch_add(events, Ordering::Relaxed);
         let told = read.get(at + MARK.len()..)?;
         // Cut in two by the wire: one delay fewer.
         let Some(late) = told.get(..LETTERS as usize).and_then(since) else { continue };

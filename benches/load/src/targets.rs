@@ -10,6 +10,19 @@ use std::time::{Duration, Instant};
 
 /// Threads of everyone.
 pub const THREADS: usize = 2;
+/// Limits of the key, each so high that it is looked at and counted down and never reached.
+const LIMITS: [&str; 8] = [
+    "--requests-per-minute",
+    "1000000000",
+    "--tokens-per-minute",
+    "1000000000000",
+    "--concurrent",
+    "1000000",
+    "--budget-per-day",
+    "1000000000",
+];
+/// Credits of the account, which pays in advance.
+const CREDITS: &str = "1000000000";
 /// How long a start may take.
 const START: Duration = Duration::from_secs(30);
 
@@ -115,21 +128,24 @@ impl Bench {
         self.add("nginx", address, None, &mut nginx)
     }
 
-    /// With everything on: keys, two providers with checks, footprint and price, a log line a request.
+    /// With everything on: a key with limits of each kind and a budget, of an account that pays in advance, two
+    /// providers with checks, footprint and price, a log line a request.
     fn penstock(&mut self, binary: &Path, provider: SocketAddr, seats: usize) -> Result<(), String> {
         let (address, admin) = (free()?, free()?);
         let file = self.folder.join("penstock.toml");
         let text = configuration(&self.folder, address, admin, provider, seats);
         fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))?;
-        let made = Command::new(binary)
-            .args(["keys", "create", "--name", "load", "--config"])
-            .arg(&file)
-            .output()
-            .map_err(|why| format!("{}: {why}", binary.display()))?;
-        if !made.status.success() {
-            return Err(format!("no key: {}", String::from_utf8_lossy(&made.stderr)));
-        }
-        let key = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+        let told = |words: &[&str]| {
+            let mut command = Command::new(binary);
+            let done = command.args(words).arg("--config").arg(&file).output();
+            let done = done.map_err(|why| format!("{}: {why}", binary.display()))?;
+            match done.status.success() {
+                true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
+                false => Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr))),
+            }
+        };
+        let key = told(&[&["keys", "create", "--name", "load"], &LIMITS[..]].concat())?;
+        told(&["credits", "grant", "--credits", CREDITS, "default"])?;
         let mut run = Command::new(binary);
         run.args(["run", "--config"]).arg(&file);
         self.add("Penstock", address, Some(key), &mut run)
@@ -159,6 +175,7 @@ fn configuration(
     format!(
         "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\n[storage]\npath = {storage:?}\nballast = \"0B\"\n\
          [process]\nthreads = {THREADS}\ndrain = \"1s\"\n[overload]\nrequests = {places}\n[routing]\ntotal = \"1h\"\n\
+         [billing]\ncredit = \"prepaid\"\n\
          [[models]]\nid = \"m\"\nname = \"M\"\nkind = \"chat\"\ncreated = 1700000000\ncontext_length = 262144\n\
          input_modalities = [\"text\", \"image\"]\nsupported_parameters = [\"temperature\", \"stream\", \"max_tokens\"]\n\
          price = {{ input = 0.05, output = 0.15 }}\n\
@@ -190,7 +207,8 @@ fn await_answer(
         match Connection::new(address).ask(&hello) {
             Ok(answer) if answer.status == 200 => {
                 let annotated = holds(&answer.body, b"environment_impact");
-                return if annotated == key.is_some() {
+                let limited = answer.head.contains("x-ratelimit-");
+                return if (annotated, limited) == (key.is_some(), key.is_some()) {
                     Ok(())
                 } else {
                     Err(format!("{name} answers, but not as it should"))

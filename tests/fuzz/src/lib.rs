@@ -10,6 +10,7 @@
     reason = "to panic is how a target tells"
 )]
 
+pub mod spoken;
 pub mod stream;
 pub mod targets;
 

@@ -5,6 +5,7 @@ use crate::harness::h2::H2;
 use crate::harness::secure::{Certified, connect};
 use crate::harness::{Bench, Client, Provider, until, within};
 use crate::hostile::{CHAT, ask, full, honest, readers, rest, statuses, unharmed};
+use crate::transcriptions;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +47,20 @@ async fn until_closed(mut socket: TcpStream, drip: &'static [u8], pause: Duratio
     (began.elapsed(), heard)
 }
 
+/// Settings in which only these clocks can be what ends something: all others are too far off for any bound here.
+fn clocks(short: &[(&str, &str)]) -> String {
+    let all = ["request_head", "body_idle", "body", "upload", "keep_alive", "client_write"].map(|clock| {
+        let span = short.iter().find(|(known, _)| *known == clock).map_or("50s", |(_, span)| *span);
+        format!("{clock} = \"{span}\"\n")
+    });
+    format!("[limits]\n{}", all.concat())
+}
+
+/// Paths whose body is a form.
+const FORMS: [&str; 2] = [transcriptions::PATH, "/v1/files"];
+/// How one begins.
+const FORM: &[u8] = b"--b0und\r\nContent-Disposition: form-data; name=\"";
+
 pub(super) fn begun(key: &str, length: usize) -> String {
     format!(
         "POST {CHAT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n"
@@ -59,6 +74,8 @@ enum Kind {
     Body,
     /// A body that never stops for long and never ends.
     Drip,
+    /// A form for this path that stops.
+    Form(&'static str),
     Idle,
 }
 
@@ -81,42 +98,53 @@ async fn slow(client: Client, kind: Kind, pause: Duration) -> (Duration, Vec<u16
                 .unwrap();
             b""
         }
+        Kind::Form(path) => {
+            let ((field, kind), key) = (transcriptions::TYPE, &client.key);
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n{field}: {kind}\r\n\
+                 Content-Length: {}\r\n\r\n",
+                1 << 20
+            );
+            socket.write_all(&[head.as_bytes(), FORM].concat()).await.unwrap();
+            b""
+        }
         Kind::Silent => b"",
     };
     let (took, heard) = until_closed(socket, drip, pause).await;
     (took, statuses(&heard))
 }
 
+/// Each has a gateway of its own, in which nothing but its own setting could end it in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_slow_connection_ends_by_its_own_setting() {
-    let settings =
-        "[limits]\nrequest_head = \"400ms\"\nbody_idle = \"500ms\"\nbody = \"900ms\"\nkeep_alive = \"700ms\"";
-    let (provider, _certified, running) = start(settings).await;
     let mut work = JoinSet::new();
-    for (kind, after, told) in [
-        (Kind::Silent, 400, vec![]),
-        (Kind::Head, 400, vec![408]),
-        (Kind::Body, 500, vec![408]),
-        (Kind::Drip, 900, vec![408]),
-        (Kind::Idle, 700, vec![200]),
+    for (kind, clock, told, calls) in [
+        (Kind::Silent, "request_head", vec![], 0),
+        (Kind::Head, "request_head", vec![408], 0),
+        (Kind::Body, "body_idle", vec![408], 0),
+        (Kind::Form(FORMS[0]), "body_idle", vec![408], 0),
+        (Kind::Form(FORMS[1]), "body_idle", vec![408], 0),
+        (Kind::Drip, "body", vec![408], 0),
+        (Kind::Idle, "keep_alive", vec![200], 1),
     ] {
-        let client = running.client.clone();
+        let house = start(&clocks(&[(clock, "500ms")])).await;
         work.spawn(async move {
-            let (took, heard) = slow(client, kind, Duration::from_millis(20)).await;
+            // As a whole: a gateway that is left behind ends.
+            let (provider, _certified, running) = house;
+            let (took, heard) = slow(running.client.clone(), kind, Duration::from_millis(20)).await;
             assert_eq!(heard, told, "{kind:?}");
-            let after = Duration::from_millis(after);
+            let after = Duration::from_millis(500);
             assert!(took >= after - Duration::from_millis(20) && took < after + LATE, "{kind:?}: {took:?}");
+            assert_eq!(provider.calls(), calls, "{kind:?}");
         });
     }
     work.join_all().await;
-    assert_eq!(provider.calls(), 1);
 }
 
 /// The head after an idle while has the time of a head, not that of an idle connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_head_that_drips_has_no_more_time_than_a_first() {
-    let (_provider, _certified, running) =
-        start("[limits]\nrequest_head = \"300ms\"\nkeep_alive = \"50s\"").await;
+    let (_provider, _certified, running) = start(&clocks(&[("request_head", "300ms")])).await;
     let mut socket = TcpStream::connect(running.client.address).await.unwrap();
     let first = format!("{}{}GET /v1", begun(&running.client.key, ask("Hi").len()), ask("Hi"));
     let (first, second) = first.split_at(first.len() - 7);
@@ -133,9 +161,7 @@ async fn a_second_head_that_drips_has_no_more_time_than_a_first() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_tls_and_http2_silence_ends_too() {
-    let settings =
-        "[limits]\nrequest_head = \"400ms\"\nbody_idle = \"500ms\"\nbody = \"900ms\"\nkeep_alive = \"700ms\"";
-    let (provider, certified, running) = start(settings).await;
+    let (provider, certified, running) = start(&clocks(&[("request_head", "400ms")])).await;
     let address = running.gateway.https.unwrap();
     // No handshake, one that drips, and none of HTTP/2 after it.
     for drip in [&b""[..], b"\x16"] {
@@ -149,33 +175,51 @@ async fn under_tls_and_http2_silence_ends_too() {
         within("a silent connection to end", rest(&mut secure)).await;
         assert!(began.elapsed() < LATE, "{protocol}: {:?}", began.elapsed());
     }
-    // A connection without a stream, and a stream whose body stops.
-    let secure = connect(address, &certified.root, &["h2"]).await;
-    let (send, connection) = h2::client::handshake(secure).await.unwrap();
-    let began = Instant::now();
-    within("an idle connection to end", connection).await.ok();
-    assert!(began.elapsed() < LATE);
-    drop(send);
-    let secure = connect(address, &certified.root, &["h2"]).await;
-    let (mut send, connection) = h2::client::handshake(secure).await.unwrap();
-    let driver = tokio::spawn(connection);
-    let request = http::Request::post(format!("https://localhost{CHAT}"))
-        .header("authorization", format!("Bearer {}", running.client.key))
-        .body(())
-        .unwrap();
-    let (answer, mut body) = send.send_request(request, false).unwrap();
-    body.send_data(Bytes::from_static(b"{"), false).unwrap();
-    let answer = within("the refusal of a body that stops", answer).await.unwrap();
-    assert_eq!(answer.status(), 408);
-    drop((body, answer));
-    // It is the gateway that ends it: its client would go on.
-    within("the connection to end", driver).await.unwrap().ok();
-    assert!(send.ready().await.is_err());
-    assert_eq!(provider.calls(), 0);
     // Others go on.
     let secure = connect(address, &certified.root, &["h2"]).await;
     let honest = H2::over(secure, &running.client.key).await;
     assert_eq!(honest.post(CHAT, &running.ask()).await.status, 200);
+    assert_eq!(provider.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_of_http2_without_a_stream_ends_by_keep_alive() {
+    let (_provider, certified, running) = start(&clocks(&[("keep_alive", "500ms")])).await;
+    let secure = connect(running.gateway.https.unwrap(), &certified.root, &["h2"]).await;
+    let (_send, connection) = h2::client::handshake(secure).await.unwrap();
+    let began = Instant::now();
+    within("an idle connection to end", connection).await.ok();
+    assert!(began.elapsed() < LATE, "{:?}", began.elapsed());
+}
+
+/// A body of a stream that stops is refused by `body_idle`, and its connection then ends as an idle one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_over_http2_that_stops_ends_by_body_idle() {
+    let (provider, certified, running) =
+        start(&clocks(&[("body_idle", "500ms"), ("keep_alive", "700ms")])).await;
+    let address = running.gateway.https.unwrap();
+    for path in [CHAT, FORMS[0], FORMS[1]] {
+        let secure = connect(address, &certified.root, &["h2"]).await;
+        let (mut send, connection) = h2::client::handshake(secure).await.unwrap();
+        let driver = tokio::spawn(connection);
+        let request = http::Request::post(format!("https://localhost{path}"))
+            .header("authorization", format!("Bearer {}", running.client.key));
+        let (request, begin) = match path {
+            CHAT => (request, &b"{"[..]),
+            _ => (request.header(transcriptions::TYPE.0, transcriptions::TYPE.1), FORM),
+        };
+        let began = Instant::now();
+        let (answer, mut body) = send.send_request(request.body(()).unwrap(), false).unwrap();
+        body.send_data(Bytes::from_static(begin), false).unwrap();
+        let answer = within("the refusal of a body that stops", answer).await.unwrap();
+        assert_eq!(answer.status(), 408, "{path}");
+        assert!(began.elapsed() < LATE, "{path}: {:?}", began.elapsed());
+        drop((body, answer));
+        // It is the gateway that ends it: its client would go on.
+        within("the connection to end", driver).await.unwrap().ok();
+        assert!(send.ready().await.is_err() && began.elapsed() < LATE * 2, "{path}: {:?}", began.elapsed());
+    }
+    assert_eq!(provider.calls(), 0);
 }
 
 /// Readers in the long form that begin a stream and stop.

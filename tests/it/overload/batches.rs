@@ -1,10 +1,15 @@
 //! All batches together stay within their memory, however many there are and
-//! however long their lines.
+//! however long their lines, and give way where the house is nearly full.
 
-use super::{form, thinker};
-use crate::harness::jobs;
+use super::{CHAT, form, of_account, thinker};
+use crate::harness::bench::PATIENT;
 use crate::harness::process::Home;
+use crate::harness::script::held;
+use crate::harness::{Bench, Provider, jobs, until};
+use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 const BATCHES: usize = 20;
 /// Bytes of a line.
@@ -53,4 +58,52 @@ async fn twenty_batches_of_long_lines_stay_within_their_memory() {
         "batches: {BATCHES} of {lines} lines of {LINE} bytes, idle {idle} KiB, grown by at most {grown} KiB"
     );
     assert!(grown < GROWTH, "grown by {grown} KiB from {idle} KiB");
+}
+
+/// Seven of eight places taken by requests to another provider: of twenty lines one is at work at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_house_is_nearly_full_a_batch_has_one_line_at_work() {
+    let (provider, other) = (Provider::start().await, Provider::start().await);
+    let (requests, lines) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    provider.always(held(&requests, "Hello"));
+    other.always(held(&lines, "Hello"));
+    let elsewhere = format!(
+        "[[models]]\nid = \"n\"\nkind = \"chat\"\ncontext_length = 131072\n\
+         [[providers]]\nid = \"b\"\noperator = \"T\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
+         base_url = \"http://{}/v1\"\n{PATIENT}\n[[providers.offers]]\nmodel = \"n\"\nname = \"theirs\"\n",
+        other.address
+    );
+    let bench = Bench::new().settings("[overload]\nrequests = 8").provider("a", &provider).more(&elsewhere);
+    let running = bench.start().await;
+    // Of an account of its own: the last place is for those who have none.
+    let owner = of_account(&running, "batches").await;
+    let text: String = (0..20)
+        .map(|number| {
+            let ask = json!({"model": "n", "messages": [{"role": "user", "content": "Hi"}]});
+            jobs::line_with(&format!("l-{number}"), ask) + "\n"
+        })
+        .collect();
+    let file = jobs::uploaded(&owner, &text).await;
+    let mut asked = Vec::new();
+    for _ in 0..7 {
+        let (client, ask) = (running.client.clone(), running.ask());
+        asked.push(tokio::spawn(async move { client.post(CHAT, &ask).await }));
+    }
+    provider.until_calls(7).await;
+    let batch = jobs::create(&owner, &file).await.json();
+    for line in 1..=5 {
+        other.until_calls(line).await;
+        lines.notify_one();
+    }
+    other.until_calls(6).await;
+    assert_eq!(other.most(), 1, "lines at work beside seven requests of eight");
+    let answered = async {
+        for request in asked {
+            assert_eq!(request.await.unwrap().status, 200);
+        }
+    };
+    jobs::let_go(&requests, answered).await;
+    until("more lines to be at work", || other.most() > 1).await;
+    let end = jobs::let_go(&lines, jobs::ended(&owner, &batch)).await;
+    assert_eq!(end["request_counts"]["completed"], 20, "{end}");
 }

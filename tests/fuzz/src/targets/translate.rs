@@ -1,5 +1,7 @@
-//! Requests in each dialect, translated for each provider: sound JSON, the same each time, and itself a request.
+//! Requests in each dialect, translated for each provider: sound JSON, the same each time, itself a request, and one
+//! that says what was said.
 
+use crate::spoken::Spoken;
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;
 use penstock_admission::{Limits, Purpose, chat, messages};
@@ -7,6 +9,7 @@ use penstock_contract::{Ask, Dialect, Refusal};
 use penstock_dialect::write::Face;
 use penstock_dialect::write::messages::nothing;
 use penstock_dialect::{TRANSLATORS, grammar};
+use serde_json::Value;
 
 fn admit(dialect: Dialect, body: Bytes) -> Result<Ask, Refusal> {
     let limits = Limits { max_body: 4 << 20, max_values: 1 << 16, ..Limits::default() };
@@ -32,12 +35,25 @@ pub fn check(bytes: &[u8]) {
         let value = json(&sent);
         assert_eq!(value["model"], "engine/model");
         assert_eq!(value["stream"] == true, ask.stream);
+        says_the_same(&ask, &sent.concat(), translator.provider());
         if let Err(refusal) = admit(translator.provider(), Bytes::from(sent.concat())) {
             panic!("{}: {value}", refusal.message);
         }
         if let Ok(sent) = translator.continuation(&ask, &target, "so \"far\"\n") {
             assert_eq!(json(&sent)["model"], "engine/model");
         }
+    }
+}
+
+/// Where the dialect changes, all that was said is said in the other one. What only clients read, such as half a
+/// character, is left out.
+fn says_the_same(ask: &Ask, sent: &[u8], provider: Dialect) {
+    let read = |bytes| serde_json::from_slice::<Value>(bytes).ok();
+    let (Some(asked), Some(sent)) = (read(&ask.body), read(sent)) else { return };
+    // Of the tools only some were allowed.
+    let some = !asked["tool_choice"]["allowed_tools"].is_null();
+    if ask.dialect != provider && !some {
+        Spoken::read(ask.dialect, &asked).assert_in(&Spoken::read(provider, &sent));
     }
 }
 

@@ -1,0 +1,137 @@
+//! What a request says, in either dialect: the texts of each side, the calls of tools with their arguments, the names
+//! of tools. What was translated must say the same.
+//!
+//! Allowed losses: reasoning; empty texts; a billing header among the blocks of a system prompt; white space where the
+//! assistant's last text ends; characters of a tool's name that the other dialect has no room for; what is neither
+//! text nor call, such as images and the work of another vendor's servers. Texts that were in the middle may move
+//! within the user's side, never to the assistant's, whose texts keep their order.
+
+use penstock_contract::Dialect;
+use serde_json::Value;
+
+/// How a block begins that a coding agent puts into a system prompt.
+const BILLING: &str = "x-anthropic-billing-header";
+
+/// A name of a tool, and the arguments where it is called.
+type Tool = (String, Option<Value>);
+
+/// What is said.
+#[derive(Debug, Default)]
+pub struct Spoken {
+    /// Texts of the assistant, in order.
+    assistant: Vec<String>,
+    /// Texts of everybody else.
+    others: Vec<String>,
+    calls: Vec<Tool>,
+    tools: Vec<Tool>,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Texts of a string or of parts.
+fn texts(content: &Value, into: &mut Vec<String>) {
+    into.extend(content.as_str().map(str::to_owned));
+    for part in list(content) {
+        match part["type"].as_str() {
+            Some("text") if part["refusal"].is_null() => into.push(text(&part["text"])),
+            Some("refusal") if part["text"].is_null() => into.push(text(&part["refusal"])),
+            Some("tool_result") => texts(&part["content"], into),
+            _ => {}
+        }
+    }
+}
+
+impl Spoken {
+    /// Reads a request of this dialect.
+    #[must_use]
+    pub fn read(dialect: Dialect, body: &Value) -> Self {
+        let mut spoken = Self::default();
+        if dialect == Dialect::Messages {
+            texts(&body["system"], &mut spoken.others);
+        }
+        if body["system"].is_array() {
+            spoken.others.retain(|text| !text.starts_with(BILLING));
+        }
+        for message in list(&body["messages"]) {
+            spoken.message(dialect, message);
+        }
+        for tool in list(&body["tools"]) {
+            let tool = if dialect == Dialect::Chat { &tool["function"] } else { tool };
+            spoken.tools.push((text(&tool["name"]), None));
+        }
+        if dialect == Dialect::Chat {
+            let functions = list(&body["functions"]).iter();
+            spoken.tools.extend(functions.map(|function| (text(&function["name"]), None)));
+        }
+        spoken
+    }
+
+    fn message(&mut self, dialect: Dialect, message: &Value) {
+        let mut said = Vec::new();
+        texts(&message["content"], &mut said);
+        match message["role"].as_str() {
+            Some("assistant") => {
+                self.assistant.append(&mut said);
+                let refusal = message["refusal"].as_str().filter(|_| dialect == Dialect::Chat);
+                self.assistant.extend(refusal.map(str::to_owned));
+                self.call(dialect, message);
+            }
+            Some("system") if dialect == Dialect::Messages && message["content"].is_array() => {
+                self.others.extend(said.into_iter().filter(|text| !text.starts_with(BILLING)));
+            }
+            _ => self.others.append(&mut said),
+        }
+    }
+
+    fn call(&mut self, dialect: Dialect, message: &Value) {
+        if dialect == Dialect::Messages {
+            let calls = list(&message["content"]).iter().filter(|block| block["type"] == "tool_use");
+            self.calls.extend(calls.map(|block| (text(&block["name"]), Some(block["input"].clone()))));
+            return;
+        }
+        let calls = list(&message["tool_calls"]).iter().map(|call| &call["function"]);
+        for call in calls.chain(message.get("function_call").filter(|call| call.is_object())) {
+            let arguments = text(&call["arguments"]);
+            let arguments = if arguments.trim().is_empty() { "{}" } else { &arguments };
+            self.calls.push((text(&call["name"]), serde_json::from_str(arguments).ok()));
+        }
+    }
+
+    /// Whether a translation says it all; panics with what it does not say.
+    pub fn assert_in(&self, sent: &Self) {
+        let (assistant, others) = (sent.assistant.concat(), sent.others.concat());
+        let mut rest = assistant.as_str();
+        for text in &self.assistant {
+            // Only the last one may have lost something, which looks like white space that is nowhere.
+            let found = rest.find(text).map(|at| (at, text.len()));
+            let trimmed = text.trim_end();
+            let found = found.or_else(|| rest.find(trimmed).map(|at| (at, trimmed.len())));
+            let Some((at, length)) = found else {
+                panic!("the assistant no longer says {text:?} in its place: {assistant:?}")
+            };
+            rest = &rest[at + length..];
+        }
+        for text in &self.others {
+            assert!(others.contains(text), "{text:?} is not in {others:?}");
+        }
+        alike(&self.calls, &sent.calls);
+        alike(&self.tools, &sent.tools);
+    }
+}
+
+/// The same tools in the same order; names as far as both dialects have room for them.
+fn alike(asked: &[Tool], sent: &[Tool]) {
+    assert_eq!(asked.len(), sent.len(), "{asked:?} became {sent:?}");
+    for ((name, arguments), (called, given)) in asked.iter().zip(sent) {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+        let fits = (1..=64).contains(&name.len()) && name.chars().all(plain);
+        assert!(name == called || !fits, "{name:?} became {called:?}");
+        assert_eq!(arguments, given, "{name:?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! Open streams: what each takes of the gateway's memory, and that it is given
+//! back to the system soon after they have closed. The long form, with thousands
+//! and an event a second each, is `./x load --streams 9500`.
+
+use crate::harness::process::{Home, catalogue};
+use crate::harness::script::{Act, plain, role, sse, text};
+use crate::harness::{Client, Provider, until, within};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const STREAMS: u64 = 300;
+
+/// What each may take, in KiB: half as much again as was measured, 26 of an optimised build and 28 of another.
+const EACH: u64 = 42;
+/// What may stay of what they took together. A third does, which the first ones of anything leave behind.
+const STAYS: f64 = 0.6;
+
+/// A stream that has said its first word.
+async fn open(client: &Client) -> TcpStream {
+    let mut socket = TcpStream::connect(client.address).await.unwrap();
+    let body =
+        json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]}).to_string();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        client.key,
+        body.len()
+    );
+    socket.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await.unwrap();
+    let mut heard = Vec::new();
+    within("the first word of a stream", async {
+        while memchr::memmem::find(&heard, b"One ").is_none() {
+            assert!(
+                socket.read_buf(&mut heard).await.unwrap() > 0,
+                "closed: {}",
+                String::from_utf8_lossy(&heard)
+            );
+        }
+    })
+    .await;
+    socket
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_stream_is_small_and_its_memory_is_given_back() {
+    let provider = Provider::start().await;
+    provider.always(plain("Hello"));
+    provider.streams(vec![sse(), role(), text("One "), Act::Hang]);
+    let home = Home::new();
+    home.write(&format!("[log]\nlevel = \"error\"\n{}", catalogue(&provider, "")));
+    let process = home.run().await;
+    let (client, _) = home.key();
+    // Code that runs for the first time is read from its file.
+    drop(open(&client).await);
+    provider.until_left(1).await;
+    let before = process.memory("VmRSS");
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        streams.push(open(&client).await);
+    }
+    let took = process.memory("VmRSS").saturating_sub(before);
+    eprintln!("{STREAMS} streams: {} KiB each beside {before} KiB", took / STREAMS);
+    assert!(took / STREAMS < EACH, "{} KiB each", took / STREAMS);
+    drop(streams);
+    provider.until_left(1 + STREAMS as usize).await;
+    let stays = (took as f64 * STAYS) as u64;
+    until("memory to be given back", || process.memory("VmRSS") < before + stays).await;
+    eprintln!("{} KiB when they have closed", process.memory("VmRSS"));
+}
