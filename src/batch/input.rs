@@ -10,6 +10,9 @@ use std::io::{Error, ErrorKind, Result};
 /// Most lines that are read ahead at once.
 const MOST: usize = 256;
 
+/// Longest name of a model, in bytes; no catalogue has one as long.
+const MOST_MODEL: usize = 256;
+
 /// A line to be asked.
 pub struct Asked {
     /// Its place among the lines, from 0 on.
@@ -66,11 +69,11 @@ impl Input {
     }
 }
 
-/// The model that a body names.
+/// The model that a body names, unless that is too long to be one: it is kept with the batch.
 pub fn model(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
         model: Option<String>,
     }
-    serde_json::from_slice::<Named>(body).ok()?.model
+    serde_json::from_slice::<Named>(body).ok()?.model.filter(|model| model.len() <= MOST_MODEL)
 }

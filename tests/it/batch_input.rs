@@ -1,8 +1,8 @@
 //! What a batch may be made of, and who sees it: each mistake has its sentence.
 
-use crate::harness::jobs::{CHAT, batch, cancel, create, ended, line, lines, uploaded, when};
+use crate::harness::jobs::{CHAT, batch, cancel, create, ended, line, line_with, lines, uploaded, when};
 use crate::harness::script::Act;
-use crate::harness::{Bench, Client, Provider};
+use crate::harness::{Bench, Client, Provider, until};
 use serde_json::{Value, json};
 
 async fn refused(client: &Client, asked: &Value) -> (u16, String, String) {
@@ -150,4 +150,29 @@ async fn paths_take_their_own_method() {
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");
     }
     running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_with_an_endless_name_of_a_model_harms_nobody() {
+    let provider = Provider::start().await;
+    let bench = || Bench::new().provider("p", &provider);
+    let running = bench().start().await;
+    for (number, length) in [100 << 10, (1 << 20) - 300].into_iter().enumerate() {
+        let body = json!({"model": "m".repeat(length), "messages": [{"role": "user", "content": "Hi"}]});
+        let text = line_with("long", body) + "\n" + &line("good", "Hi");
+        let made = batch(&running.client, &text).await;
+        let end = ended(&running.client, &made).await;
+        assert_eq!((end["status"].as_str(), end["model"].as_str()), (Some("completed"), None));
+        assert_eq!(end["request_counts"]["completed"], 1);
+        assert_eq!(end["request_counts"]["failed"], 1);
+        // Whoever else asks is charged, on the disk.
+        let before = running.gateway.house.ledger.state().entries;
+        assert_eq!(running.chat().await.status, 200);
+        until("a charge", || running.gateway.house.ledger.state().entries >= before + 2).await;
+        assert!(!running.gateway.house.ledger.failing(), "{number}");
+    }
+    let again = bench().restart(running.halt().await).await;
+    assert_eq!(again.chat().await.status, 200);
+    assert_eq!(ended(&again.client, &batch(&again.client, &lines(1)).await).await["status"], "completed");
+    again.stop().await;
 }
