@@ -257,6 +257,7 @@ impl Job {
             let known = self.known.and_then(|id| files.store().get(&id).ok().flatten());
             let results = known.map(|record| FileRecord {
                 status: FileStatus::Error,
+                finished_at: Some(self.now.as_secs()),
                 status_details: Some(Why::OutputDamaged.sentence().to_owned()),
                 ..record
             });
@@ -276,7 +277,7 @@ impl Job {
                 (files.new_output(owner, self.name, &self.url, self.now)?, true)
             }
         };
-        let written = grow(files, self.output, &record, group);
+        let written = grow(files, self.output, &record, group, self.now);
         if fresh && written.is_err() {
             // The next try makes another.
             std::fs::remove_file(files.path(&record.id)).ok();
@@ -292,6 +293,7 @@ fn grow(
     open: Option<Output>,
     record: &FileRecord,
     group: &Group,
+    now: Duration,
 ) -> io::Result<(Option<Output>, FileRecord)> {
     let mut output = match open {
         Some(output) if output.len() == record.bytes => output,
@@ -299,7 +301,7 @@ fn grow(
     };
     output.append(&group.bytes)?;
     if group.seal {
-        return Ok((None, output.seal(record)?));
+        return Ok((None, output.seal(record, now)?));
     }
     output.sync()?;
     let results = output.counted(record);
