@@ -34,6 +34,7 @@ use crate::threads::Threads;
 use parking_lot::Mutex;
 use penstock_storage::Store;
 use penstock_storage::batches::{BatchRecord, BatchStore};
+use share::{Share, Sharers};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -68,6 +69,8 @@ struct Running {
     input: Box<str>,
     tell: mpsc::UnboundedSender<Tell>,
     seen: watch::Receiver<Arc<BatchRecord>>,
+    /// It begins no line for now and holds nothing.
+    parked: bool,
 }
 
 /// All batches.
@@ -78,6 +81,7 @@ pub struct Batches {
     /// Inputs that are being deleted, and since when.
     deleting: Mutex<HashMap<Box<str>, Instant>>,
     turns: Turns,
+    sharers: Sharers,
     /// Where lines run.
     threads: Mutex<Option<Threads>>,
     /// Where batches run.
@@ -96,6 +100,7 @@ impl Batches {
             running: Mutex::default(),
             deleting: Mutex::default(),
             turns: Turns::default(),
+            sharers: Sharers::default(),
             threads: Mutex::default(),
             runtime: OnceLock::new(),
             stop: watch::Sender::new(false),
@@ -181,7 +186,9 @@ impl Batches {
             input: record.input.as_str().into(),
             tell,
             seen,
+            parked: false,
         };
+        self.sharers.add(&running.account);
         all.insert(record.id.as_str().into(), running);
         Some((told, sender))
     }
@@ -201,16 +208,30 @@ impl Batches {
         }
     }
 
-    /// What each of them may hold in memory.
-    fn share(&self, house: &House) -> share::Share {
-        let open = self.running.lock().len();
-        share::Share::of(house.live().settings.batches.memory, open)
+    /// What a batch of this account may hold in memory.
+    fn share(&self, house: &House, account: &str) -> Share {
+        self.sharers.share(house.live().settings.batches.memory, account)
+    }
+
+    /// Whether a batch holds anything and has a share.
+    fn park(&self, id: &str, parked: bool) {
+        if let Some(running) = self.running.lock().get_mut(id)
+            && running.parked != parked
+        {
+            running.parked = parked;
+            match parked {
+                true => self.sharers.remove(&running.account),
+                false => self.sharers.add(&running.account),
+            }
+        }
     }
 
     /// A batch is no longer at work.
     fn gone(&self, id: &str) {
         let mut running = self.running.lock();
-        running.remove(id);
+        if let Some(gone) = running.remove(id).filter(|gone| !gone.parked) {
+            self.sharers.remove(&gone.account);
+        }
         if running.is_empty() {
             self.emptied.notify_waiters();
         }
