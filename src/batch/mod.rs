@@ -36,6 +36,7 @@ use penstock_storage::Store;
 use penstock_storage::batches::{BatchRecord, BatchStore};
 use share::{Share, Sharers};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -87,6 +88,8 @@ pub struct Batches {
     /// Where batches run.
     runtime: OnceLock<Handle>,
     stop: watch::Sender<bool>,
+    /// `running` has every batch that is not over.
+    resumed: AtomicBool,
     emptied: Notify,
 }
 
@@ -104,6 +107,7 @@ impl Batches {
             threads: Mutex::default(),
             runtime: OnceLock::new(),
             stop: watch::Sender::new(false),
+            resumed: AtomicBool::new(false),
             emptied: Notify::new(),
         }
     }
@@ -140,11 +144,13 @@ impl Batches {
                 batches.run(house, record, told, seen);
             }
         }
+        batches.resumed.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Stops: no line is begun, those at work get a moment, what is there is kept. False if some did not stop.
     pub async fn close(&self) -> bool {
+        self.resumed.store(false, Ordering::Release);
         self.stop.send_replace(true);
         let emptied = async {
             loop {
@@ -160,6 +166,12 @@ impl Batches {
         let stopped = timeout(LAST, emptied).await.is_ok();
         self.threads.lock().take();
         stopped
+    }
+
+    /// How many hold lines and files: all but those that wait for their hour or their key.
+    #[must_use]
+    pub fn holding(&self) -> usize {
+        self.running.lock().values().filter(|running| !running.parked).count()
     }
 
     fn stopping(&self) -> watch::Receiver<bool> {
