@@ -1,9 +1,11 @@
 //! Images that wait for their client under an address that nobody can guess, for
-//! a while. What a client does not fetch in time is gone, and the oldest go
-//! first when there are too many.
+//! a while. What a client does not fetch in time is gone. When there are too many,
+//! the oldest of the account that has most of them goes first: one that draws
+//! many has its own addresses end early, not those of others.
 
 use crate::spool::{Spooled, Spools};
 use parking_lot::Mutex;
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::io::Result;
 use std::time::Duration;
@@ -22,6 +24,29 @@ pub struct Kept {
     pub kind: &'static str,
     /// When it is gone, on the house's clock.
     pub until: Duration,
+    /// Whose it is.
+    account: Box<str>,
+}
+
+/// What is put down with an image.
+#[derive(Clone, Copy)]
+pub struct Label<'a> {
+    /// Whose it is.
+    pub account: &'a str,
+    /// Its content type.
+    pub kind: &'static str,
+    /// The time on the house's clock.
+    pub now: Duration,
+    /// How long it stays.
+    pub life: Duration,
+}
+
+/// What an image needs of the room that all have.
+#[derive(Clone, Copy)]
+struct Coming<'a> {
+    account: &'a str,
+    bytes: u64,
+    most: u64,
 }
 
 /// The images.
@@ -39,8 +64,8 @@ struct Inner {
 }
 
 impl Shelf {
-    /// Puts an image down, for `life` from `now` on, among others of at most
-    /// `most` bytes together; returns the last part of its address.
+    /// Puts an image down, among others of at most `most` bytes together; returns the last part of its address, and
+    /// how many others had to go before their time.
     ///
     /// # Errors
     /// What the disk says.
@@ -48,25 +73,26 @@ impl Shelf {
         &self,
         spools: &Spools,
         image: &[u8],
-        kind: &'static str,
-        (now, life): (Duration, Duration),
+        label: Label<'_>,
         most: u64,
-    ) -> Result<String> {
+    ) -> Result<(String, usize)> {
+        let Label { account, kind, now, life } = label;
+        let coming = Coming { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), most };
         // First, since what goes may be the room that this one needs.
-        let bytes = u64::try_from(image.len()).unwrap_or(u64::MAX);
-        drop(self.inner.lock().make_room(bytes, most, now));
+        let gone = self.inner.lock().make_room(coming, now).len();
         let mut spool = spools.open();
         spool.push(image).await?;
-        let kept = Kept { image: spool.seal().await?, kind, until: now + life };
+        let kept = Kept { image: spool.seal().await?, kind, until: now + life, account: account.into() };
         let name: String =
             rand::random::<[u8; LETTERS / 2]>().iter().map(|byte| format!("{byte:02x}")).collect();
         let mut inner = self.inner.lock();
         // Others may have come meanwhile.
-        let _gone = inner.make_room(bytes, most, now);
+        let more = inner.make_room(coming, now);
         inner.bytes += kept.image.len();
         inner.order.push_back(name.as_str().into());
         inner.images.insert(name.as_str().into(), kept);
-        Ok(name)
+        drop(inner);
+        Ok((name, gone + more.len()))
     }
 
     /// The image at this address, if it is still there.
@@ -107,18 +133,35 @@ impl Inner {
         self.bytes = images.values().map(|kept| kept.image.len()).sum();
     }
 
-    /// Takes the oldest down until there is room for so many bytes more.
-    fn make_room(&mut self, bytes: u64, most: u64, now: Duration) -> Vec<Kept> {
+    /// Takes images down until there is room for one more.
+    fn make_room(&mut self, coming: Coming<'_>, now: Duration) -> Vec<Kept> {
         self.clear(now);
         let mut gone = Vec::new();
-        while !self.order.is_empty() && (self.order.len() >= MOST || self.bytes.saturating_add(bytes) > most)
-        {
-            if let Some(kept) = self.order.pop_front().and_then(|name| self.images.remove(&name)) {
+        loop {
+            let first = if self.order.len() >= MOST {
+                self.first_to_go(coming.account, 1, |_| 1)
+            } else if self.bytes.saturating_add(coming.bytes) > coming.most {
+                self.first_to_go(coming.account, coming.bytes, |kept| kept.image.len())
+            } else {
+                return gone;
+            };
+            let Some(name) = first.and_then(|first| self.order.remove(first)) else { return gone };
+            if let Some(kept) = self.images.remove(&name) {
                 self.bytes = self.bytes.saturating_sub(kept.image.len());
                 gone.push(kept);
             }
         }
-        gone
+    }
+
+    /// The oldest image of the account that has most, with what is coming.
+    fn first_to_go(&self, account: &str, coming: u64, weigh: impl Fn(&Kept) -> u64) -> Option<usize> {
+        let mut held: HashMap<&str, (u64, Reverse<usize>), ahash::RandomState> = HashMap::default();
+        for (place, kept) in self.order.iter().map(|name| self.images.get(name)).enumerate() {
+            let Some(kept) = kept else { return Some(place) };
+            let own = if *kept.account == *account { coming } else { 0 };
+            held.entry(&kept.account).or_insert((own, Reverse(place))).0 += weigh(kept);
+        }
+        held.into_values().max().map(|(_, Reverse(oldest))| oldest)
     }
 }
 
@@ -129,14 +172,19 @@ mod tests {
 
     const LIFE: Duration = Duration::from_secs(60);
 
+    const fn of(account: &str, now: Duration) -> Label<'_> {
+        Label { account, kind: "image/png", now, life: LIFE }
+    }
+
     #[tokio::test]
     async fn an_image_is_there_for_its_life_and_under_its_own_name_only() {
         let folder = tempfile::tempdir().unwrap();
         let spools = Spools::new(folder.path().to_owned(), 4, 1000);
         let shelf = Shelf::default();
         let now = Duration::from_secs(5);
-        let name = shelf.put(&spools, b"an image", "image/png", (now, LIFE), 100).await.unwrap();
-        let other = shelf.put(&spools, b"other", "image/png", (now, LIFE * 2), 100).await.unwrap();
+        let long = Label { life: LIFE * 2, ..of("a", now) };
+        let (name, _) = shelf.put(&spools, b"an image", of("a", now), 100).await.unwrap();
+        let (other, _) = shelf.put(&spools, b"other", long, 100).await.unwrap();
         assert!(name.len() == LETTERS && name != other);
         assert_eq!(shelf.get(&name, now).unwrap().image.read(0).await.unwrap(), "an image");
         assert!(shelf.get(&name[1..], now).is_none());
@@ -151,19 +199,36 @@ mod tests {
         let shelf = Shelf::default();
         let mut names = Vec::new();
         for _ in 0..4 {
-            names.push(shelf.put(&spools, &[7; 40], "image/png", (LIFE, LIFE), 100).await.unwrap());
+            names.push(shelf.put(&spools, &[7; 40], of("a", LIFE), 100).await.unwrap());
         }
-        let there: Vec<bool> = names.iter().map(|name| shelf.get(name, LIFE).is_some()).collect();
+        let there: Vec<bool> = names.iter().map(|(name, _)| shelf.get(name, LIFE).is_some()).collect();
         assert_eq!(there, [false, false, true, true]);
+        assert!(names.iter().map(|(_, gone)| *gone).eq([0, 0, 1, 1]), "those that went early are told");
         // What goes is the room that the next one needs.
         let narrow = Spools::new(folder.path().to_owned(), 4, 100);
         let shelf = Shelf::default();
         for _ in 0..5 {
-            shelf.put(&narrow, &[7; 40], "image/png", (LIFE, LIFE), 100).await.unwrap();
+            shelf.put(&narrow, &[7; 40], of("a", LIFE), 100).await.unwrap();
         }
         assert_eq!((shelf.len(), narrow.used()), (2, 80));
         // One that is larger than all the room is there for its client all the same.
-        let large = shelf.put(&spools, &[7; 400], "image/png", (LIFE, LIFE), 100).await.unwrap();
+        let (large, _) = shelf.put(&spools, &[7; 400], of("a", LIFE), 100).await.unwrap();
         assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);
+    }
+    #[tokio::test]
+    async fn who_draws_many_lets_the_images_of_others_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().to_owned(), 4, 100_000);
+        let shelf = Shelf::default();
+        let (theirs, _) = shelf.put(&spools, b"x", of("b", LIFE), 1_000).await.unwrap();
+        let mut gone = 0;
+        for _ in 0..600 {
+            gone += shelf.put(&spools, b"y", of("a", LIFE), 1_000).await.unwrap().1;
+        }
+        assert!(shelf.get(&theirs, LIFE).is_some());
+        assert_eq!((shelf.len(), gone), (MOST, 601 - MOST));
+        // So it is with bytes.
+        shelf.put(&spools, &[7; 900], of("a", LIFE), 1_000).await.unwrap();
+        assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MOST);
     }
 }

@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 pub const NAME: usize = 200;
 /// Most entries of a list.
 const ENTRIES: usize = 1_000;
+/// Most bytes of them together: two lists of a key, however they are written, are one row of the store.
+const LIST_BYTES: usize = 16 << 10;
 /// Highest limit of anything counted.
 const MOST: u64 = 1_000_000_000_000;
 /// The last second of the year 9999.
@@ -108,10 +110,14 @@ impl<'b> Fields<'b> {
     /// # Errors
     /// It is none, or too long.
     pub fn texts(&self, name: &str) -> Result<Given<Vec<String>>, Refusal> {
-        let fits = |text: &&str| !text.is_empty() && text.len() <= NAME;
-        self.read(name, &format!("a list of at most {ENTRIES} names"), |value| {
+        let fits =
+            |text: &&str| !text.is_empty() && text.len() <= NAME && !text.chars().any(char::is_control);
+        let wanted = format!("a list of at most {ENTRIES} names, {LIST_BYTES} bytes together");
+        self.read(name, &wanted, |value| {
             let items = value.as_array().filter(|items| items.len() <= ENTRIES)?;
-            items.iter().map(|item| item.as_str().filter(fits).map(str::to_owned)).collect()
+            let texts = items.iter().map(|item| item.as_str().filter(fits).map(str::to_owned));
+            let texts: Vec<String> = texts.collect::<Option<_>>()?;
+            (texts.iter().map(String::len).sum::<usize>() <= LIST_BYTES).then_some(texts)
         })
     }
 

@@ -6,7 +6,7 @@ use super::turns::Turn;
 use super::view;
 use super::work::{Event, Work};
 use crate::files::{Files, Output, Owner};
-use crate::ledger::{Ending, MOST_ENDS};
+use crate::ledger::{Ending, MOST_ENDS, TooMuch};
 use crate::observe::log;
 use penstock_batch::state::Why;
 use penstock_contract::Usage;
@@ -161,13 +161,21 @@ impl Work {
 
     fn enter(&mut self, ends: Vec<Ending>, mut rows: Vec<RowWrite>) {
         view::keep(&mut self.record, &self.life);
+        let others = rows.len();
         match batches::rows(&self.record, Some(self.done.bytes())) {
             Ok(own) => rows.extend(own),
             Err(error) => return self.impossible(&error.to_string()),
         }
-        let Ok(ticket) = self.house.ledger.enter(ends, rows) else {
-            return self.impossible("more than one commit can hold");
-        };
+        match self.house.ledger.enter(ends, rows) {
+            Ok(ticket) => self.entered(ticket),
+            Err(TooMuch(ends, mut rows)) => {
+                rows.truncate(others);
+                self.enter_less(ends, rows);
+            }
+        }
+    }
+
+    fn entered(&self, ticket: u64) {
         let (house, tell) = (self.house.clone(), self.tell.clone());
         tokio::spawn(async move {
             let kept = house.ledger.kept(ticket).await;
@@ -176,7 +184,22 @@ impl Work {
         });
     }
 
-    /// Cannot happen with groups of this size; told all the same. The next start goes on from what was kept.
+    /// Cannot happen with groups and records of this size. All the same: what was charged is charged, and the batch
+    /// ends, without what its owner added to it.
+    fn enter_less(&mut self, ends: Vec<Ending>, mut rows: Vec<RowWrite>) {
+        log::event(log::error(), "batch_too_large", &[("batch", &self.record.id)]);
+        self.record.model = None;
+        self.record.metadata.clear();
+        rows.retain(RowWrite::fits);
+        rows.extend(batches::rows(&self.record, Some(self.done.bytes())).unwrap_or_default());
+        match self.house.ledger.enter(ends, rows) {
+            Ok(ticket) => self.entered(ticket),
+            Err(_) => return self.impossible("more than one commit can hold"),
+        }
+        self.end(Why::Invalid);
+    }
+
+    /// Told all the same. The next start goes on from what was kept.
     fn impossible(&self, why: &str) {
         log::event(log::error(), "batch_not_kept", &[("batch", &self.record.id), ("why", why)]);
         self.tell.send(Event::Kept(false)).ok();
@@ -236,6 +259,7 @@ impl Job {
             let known = self.known.and_then(|id| files.store().get(&id).ok().flatten());
             let results = known.map(|record| FileRecord {
                 status: FileStatus::Error,
+                finished_at: Some(self.now.as_secs()),
                 status_details: Some(Why::OutputDamaged.sentence().to_owned()),
                 ..record
             });
@@ -255,7 +279,7 @@ impl Job {
                 (files.new_output(owner, self.name, &self.url, self.now)?, true)
             }
         };
-        let written = grow(files, self.output, &record, group);
+        let written = grow(files, self.output, &record, group, self.now);
         if fresh && written.is_err() {
             // The next try makes another.
             std::fs::remove_file(files.path(&record.id)).ok();
@@ -271,6 +295,7 @@ fn grow(
     open: Option<Output>,
     record: &FileRecord,
     group: &Group,
+    now: Duration,
 ) -> io::Result<(Option<Output>, FileRecord)> {
     let mut output = match open {
         Some(output) if output.len() == record.bytes => output,
@@ -278,7 +303,7 @@ fn grow(
     };
     output.append(&group.bytes)?;
     if group.seal {
-        return Ok((None, output.seal(record)?));
+        return Ok((None, output.seal(record, now)?));
     }
     output.sync()?;
     let results = output.counted(record);
@@ -304,4 +329,30 @@ fn file_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     });
     rows.map(|(operation, value)| RowWrite { space: operation.space, key: operation.key.clone(), value })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_storage::batches::BatchRecord;
+
+    #[test]
+    fn the_largest_record_that_a_client_can_ask_for_is_one_row() {
+        // A control character takes six bytes.
+        let text = |letters: usize| "\u{1}".repeat(letters);
+        let record = BatchRecord {
+            id: text(64),
+            key: text(16),
+            account: text(200),
+            input: text(64),
+            output: Some(text(64)),
+            window: text(7),
+            metadata: vec![(text(64), text(512)); 16],
+            model: Some(text(256)),
+            errors: vec![BatchError { code: text(32), message: text(128), line: None, param: None }],
+            ..BatchRecord::default()
+        };
+        let rows = batches::rows(&record, Some(&vec![0; 50_000 / 8])).unwrap_or_default();
+        assert!(rows.len() == 2 && rows.iter().all(RowWrite::fits));
+    }
 }

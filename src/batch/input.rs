@@ -10,6 +10,9 @@ use std::io::{Error, ErrorKind, Result};
 /// Most lines that are read ahead at once.
 const MOST: usize = 256;
 
+/// Longest name of a model, in bytes; no catalogue has one as long.
+const MOST_MODEL: usize = 256;
+
 /// A line to be asked.
 pub struct Asked {
     /// Its place among the lines, from 0 on.
@@ -26,6 +29,8 @@ pub struct Asked {
 pub struct Input {
     reader: LineReader,
     next: u32,
+    /// Met behind lines that were handed out first.
+    failed: Option<Error>,
     /// Its end was reached.
     pub over: bool,
 }
@@ -33,44 +38,116 @@ pub struct Input {
 impl Input {
     /// The input from its beginning.
     pub const fn new(reader: LineReader) -> Self {
-        Self { reader, next: 0, over: false }
+        Self { reader, next: 0, failed: None, over: false }
     }
 
-    /// The next lines that are not done, about so many bytes of them; none at the end.
+    /// The next lines that are not done, about so many bytes of them; none at the end. What cannot be read is told
+    /// once those before it are handed out, and tried again by the call after that.
     ///
     /// # Errors
     /// `InvalidData` if they are damaged; what the disk says.
     pub fn read(&mut self, done: &Done, most: usize) -> Result<Vec<Asked>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < MOST && bytes < most {
-            let Some(line) = self.reader.next_line()? else {
-                self.over = true;
-                break;
-            };
+            match self.line(done) {
+                Ok(Some((line, length))) => {
+                    bytes += length;
+                    lines.push(line);
+                }
+                Ok(None) => {
+                    self.over = true;
+                    break;
+                }
+                Err(error) if lines.is_empty() => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
+            }
+        }
+        Ok(lines)
+    }
+
+    /// The next line that is not done, and its length in the file.
+    fn line(&mut self, done: &Done) -> Result<Option<(Asked, usize)>> {
+        while let Some(line) = self.reader.next_line()? {
             let index = self.next;
             self.next += 1;
             if done.has(index) {
                 continue;
             }
             let read = jsonl::line(&line.bytes).map_err(|_| Error::from(ErrorKind::InvalidData))?;
-            bytes += line.bytes.len();
-            lines.push(Asked {
+            let asked = Asked {
                 index,
                 custom_id: read.custom_id.into(),
                 // A copy: it must not hold on to all that was read with it.
                 body: Bytes::copy_from_slice(read.body),
                 times: 0,
-            });
+            };
+            return Ok(Some((asked, line.bytes.len())));
         }
-        Ok(lines)
+        Ok(None)
     }
 }
 
-/// The model that a body names.
+/// The model that a body names, unless that is too long to be one: it is kept with the batch.
 pub fn model(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
         model: Option<String>,
     }
-    serde_json::from_slice::<Named>(body).ok()?.model
+    serde_json::from_slice::<Named>(body).ok()?.model.filter(|model| model.len() <= MOST_MODEL)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::config::settings;
+    use crate::files::{Files, Owner, room::Bounds};
+    use penstock_batch::upload::Uploaded;
+    use penstock_storage::{files::FileStore, memory};
+    use std::fs;
+    use std::time::Duration;
+
+    #[test]
+    fn what_cannot_be_read_for_a_moment_costs_no_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings::Files {
+            path: folder.path().to_owned(),
+            upload: 8 << 20,
+            disk: 1 << 30,
+            per_key: 1 << 30,
+            keep_free: 0,
+            retention: None,
+        };
+        let files = Files::open(&settings, FileStore::new(memory()), false).unwrap();
+        let bounds = Bounds { all: 1 << 30, key: 1 << 30, free: 0 };
+        let mut incoming = files.incoming("k", bounds).unwrap();
+        for number in 0..400 {
+            let line = format!(
+                r#"{{"custom_id":"{number}","method":"POST","url":"/v1/rerank","body":{{"query":"{number:04000}"}}}}"#
+            );
+            incoming.push(format!("{line}\n").as_bytes()).unwrap();
+        }
+        let said = Uploaded { filename: "in.jsonl".to_owned(), expires_after: None };
+        let owner = Owner { key: "k", account: "a" };
+        let record = files.keep(incoming, owner, said, Duration::from_secs(1)).unwrap();
+        let mut input = Input::new(files.read_lines(&record).unwrap());
+        let path = files.path(&record.id);
+        let (whole, done) = (fs::read(&path).unwrap(), Done::none(400));
+        // The second stride is not there for a while.
+        fs::write(&path, whole.get(..256 << 10).unwrap()).unwrap();
+        let mut all = input.read(&done, usize::MAX).unwrap();
+        assert!(!all.is_empty() && all.len() < 100, "{}", all.len());
+        assert!(input.read(&done, usize::MAX).is_err() && input.read(&done, usize::MAX).is_err());
+        fs::write(&path, whole).unwrap();
+        while !input.over {
+            all.extend(input.read(&done, usize::MAX).unwrap());
+        }
+        assert!(all.iter().map(|line| line.index).eq(0..400));
+    }
 }

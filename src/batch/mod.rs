@@ -35,7 +35,9 @@ use crate::threads::Threads;
 use parking_lot::Mutex;
 use penstock_storage::Store;
 use penstock_storage::batches::{BatchRecord, BatchStore};
+use share::{Share, Sharers};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -69,6 +71,8 @@ struct Running {
     input: Box<str>,
     tell: mpsc::UnboundedSender<Tell>,
     seen: watch::Receiver<Arc<BatchRecord>>,
+    /// It begins no line for now and holds nothing.
+    parked: bool,
 }
 
 /// All batches.
@@ -79,11 +83,14 @@ pub struct Batches {
     /// Inputs that are being deleted, and since when.
     deleting: Mutex<HashMap<Box<str>, Instant>>,
     turns: Turns,
+    sharers: Sharers,
     /// Where lines run.
     threads: Mutex<Option<Threads>>,
     /// Where batches run.
     runtime: OnceLock<Handle>,
     stop: watch::Sender<bool>,
+    /// `running` has every batch that is not over.
+    resumed: AtomicBool,
     emptied: Notify,
 }
 
@@ -97,9 +104,11 @@ impl Batches {
             running: Mutex::default(),
             deleting: Mutex::default(),
             turns: Turns::default(),
+            sharers: Sharers::default(),
             threads: Mutex::default(),
             runtime: OnceLock::new(),
             stop: watch::Sender::new(false),
+            resumed: AtomicBool::new(false),
             emptied: Notify::new(),
         }
     }
@@ -136,11 +145,13 @@ impl Batches {
                 batches.run(house, record, told, seen);
             }
         }
+        batches.resumed.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Stops: no line is begun, those at work get a moment, what is there is kept. False if some did not stop.
     pub async fn close(&self) -> bool {
+        self.resumed.store(false, Ordering::Release);
         self.stop.send_replace(true);
         let emptied = async {
             loop {
@@ -156,6 +167,12 @@ impl Batches {
         let stopped = timeout(LAST, emptied).await.is_ok();
         self.threads.lock().take();
         stopped
+    }
+
+    /// How many hold lines and files: all but those that wait for their hour or their key.
+    #[must_use]
+    pub fn holding(&self) -> usize {
+        self.running.lock().values().filter(|running| !running.parked).count()
     }
 
     fn stopping(&self) -> watch::Receiver<bool> {
@@ -182,7 +199,9 @@ impl Batches {
             input: record.input.as_str().into(),
             tell,
             seen,
+            parked: false,
         };
+        self.sharers.add(&running.account);
         all.insert(record.id.as_str().into(), running);
         Some((told, sender))
     }
@@ -202,16 +221,30 @@ impl Batches {
         }
     }
 
-    /// What each of them may hold in memory.
-    fn share(&self, house: &House) -> share::Share {
-        let open = self.running.lock().len();
-        share::Share::of(house.live().settings.batches.memory, open)
+    /// What a batch of this account may hold in memory.
+    fn share(&self, house: &House, account: &str) -> Share {
+        self.sharers.share(house.live().settings.batches.memory, account)
+    }
+
+    /// Whether a batch holds anything and has a share.
+    fn park(&self, id: &str, parked: bool) {
+        if let Some(running) = self.running.lock().get_mut(id)
+            && running.parked != parked
+        {
+            running.parked = parked;
+            match parked {
+                true => self.sharers.remove(&running.account),
+                false => self.sharers.add(&running.account),
+            }
+        }
     }
 
     /// A batch is no longer at work.
     fn gone(&self, id: &str) {
         let mut running = self.running.lock();
-        running.remove(id);
+        if let Some(gone) = running.remove(id).filter(|gone| !gone.parked) {
+            self.sharers.remove(&gone.account);
+        }
         if running.is_empty() {
             self.emptied.notify_waiters();
         }

@@ -51,7 +51,7 @@ pub(super) fn open(house: &House, record: &BatchRecord) -> Result<Opened> {
             Some((output, results))
         }
     };
-    let first = input.read(&done, house.batches.share(house).ahead)?;
+    let first = input.read(&done, house.batches.share(house, &record.account).ahead)?;
     Ok(Opened { input, first, file, output, done })
 }
 

@@ -123,12 +123,16 @@ impl Batches {
         let mut record = self.get(key, id).await?;
         if !record.state.is_end() {
             let (asker, ended) = oneshot::channel();
-            if let Some(running) = self.running.lock().get(id) {
-                running.tell.send(Tell::Cancel(asker)).ok();
+            match self.running.lock().get(id) {
+                Some(running) => {
+                    running.tell.send(Tell::Cancel(asker)).ok();
+                }
+                // Nobody is there to answer.
+                None => drop(asker),
             }
             record = match timeout(PATIENCE, ended).await {
                 Ok(Ok(record)) => record,
-                // It ended at this very moment, or the house stops.
+                // It ended at this very moment, is not at work yet, or the house stops.
                 Ok(Err(_)) => self.get(key, id).await?,
                 Err(_) => return Err(unkept()),
             };

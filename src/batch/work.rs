@@ -16,7 +16,7 @@ use crate::files::Output;
 use crate::house::House;
 use crate::line::LineDone;
 use penstock_batch::done::Done;
-use penstock_batch::state::{Life, Why};
+use penstock_batch::state::{Life, State, Why};
 use penstock_storage::Health;
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::files::FileRecord;
@@ -87,6 +87,8 @@ pub(super) struct Work {
     pub(super) failures: u32,
     /// Nothing is begun for now: the store fails, or its key is suspended.
     pub(super) held_up: bool,
+    /// Its key is suspended.
+    suspended: bool,
     /// Why it ends, once it does.
     pub(super) ending: Option<Why>,
     /// The house stops.
@@ -143,7 +145,8 @@ impl Work {
         seen: watch::Sender<Arc<BatchRecord>>,
     ) -> Self {
         let place = house.batches.turns.place(&record.account);
-        let share = house.batches.share(&house);
+        let share = house.batches.share(&house, &record.account);
+        let suspended = house.keyring.grant(&record.key).is_some_and(|grant| grant.is_suspended());
         Self {
             life: view::life(&record),
             endpoint: endpoint::find(&http::Method::POST, &record.endpoint).ok().map(|(found, _)| found),
@@ -173,6 +176,7 @@ impl Work {
             rest_until: None,
             failures: 0,
             held_up: false,
+            suspended,
             ending: None,
             stopping: false,
             calls_off: None,
@@ -194,7 +198,9 @@ impl Work {
     fn step(&mut self) {
         let rests = self.rest_until.is_some_and(|until| Instant::now() < until);
         if !rests && !self.stopping && self.ending.is_none() {
-            self.open();
+            if !self.waits() {
+                self.open();
+            }
             self.begin_lines();
             self.read_ahead();
         }
@@ -233,7 +239,6 @@ impl Work {
     /// Looks around.
     fn look(&mut self) {
         let now = Instant::now();
-        self.share = self.house.batches.share(&self.house);
         self.short.look();
         if self.calls_off.is_some_and(|at| now >= at) {
             self.call_off();
@@ -248,10 +253,34 @@ impl Work {
         let grant = self.house.keyring.grant(&self.record.key);
         match grant {
             Some(grant) if grant.good(unix) => {
-                self.held_up = self.house.vault.store.health() != Health::Ready
+                self.suspended = false;
+                self.held_up = self.house.vault.store.health() != Health::Ready;
             }
-            Some(grant) if grant.is_suspended() => self.held_up = true,
+            Some(grant) if grant.is_suspended() => (self.suspended, self.held_up) = (true, true),
             _ => self.end(Why::KeyRevoked),
+        }
+        self.park();
+        self.share = self.house.batches.share(&self.house, &self.record.account);
+    }
+
+    /// It will begin no line for long: its hour is to come, or its key is suspended.
+    fn waits(&self) -> bool {
+        let hour = self.record.scheduled.is_some_and(|hour| hour > self.house.clock.unix());
+        self.life.state == State::InProgress && (hour || self.suspended)
+    }
+
+    /// While it waits it holds nothing of its files, and its share is that of others. Afterwards it opens them as
+    /// after a restart: by then all that had a result was committed.
+    fn park(&mut self) {
+        let waits = self.waits() && self.ending.is_none();
+        if waits && self.is_bare() && !self.reading {
+            (self.input, self.output) = (None, None);
+            self.ahead = VecDeque::new();
+            self.ahead_bytes = 0;
+            self.later = Later::default();
+            self.house.batches.park(&self.record.id, true);
+        } else if !waits {
+            self.house.batches.park(&self.record.id, false);
         }
     }
 

@@ -316,10 +316,11 @@ pub struct When {
 }
 
 impl When {
-    /// Unix seconds at which a file goes.
+    /// Unix seconds at which a file goes: results are kept from when the last of them was there.
     #[must_use]
     pub fn ends(&self, file: &FileRecord) -> Option<u64> {
-        let kept = self.retention.map(|seconds| file.created_at.saturating_add(seconds));
+        let whole = file.finished_at.unwrap_or(file.created_at);
+        let kept = self.retention.map(|seconds| whole.saturating_add(seconds));
         match (kept, file.expires_at) {
             (Some(kept), Some(asked)) => Some(kept.min(asked)),
             (kept, asked) => kept.or(asked),
@@ -359,6 +360,7 @@ fn fresh(owner: Owner<'_>, filename: String, purpose: Purpose, now: Duration) ->
         sha256: None,
         sums: None,
         created_at: now.as_secs(),
+        finished_at: None,
         expires_at: None,
         status: FileStatus::Uploaded,
         status_details: None,

@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Result;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// A file of results that grows.
 #[derive(Debug)]
@@ -74,12 +75,12 @@ impl Output {
         self.bytes == 0
     }
 
-    /// Nothing more comes: returns the record of the whole file, to be committed. Until it is, the file can be
-    /// opened again as the growing one it was.
+    /// Nothing more comes, from `now` on: returns the record of the whole file, to be committed. Until it is, the
+    /// file can be opened again as the growing one it was.
     ///
     /// # Errors
     /// What the disk says.
-    pub fn seal(self, record: &FileRecord) -> Result<FileRecord> {
+    pub fn seal(self, record: &FileRecord, now: Duration) -> Result<FileRecord> {
         let (tail, sums) = self.sums.finish();
         self.file.write_all_at(&tail, self.bytes)?;
         self.file.set_len(self.bytes + tail.len() as u64)?;
@@ -89,6 +90,7 @@ impl Output {
             sha256: Some(self.digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
             sums: Some(sums),
             status: FileStatus::Processed,
+            finished_at: Some(now.as_secs()),
             ..record.clone()
         })
     }

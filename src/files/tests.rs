@@ -209,12 +209,12 @@ fn results_grow_and_are_cut_to_what_counts() {
     let mut output = files.open_output(&record).unwrap();
     assert_eq!(fs::metadata(files.path(&record.id)).unwrap().len(), 4, "cut");
     output.append(b"2\n").unwrap();
-    let whole = output.seal(&record).unwrap();
+    let whole = output.seal(&record, NOW).unwrap();
     assert_eq!((whole.bytes, whole.status), (6, FileStatus::Processed));
     // A crash before the record says so: it grows as before, and comes to the same end.
     let mut output = files.open_output(&record).unwrap();
     output.append(b"2\n").unwrap();
-    assert_eq!(output.seal(&record).unwrap(), whole);
+    assert_eq!(output.seal(&record, NOW).unwrap(), whole);
     assert!(files.store().replace(&record, &whole).unwrap());
     assert_eq!(files.contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
     assert_eq!(place.open().names_of_records(), [whole.id]);
@@ -245,7 +245,7 @@ fn damaged_results_are_neither_given_nor_added_to() {
     fs::write(&path, [&sound[..], b"never counted"].concat()).unwrap();
     assert_eq!(files.contents(&record).unwrap().read(5, 100).unwrap(), sound[5..105]);
     let output = files.open_output(&record).unwrap();
-    assert_eq!(output.seal(&record).unwrap().sums, record.sums, "whole, it has the same checksum");
+    assert_eq!(output.seal(&record, NOW).unwrap().sums, record.sums, "whole, it has the same checksum");
 }
 
 impl Files {
@@ -314,4 +314,21 @@ async fn results_that_are_being_written_are_not_deleted() {
     let when = When { now: u64::MAX, retention: Some(1) };
     assert_eq!(files.delete("k1", &record.id, when).await.unwrap_err().code, Code::Conflict);
     assert_eq!(files.sweep(when).unwrap(), 0);
+}
+
+#[test]
+fn results_are_kept_from_their_last_line_on() {
+    let place = Place::new();
+    let files = place.open();
+    let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    place.store.apply(FileStore::insert(&record).unwrap()).unwrap();
+    // The batch took longer than files are kept.
+    let (end, kept) = (NOW.as_secs() + 90_000, 3_600);
+    let whole = files.open_output(&record).unwrap().seal(&record, Duration::from_secs(end)).unwrap();
+    assert!(files.store().replace(&record, &whole).unwrap());
+    let when = |now| When { now, retention: Some(kept) };
+    assert_eq!(when(end).ends(&whole), Some(end + kept));
+    assert_eq!(files.sweep(when(end + kept - 1)).unwrap(), 0);
+    assert!(files.store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_over(&there)));
+    assert_eq!(files.sweep(when(end + kept)).unwrap(), 1);
 }

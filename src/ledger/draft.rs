@@ -24,6 +24,8 @@ pub(super) struct Draft {
     /// Orders of what one of these orders already, with its number.
     pub(super) repeated: Vec<(Order, u64)>,
     pub(super) rows: Vec<RowWrite>,
+    /// How many of them each op has, in order.
+    pub(super) row_ops: Vec<usize>,
     pub(super) row_bytes: usize,
     pub(super) weight: u64,
     pub(super) exposed: i64,

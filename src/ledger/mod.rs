@@ -16,6 +16,7 @@
 
 mod behind;
 mod draft;
+mod foreign;
 pub mod handover;
 mod hold;
 mod op;
@@ -60,7 +61,7 @@ pub const MOST_ROWS: usize = 128;
 /// Most bytes of its rows, keys included.
 pub const MOST_ROW_BYTES: usize = MAX_ROW_BYTES;
 
-/// More than one commit can hold; nothing of it was entered.
+/// More than one commit or one row can hold; nothing of it was entered.
 pub struct TooMuch(pub Vec<Ending>, pub Vec<RowWrite>);
 
 /// Every account's purse, and the way to the ledger.
@@ -157,10 +158,11 @@ impl Ledger {
     /// gets it later. Returns what to wait for, see [`Ledger::kept`].
     ///
     /// # Errors
-    /// Over [`MOST_ENDS`], [`MOST_ROWS`] or [`MOST_ROW_BYTES`].
+    /// Over [`MOST_ENDS`], [`MOST_ROWS`] or [`MOST_ROW_BYTES`], or a row that the store takes from nobody.
     pub fn enter(&self, ends: Vec<Ending>, rows: Vec<RowWrite>) -> Result<u64, TooMuch> {
         let bytes: usize = rows.iter().map(RowWrite::bytes).sum();
-        if ends.len() > MOST_ENDS || rows.len() > MOST_ROWS || bytes > MOST_ROW_BYTES {
+        let fit = bytes <= MOST_ROW_BYTES && rows.iter().all(RowWrite::fits);
+        if ends.len() > MOST_ENDS || rows.len() > MOST_ROWS || !fit {
             return Err(TooMuch(ends, rows));
         }
         let ends = ends.into_iter().map(Ending::deed).collect();

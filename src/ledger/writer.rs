@@ -5,6 +5,7 @@
 
 use super::behind::Behind;
 use super::draft::{Draft, PLAIN, SHORT};
+use super::foreign;
 use super::op::{Deed, Op, Order, Refused};
 use super::queue::{Kept, Piece, Queue};
 use crate::observe::log;
@@ -104,6 +105,7 @@ impl Writer {
             Op::Lines(lines) => {
                 lines.ends.into_iter().for_each(|deed| self.deed(deed));
                 self.draft.row_bytes += lines.rows.iter().map(RowWrite::bytes).sum::<usize>();
+                self.draft.row_ops.push(lines.rows.len());
                 self.draft.rows.extend(lines.rows);
             }
             Op::Order(order) => self.order(*order),
@@ -229,7 +231,7 @@ impl Writer {
         let mut copied = true;
         let moved = !draft.sheets.is_empty();
         if moved || !draft.rows.is_empty() {
-            let group = Group {
+            let mut group = Group {
                 before: self.tip,
                 after: if moved { after } else { self.tip.unwrap_or_default() },
                 sheets: draft.sheets,
@@ -237,7 +239,8 @@ impl Writer {
                 names: draft.names,
                 rows: draft.rows,
             };
-            match self.append(&group, &mut [&mut draft.orders, &mut draft.repeated]) {
+            let asked = &mut [&mut draft.orders, &mut draft.repeated];
+            match self.append(&mut group, &mut draft.row_ops, asked) {
                 Some(kept) => copied = kept,
                 None => return false,
             }
@@ -263,7 +266,12 @@ impl Writer {
     }
 
     /// Until the store has it; whether the second copy has it too.
-    fn append(&mut self, group: &Group, asked: &mut [&mut Vec<(Order, u64)>]) -> Option<bool> {
+    fn append(
+        &mut self,
+        group: &mut Group,
+        row_ops: &mut Vec<usize>,
+        asked: &mut [&mut Vec<(Order, u64)>],
+    ) -> Option<bool> {
         let mut tries = LAST_TRIES;
         let mut told = false;
         self.queue.at_work(true);
@@ -273,6 +281,12 @@ impl Writer {
                     self.queue.at_work(false);
                     self.behind.tell(appended.copied, &self.store);
                     return Some(appended.copied);
+                }
+                Err(why) if foreign::is_final(&why) && !group.rows.is_empty() => {
+                    let rows = foreign::shed(group, row_ops).to_string();
+                    let what = [("rows", rows.as_str()), ("why", &why.to_string())];
+                    log::event(log::error(), "ledger_rows_dropped", &what);
+                    continue;
                 }
                 Err(why) => why.to_string(),
             };

@@ -12,8 +12,8 @@ use crate::house::House;
 use crate::ledger::State;
 use prometheus::core::Collector;
 use prometheus::{
-    Encoder, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    Result, TextEncoder,
+    Encoder, Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, Result, TextEncoder,
 };
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ pub struct Metrics {
     limited: IntCounterVec,
     certificate: IntGauge,
     connections: IntGauge,
+    images_gone: IntCounter,
     turned_away: IntCounterVec,
     exports: IntCounterVec,
     exported: IntGauge,
@@ -127,6 +128,13 @@ impl Metrics {
             connections: registered(
                 &r,
                 IntGauge::new("penstock_connections_open", "Client connections that are open.")?,
+            )?,
+            images_gone: registered(
+                &r,
+                IntCounter::new(
+                    "penstock_images_dropped_total",
+                    "Images whose address ended before its time, since too many were kept.",
+                )?,
             )?,
             turned_away: counter(
                 &r,
@@ -222,6 +230,11 @@ impl Metrics {
     /// Counts a request that ended in a panic.
     pub fn panicked(&self) {
         self.overload.panicked();
+    }
+
+    /// Counts images that went before their time.
+    pub fn images_gone(&self, images: usize) {
+        self.images_gone.inc_by(u64::try_from(images).unwrap_or(u64::MAX));
     }
 
     /// Counts an archive.

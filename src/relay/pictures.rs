@@ -7,6 +7,7 @@ use super::attempt::{Answering, Stop};
 use super::watch::Woken;
 use super::{Run, plain};
 use crate::config::settings::{BaseUrl, Provider};
+use crate::shelf::Label;
 use crate::upstream::aside;
 use crate::upstream::connect::Route;
 use crate::upstream::decode::Decoder;
@@ -78,11 +79,13 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> Option<T> + Send + 'sta
 async fn keep(run: &mut Run<'_, '_>, image: &[u8]) -> Result<Shown, Stop> {
     let house = run.x.house;
     let images = run.x.live.settings.images;
-    let life = (house.clock.now(), images.lifetime);
+    let account = &*run.x.grant.account.id;
     let kind = picture::content_type(image);
-    let kept = house.shelf.put(&house.spools, image, kind, life, images.keep).await;
+    let label = Label { account, kind, now: house.clock.now(), life: images.lifetime };
+    let kept = house.shelf.put(&house.spools, image, label, images.keep).await;
     // A disk that is full is no provider's fault, and another provider does not help.
-    let name = kept.map_err(|error| Stop::Fault(Fault::caller(crate::intake::disk(&error))))?;
+    let (name, gone) = kept.map_err(|error| Stop::Fault(Fault::caller(crate::intake::disk(&error))))?;
+    house.metrics.images_gone(gone);
     Ok(Shown::At(format!("{}{CONTENT}{name}", run.x.public_url())))
 }
 

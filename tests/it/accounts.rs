@@ -175,6 +175,8 @@ async fn bad_input_names_its_field_and_changes_nothing() {
         (json!({"scopes": ["inference.chess"]}), "scopes"),
         (json!({"scopes": "inference.chat"}), "scopes"),
         (json!({"models": [5]}), "models"),
+        (json!({"models": ["two\nlines"]}), "models"),
+        (json!({"models": vec!["x".repeat(200); 100]}), "models"),
         (json!({"expires": past}), "expires"),
         (json!({"expires": "tomorrow"}), "expires"),
         (json!({"expires": -1}), "expires"),

@@ -1,9 +1,12 @@
 //! What a batch may be made of, and who sees it: each mistake has its sentence.
 
-use crate::harness::jobs::{CHAT, batch, cancel, create, ended, line, lines, uploaded, when};
+use crate::harness::jobs::{CHAT, batch, cancel, create, ended, line, line_with, lines, uploaded, when};
 use crate::harness::script::Act;
-use crate::harness::{Bench, Client, Provider};
+use crate::harness::{Bench, Client, Provider, until};
+use penstock_storage::Batch;
+use penstock_storage::batches::{BatchRecord, BatchState, BatchStore};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 async fn refused(client: &Client, asked: &Value) -> (u16, String, String) {
     let answer = client.post("/v1/batches", asked).await;
@@ -149,5 +152,50 @@ async fn paths_take_their_own_method() {
         let answer = running.client.send(method, path, &[], b"").await;
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");
     }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_with_an_endless_name_of_a_model_harms_nobody() {
+    let provider = Provider::start().await;
+    let bench = || Bench::new().provider("p", &provider);
+    let running = bench().start().await;
+    for (number, length) in [100 << 10, (1 << 20) - 300].into_iter().enumerate() {
+        let body = json!({"model": "m".repeat(length), "messages": [{"role": "user", "content": "Hi"}]});
+        let text = line_with("long", body) + "\n" + &line("good", "Hi");
+        let made = batch(&running.client, &text).await;
+        let end = ended(&running.client, &made).await;
+        assert_eq!((end["status"].as_str(), end["model"].as_str()), (Some("completed"), None));
+        assert_eq!(end["request_counts"]["completed"], 1);
+        assert_eq!(end["request_counts"]["failed"], 1);
+        // Whoever else asks is charged, on the disk.
+        let before = running.gateway.house.ledger.state().entries;
+        assert_eq!(running.chat().await.status, 200);
+        until("a charge", || running.gateway.house.ledger.state().entries >= before + 2).await;
+        assert!(!running.gateway.house.ledger.failing(), "{number}");
+    }
+    let again = bench().restart(running.halt().await).await;
+    assert_eq!(again.chat().await.status, 200);
+    assert_eq!(ended(&again.client, &batch(&again.client, &lines(1)).await).await["status"], "completed");
+    again.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_nobody_works_on_is_called_off_in_vain_and_at_once() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("p", &provider).start().await;
+    let made = ended(&running.client, &batch(&running.client, &lines(1)).await).await;
+    // As between the opening of the store and the first step of what it has open.
+    let store = BatchStore::new(running.gateway.house.vault.store.clone());
+    let old = store.get(made["id"].as_str().unwrap()).unwrap().unwrap();
+    let last = if old.id.ends_with("0") { "1" } else { "0" };
+    let id = format!("{}{last}", &old.id[..old.id.len() - 1]);
+    let open = BatchRecord { id: id.clone(), state: BatchState::InProgress, ..old };
+    store.insert(&open, Batch::new()).unwrap();
+    // Far less than the patience of one that waits for an answer.
+    let open = json!({"id": id});
+    let asked = cancel(&running.client, &open);
+    let answer = tokio::time::timeout(Duration::from_secs(10), asked).await.unwrap();
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("5")), "{}", answer.text());
     running.stop().await;
 }

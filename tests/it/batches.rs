@@ -362,3 +362,36 @@ async fn a_batch_that_has_time_waits_for_a_greener_hour() {
     assert_eq!((end["status"].as_str(), &end["scheduled_for"]), (Some("completed"), &Value::Null));
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_whose_key_was_suspended_goes_on_where_it_was() {
+    let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
+    provider.always(held(&go, "Hello"));
+    let running =
+        Bench::new().settings("[batches]\nconcurrency = 4\n").provider("p", &provider).start().await;
+    let account = running.admin().post("/admin/accounts", &json!({"id": "other"})).await;
+    assert!(account.status < 300, "{}", account.text());
+    let other = running.key(&json!({"name": "other", "account": "other"})).await;
+    let made = batch(&other, &lines(40)).await;
+    let_go(&go, provider.until_calls(8)).await;
+    let state = async |state: &str| {
+        let body = json!({"state": state}).to_string();
+        let kind = ("content-type", "application/json");
+        let path = "/admin/accounts/other";
+        let answer = running.admin().send("PATCH", path, &[kind], body.as_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    state("suspended").await;
+    // It lets go of its share and of its files, and with that of the lines it had read.
+    let batches = &running.gateway.house.batches;
+    let_go(&go, until("what it holds to be let go", || batches.holding() == 0)).await;
+    state("active").await;
+    until("its share", || batches.holding() == 1).await;
+    let end = let_go(&go, ended(&other, &made)).await;
+    assert_eq!(
+        (end["status"].as_str(), &end["request_counts"]["completed"]),
+        (Some("completed"), &json!(40))
+    );
+    assert_eq!(results(&other, &end).await.len(), 40);
+    running.stop().await;
+}

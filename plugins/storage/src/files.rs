@@ -95,6 +95,9 @@ pub struct FileRecord {
     pub sums: Option<u32>,
     /// When it was made.
     pub created_at: u64,
+    /// When the last was added to one that grew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<u64>,
     /// When it goes, if its owner said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,

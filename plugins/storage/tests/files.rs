@@ -16,6 +16,7 @@ fn file(key: &str, id: &str, purpose: Purpose) -> FileRecord {
         sha256: None,
         sums: None,
         created_at: 7,
+        finished_at: None,
         expires_at: None,
         status: FileStatus::Processed,
         status_details: None,

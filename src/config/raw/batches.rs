@@ -17,7 +17,7 @@ pub struct Batches {
     /// Most batches of an account that are not over; more are refused with 429.
     #[schemars(range(min = 1, max = 100_000))]
     pub open: u32,
-    /// Lines and results in memory, all batches together; they share it alike.
+    /// Lines and results in memory, all batches together; accounts share it alike.
     pub memory: Size,
     /// How often a line is asked again that met a failure which may pass: full, slow or broken providers.
     #[schemars(range(min = 0, max = 1_000))]

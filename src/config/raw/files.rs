@@ -47,7 +47,7 @@ pub struct Files {
 pub struct Images {
     /// How long an image can be fetched.
     pub lifetime: Span,
-    /// All images together; the oldest go first.
+    /// All images together, at most 512 of them; beyond that the oldest of the account that has most go first.
     pub keep: Size,
 }
 

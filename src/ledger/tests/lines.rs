@@ -96,7 +96,34 @@ fn more_than_a_commit_holds_is_given_back() {
     let TooMuch(ends, back) = ledger.enter(vec![], rows(MOST_ROWS + 1, 10)).err().unwrap();
     assert_eq!((ends.len(), back.len()), (0, MOST_ROWS + 1));
     assert!(ledger.enter(vec![], rows(17, 64 * 1024)).is_err());
+    // One row that the store takes from nobody.
+    assert!(ledger.enter(vec![], rows(1, 64 * 1024)).is_ok());
+    assert!(ledger.enter(vec![], rows(1, 64 * 1024 + 1)).is_err());
+    assert!(ledger.enter(vec![], vec![row(&"k".repeat(513), None)]).is_err());
     settled(&ledger);
+}
+
+#[test]
+fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
+    let store = Flaky::over(memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 10_000).unwrap();
+    // Past the check that keeps them out, and all in one commit.
+    let push = |end: Ending, rows| ledger.queue.push(Op::Lines(Lines { ends: vec![end.deed()], rows }));
+    let end = |name: &str| reserve(&ledger, name, 100).unwrap().settling(charge(10));
+    store.stalls.store(true, Ordering::Release);
+    push(end("r1"), vec![row("before", Some(b"1"))]);
+    push(end("r2"), vec![row("beside", Some(b"1")), row("large", Some(&vec![0; 100 << 10]))]);
+    reserve(&ledger, "r3", 100).unwrap().settle(charge(10));
+    let last = push(end("r4"), vec![row("behind", Some(b"1"))]);
+    store.stalls.store(false, Ordering::Release);
+    until("the queue to be written", || ledger.state().waiting == 0);
+    assert!(kept(&ledger, last));
+    assert_eq!((settled(&ledger).open, ledger.failing()), (0, false));
+    assert_eq!(ledger.balance("acme").credits.amount, 10_000 - 4 * 10);
+    let there = |key: &str| store.get(Space::Batches, key.as_bytes()).unwrap().is_some();
+    let all = ["before", "beside", "large", "behind"].map(there);
+    assert_eq!(all, [true, false, false, true], "an op's rows are there together or not at all");
 }
 
 #[test]

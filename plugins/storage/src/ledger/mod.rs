@@ -32,7 +32,7 @@ use self::copy::Copies;
 use self::key::{NAMES, month_key, name_key, sheet_key, split_key};
 pub use self::pack::unpack;
 pub use self::record::{BalanceRecord, Tip};
-use crate::{Batch, MAX_BATCH, MAX_STEPS, MAX_VALUE, Space, Store, StoreError};
+use crate::{Batch, MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE, Space, Store, StoreError};
 
 const TIP: &[u8] = b"ledger";
 
@@ -75,6 +75,12 @@ impl RowWrite {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Whether it is within the store's caps for one row.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        self.key.len() <= MAX_KEY && self.value.as_ref().is_none_or(|value| value.len() <= MAX_VALUE)
     }
 }
 
