@@ -19,6 +19,7 @@ use penstock::house::House;
 use penstock::ledger::MOST_ENDS;
 use penstock::line::{LineAsk, LineDone, line};
 use penstock::observe::log;
+use penstock::start::fixed;
 use penstock_storage::Space;
 use penstock_storage::ledger::RowWrite;
 use std::fs::File;
@@ -57,7 +58,7 @@ async fn run() {
     let settings =
         load_text("bench.toml", &toml, Surroundings { env: &|_| None }).expect("it is sane").settings;
     log::set(settings.log);
-    let gateway = Gateway::start(settings.clone(), Arc::new(move || Ok(settings.clone()))).await.unwrap();
+    let gateway = Gateway::start(settings.clone(), fixed(settings)).await.unwrap();
     let key = keys::create_demo(&gateway.house).await.unwrap();
     for round in 1..=3 {
         let requests = requests(*gateway.http.first().unwrap(), &key).await;

@@ -75,7 +75,8 @@ impl Vault {
         let handed = handed.map_err(|error| told(&place, &error))?;
         let store: Arc<dyn Store> = handed.clone();
         let copies = folder.join(LEDGER);
-        let ledger = LedgerStore::open(store.clone(), Some(&copies)).map_err(|error| told(&copies, &error))?;
+        let ledger =
+            LedgerStore::open(store.clone(), Some(&copies)).map_err(|error| told(&copies, &error))?;
         let pepper = match &storage.pepper {
             Some(secret) => given(secret.reveal())?,
             None => made(&folder.join(PEPPER), hex_secret)?,

@@ -87,9 +87,8 @@ pub async fn reload(house: &Arc<House>, source: &Source) -> Result<Reloaded, Str
         };
         kept.reload(read, &runtime).map(|()| warnings)
     };
-    let swapped = tokio::task::spawn_blocking(swap)
-        .await
-        .unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
+    let swapped =
+        tokio::task::spawn_blocking(swap).await.unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
     house.metrics.reloaded(swapped.is_ok());
     match swapped {
         Ok(warnings) => {

@@ -20,10 +20,7 @@ pub fn document() -> Value {
     paths.insert("/status".to_owned(), open("What runs, and how every provider is", "application/json"));
     paths.insert("/metrics".to_owned(), open("Metrics for Prometheus", "text/plain"));
     paths.insert("/healthz".to_owned(), open("200 while the process lives", "text/plain"));
-    paths.insert(
-        "/readyz".to_owned(),
-        open("200 while requests are taken, else 503 and why", "text/plain"),
-    );
+    paths.insert("/readyz".to_owned(), open("200 while requests are taken, else 503 and why", "text/plain"));
     json!({
         "openapi": "3.1.0",
         "info": {

@@ -132,7 +132,11 @@ async fn a_file_is_in_no_archive_after_its_deletion_although_a_reload_named_anot
     let moved = format!("keep = 2\npath = \"{}\"", other.display());
     home.write(&format!("{}{}", every(1, &moved), catalogue(&provider, "")));
     let told = home.command(&["reload"]);
-    assert!(complaint(&told).contains("storage.export.path counts from the next start"), "{}", complaint(&told));
+    assert!(
+        complaint(&told).contains("storage.export.path counts from the next start"),
+        "{}",
+        complaint(&told)
+    );
     assert!(within(&next(&home).await), "archives are made where they were");
     assert_eq!(client.send("DELETE", &format!("/v1/files/{deleted}"), &[], b"").await.status, 200);
     assert!(!archives(&home).iter().any(within) && !other.exists());

@@ -1,8 +1,8 @@
 //! The binary as an operator meets it: what it says, how it starts, how it ends.
 
 use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};
-use crate::harness::secure::Certified;
 use crate::harness::script::{Act, done, finish, role, sse, text};
+use crate::harness::secure::Certified;
 use crate::harness::{Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::process::Output;
@@ -278,7 +278,10 @@ async fn what_is_odd_about_a_reload_is_an_event_and_told_to_whoever_asked_for_it
     let told = home.command(&["reload"]);
     let warned = complaint(&told);
     assert!(told.status.success() && warned.starts_with("warning: "), "{warned}");
-    assert!(warned.contains("penstock.toml:6: models.lonely") && warned.contains("No provider offers"), "{warned}");
+    assert!(
+        warned.contains("penstock.toml:7: models.lonely") && warned.contains("No provider offers"),
+        "{warned}"
+    );
     running.until_said("config_warning").await;
     let said = running.said();
     let lines: Vec<Value> = said
@@ -286,7 +289,10 @@ async fn what_is_odd_about_a_reload_is_an_event_and_told_to_whoever_asked_for_it
         .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}\n{said}")))
         .collect();
     let event = lines.iter().find(|line| line["event"] == "config_warning").unwrap();
-    assert_eq!((&event["level"], &event["key"], &event["line"]), (&json!("warn"), &json!("models.lonely"), &json!("6")));
+    assert_eq!(
+        (&event["level"], &event["key"], &event["line"]),
+        (&json!("warn"), &json!("models.lonely"), &json!("7"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -337,5 +337,8 @@ async fn a_second_copy_that_cannot_be_written_is_told_with_its_place() {
     let month = fs::read_dir(&ledger).unwrap().next().unwrap().unwrap().path();
     fs::remove_file(&month).unwrap();
     fs::create_dir(&month).unwrap();
-    refused(&home.command(&["credits", "grant", "default", "--credits", "10"]), &format!("at {}", ledger.display()));
+    refused(
+        &home.command(&["credits", "grant", "default", "--credits", "10"]),
+        &format!("at {}", ledger.display()),
+    );
 }
