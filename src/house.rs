@@ -74,13 +74,13 @@ pub struct House {
     pub exports: Exports,
     /// Held while another configuration is read and swapped in.
     reloading: Mutex<()>,
+    /// Told when it was.
+    pub reloaded: Notify,
     /// Shared while a charge gets into the budgets and the ledger's queue, so that it is in both or in neither for
     /// whoever has it alone.
     pub charging: RwLock<()>,
     /// Held while spends are written down: what is written last was read last.
     noting: Mutex<()>,
-    /// Told when it was.
-    pub reloaded: Notify,
     draining: AtomicBool,
     /// Another process has the store, or is about to.
     left: AtomicBool,

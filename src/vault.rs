@@ -115,9 +115,11 @@ impl Vault {
 /// One sentence that says what to do.
 pub fn prove_token(storage: &Storage) -> Result<(), String> {
     let path = storage.path.join(ADMIN_TOKEN);
-    match read(&path)? {
-        Some(token) => long(&path, token).map(|_| ()),
-        None => Ok(()),
+    match fs::read_to_string(&path) {
+        Ok(token) => long(&path, token.trim().to_owned()).map(|_| ()),
+        // It is made at the start; or it is another user's, who is told then.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(()),
+        Err(_) => read(&path).map(|_| ()),
     }
 }
 

@@ -189,6 +189,10 @@ impl Batches {
     /// A batch is at work from now on; `None` if its account has `most` of them already.
     fn enter(&self, record: &BatchRecord, most: usize) -> Option<Entered> {
         let mut all = self.running.lock();
+        // Two processes that leave may ask for the same one at the same time.
+        if all.contains_key(record.id.as_str()) {
+            return None;
+        }
         if all.values().filter(|running| *running.account == *record.account).count() >= most {
             return None;
         }

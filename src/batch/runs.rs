@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 impl Runs for Batches {
     fn needs(&self, id: &str) -> bool {
         // At the start and while another process takes over it is not known which batches there are.
-        if !self.resumed.load(Ordering::Acquire) {
+        if !self.resumed.load(Ordering::Acquire) || *self.stop.borrow() {
             return true;
         }
         let running = self.running.lock();

@@ -3,7 +3,7 @@
 
 use crate::buffers;
 use crate::config::settings::Settings;
-use crate::front::http2::{CONNECTION_WINDOW, SEND_BUFFER, STREAM_WINDOW};
+use crate::front::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAMES, STREAM_WINDOW};
 use crate::relay::FREE;
 use crate::upstream::connect::H2_WINDOW;
 
@@ -17,8 +17,8 @@ const RECORD: u64 = 256 << 10;
 /// What of an answer is in memory without being counted: what was read, and what waits behind a slow client.
 const UNCOUNTED: u64 = FREE as u64 + H2_WINDOW as u64;
 /// What a connection holds before anybody knows who asks: buffers, also those of TLS, and what is not read yet of
-/// bodies over HTTP/2.
-const CONNECTION: u64 = (64 << 10) + CONNECTION_WINDOW as u64 + 1;
+/// bodies over HTTP/2, with the bookkeeping of small frames.
+const CONNECTION: u64 = (64 << 10) + CONNECTION_WINDOW as u64 + 1 + SMALL_FRAMES as u64;
 /// A head is there as it came, in a buffer that grew by doubling, and as it was read. All that come at once over a
 /// connection are read before one of them is looked at, by each thread.
 const TWICE_AND_READ: u64 = 3;

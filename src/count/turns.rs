@@ -5,7 +5,7 @@ use crate::exchange::Exchange;
 use crate::house::House;
 use crate::live::Live;
 use crate::overload::Why;
-use crate::upstream::seats::{Place, Seats};
+use crate::upstream::seats::{Place, Queued, Seats};
 use penstock_contract::Refusal;
 use penstock_limits::Work;
 use std::sync::{Arc, LazyLock};
@@ -19,17 +19,19 @@ static TURNS: LazyLock<Arc<Seats>> = LazyLock::new(|| Seats::new(Some(2), 1));
 /// For whom something is counted, and how long that may wait for its turn.
 pub struct Counting<'c> {
     house: &'c Arc<House>,
-    pub(super) live: Arc<Live>,
+    /// The configuration that it happens under.
+    pub live: Arc<Live>,
     whose: Arc<str>,
-    wait: Duration,
+    /// None for a line of a batch, which has time.
+    wait: Option<Duration>,
 }
 
 impl<'c> Counting<'c> {
     /// For whoever asks here: as long as for a place in the house, or without an end for who has time.
     pub fn of(x: &Exchange<'c>) -> Self {
         let wait = match x.work {
-            Work::Request => x.live.settings.overload.wait,
-            Work::BatchLine => Duration::MAX,
+            Work::Request => Some(x.live.settings.overload.wait),
+            Work::BatchLine => None,
         };
         Self { house: x.house, live: x.live.clone(), whose: x.grant.account.id.clone(), wait }
     }
@@ -53,8 +55,20 @@ impl<'c> Counting<'c> {
     }
 }
 
-/// A turn, after a wait in a queue of at most so many. Who leaves it is not waited for.
-async fn turn(turns: &Arc<Seats>, whose: &Arc<str>, most: usize, wait: Duration) -> Result<Place, Why> {
+/// A turn, after a wait in a queue of at most so many, or behind all of them without an end. Who leaves it is not
+/// waited for.
+async fn turn(
+    turns: &Arc<Seats>,
+    whose: &Arc<str>,
+    most: usize,
+    wait: Option<Duration>,
+) -> Result<Place, Why> {
+    let Some(wait) = wait else {
+        return match turns.queue(None) {
+            Queued::Place(place) => Ok(place),
+            Queued::Turn(mut turn) => turn.come().await.ok_or(Why::Queue),
+        };
+    };
     if let Some(place) = turns.take() {
         return Ok(place);
     }
@@ -69,7 +83,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn accounts_count_in_turn_and_who_leaves_delays_nobody() {
-        let (turns, wait) = (Seats::new(Some(1), 1), Duration::from_secs(2));
+        let (turns, wait) = (Seats::new(Some(1), 1), Some(Duration::from_secs(2)));
         let (busy, other): (Arc<str>, Arc<str>) = ("busy".into(), "other".into());
         let first = turn(&turns, &busy, 100, wait).await.unwrap();
         let wanted = |whose: &Arc<str>| {
@@ -99,6 +113,29 @@ mod tests {
             assert_eq!(one.await.unwrap().err(), Some(Why::House));
         }
         drop(theirs);
+        assert_eq!((turns.working(), turns.waiting()), (0, 0));
+    }
+    #[tokio::test(start_paused = true)]
+    async fn lines_count_behind_whoever_waits() {
+        let (turns, who) = (Seats::new(Some(1), 1), Arc::<str>::from("busy"));
+        let first = turn(&turns, &who, 100, None).await.unwrap();
+        let wanted = |wait: Option<Duration>| {
+            let (turns, who) = (turns.clone(), who.clone());
+            tokio::spawn(async move { turn(&turns, &who, 100, wait).await })
+        };
+        let line = wanted(None);
+        while turns.waiting() < 1 {
+            tokio::task::yield_now().await;
+        }
+        let request = wanted(Some(Duration::from_secs(2)));
+        while turns.waiting() < 2 {
+            tokio::task::yield_now().await;
+        }
+        drop(first);
+        let request = request.await.unwrap().unwrap();
+        assert!(!line.is_finished());
+        drop(request);
+        drop(line.await.unwrap().unwrap());
         assert_eq!((turns.working(), turns.waiting()), (0, 0));
     }
 }

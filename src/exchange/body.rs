@@ -21,7 +21,7 @@ const SHORT: usize = 1 << 20;
 /// How long that may take.
 const SWALLOW: Duration = Duration::from_millis(500);
 /// A body of more needs room of its own in the window of its connection.
-const BRIEF: usize = 16 << 10;
+const BRIEF: usize = 4 << 10;
 
 impl Exchange<'_> {
     /// Reads the whole JSON body within its limits.

@@ -31,7 +31,7 @@ use tokio::time::{sleep, timeout};
 /// at every window.
 pub const STREAM_WINDOW: u32 = 512 << 10;
 /// The same of all bodies on a connection while none of them is read: the protocol's own, which is the least. Whoever
-/// has a place in the house, or waits for one with a long body, makes it wider …
+/// has a place in the house and reads a long body makes it wider …
 pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
 /// … as so many do at most.
 const WIDENED: usize = 8;
@@ -40,8 +40,8 @@ const FRAME: u32 = 64 << 10;
 /// Bytes of an answer that wait for their client to read, for each stream.
 pub const SEND_BUFFER: usize = 64 << 10;
 /// Data frames of less than 256 bytes weigh what they lack of that, for their bookkeeping, while they are not read. A
-/// stream's whole window of frames of 64 bytes may wait for a disk.
-const SMALL_FRAMES: usize = STREAM_WINDOW as usize / 64 * (256 - 64);
+/// connection's whole window of frames of 32 bytes may wait for its turn.
+pub const SMALL_FRAMES: usize = 512 << 10;
 /// Time for the last word to a client that is sent away.
 const FAREWELL: Duration = Duration::from_secs(1);
 

@@ -1,7 +1,8 @@
 //! The one thread that writes the ledger: what waits becomes entries, entries
 //! become sheets, and a group of sheets is one commit. A group that the store
-//! did not take is tried again, the same bytes, until it is known to be there:
-//! so nothing is written twice and nothing out of order.
+//! did not take is tried again, the same bytes but for rows that it never takes
+//! (`foreign`), until it is known to be there: so nothing is written twice and
+//! nothing out of order.
 
 use super::behind::Behind;
 use super::draft::{Draft, PLAIN, SHORT};

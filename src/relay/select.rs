@@ -43,7 +43,8 @@ pub struct Selection {
 /// # Errors
 /// No such model, none that this key may use, or none that can do what is asked.
 pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>, Refusal> {
-    let (live, counting) = (x.live.clone(), Counting::of(x));
+    let counting = Counting::of(x);
+    let live = &counting.live;
     let (name, flavor) = split(&ask.model);
     let model = model_of(x, ask, name)?;
     let line = x.work == Work::BatchLine;
@@ -81,10 +82,12 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>
                 if let Some(count) = count {
                     selection.counts.push((candidate.model.card.id.as_str().into(), count));
                 }
-                if let Err(lacks) = selection.add(&live, &candidate, flavor, ask, now) {
+                if let Err(lacks) = selection.add(live, &candidate, flavor, ask, now) {
                     refusal.get_or_insert(lacks);
                 }
             }
+            // Nobody knows yet whether it fits: that is no word on this model.
+            Err(busy) if busy.code == Code::Overloaded => return Err(busy),
             Err(too_long) => {
                 refusal.get_or_insert(too_long);
             }

@@ -153,7 +153,9 @@ impl Route {
     fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
         // The same ones in another order are no news: whose turn it is was learnt.
         let known = |doors: &[Arc<Door>]| {
-            doors.len() == addresses.len() && doors.iter().all(|door| addresses.contains(&door.address))
+            doors.len() == addresses.len()
+                && doors.iter().all(|door| addresses.contains(&door.address))
+                && addresses.iter().all(|address| doors.iter().any(|door| door.address == *address))
         };
         if known(&self.doors.read()) {
             return;

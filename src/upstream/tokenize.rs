@@ -18,6 +18,9 @@ use tokio::time::timeout_at;
 
 /// How long all engines of a model together may take to count.
 const WAIT: Duration = Duration::from_secs(1);
+/// A longer prompt, or less time than this, says nothing of an engine that was not done.
+const LONG: usize = 1 << 20;
+const FAIR: Duration = Duration::from_millis(500);
 /// How long one that failed is left alone.
 const REST: Duration = Duration::from_secs(30);
 
@@ -67,12 +70,12 @@ pub async fn ask(live: &Live, model: &ModelLive, ask: &Ask) -> Option<u64> {
             continue;
         }
         match timeout_at(until.into(), one(offer, shape, first)).await {
-            Ok(Ok(counted)) => {
+            Ok(Ok(Some(tokens))) => {
                 offer.engine.answered();
-                if counted.is_some() {
-                    return counted;
-                }
+                return Some(tokens);
             }
+            Ok(Ok(None)) => {}
+            Err(_) if ask.body.len() > LONG || until.saturating_duration_since(now) < FAIR => return None,
             Ok(Err(Failed)) | Err(_) => {
                 if offer.engine.failed(clock::now()) {
                     let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);

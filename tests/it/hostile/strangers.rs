@@ -38,7 +38,7 @@ async fn greedy(address: std::net::SocketAddr, certified: &Certified) -> Raw {
     raw.send(&[PREFACE, &frame(SETTINGS, 0, 0, &setting(4, 0))].concat()).await;
     let block = [pseudo("POST", "/v1/nothing"), field("x-greed", &"g".repeat(31 << 10))].concat();
     for stream in (1..200).step_by(2) {
-        let small = frame(DATA, 0, stream, &[b' '; 64]).repeat(10);
+        let small = frame(DATA, 0, stream, &[b' '; 32]).repeat(20);
         raw.send(&[frame(HEADERS, END_HEADERS, stream, &block), small].concat()).await;
     }
     raw
@@ -139,7 +139,7 @@ async fn a_body_of_small_frames_may_wait_for_its_turn() {
     let body = ask(&"word ".repeat(12_000));
     assert!(body.len() < 65_000, "it fits the window");
     raw.send(&begun(1, &running.client.key)).await;
-    for piece in body.as_bytes().chunks(16) {
+    for piece in body.as_bytes().chunks(32) {
         raw.send(&frame(DATA, 0, 1, piece)).await;
     }
     raw.send(&frame(DATA, END_STREAM, 1, b"")).await;

@@ -199,7 +199,7 @@ fn check_adds_the_memory_up() {
         "memory at most",
         "requests 125 MiB",
         "streams 562.5 MiB",
-        "connections 256 MiB",
+        "connections 1.3 GiB",
         "heads 199.2 MiB",
         "queue 500 MiB",
         "bodies 200 MiB",

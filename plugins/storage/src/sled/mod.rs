@@ -45,8 +45,8 @@ pub struct Options {
     /// Memory for sled's page cache in bytes. Default 8 MiB: what requests need is in memory anyway, and the sheets
     /// of the ledger would fill any cache and are hardly ever read.
     pub cache_bytes: u64,
-    /// Opening compacts a store whose log is over this many bytes and over four times its rows. Default
-    /// 64 MiB.
+    /// Opening compacts a store whose log is over this many bytes and over four times its rows, where
+    /// a second log fits on the disk. Default 64 MiB.
     pub compact_over_bytes: u64,
     /// Opening looks for missing rows in a store whose log is of at most this many bytes, and refuses to open
     /// without them. Default 64 MiB.
