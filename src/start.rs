@@ -29,12 +29,12 @@ pub fn run(settings: Settings, source: Source) -> Result<(), String> {
         panics::tell();
         keep_to_itself(settings.core_dumps)?;
         descriptors::raise();
-        descriptors::tell(&settings);
         let mut signals = Signals::listen()?;
         let program = Program::this()?;
         let arrival = Arrival::here()?;
         let mut gateway = Gateway::begin(settings, source.clone(), arrival).await?;
         announce(&gateway);
+        descriptors::tell(&gateway.house.live().settings);
         notify::ready();
         while signals.until_told(&gateway, &source).await == Told::Upgrade {
             match gateway.upgrade(&program).await {
@@ -67,10 +67,10 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
         panics::tell();
         keep_to_itself(settings.core_dumps)?;
         descriptors::raise();
-        descriptors::tell(&settings);
         let model = settings.models.first().map(|model| model.card.id.clone()).unwrap_or_default();
         let mut signals = Signals::listen()?;
         let gateway = Gateway::start(settings, source.clone()).await?;
+        descriptors::tell(&gateway.house.live().settings);
         let key = admin::keys::create_demo(&gateway.house).await?;
         admin::orders::grant_demo(&gateway.house.ledger).await?;
         greet(&gateway, &key, &model)?;
