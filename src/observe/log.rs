@@ -92,7 +92,7 @@ pub const fn error() -> LogLevel {
 }
 
 /// Whether a line of this level is written.
-fn wanted(level: LogLevel) -> bool {
+pub(super) fn wanted(level: LogLevel) -> bool {
     level as u8 <= LEVEL.load(Ordering::Relaxed)
 }
 

@@ -1,6 +1,8 @@
 //! The record of one exchange: what its log line, its metrics and its bill are
 //! made from. It holds nothing that a client or a provider wrote.
 
+use super::log;
+use crate::config::settings::LogLevel;
 use crate::request_id::RequestId;
 use penstock_contract::{Dialect, Done, Refusal};
 use penstock_footprint::Footprint;
@@ -46,6 +48,29 @@ pub struct AttemptNote {
     pub outcome: &'static str,
     /// How long it took.
     pub took: Duration,
+}
+
+impl AttemptNote {
+    /// A line of its own at the level `debug`, for whoever looks for what went where: the request, the provider, the
+    /// model as the catalogue has it, which attempt it was, how it ended.
+    pub fn tell(&self, id: &RequestId, model: &str, number: u32) {
+        if !log::wanted(LogLevel::Debug) {
+            return;
+        }
+        let took = format!("{:.3}", self.took.as_secs_f64() * 1e3);
+        log::event(
+            LogLevel::Debug,
+            "attempt",
+            &[
+                ("id", id.as_str()),
+                ("provider", &self.provider),
+                ("model", model),
+                ("attempt", &number.to_string()),
+                ("outcome", self.outcome),
+                ("ms", &took),
+            ],
+        );
+    }
 }
 
 /// What is told of one exchange.

@@ -240,8 +240,9 @@ impl Run<'_, '_> {
             Err(Stop::Left | Stop::Revoked) => "left",
             Err(Stop::Pass(_)) => return done,
         };
-        let provider = offer.offer.provider.id.clone();
-        self.x.record.attempts.push(AttemptNote { provider, outcome, took });
+        let note = AttemptNote { provider: offer.offer.provider.id.clone(), outcome, took };
+        note.tell(&self.x.id, &offer.offer.model.card.id, number);
+        self.x.record.attempts.push(note);
         done
     }
 

@@ -376,3 +376,24 @@ async fn check_warns_of_what_keys_name_and_the_configuration_has_not() {
     assert!(checked.status.success() && complaint(&checked).contains("penstock accounts check"));
     running.kill().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_has_a_line_for_whoever_asks_for_it() {
+    let provider = Provider::start().await;
+    for (level, told) in [("debug", true), ("info", false)] {
+        let home = Home::new();
+        home.write(&format!("[log]\nlevel = \"{level}\"\n{}", catalogue(&provider, "")));
+        let running = home.run().await;
+        let ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+        assert_eq!(home.key().0.post("/v1/chat/completions", &ask).await.status, 200);
+        running.until_said("\"event\":\"request\"").await;
+        let said = running.said();
+        let line = said.lines().find(|line| line.contains("\"event\":\"attempt\""));
+        assert_eq!(line.is_some(), told, "{said}");
+        for member in
+            line.iter().flat_map(|_| ["\"provider\":\"a\"", "\"model\":\"m\"", "\"outcome\":\"ok\""])
+        {
+            assert!(line.unwrap_or_default().contains(member), "{line:?}");
+        }
+    }
+}
