@@ -16,9 +16,10 @@ const REQUEST: u64 = STATE + SEND_BUFFER as u64;
 const RECORD: u64 = 256 << 10;
 /// What of an answer is in memory without being counted: what was read, and what waits behind a slow client.
 const UNCOUNTED: u64 = FREE as u64 + H2_WINDOW as u64;
-/// What a connection holds before anybody knows who asks: buffers, also those of TLS, and what is not read yet of
-/// bodies over HTTP/2, with the bookkeeping of small frames.
-const CONNECTION: u64 = (64 << 10) + CONNECTION_WINDOW as u64 + 1 + SMALL_FRAMES as u64;
+/// What a connection holds before anybody knows who asks: buffers, also those of TLS …
+const CONNECTION: u64 = 64 << 10;
+/// … and over HTTP/2 what is not read yet of bodies, with the bookkeeping of small frames.
+const UNREAD: u64 = CONNECTION_WINDOW as u64 + 1 + SMALL_FRAMES as u64;
 /// A head is there as it came, in a buffer that grew by doubling, and as it was read. All that come at once over a
 /// connection are read before one of them is looked at, by each thread.
 const TWICE_AND_READ: u64 = 3;
@@ -38,6 +39,11 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
     let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
     let inside = wide(overload.requests).saturating_add(wide(overload.queue));
+    // HTTP/2 is spoken over TLS alone.
+    let (connection, at_once) = match settings.listen.https {
+        Some(_) => (CONNECTION + UNREAD, wide(settings.threads).saturating_mul(u64::from(limits.h2_streams))),
+        None => (CONNECTION, 0),
+    };
     let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
     vec![
         (
@@ -56,17 +62,17 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
         ),
         (
             "connections",
-            wide(limits.connections).saturating_mul(CONNECTION),
-            format!("limits.connections = {}, {} each", limits.connections, short(CONNECTION)),
+            wide(limits.connections).saturating_mul(connection),
+            format!("limits.connections = {}, {} each", limits.connections, short(connection)),
         ),
         (
             "heads",
             wide(limits.connections)
                 .saturating_add(inside)
-                .saturating_add(wide(settings.threads).saturating_mul(u64::from(limits.h2_streams)))
+                .saturating_add(at_once)
                 .saturating_mul(wide(limits.head).saturating_mul(TWICE_AND_READ)),
             format!(
-                "one a connection, who is in or waits, and limits.h2_streams a thread; {TWICE_AND_READ} times limits.head each"
+                "one a connection, who is in or waits, and over HTTP/2 limits.h2_streams a thread; {TWICE_AND_READ} times limits.head each"
             ),
         ),
         (
