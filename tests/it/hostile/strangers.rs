@@ -11,6 +11,7 @@ use crate::harness::process::{Home, catalogue};
 use crate::harness::script::{held, plain};
 use crate::harness::secure::Certified;
 use crate::harness::{Bench, Client, Provider, until, within};
+use crate::hostile::streams::{begun, whole};
 use crate::hostile::{CHAT, ask, honest};
 use std::process::Output;
 use std::sync::Arc;
@@ -100,15 +101,6 @@ async fn full_house(settings: &str) -> (crate::harness::bench::Running, Provider
     tokio::spawn(async move { client.post(CHAT, &ask).await });
     provider.until_calls(1).await;
     (running, provider, certified, go)
-}
-
-fn begun(stream: u32, key: &str) -> Vec<u8> {
-    let block = [pseudo("POST", CHAT), field("authorization", &format!("Bearer {key}"))].concat();
-    frame(HEADERS, END_HEADERS, stream, &block)
-}
-
-fn whole(stream: u32, key: &str) -> Vec<u8> {
-    [begun(stream, key), frame(DATA, END_STREAM, stream, ask("Hi").as_bytes())].concat()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,13 +20,13 @@ async fn start(provider: &Provider, certified: &Certified, settings: &str) -> Ru
 }
 
 /// The head of a request whose body is still to come.
-fn begun(stream: u32, key: &str) -> Vec<u8> {
+pub fn begun(stream: u32, key: &str) -> Vec<u8> {
     let block = [pseudo("POST", CHAT), field("authorization", &format!("Bearer {key}"))].concat();
     frame(HEADERS, END_HEADERS, stream, &block)
 }
 
 /// A whole request.
-fn whole(stream: u32, key: &str) -> Vec<u8> {
+pub fn whole(stream: u32, key: &str) -> Vec<u8> {
     [begun(stream, key), frame(DATA, END_STREAM, stream, ask("Hi").as_bytes())].concat()
 }
 
