@@ -77,6 +77,33 @@ const fn row(
 }
 
 impl Code {
+    /// Every code, as they stand above.
+    pub const ALL: [Self; 23] = [
+        Self::InvalidRequest,
+        Self::Unsupported,
+        Self::ContextLength,
+        Self::ContentRefused,
+        Self::InvalidKey,
+        Self::InsufficientCredits,
+        Self::BudgetExceeded,
+        Self::InsufficientScope,
+        Self::ModelNotFound,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::Conflict,
+        Self::TooLarge,
+        Self::UnsupportedMediaType,
+        Self::RangeNotSatisfiable,
+        Self::TargetTooLong,
+        Self::HeadTooLarge,
+        Self::RateLimited,
+        Self::RequestTimeout,
+        Self::Internal,
+        Self::Unavailable,
+        Self::Overloaded,
+        Self::StorageFull,
+    ];
+
     /// The row of this code.
     #[must_use]
     #[rustfmt::skip]
@@ -106,5 +133,19 @@ impl Code {
             Self::Overloaded => row(503, "SERVER_9002", "service_unavailable", "overloaded_error", "The gateway has more to do than it takes on at the same time; try again shortly."),
             Self::StorageFull => row(507, "RESOURCE_5006", "storage_full", "api_error", "The gateway has no room to store this."),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_code_is_listed_once_and_no_two_share_a_name() {
+        let last = Code::StorageFull as usize;
+        assert!(Code::ALL.iter().map(|code| *code as usize).eq(0..=last));
+        let names: BTreeSet<_> = Code::ALL.iter().map(|code| code.row().code).collect();
+        assert_eq!(names.len(), Code::ALL.len());
     }
 }
