@@ -256,7 +256,6 @@ impl Proof<'_> {
         Some(Health { path: raw.path.as_str().into(), interval: raw.interval.0, timeout: raw.timeout.0 })
     }
 
-    /// Clocks that can never ring.
     /// Hosts only: any path there may be fetched.
     fn image_hosts(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Vec<BaseUrl>> {
         let mut found = Vec::with_capacity(raw.image_hosts.len());
@@ -272,6 +271,7 @@ impl Proof<'_> {
         (found.len() == raw.image_hosts.len()).then_some(found)
     }
 
+    /// Clocks that can never ring.
     fn sane(&mut self, raw: &raw::Timeouts, spot: &Spot<'_>) {
         let clocks = [
             ("connect", raw.connect),
