@@ -8,6 +8,7 @@ pub mod desk;
 mod enrich;
 pub mod fields;
 pub mod keys;
+mod members;
 pub mod openapi;
 pub mod orders;
 pub mod routes;

@@ -2,6 +2,7 @@
 //! the very lists of members that requests are read by: it cannot say less or
 //! more than the listener does.
 
+use super::members::member;
 use super::routes::{Operation, ROUTES, Route};
 use super::{accounts, audit, credits, fields, keys, orders};
 use serde_json::{Map, Value, json};
@@ -174,7 +175,7 @@ fn page(item: Value) -> Value {
     } })
 }
 
-fn reference(name: &str) -> Value {
+pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
@@ -240,79 +241,6 @@ fn schemas() -> Value {
             "details": { "type": "object" },
         } } } },
     })
-}
-
-/// One member, the same wherever it stands.
-#[rustfmt::skip]
-pub(super) fn member(name: &str) -> Value {
-    let about = |kind: &str, text: &str| json!({ "type": kind, "description": text });
-    let maybe = |kind: &str, text: &str| json!({ "type": [kind, "null"], "description": text });
-    let time = |text: &str| json!({ "type": ["integer", "null"], "description": format!("{text}, Unix seconds.") });
-    let credits = |text: &str| json!({ "type": ["string", "number", "null"], "description": format!("{text}, credits with at most six decimals.") });
-    match name {
-        "id" => about("string", "What it is called for good: of a key the 16 characters after `sk-svc-`, of an account 1 to 64 letters, digits, `.`, `_` or `-`."),
-        "name" => maybe("string", "What people call it."),
-        "account" => about("string", "The account that it draws on; `default` unless given."),
-        "state" => json!({ "enum": accounts::STATES.map(|(word, _)| word), "description": "No key of a suspended account is good." }),
-        "scopes" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "What it may do; `inference.*` unless given." }),
-        "models" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "The catalogue's ids of the models that it may use; `null` for all." }),
-        "limits" => reference("Limits"),
-        "now" => reference("Now"),
-        "warnings" => json!({ "type": "array", "items": { "type": "string" }, "description": "What is odd about what was written, such as that it matches nothing." }),
-        "created" => time("When it was made"),
-        "expires" => time("When it is good no more"),
-        "last_used" => time("When it was last used"),
-        "rotated" => time("When its secret was last made anew"),
-        "previous_good_until" => time("Until when the secret before is good"),
-        "overlap_seconds" => json!({ "type": "integer", "minimum": 0, "maximum": keys::OVERLAP.1, "default": keys::OVERLAP.0, "description": "How long the old secret stays good." }),
-        "key" => about("string", "The key itself, shown this once; in a list of warnings its id."),
-        "requests_per_minute" | "tokens_per_minute" | "concurrent" => json!({ "type": ["integer", "null"], "minimum": 1, "description": match name {
-            "requests_per_minute" => "Requests per minute; a rested key may send a minute's worth at once.",
-            "tokens_per_minute" => "Tokens per minute, input and output; over-use is debt.",
-            _ => "Requests at the same time.",
-        } }),
-        "budget_per_day" => credits("What may be spent from midnight to midnight, UTC"),
-        "budget_per_month" => credits("What may be spent in a calendar month, UTC"),
-        "requests_at_work" => about("integer", "Requests that are being answered."),
-        "requests_left" => maybe("integer", "Requests that would pass now."),
-        "tokens_left" => maybe("integer", "Tokens that would pass now."),
-        "tokens_owed" => about("integer", "Tokens over the limit, to be waited off."),
-        "spent_today" => about("string", "Credits spent since midnight, UTC."),
-        "spent_this_month" => about("string", "Credits spent in this calendar month, UTC."),
-        "revoked" => json!({ "type": ["integer", "boolean", "null"], "description": "When it was revoked, Unix seconds; `true` in the answer of a revocation." }),
-        "already" => about("boolean", "It was revoked before."),
-        "number" => about("integer", "The entry's number, from 1."),
-        "at" => about("integer", "When, Unix seconds."),
-        "who" => about("string", "Who, as far as known."),
-        "what" => about("string", "What was done, such as `key.revoke`."),
-        "target" => about("string", "The account or key that was changed."),
-        "change" => about("object", "The new one, or for each field what it was and what it is."),
-        "good" => about("boolean", "Every entry follows from the one before, and whatever else is checked fits."),
-        "entries" => about("integer", "Entries of the log or of the ledger."),
-        "first_bad" => maybe("integer", "The first entry that does not fit."),
-        "credits" => json!({ "description": "Credits: in a request the amount, with at most six decimals; in an answer `balance`, `reserved`, `available`." }),
-        "energy_kwh" => about("object", "The energy wallet in kWh: `balance`, `reserved`, `available`."),
-        "kwh" => json!({ "type": ["string", "number", "null"], "description": "Kilowatt-hours instead of credits, with at most nine decimals." }),
-        "note" => maybe("string", "Why; it stands in the ledger."),
-        "entry" => about("integer", "The number of the entry in the ledger."),
-        "accounts" => json!({ "description": "Accounts that have entries." }),
-        "open_reserves" => about("integer", "Reserves without an end."),
-        "first_misfit" => maybe("object", "The first entry that does not follow from the ones before it, and why."),
-        "balances" => json!({ "type": "array", "items": { "type": "string" }, "description": "Balances that are not the sum of their entries." }),
-        "second_copy" => json!({ "type": "array", "items": { "type": "string" }, "description": "Where the second copy differs." }),
-        "day" | "month" => about("string", "Which, UTC."),
-        "charges" => about("integer", "Charges of the day."),
-        "charged" | "computed_again" => about("object", "Sums in credits, kWh and EUR, as exact text."),
-        "same" => about("boolean", "Every charge comes out as it was."),
-        "first_different_entry" => maybe("integer", "The first that does not."),
-        "boundary" => about("string", "What is counted."),
-        "methodologies" | "grid_sources" | "places" => json!({ "type": "array", "items": { "type": "string" }, "description": "Of the charges of this month." }),
-        "terms" => json!({ "type": "array", "items": { "type": "object" }, "description": "Prices and place that charges refer to." }),
-        "config" => about("string", "The version that runs now."),
-        "next_start" => json!({ "type": "array", "items": { "type": "string" },
-            "description": "What of it counts from the next start or upgrade only, as the configuration names it." }),
-        _ => Value::Null,
-    }
 }
 
 #[cfg(test)]

@@ -5,21 +5,19 @@
 
 use super::Record;
 use super::batches::Batches;
+use super::doors::Doors;
+use super::kept::Kept;
 use super::offers::{Offers, Standing};
 use super::overload::Overload;
+use super::requests::Requests;
 use super::series::{Keeper, Series};
 use crate::house::House;
-use crate::ledger::State;
 use prometheus::core::Collector;
 use prometheus::{
-    Encoder, Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, Result, TextEncoder,
+    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Result, TextEncoder,
 };
 use std::time::Duration;
-
-/// Seconds inside the gateway.
-const OVERHEAD: [f64; 11] =
-    [0.000_025, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5];
 
 /// What a label says when there is nothing to say.
 pub(super) const NONE: &str = "none";
@@ -27,25 +25,17 @@ pub(super) const NONE: &str = "none";
 /// Every metric.
 pub struct Metrics {
     registry: Registry,
-    requests: IntCounterVec,
-    lines: IntCounterVec,
-    overhead: HistogramVec,
-    attempts: IntCounterVec,
+    requests: Requests,
+    doors: Doors,
+    kept: Kept,
     checks: IntCounterVec,
     offers: Offers,
     in_flight: IntGaugeVec,
     open: IntGauge,
     retries_left: IntGauge,
     reloads: IntCounterVec,
-    limited: IntCounterVec,
-    certificate: IntGauge,
-    connections: IntGauge,
     images_gone: IntCounter,
-    turned_away: IntCounterVec,
-    exports: IntCounterVec,
-    exported: IntGauge,
     clock_ahead: IntGauge,
-    ledger: LedgerGauges,
     overload: Overload,
     /// Batches and their lines.
     pub batches: Batches,
@@ -59,32 +49,11 @@ impl Metrics {
     /// A name that is taken twice, a mistake in this file.
     pub fn new() -> Result<Self> {
         let r = Registry::new();
+        let one = |name: &str, help: &str| registered(&r, IntGauge::new(name, help)?);
         let metrics = Self {
-            requests: counter(
-                &r,
-                "penstock_requests_total",
-                "Requests by endpoint, outcome, status and work (request, or batch: a line of a batch).",
-                &["endpoint", "outcome", "status", "work"],
-            )?,
-            lines: counter(
-                &r,
-                "penstock_batch_lines_total",
-                "Those of the requests that were lines of batches, by endpoint and outcome; yielded ones are asked again.",
-                &["endpoint", "outcome"],
-            )?,
-            overhead: histogram(
-                &r,
-                "penstock_overhead_seconds",
-                "Time of a request outside of queues and of its attempts at providers.",
-                &OVERHEAD,
-                &["endpoint"],
-            )?,
-            attempts: counter(
-                &r,
-                "penstock_attempts_total",
-                "Attempts by provider and outcome (ok, left, or why they failed).",
-                &["provider", "outcome"],
-            )?,
+            requests: Requests::new(&r)?,
+            doors: Doors::new(&r)?,
+            kept: Kept::new(&r)?,
             checks: counter(
                 &r,
                 "penstock_health_checks_total",
@@ -98,36 +67,13 @@ impl Metrics {
                 "Requests that a provider works on (its queue depth).",
                 &["provider"],
             )?,
-            open: registered(
-                &r,
-                IntGauge::new("penstock_requests_open", "Requests begun and not ended, streams included.")?,
-            )?,
-            retries_left: registered(
-                &r,
-                IntGauge::new("penstock_retry_budget_left", "Retries that the house can afford now.")?,
-            )?,
+            open: one("penstock_requests_open", "Requests begun and not ended, streams included.")?,
+            retries_left: one("penstock_retry_budget_left", "Retries that the house can afford now.")?,
             reloads: counter(
                 &r,
                 "penstock_config_reloads_total",
                 "Reloads of the configuration by result.",
                 &["result"],
-            )?,
-            limited: counter(
-                &r,
-                "penstock_limited_total",
-                "Requests refused by a limit or a budget, by its name and whose it is.",
-                &["limit", "of"],
-            )?,
-            certificate: registered(
-                &r,
-                IntGauge::new(
-                    "penstock_certificate_expires_seconds",
-                    "When the certificate of the TLS listener is over, Unix seconds; 0 without one.",
-                )?,
-            )?,
-            connections: registered(
-                &r,
-                IntGauge::new("penstock_connections_open", "Client connections that are open.")?,
             )?,
             images_gone: registered(
                 &r,
@@ -136,33 +82,10 @@ impl Metrics {
                     "Images whose address ended before its time, since too many were kept.",
                 )?,
             )?,
-            turned_away: counter(
-                &r,
-                "penstock_connections_refused_total",
-                "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many heads in memory (heads).",
-                &["reason"],
+            clock_ahead: one(
+                "penstock_clock_ahead_seconds",
+                "How far dates here are ahead of the system's clock, which was set back; 0 if they are close.",
             )?,
-            exports: counter(
-                &r,
-                "penstock_exports_total",
-                "Archives that the gateway made of what lasts, by result.",
-                &["result"],
-            )?,
-            exported: registered(
-                &r,
-                IntGauge::new(
-                    "penstock_export_last_timestamp_seconds",
-                    "When the last archive was finished, Unix seconds; 0 if there is none.",
-                )?,
-            )?,
-            clock_ahead: registered(
-                &r,
-                IntGauge::new(
-                    "penstock_clock_ahead_seconds",
-                    "How far dates here are ahead of the system's clock, which was set back; 0 if they are close.",
-                )?,
-            )?,
-            ledger: LedgerGauges::new(&r)?,
             overload: Overload::new(&r)?,
             batches: Batches::new(&r)?,
             keeper: Keeper::new(&r)?,
@@ -172,36 +95,22 @@ impl Metrics {
         for result in ["ok", "refused"] {
             metrics.reloads.with_label_values(&[result]).inc_by(0);
         }
-        for result in ["ok", "failed"] {
-            metrics.exports.with_label_values(&[result]).inc_by(0);
-        }
         Ok(metrics)
     }
 
     /// Counts the client connections that are open.
     pub fn connections(&self) -> IntGauge {
-        self.connections.clone()
+        self.doors.connections.clone()
     }
 
     /// A client connection was closed for this.
     pub fn turned_away(&self, reason: &str) {
-        self.turned_away.with_label_values(&[reason]).inc();
+        self.doors.turned_away(reason);
     }
 
     /// Counts an ended exchange.
     pub fn exchange(&self, record: &Record, took: Duration) {
-        let mut status = itoa::Buffer::new();
-        let work = if record.line { "batch" } else { "request" };
-        let labels = [record.endpoint, record.outcome.name(), status.format(record.status), work];
-        self.requests.with_label_values(&labels).inc();
-        if record.line {
-            self.lines.with_label_values(&[record.endpoint, record.outcome.name()]).inc();
-        }
-        let own = record.own(took).as_secs_f64();
-        self.overhead.with_label_values(&[record.endpoint]).observe(own);
-        for note in &record.attempts {
-            self.attempts.with_label_values(&[&*note.provider, note.outcome]).inc();
-        }
+        self.requests.ended(record, took);
         let series: std::sync::Arc<Series> = self.keeper.of(record);
         // How long batch work queued is no figure of a model.
         series.observe(record, took.saturating_sub(record.queued));
@@ -219,7 +128,7 @@ impl Metrics {
 
     /// Counts a request that a limit or a budget refused.
     pub fn limited(&self, limit: &str, of: &str) {
-        self.limited.with_label_values(&[limit, of]).inc();
+        self.requests.limited(limit, of);
     }
 
     /// Counts the wait of a request that found no place at once.
@@ -239,7 +148,7 @@ impl Metrics {
 
     /// Counts an archive.
     pub fn exported(&self, good: bool) {
-        self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
+        self.kept.exported(good);
     }
 
     /// Everything, in Prometheus' text format.
@@ -257,9 +166,7 @@ impl Metrics {
 
     /// A provider's series that an alert waits for, before anything happened.
     pub(super) fn known(&self, provider: &str) {
-        for outcome in ["ok", "credentials"] {
-            self.attempts.with_label_values(&[provider, outcome]).inc_by(0);
-        }
+        self.requests.known(provider);
     }
 
     /// What is not counted but looked at when it is asked for.
@@ -279,55 +186,11 @@ impl Metrics {
         self.open.set(i64::try_from(house.exchanges()).unwrap_or(i64::MAX));
         let left = house.budget.lock().left(now);
         self.retries_left.set(i64::try_from(left).unwrap_or(i64::MAX));
-        self.certificate.set(house.tls().map_or(0, |tls| tls.expires));
-        self.ledger.look(&house.ledger.state());
+        self.doors.look(house);
+        self.kept.look(house);
         self.overload.look(house);
-        self.exported.set(i64::try_from(house.exports.last()).unwrap_or(i64::MAX));
         self.batches.look(&house.batches.standing(house.clock.unix()));
         self.clock_ahead.set(i64::try_from(house.clock.seconds_ahead()).unwrap_or(i64::MAX));
-    }
-}
-
-/// How charges get to the disk.
-struct LedgerGauges {
-    failing: IntGauge,
-    copied: IntGauge,
-    open: IntGauge,
-    entries: IntGauge,
-    waiting: IntGauge,
-    exposed: Gauge,
-}
-
-impl LedgerGauges {
-    fn new(r: &Registry) -> Result<Self> {
-        let gauge = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
-        Ok(Self {
-            failing: gauge("penstock_ledger_failing", "1 while the store does not take charges.")?,
-            copied: gauge(
-                "penstock_ledger_copied",
-                "1 if the ledger's second copy is up to the store, 0 if it is behind.",
-            )?,
-            open: gauge("penstock_ledger_open_reserves", "Reserves that have not ended yet.")?,
-            entries: gauge("penstock_ledger_entries", "Entries of the ledger on the disk.")?,
-            waiting: gauge("penstock_ledger_unwritten_bytes", "Bytes of entries that wait to be written.")?,
-            exposed: registered(
-                r,
-                Gauge::new(
-                    "penstock_ledger_unwritten_eur",
-                    "Reserved or charged, and not yet on the disk, EUR.",
-                )?,
-            )?,
-        })
-    }
-
-    fn look(&self, state: &State) {
-        let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        self.failing.set(i64::from(state.failing));
-        self.copied.set(i64::from(state.copied));
-        self.open.set(count(state.open));
-        self.entries.set(count(state.entries));
-        self.waiting.set(count(state.waiting));
-        self.exposed.set(state.exposed as f64 / 1e8);
     }
 }
 

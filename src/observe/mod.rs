@@ -1,12 +1,15 @@
 //! What is told of the house: each event once, as its log line and its metric.
 
 pub mod batches;
+mod doors;
+mod kept;
 pub mod log;
 pub mod metrics;
 mod offers;
 mod overload;
 pub mod panics;
 mod record;
+mod requests;
 #[cfg(test)]
 mod rules;
 pub mod seldom;

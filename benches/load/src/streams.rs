@@ -55,6 +55,8 @@ const LACKING: f64 = 2.0;
 /// What one stream has said. Told beside its task, which waits for ever where nothing comes.
 #[derive(Default)]
 struct Told {
+    /// Its answer has begun.
+    opened: AtomicBool,
     /// Its events while they counted.
     events: AtomicUsize,
     /// It is over before its time.
@@ -62,6 +64,15 @@ struct Told {
 }
 
 impl Told {
+    fn is_open(&self) -> bool {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody need wait for it to open: it did, or it never will.
+    fn is_settled(&self) -> bool {
+        self.is_open() || self.ended.load(Ordering::Relaxed)
+    }
+
     /// Whether it ended, or said less than so many events: a stream that stands still is no stream.
     fn is_broken(&self, least: usize) -> bool {
         self.ended.load(Ordering::Relaxed) || self.events.load(Ordering::Relaxed) < least
@@ -70,9 +81,6 @@ impl Told {
 
 #[derive(Default)]
 struct Seen {
-    open: AtomicUsize,
-    /// Streams that are over before their time.
-    ended: AtomicUsize,
     streams: Vec<Told>,
     /// Events count.
     counts: AtomicBool,
@@ -165,13 +173,10 @@ fn one(
         }
     }
     let patience = Instant::now();
-    while seen.open.load(Ordering::Relaxed) + seen.ended.load(Ordering::Relaxed) < streams {
+    while !seen.streams.iter().all(Told::is_settled) {
         if patience.elapsed() > AFTER {
-            return Err(format!(
-                "{}: only {} streams opened",
-                target.name,
-                seen.open.load(Ordering::Relaxed)
-            ));
+            let opened = seen.streams.iter().filter(|told| told.is_open()).count();
+            return Err(format!("{}: only {opened} streams opened", target.name));
         }
         sleep(Duration::from_millis(100));
     }
@@ -206,7 +211,6 @@ async fn stream(number: usize, to: SocketAddr, request: Arc<[u8]>, seen: Arc<See
     let Some(told) = seen.streams.get(number) else { return };
     if read(to, &request, &seen, told).await.is_none() && !seen.over.load(Ordering::Relaxed) {
         told.ended.store(true, Ordering::Relaxed);
-        seen.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -223,7 +227,7 @@ async fn read(to: SocketAddr, request: &[u8], seen: &Seen, own: &Told) -> Option
             if !read.starts_with(b"HTTP/1.1 200") {
                 return None;
             }
-            seen.open.fetch_add(1, Ordering::Relaxed);
+            own.opened.store(true, Ordering::Relaxed);
         }
         // Its provider goes on: whoever ends it ends it early.
         if read.ends_with(LAST) {

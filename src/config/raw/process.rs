@@ -32,29 +32,26 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-/// Importance of a line.
+/// Importance of a line, the highest first: it needs somebody (`error`), it may need somebody (`warn`), a line per
+/// request and per change (`info`), a line per attempt (`debug`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
+#[allow(missing_docs)]
 pub enum LogLevel {
-    #[allow(missing_docs)]
     Error,
-    #[allow(missing_docs)]
     Warn,
-    #[allow(missing_docs)]
     Info,
-    #[allow(missing_docs)]
     Debug,
 }
 
-/// Shape of a line.
+/// Shape of a line: one JSON object, or `key=value` for reading in a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
+#[allow(missing_docs)]
 pub enum LogFormat {
-    #[allow(missing_docs)]
     Json,
-    #[allow(missing_docs)]
     Text,
 }
 

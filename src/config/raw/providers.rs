@@ -107,7 +107,8 @@ pub struct Contractual {
     pub evidence: Evidence,
 }
 
-/// What proves a contract for renewable power.
+/// What proves a contract for renewable power, the strongest first: power generated on the site; a power purchase in the
+/// same zone, matched by the hour or finer, or by the year; certificates without the power (unbundled).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -170,7 +171,8 @@ impl Default for Health {
     }
 }
 
-/// The HTTP version of the way to a provider.
+/// The HTTP version of the way to a provider. `auto` is h2 where TLS agrees on it, else HTTP/1.1; `h2` over plain TCP is
+/// with prior knowledge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

@@ -2,8 +2,7 @@
 
 use super::super::raw::{self, OneOrMany, Raw};
 use super::super::settings::{
-    Batches, Breaker, Files, Https, Ledger, Limits, Listen, Log, LogFormat, LogLevel, Overload, Routing,
-    Simulated, Spool, Storage,
+    Batches, Breaker, Files, Https, Ledger, Limits, Listen, Log, Overload, Routing, Simulated, Spool, Storage,
 };
 use super::spot::Spot;
 use super::{Proof, url};
@@ -100,17 +99,7 @@ pub fn threads(wanted: u32) -> usize {
 }
 
 pub fn log(raw: &Raw) -> Log {
-    let level = match raw.log.level {
-        raw::LogLevel::Error => LogLevel::Error,
-        raw::LogLevel::Warn => LogLevel::Warn,
-        raw::LogLevel::Info => LogLevel::Info,
-        raw::LogLevel::Debug => LogLevel::Debug,
-    };
-    let format = match raw.log.format {
-        raw::LogFormat::Json => LogFormat::Json,
-        raw::LogFormat::Text => LogFormat::Text,
-    };
-    Log { level, format }
+    Log { level: raw.log.level, format: raw.log.format }
 }
 
 impl Proof<'_> {

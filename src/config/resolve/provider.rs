@@ -2,9 +2,7 @@
 
 use super::super::raw::{self, HeaderValue, Raw};
 use super::super::secret::Secret;
-use super::super::settings::{
-    BaseUrl, Contractual, Evidence, Health, HttpVersion, Place, Provider, Timeouts,
-};
+use super::super::settings::{BaseUrl, Contractual, Health, Place, Provider, Timeouts};
 use super::spot::Spot;
 use super::{Proof, country, url};
 use penstock_contract::{Boundary, Dialect};
@@ -90,11 +88,7 @@ impl Proof<'_> {
             dialects: dialects(&raw.dialects),
             timeouts: timeouts(&raw.timeouts),
             health: health.map_or(Some(None), |health| health.map(Some))?,
-            http: match raw.http {
-                raw::HttpVersion::Auto => HttpVersion::Auto,
-                raw::HttpVersion::H1 => HttpVersion::H1,
-                raw::HttpVersion::H2 => HttpVersion::H2,
-            },
+            http: raw.http,
             ca: ca?,
             client: client?,
             min_tls: raw.min_tls,
@@ -165,15 +159,10 @@ impl Proof<'_> {
             code: raw.country.as_str().into(),
             site,
             grid: grid.clone(),
-            contractual: raw.contractual_renewable.as_ref().map(|contract| Contractual {
-                share: contract.share.0,
-                evidence: match contract.evidence {
-                    raw::Evidence::OnSite => Evidence::OnSite,
-                    raw::Evidence::HourlyPpa => Evidence::HourlyPpa,
-                    raw::Evidence::AnnualPpa => Evidence::AnnualPpa,
-                    raw::Evidence::Unbundled => Evidence::Unbundled,
-                },
-            }),
+            contractual: raw
+                .contractual_renewable
+                .as_ref()
+                .map(|contract| Contractual { share: contract.share.0, evidence: contract.evidence }),
         })
     }
 
@@ -256,7 +245,6 @@ impl Proof<'_> {
         Some(Health { path: raw.path.as_str().into(), interval: raw.interval.0, timeout: raw.timeout.0 })
     }
 
-    /// Clocks that can never ring.
     /// Hosts only: any path there may be fetched.
     fn image_hosts(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Vec<BaseUrl>> {
         let mut found = Vec::with_capacity(raw.image_hosts.len());
@@ -272,6 +260,7 @@ impl Proof<'_> {
         (found.len() == raw.image_hosts.len()).then_some(found)
     }
 
+    /// Clocks that can never ring.
     fn sane(&mut self, raw: &raw::Timeouts, spot: &Spot<'_>) {
         let clocks = [
             ("connect", raw.connect),

@@ -6,6 +6,8 @@ mod offers;
 
 pub use fixed::Fixed;
 pub use offers::*;
+// What is used as it is written.
+pub use super::raw::{ClientCertificates, Evidence, HttpVersion, LogFormat, LogLevel, TlsVersion};
 
 use super::secret::Secret;
 use rust_decimal::Decimal;
@@ -102,8 +104,6 @@ pub struct Https {
     /// The oldest version that is spoken.
     pub min_tls: TlsVersion,
 }
-
-pub use super::raw::{ClientCertificates, TlsVersion};
 
 /// The store.
 #[derive(Clone, Debug)]
@@ -338,28 +338,6 @@ pub struct Log {
     pub level: LogLevel,
     /// Its shape.
     pub format: LogFormat,
-}
-
-/// Importance of a line, the highest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// Needs somebody.
-    Error,
-    /// May need somebody.
-    Warn,
-    /// A line per request and per change.
-    Info,
-    /// A line per attempt.
-    Debug,
-}
-
-/// Shape of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// One JSON object a line.
-    Json,
-    /// `key=value`, for reading in a terminal.
-    Text,
 }
 
 /// A simulated provider started in this process.

@@ -1,6 +1,7 @@
 //! Models, providers and what they offer each other.
 
 use super::super::secret::Secret;
+use super::{Evidence, HttpVersion, TlsVersion};
 use penstock_catalog::Model as Card;
 use penstock_contract::{Abilities, Dialect, Kind, Score, Shape, Size};
 use penstock_footprint::grid::Row;
@@ -103,7 +104,7 @@ pub struct Provider {
     /// What it is shown of ours: certificate chain and key, PEM.
     pub client: Option<(PathBuf, PathBuf)>,
     /// The oldest version of TLS that is spoken with it.
-    pub min_tls: super::TlsVersion,
+    pub min_tls: TlsVersion,
     /// Most requests at the same time; `None`: no limit of ours.
     pub seats: Option<u32>,
     /// How the engine behind it counts tokens, if it may be asked.
@@ -159,19 +160,6 @@ pub struct Contractual {
     pub evidence: Evidence,
 }
 
-/// What proves a contract for renewable power, the strongest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evidence {
-    /// Generated on the site.
-    OnSite,
-    /// Power purchase in the same zone, matched by the hour or finer.
-    HourlyPpa,
-    /// Power purchase in the same zone, matched by the year.
-    AnnualPpa,
-    /// Certificates without the power.
-    Unbundled,
-}
-
 /// A base URL, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl {
@@ -213,18 +201,6 @@ pub struct Health {
     pub interval: Duration,
     /// How long a check may take.
     pub timeout: Duration,
-}
-
-/// The HTTP version of the way to a provider.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HttpVersion {
-    /// h2 where TLS agrees on it, else HTTP/1.1.
-    #[default]
-    Auto,
-    /// HTTP/1.1.
-    H1,
-    /// h2, over plain TCP with prior knowledge.
-    H2,
 }
 
 /// One model at one provider.

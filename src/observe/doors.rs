@@ -1,0 +1,39 @@
+//! Connections of clients and the certificate that they are shown, for Prometheus.
+
+use super::metrics::{counter, registered};
+use crate::house::House;
+use prometheus::{IntCounterVec, IntGauge, Registry, Result};
+
+/// Their counters and gauges.
+pub(super) struct Doors {
+    pub(super) connections: IntGauge,
+    turned_away: IntCounterVec,
+    certificate: IntGauge,
+}
+
+impl Doors {
+    pub(super) fn new(r: &Registry) -> Result<Self> {
+        let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        Ok(Self {
+            connections: one("penstock_connections_open", "Client connections that are open.")?,
+            turned_away: counter(
+                r,
+                "penstock_connections_refused_total",
+                "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many heads in memory (heads).",
+                &["reason"],
+            )?,
+            certificate: one(
+                "penstock_certificate_expires_seconds",
+                "When the certificate of the TLS listener is over, Unix seconds; 0 without one.",
+            )?,
+        })
+    }
+
+    pub(super) fn turned_away(&self, reason: &str) {
+        self.turned_away.with_label_values(&[reason]).inc();
+    }
+
+    pub(super) fn look(&self, house: &House) {
+        self.certificate.set(house.tls().map_or(0, |tls| tls.expires));
+    }
+}

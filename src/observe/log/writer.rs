@@ -1,0 +1,191 @@
+//! Lines wait in memory, and a thread of their own writes them. It is started with the first line; where the system has
+//! no thread to give, that is told, each line is written by whoever made it, who waits for the terminal then, and the
+//! next line tries again.
+
+use super::KEPT;
+use super::line::Line;
+use crate::config::settings::LogLevel;
+use parking_lot::{Condvar, Mutex};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+/// Bytes of lines that may wait for the writer.
+const MOST: usize = 4 << 20;
+/// How long lines are gathered.
+const GATHERING: Duration = Duration::from_millis(100);
+/// How long the end of the process waits for its last lines.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting::NOTHING);
+/// Something is there for the writer, or it is to write at once.
+static NEWS: Condvar = Condvar::new();
+/// The writer has written all there was.
+static DONE: Condvar = Condvar::new();
+
+/// The thread that writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Unstarted,
+    /// The system had none, and that was told.
+    Refused,
+    Runs,
+}
+
+/// What waits for the writer.
+struct Waiting {
+    text: Vec<u8>,
+    /// Lines that found no room.
+    dropped: u64,
+    /// The writer sleeps until somebody wakes it.
+    idle: bool,
+    /// Somebody waits until all is written.
+    hurried: bool,
+    writing: bool,
+    writer: Writer,
+}
+
+impl Waiting {
+    const NOTHING: Self = Self {
+        text: Vec::new(),
+        dropped: 0,
+        idle: false,
+        hurried: false,
+        writing: false,
+        writer: Writer::Unstarted,
+    };
+
+    /// Takes a line, or counts it where there is no room; whether the writer is to be woken.
+    fn take(&mut self, line: &[u8]) -> bool {
+        if self.text.len() + line.len() > MOST {
+            self.dropped += 1;
+        } else {
+            self.text.extend_from_slice(line);
+        }
+        std::mem::take(&mut self.idle)
+    }
+
+    /// Whether there is a thread that writes, or one could be started now.
+    fn has_writer(&mut self, start: impl FnOnce() -> io::Result<()>) -> bool {
+        if self.writer == Writer::Runs {
+            return true;
+        }
+        match start() {
+            Ok(()) => self.writer = Writer::Runs,
+            Err(why) if self.writer == Writer::Unstarted => {
+                self.writer = Writer::Refused;
+                let mut line = Line::new(LogLevel::Error, "log_thread_failed");
+                line.text("why", &why.to_string());
+                self.take(&line.end());
+            }
+            Err(_) => {}
+        }
+        self.writer == Writer::Runs
+    }
+
+    /// Writes without the thread.
+    fn write(&mut self, out: &mut impl Write) {
+        out.write_all(&self.text).ok();
+        self.text.clear();
+    }
+}
+
+/// Waits until the lines so far are written; for the end of the process.
+pub fn flush() {
+    let until = Instant::now() + PATIENCE;
+    let mut waiting = WAITING.lock();
+    waiting.hurried = true;
+    NEWS.notify_one();
+    while waiting.writing || !waiting.text.is_empty() {
+        if DONE.wait_until(&mut waiting, until).timed_out() {
+            break;
+        }
+    }
+}
+
+/// Hands a line over.
+pub(super) fn send(line: &[u8]) {
+    let mut waiting = WAITING.lock();
+    let wake = waiting.take(line);
+    if !waiting.has_writer(start) {
+        return waiting.write(&mut io::stderr());
+    }
+    drop(waiting);
+    if wake {
+        NEWS.notify_one();
+    }
+}
+
+fn start() -> io::Result<()> {
+    std::thread::Builder::new().name("log".to_owned()).spawn(write_lines).map(drop)
+}
+
+/// Writes what waits, all at once.
+fn write_lines() {
+    let mut text = Vec::new();
+    let mut waiting = WAITING.lock();
+    loop {
+        while waiting.text.is_empty() && waiting.dropped == 0 {
+            DONE.notify_all();
+            (waiting.hurried, waiting.idle) = (false, true);
+            NEWS.wait(&mut waiting);
+            waiting.idle = false;
+        }
+        std::mem::swap(&mut text, &mut waiting.text);
+        let dropped = std::mem::take(&mut waiting.dropped);
+        waiting.writing = true;
+        drop(waiting);
+        if dropped > 0 {
+            let mut line = Line::new(LogLevel::Warn, "log_lines_dropped");
+            line.number("lines", dropped);
+            text.extend_from_slice(&line.end());
+        }
+        io::stderr().write_all(&text).ok();
+        text.clear();
+        text.shrink_to(KEPT);
+        waiting = WAITING.lock();
+        waiting.writing = false;
+        // A rest lets many lines become one write, and spares a thread's waking for each.
+        if !waiting.hurried {
+            NEWS.wait_for(&mut waiting, GATHERING);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_find_no_room_are_counted_and_those_before_stay() {
+        let mut waiting = Waiting { idle: true, ..Waiting::NOTHING };
+        let line = [b'x'; 1_000];
+        assert!(waiting.take(&line), "who sleeps is woken");
+        assert!(!waiting.take(&line), "once");
+        (2..MOST / 1_000 + 3).for_each(|_| assert!(!waiting.take(&line)));
+        assert_eq!((waiting.text.len(), waiting.dropped), (MOST / 1_000 * 1_000, 3));
+        waiting.text.clear();
+        waiting.take(&line);
+        assert_eq!((waiting.text.len(), waiting.dropped), (1_000, 3));
+    }
+
+    #[test]
+    fn without_a_thread_a_line_is_written_by_who_made_it_and_the_next_tries_again() {
+        let mut waiting = Waiting::NOTHING;
+        let mut line = |text: &[u8], start: io::Result<()>| {
+            waiting.take(text);
+            let mut written = Vec::new();
+            let runs = waiting.has_writer(|| start);
+            if !runs {
+                waiting.write(&mut written);
+            }
+            (runs, String::from_utf8_lossy(&written).into_owned(), waiting.text.len())
+        };
+        let none = || Err(io::ErrorKind::WouldBlock.into());
+        let (runs, written, left) = line(b"one\n", none());
+        assert!(!runs && left == 0);
+        assert!(written.starts_with("one\n") && written.contains("log_thread_failed"), "{written}");
+        assert_eq!(line(b"two\n", none()), (false, "two\n".into(), 0), "it is told once");
+        assert_eq!(line(b"three\n", Ok(())), (true, String::new(), 6), "the thread will write it");
+        assert!(line(b"four\n", none()).0, "it is not started again");
+    }
+}

@@ -1,0 +1,83 @@
+//! What became of requests and of their attempts, for Prometheus.
+
+use super::Record;
+use super::metrics::{counter, histogram};
+use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
+use std::time::Duration;
+
+/// Seconds inside the gateway.
+const OVERHEAD: [f64; 11] =
+    [0.000_025, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5];
+
+/// Their counters.
+pub(super) struct Requests {
+    ended: IntCounterVec,
+    lines: IntCounterVec,
+    overhead: HistogramVec,
+    attempts: IntCounterVec,
+    limited: IntCounterVec,
+}
+
+impl Requests {
+    pub(super) fn new(r: &Registry) -> Result<Self> {
+        Ok(Self {
+            ended: counter(
+                r,
+                "penstock_requests_total",
+                "Requests by endpoint, outcome, status and work (request, or batch: a line of a batch).",
+                &["endpoint", "outcome", "status", "work"],
+            )?,
+            lines: counter(
+                r,
+                "penstock_batch_lines_total",
+                "Those of the requests that were lines of batches, by endpoint and outcome; yielded ones are asked again.",
+                &["endpoint", "outcome"],
+            )?,
+            overhead: histogram(
+                r,
+                "penstock_overhead_seconds",
+                "Time of a request outside of queues and of its attempts at providers.",
+                &OVERHEAD,
+                &["endpoint"],
+            )?,
+            attempts: counter(
+                r,
+                "penstock_attempts_total",
+                "Attempts by provider and outcome (ok, left, or why they failed).",
+                &["provider", "outcome"],
+            )?,
+            limited: counter(
+                r,
+                "penstock_limited_total",
+                "Requests refused by a limit or a budget, by its name and whose it is.",
+                &["limit", "of"],
+            )?,
+        })
+    }
+
+    pub(super) fn ended(&self, record: &Record, took: Duration) {
+        let mut status = itoa::Buffer::new();
+        let work = if record.line { "batch" } else { "request" };
+        let labels = [record.endpoint, record.outcome.name(), status.format(record.status), work];
+        self.ended.with_label_values(&labels).inc();
+        if record.line {
+            self.lines.with_label_values(&[record.endpoint, record.outcome.name()]).inc();
+        }
+        let own = record.own(took).as_secs_f64();
+        self.overhead.with_label_values(&[record.endpoint]).observe(own);
+        for note in &record.attempts {
+            self.attempts.with_label_values(&[&*note.provider, note.outcome]).inc();
+        }
+    }
+
+    pub(super) fn limited(&self, limit: &str, of: &str) {
+        self.limited.with_label_values(&[limit, of]).inc();
+    }
+
+    /// A provider's series that an alert waits for, before anything happened.
+    pub(super) fn known(&self, provider: &str) {
+        for outcome in ["ok", "credentials"] {
+            self.attempts.with_label_values(&[provider, outcome]).inc_by(0);
+        }
+    }
+}
