@@ -8,6 +8,7 @@
 mod ask;
 pub mod calendar;
 mod fault;
+pub mod hex;
 mod kind;
 mod media;
 mod plain;
