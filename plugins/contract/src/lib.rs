@@ -11,6 +11,7 @@ mod fault;
 pub mod hex;
 mod kind;
 mod media;
+pub mod percent;
 mod plain;
 mod quantity;
 mod refusal;
