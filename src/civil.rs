@@ -1,52 +1,14 @@
 //! Times as people and headers write them.
 
-use std::time::{Duration, UNIX_EPOCH};
+pub use penstock_contract::calendar::rfc3339;
 
-/// Year, month and day of a day since 1970. Years begin in March here, so that
-/// the leap day is last (after H. Hinnant's `civil_from_days`, public domain).
-#[must_use]
-pub const fn date(days: u64) -> (u64, u64, u64) {
-    let shifted = days.saturating_add(719_468);
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let index = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * index + 2) / 5 + 1;
-    let month = if index < 10 { index + 3 } else { index - 9 };
-    let late = if month <= 2 { 1 } else { 0 };
-    (year_of_era + era * 400 + late, month, day)
-}
+use penstock_contract::calendar::Day;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A Unix time as a day, UTC: `2025-11-22`.
 #[must_use]
 pub fn day(seconds: u64) -> String {
-    let (year, month, day) = date(seconds / 86_400);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// A Unix time in RFC 3339, UTC: `2025-11-22T12:00:00Z`.
-#[must_use]
-pub fn rfc3339(seconds: u64) -> String {
-    let (year, month, day) = date(seconds / 86_400);
-    let rest = seconds % 86_400;
-    let mut text = String::with_capacity(24);
-    // By hand: it stands on every answer of a key with limits, and `format!` takes ten times as long.
-    let parts = [
-        (year / 100, ""),
-        (year % 100, "-"),
-        (month, "-"),
-        (day, "T"),
-        (rest / 3_600, ":"),
-        (rest / 60 % 60, ":"),
-        (rest % 60, "Z"),
-    ];
-    for (number, after) in parts {
-        for digit in [number / 10 % 10, number % 10] {
-            text.push(char::from(b'0' + u8::try_from(digit).unwrap_or(0)));
-        }
-        text.push_str(after);
-    }
-    text
+    Day::of(seconds).to_string()
 }
 
 /// A time since 1970 in RFC 3339, to the next whole second.

@@ -5,6 +5,7 @@
 
 use crate::spool::{Spooled, Spools};
 use parking_lot::Mutex;
+use penstock_contract::hex;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::io::Result;
@@ -83,8 +84,7 @@ impl Shelf {
         let mut spool = spools.open();
         spool.push(image).await?;
         let kept = Kept { image: spool.seal().await?, kind, until: now + life, account: account.into() };
-        let name: String =
-            rand::random::<[u8; LETTERS / 2]>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = hex::text(&rand::random::<[u8; LETTERS / 2]>());
         let mut inner = self.inner.lock();
         // Others may have come meanwhile.
         let more = inner.make_room(coming, now);

@@ -4,6 +4,7 @@
 use crate::config::settings::Storage;
 use crate::handover::far::Handed;
 use crate::handover::link::Link;
+use penstock_contract::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::keys::KeyStore;
@@ -240,19 +241,11 @@ fn long(path: &Path, token: String) -> Result<String, String> {
 
 /// 32 random bytes in hexadecimal.
 fn hex_secret() -> String {
-    let bytes: [u8; 32] = rand::random();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::text(&rand::random::<[u8; 32]>())
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(bytes)
+    hex::bytes(text.as_bytes())
 }
 
 #[cfg(test)]
@@ -269,6 +262,17 @@ mod tests {
         assert_eq!(made(&path, hex_secret).unwrap(), first);
         assert!(unhex(&first).is_some());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_pepper_is_64_digits_and_nothing_else() {
+        for good in ["0f", "AB", "aB"] {
+            assert!(given(&format!(" {}\n", good.repeat(32))).is_ok(), "{good}");
+        }
+        for (half, times) in [("+f", 32), ("zz", 32), ("0f", 31), ("0f", 33), ("", 0)] {
+            let said = given(&half.repeat(times)).unwrap_err();
+            assert_eq!(said, "storage.pepper has to be 64 hexadecimal digits.", "{half}");
+        }
     }
 
     #[test]

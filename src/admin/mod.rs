@@ -18,6 +18,7 @@ mod wrong;
 
 use crate::caller::Caller;
 use crate::config::Mistake;
+use crate::endpoint::parameters;
 use crate::gateway::Source;
 use crate::house::House;
 use crate::observe::log;
@@ -326,12 +327,7 @@ fn who(session: &ServerSession) -> String {
 /// The query's names and values, decoded.
 fn query(session: &ServerSession) -> Vec<(String, String)> {
     let query = session.req_header().uri.query().unwrap_or_default();
-    let decoded = |text: &str| crate::endpoint::decoded(&text.replace('+', " "));
-    let pair = |pair: &str| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(name), decoded(value))
-    };
-    query.split('&').filter(|part| !part.is_empty()).map(pair).collect()
+    parameters(query).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
 fn written(status: u16, value: &Value) -> Answer {

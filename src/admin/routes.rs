@@ -115,7 +115,7 @@ pub fn find(method: &Method, path: &str) -> Result<(Operation, String), Refusal>
     for route in ROUTES {
         let Some(id) = matches(route.path, path) else { continue };
         if route.method == method {
-            return Ok((route.operation, crate::endpoint::decoded(id)));
+            return Ok((route.operation, crate::endpoint::decoded(id).into_owned()));
         }
         allowed.push(route.method.as_str());
     }

@@ -2,6 +2,7 @@
 //! nobody's eyes but their owner's.
 
 use super::brake::Brake;
+use penstock_contract::hex;
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
 use std::io::{ErrorKind, Read, Result, Write};
@@ -31,7 +32,7 @@ impl<W: Write> Summing<W> {
     }
 
     pub fn finish(self) -> (W, Sum) {
-        let sum = Sum { bytes: self.bytes, sha256: hex(&self.digest.finalize()) };
+        let sum = Sum { bytes: self.bytes, sha256: hex::text(&self.digest.finalize()) };
         (self.inner, sum)
     }
 }
@@ -144,8 +145,4 @@ pub fn is_empty(folder: &Path) -> Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
         entries => Ok(entries?.next().is_none()),
     }
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

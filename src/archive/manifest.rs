@@ -5,6 +5,7 @@
 use super::copy::{self, Sum};
 use crate::files::PREFIX;
 use crate::object_id;
+use penstock_contract::hex;
 use penstock_ledger::Month;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -39,7 +40,7 @@ pub fn write(folder: &Path, files: &[(String, Sum)]) -> std::io::Result<()> {
         serde_json::to_writer(&mut text, &line)?;
         text.push(b'\n');
     }
-    let end = Line::End { end: true, files: files.len() as u64, sha256: copy::hex(&Sha256::digest(&text)) };
+    let end = Line::End { end: true, files: files.len() as u64, sha256: hex::text(&Sha256::digest(&text)) };
     serde_json::to_writer(&mut text, &end)?;
     text.push(b'\n');
     let mut file = copy::create(&folder.join(NAME), false)?;
@@ -74,7 +75,7 @@ pub fn read(folder: &Path) -> Result<Vec<(String, Sum)>, String> {
             Line::File { .. } | Line::End { .. } => return Err(damaged()),
         }
     }
-    let sum = copy::hex(&Sha256::digest(before));
+    let sum = hex::text(&Sha256::digest(before));
     match serde_json::from_str(end.trim_end()).map_err(|_| damaged())? {
         Line::End { end: true, files: count, sha256 } if sha256 == sum && count == files.len() as u64 => {}
         _ => return Err(damaged()),

@@ -7,6 +7,7 @@ use crate::civil::rfc3339;
 use crate::files::{Contents, PREFIX};
 use crate::ledger::report;
 use crate::object_id;
+use penstock_contract::hex;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::batches::BatchStore;
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
@@ -171,7 +172,7 @@ pub(super) fn whole(folder: &Path, record: &FileRecord) -> Result<(), String> {
         digest.update(&piece);
         at += piece.len() as u64;
     }
-    let sum = super::copy::hex(&digest.finalize());
+    let sum = hex::text(&digest.finalize());
     match &record.sha256 {
         Some(known) if *known != sum => Err("its contents are not those that were uploaded".to_owned()),
         None if record.status == FileStatus::Processed => Err("its record has no checksum".to_owned()),

@@ -8,6 +8,7 @@ use crate::admin::routes;
 use crate::config::{Reach, Report};
 use crate::vault::Vault;
 use http::Method;
+use penstock_contract::percent;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -113,18 +114,11 @@ pub fn now() -> u64 {
 
 /// An id as one segment of a path.
 pub fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"._-~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+    percent::encoded(text, b"._-~")
 }
 
-fn written(query: &[(&str, &str)]) -> String {
+/// A query as it is sent, with its `?`.
+pub fn written(query: &[(&str, &str)]) -> String {
     let pairs: Vec<String> =
         query.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }

@@ -1,5 +1,6 @@
 //! What the gateway answers. A newcomer adds a file here and a line in [`ENDPOINTS`].
 
+mod address;
 mod batches;
 mod chat;
 mod count_tokens;
@@ -11,7 +12,7 @@ mod models;
 mod rerank;
 mod transcriptions;
 
-pub use models::decoded;
+pub use address::{decoded, parameters};
 
 use crate::exchange::{Ended, Exchange};
 use async_trait::async_trait;

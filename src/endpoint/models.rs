@@ -1,7 +1,7 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in the shape that
 //! serves both dialects.
 
-use super::Endpoint;
+use super::{Endpoint, decoded};
 use crate::exchange::{Ended, Exchange};
 use crate::relay::no_model;
 use async_trait::async_trait;
@@ -77,38 +77,5 @@ impl Endpoint for One {
         let card = x.live.catalog.resolve(name).ok_or_else(|| no_model(name))?;
         let item = penstock_catalog::one(card, name);
         Ok(x.answer(200, item).await)
-    }
-}
-
-/// Undoes percent-encoding once; what is no UTF-8 afterwards names no model.
-pub fn decoded(tail: &str) -> String {
-    let mut bytes = Vec::with_capacity(tail.len());
-    let mut rest = tail.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match hex.filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_is_decoded_once() {
-        assert_eq!(decoded("org%2Fmodel:eco"), "org/model:eco");
-        assert_eq!(decoded("org/model%253A"), "org/model%3A");
-        assert_eq!(decoded("100%"), "100%");
-        assert_eq!(decoded("%ff"), "");
     }
 }

@@ -5,6 +5,7 @@ use super::blocks::Sums;
 use super::room::{Bounds, Full, Taken, fits};
 use super::{Failed, sync_folder};
 use penstock_batch::jsonl::{Checked, Lines};
+use penstock_contract::hex;
 use sha2::{Digest, Sha256};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,7 @@ impl Incoming {
         let (tail, sums) = sums.finish();
         file.as_file_mut().write_all(&tail).map_err(Failed::Disk)?;
         file.as_file().sync_all().map_err(Failed::Disk)?;
-        let sha256 = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = hex::text(&digest.finalize());
         Ok(Settled { path: file.into_temp_path(), taken, checked, bytes: self.bytes, sha256, sums })
     }
 }

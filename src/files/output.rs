@@ -3,6 +3,7 @@
 //! file is opened again. Calls block.
 
 use super::blocks::Sums;
+use penstock_contract::hex;
 use penstock_storage::files::{FileRecord, FileStatus};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
@@ -87,7 +88,7 @@ impl Output {
         self.file.sync_all()?;
         Ok(FileRecord {
             bytes: self.bytes,
-            sha256: Some(self.digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+            sha256: Some(hex::text(&self.digest.finalize())),
             sums: Some(sums),
             status: FileStatus::Processed,
             finished_at: Some(now.as_secs()),

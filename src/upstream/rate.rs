@@ -3,7 +3,7 @@
 
 use crate::config::settings::Offer;
 use crate::ledger::{Need, TermsText};
-use penstock_contract::Done;
+use penstock_contract::{Done, hex};
 use penstock_footprint::METHODOLOGY;
 use penstock_pricing::{Billing, Tariff};
 use rust_decimal::Decimal;
@@ -126,6 +126,5 @@ fn terms(from: u64, tariff: &Tariff, offer: &Offer, eur_per_credit: Decimal) -> 
 
 fn named(text: String) -> TermsText {
     let hash = Sha256::digest(text.as_bytes());
-    let id: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    TermsText { id: id.into(), text: text.into() }
+    TermsText { id: hex::text(hash.iter().take(8)).into(), text: text.into() }
 }

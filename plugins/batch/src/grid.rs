@@ -1,6 +1,7 @@
 //! Greener hours: when a batch that has time is best begun, by what a kilowatt-hour emits in each hour where its
 //! lines would be answered.
 
+use penstock_contract::calendar;
 use std::collections::BTreeMap;
 
 /// Seconds of an hour.
@@ -108,31 +109,7 @@ pub fn forecast(text: &str) -> Result<Forecast, (usize, &'static str)> {
 
 /// The hour since 1970 of `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z`.
 fn hour_of(text: &str) -> Option<u64> {
-    let text = text.strip_suffix('Z')?;
-    let (date, time) = text.split_once('T')?;
-    let number = |text: &str, digits: usize| {
-        (text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit()))
-            .then(|| text.parse::<u64>().ok())?
-    };
-    let mut parts = date.split('-');
-    let (year, month, day) =
-        (number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
-    let mut clock = time.split(':');
-    let hour = number(clock.next()?, 2)?;
-    let rest: Vec<&str> = clock.collect();
-    let whole = matches!(rest.as_slice(), ["00"] | ["00", "00"]);
-    let real =
-        (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24;
-    (parts.next().is_none() && whole && real).then(|| days(year, month, day) * 24 + hour)
-}
-
-/// Days since 1970 (after H. Hinnant's `days_from_civil`, public domain).
-const fn days(year: u64, month: u64, day: u64) -> u64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year / 400, year % 400);
-    let shifted = if month > 2 { month - 3 } else { month + 9 };
-    let of_year = (153 * shifted + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+    calendar::moment(text).filter(|unix| unix.is_multiple_of(HOUR)).map(|unix| unix / HOUR)
 }
 
 #[cfg(test)]
@@ -220,6 +197,24 @@ mod tests {
             ("FR,2024-02-29T14:00Z,1,2", 1),
         ] {
             assert_eq!(forecast(text).unwrap_err().0, line, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_hour_that_the_calendar_lacks_is_told_with_its_line_and_what_was_expected() {
+        for hour in [
+            "2026-02-31T14:00Z",
+            "2026-02-29T14:00Z",
+            "2100-02-29T14:00Z",
+            "2026-04-31T14:00Z",
+            "2026-11-22T24:00Z",
+            "2026-11-22T14:00:60Z",
+            "2026-11-22T14:00:01Z",
+            "1969-12-31T14:00Z",
+        ] {
+            let text = format!("place,hour,g_per_kwh\nFR,2028-02-29T14:00Z,31\nFR,{hour},31\n");
+            let told = Err((3, "expected an hour such as 2026-11-22T14:00Z"));
+            assert_eq!(forecast(&text), told, "{hour}");
         }
     }
 }

@@ -7,7 +7,7 @@
 //! `prompt` and `completion`, as strings for readers that expect these.
 
 use crate::model::{Model, Price};
-use crate::time::rfc3339;
+use penstock_contract::calendar::rfc3339;
 use rust_decimal::Decimal;
 use serde_json::Value;
 

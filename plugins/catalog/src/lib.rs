@@ -10,7 +10,6 @@ mod item;
 mod model;
 mod page;
 mod query;
-mod time;
 
 pub use catalog::Catalog;
 pub use item::one;

@@ -4,8 +4,7 @@
 //! that names the parameter and says what it takes.
 
 use crate::model::Lifecycle;
-use penstock_contract::Refusal;
-use std::borrow::Cow;
+use penstock_contract::{Refusal, percent};
 
 /// Items of a page unless told otherwise.
 const LIMIT: usize = 100;
@@ -115,9 +114,12 @@ impl Query {
     pub fn parse(query: &str) -> Result<Self, Refusal> {
         let mut parsed = Self::default();
         let (mut offset, mut after, mut before) = (None, None, None);
-        for pair in query.split('&') {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decoded(name, "query")?, decoded(value, "query")?);
+        let undone = |text| {
+            let wrong = || Refusal::invalid("query", "The query string is not UTF-8.");
+            percent::form(text).ok_or_else(wrong)
+        };
+        for (name, value) in percent::parameters(query) {
+            let (name, value) = (undone(name)?, undone(value)?);
             if value.is_empty() {
                 continue;
             }
@@ -216,27 +218,4 @@ fn number(name: &str, value: &str, least: usize, most: usize) -> Result<usize, R
 
 fn one_of(name: &str, known: &[&str]) -> Refusal {
     Refusal::invalid(name, format!("{name} takes {}.", known.join(", ")))
-}
-
-/// `application/x-www-form-urlencoded` undone. A `%` that begins no code stands for itself.
-fn decoded<'q>(text: &'q str, param: &str) -> Result<Cow<'q, str>, Refusal> {
-    if !text.contains(['%', '+']) {
-        return Ok(Cow::Borrowed(text));
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = after.first_chunk::<2>().filter(|_| *first == b'%').and_then(|[high, low]| {
-            let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-            Some(digit(*high)? * 16 + digit(*low)?)
-        });
-        bytes.push(match (code, first) {
-            (Some(code), _) => code,
-            (None, b'+') => b' ',
-            (None, other) => *other,
-        });
-        rest = if code.is_some() { after.get(2..).unwrap_or_default() } else { after };
-    }
-    let text = String::from_utf8(bytes);
-    text.map(Cow::Owned).map_err(|_| Refusal::invalid(param, "The query string is not UTF-8."))
 }

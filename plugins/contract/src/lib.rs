@@ -1,13 +1,17 @@
 //! The words that every room and the house share: what a request asks, what an
-//! answer used, how a refusal is spoken, how a provider fails.
+//! answer used, how a refusal is spoken, how a provider fails; and the notations that
+//! more than one of them reads or writes.
 //!
 //! Nothing here does work beyond its own arithmetic. A room may depend on this
 //! crate (and on `wire` where it touches bytes) and on no other room.
 
 mod ask;
+pub mod calendar;
 mod fault;
+pub mod hex;
 mod kind;
 mod media;
+pub mod percent;
 mod plain;
 mod quantity;
 mod refusal;

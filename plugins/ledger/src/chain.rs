@@ -10,6 +10,7 @@
 use crate::entry::Entry;
 use crate::misfit::Misfit;
 use crate::wire;
+use penstock_contract::hex;
 use sha2::{Digest, Sha256};
 
 /// A SHA-256.
@@ -60,7 +61,7 @@ impl Chain {
         }
         let hash = self.follow(out.get(from..).unwrap_or_default());
         out.extend_from_slice(BEFORE);
-        out.extend(hex(&hash));
+        out.extend(digits_of(&hash));
         out.extend_from_slice(AFTER);
         *self = Self { seq: entry.seq, hash };
         Ok(())
@@ -80,7 +81,7 @@ impl Chain {
         if entry.seq != self.seq + 1 {
             return Err(Misfit::Order { expected: self.seq + 1 });
         }
-        if digits != hex(&hash) {
+        if digits != digits_of(&hash) {
             return Err(Misfit::Chain);
         }
         *self = Self { seq: entry.seq, hash };
@@ -95,7 +96,7 @@ impl Chain {
     pub fn glance(line: &[u8]) -> Result<(Entry, Self), Misfit> {
         let tail = line.len().checked_sub(TAIL).and_then(|at| line.get(at..)).ok_or(Misfit::Unreadable)?;
         let digits = tail.strip_prefix(BEFORE).and_then(|rest| rest.strip_suffix(AFTER));
-        let hash = digits.and_then(unhex).ok_or(Misfit::Unreadable)?;
+        let hash = digits.and_then(read).ok_or(Misfit::Unreadable)?;
         let entry = wire::read(line)?;
         let seq = entry.seq;
         Ok((entry, Self { seq, hash }))
@@ -112,29 +113,15 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == b'\n')
 }
 
-fn hex(hash: &Hash) -> [u8; 64] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
+fn digits_of(hash: &Hash) -> [u8; 64] {
     let mut text = [0; 64];
     for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
-        *pair = [digit(byte >> 4), digit(byte & 15)];
+        *pair = hex::pair(*byte);
     }
     text
 }
 
-fn unhex(digits: &[u8]) -> Option<Hash> {
-    let mut hash = GENESIS;
-    let (pairs, []) = digits.as_chunks::<2>() else { return None };
-    if pairs.len() != hash.len() {
-        return None;
-    }
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(hash)
+/// A line is the same bytes each time, so digits of the other case are those of no line.
+fn read(digits: &[u8]) -> Option<Hash> {
+    hex::bytes(digits).filter(|hash| digits_of(hash) == digits)
 }

@@ -26,7 +26,6 @@
 //! excess is taken from the customer in the same entry and may leave a debt.
 
 mod books;
-mod calendar;
 mod chain;
 mod entry;
 mod misfit;
@@ -35,9 +34,9 @@ mod statement;
 mod wire;
 
 pub use books::{Account, Balance, Books, Hold, Open};
-pub use calendar::{Day, Month};
 pub use chain::{Chain, GENESIS, Hash, MAX_LINE, lines};
 pub use entry::{Act, Drawn, Ending, Entry, Sale, Wallet};
 pub use misfit::Misfit;
+pub use penstock_contract::calendar::{Day, Month};
 pub use posting::{Book, Posting, Totals, postings};
 pub use statement::{Row, Statement, Sums};

@@ -112,6 +112,12 @@ fn a_hash_is_what_the_documentation_says() {
     assert_eq!(rest, format!("{digits}\"}}\n"));
     let (entry, chain) = Chain::glance(first).unwrap();
     assert_eq!((entry, chain.seq, &chain.hash[..]), (entries()[0].clone(), 1, &hash[..]));
+    // The same digits in the other case, and what is no digit.
+    for other in [digits.to_uppercase(), format!("+{}", &digits[1..]), format!("{}z", &digits[1..])] {
+        assert_ne!(other, digits);
+        let line = words.replace(&digits, &other);
+        assert_eq!(Chain::glance(line.as_bytes()), Err(Misfit::Unreadable), "{other}");
+    }
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Money spent in the running day and month, UTC. A window ends at midnight;
 //! what was spent in it is over then, and no debt is carried along.
 
+use penstock_contract::calendar::{Day, Month};
 use std::time::Duration;
-
-const DAY: u64 = 86_400;
 
 /// A window of money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,41 +26,12 @@ impl Period {
     /// When the one that `now` lies in is over.
     #[must_use]
     pub fn end(self, now: Duration) -> Duration {
-        let days = now.as_secs() / DAY;
         let end = match self {
-            Self::Day => days + 1,
-            Self::Month => {
-                let (year, month) = month_of(days);
-                if month == 12 { days_until(year + 1, 1) } else { days_until(year, month + 1) }
-            }
+            Self::Day => Day::of(now.as_secs()).next(),
+            Self::Month => Month::of(now.as_secs()).next().first(),
         };
-        Duration::from_secs(end.saturating_mul(DAY))
+        Duration::from_secs(end.start())
     }
-}
-
-/// Year and month of a day since 1970. Years begin in March here, so that the
-/// leap day is last (after H. Hinnant, `civil_from_days`, public domain).
-const fn month_of(days: u64) -> (u64, u64) {
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let index = (5 * day_of_year + 2) / 153;
-    let month = if index < 10 { index + 3 } else { index - 9 };
-    let late = if month <= 2 { 1 } else { 0 };
-    (year_of_era + era * 400 + late, month)
-}
-
-/// Days from 1970 to the first of a month (`days_from_civil`, the same source).
-const fn days_until(year: u64, month: u64) -> u64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year / 400;
-    let year_of_era = year % 400;
-    let shifted = if month > 2 { month - 3 } else { month + 9 };
-    let day_of_year = (153 * shifted + 2) / 5;
-    (era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year)
-        .saturating_sub(719_468)
 }
 
 /// What was spent in the running day and month, micro-credits.

@@ -5,7 +5,7 @@ use crate::admin::credits::{self, Told};
 use crate::admin::desk::Asked;
 use crate::admin::routes;
 use crate::cli::client::{Client, Failure, reach};
-use crate::cli::way::{actor, encoded, now};
+use crate::cli::way::{actor, now, written};
 use crate::cli::{Reached, configuration, owner};
 use crate::clock::Clock;
 use crate::config::{Reach, Report, settings};
@@ -120,10 +120,4 @@ pub(super) fn storage(reach: &Reach) -> Result<settings::Storage, String> {
 
 fn sentence(refusal: Refusal) -> String {
     refusal.message.into_owned()
-}
-
-/// A query as it is sent.
-fn written(query: &[(&str, &str)]) -> String {
-    let pairs: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }

@@ -21,6 +21,7 @@ use super::mistake::{Mistake, Report};
 use super::node::Node;
 use super::raw::Raw;
 use super::settings::{ConfigVersion, Settings};
+use penstock_contract::hex;
 use sha2::{Digest, Sha256};
 use spot::Spot;
 use std::path::PathBuf;
@@ -155,7 +156,7 @@ fn unread(root: &Node, error: &serde_json::Error) -> Mistake {
 fn version(raw: &Raw) -> ConfigVersion {
     let text = serde_json::to_vec(raw).unwrap_or_default();
     let digest = Sha256::digest(&text);
-    ConfigVersion(digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+    ConfigVersion(hex::text(digest.iter().take(6)).into())
 }
 
 struct Proof<'a> {

@@ -1,6 +1,6 @@
 //! Which batches of a list: `after` and `limit`. What it does not know is left alone.
 
-use crate::endpoint::decoded;
+use crate::endpoint::parameters;
 use penstock_contract::Refusal;
 
 /// Batches of a page where none is said, and the most.
@@ -23,10 +23,9 @@ impl Query {
     /// A limit that is none.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let mut query = Self { after: None, limit: USUAL };
-        for pair in text.split('&') {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match name {
-                "after" if !value.is_empty() => query.after = Some(decoded(value)),
+        for (name, value) in parameters(text) {
+            match &*name {
+                "after" if !value.is_empty() => query.after = Some(value.into_owned()),
                 "limit" => {
                     let limit = value.parse().ok().filter(|limit| (1..=MOST).contains(limit));
                     let expected =
@@ -50,7 +49,7 @@ mod tests {
         assert_eq!(Query::parse("").unwrap(), Query { after: None, limit: 20 });
         let query = Query::parse("limit=100&after=batch%5F1&order=desc&after").unwrap();
         assert_eq!(query, Query { after: Some("batch_1".into()), limit: 100 });
-        for wrong in ["limit=0", "limit=101", "limit=-1", "limit=x", "limit="] {
+        for wrong in ["limit=0", "limit=101", "limit=-1", "limit=x", "limit=", "limit=%", "limit=%+5"] {
             assert_eq!(Query::parse(wrong).unwrap_err().param.as_deref(), Some("limit"), "{wrong}");
         }
     }

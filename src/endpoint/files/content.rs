@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::Scope;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{Code, Refusal, percent};
 use penstock_storage::files::FileRecord;
 use std::ops::Range;
 use std::sync::Arc;
@@ -130,14 +130,7 @@ fn head(x: &Exchange<'_>, status: u16, file: &FileRecord, etag: &str, range: &Ra
 fn disposition(name: &str) -> String {
     let plain = |letter: char| (letter.is_ascii_graphic() || letter == ' ') && !"\"\\%".contains(letter);
     let ascii: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
-    let mut whole = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"!#$&+-.^_`|~".contains(&byte) {
-            whole.push(char::from(byte));
-        } else {
-            whole.push_str(&format!("%{byte:02X}"));
-        }
-    }
+    let whole = percent::encoded(name, b"!#$&+-.^_`|~");
     format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{whole}")
 }
 

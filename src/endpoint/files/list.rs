@@ -2,7 +2,7 @@
 //! that file is still there or not, so that pages hold through deletions.
 
 use super::object::object;
-use crate::endpoint::{Endpoint, decoded};
+use crate::endpoint::{Endpoint, parameters};
 use crate::exchange::{Ended, Exchange};
 use crate::files::{ListQuery, PREFIX};
 use crate::object_id;
@@ -57,28 +57,26 @@ impl Endpoint for List {
 /// What is asked for; parameters of other names are passed over, empty ones are absent.
 fn query(key: &str, text: &str) -> Result<ListQuery, Refusal> {
     let mut query = ListQuery { key: key.into(), purpose: None, after: None, rising: false, limit: MOST };
-    for pair in text.split('&') {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decoded(value);
+    for (name, value) in parameters(text) {
         let wrong =
             |name: &str, expected: &str| Err(Refusal::invalid(name, format!("{name}: expected {expected}.")));
-        match name {
+        match &*name {
             _ if value.is_empty() => {}
             "limit" => match value.parse().ok().filter(|limit| (1..=MOST).contains(limit)) {
                 Some(limit) => query.limit = limit,
-                None => return wrong(name, "a whole number from 1 to 10000"),
+                None => return wrong(&name, "a whole number from 1 to 10000"),
             },
-            "order" => match value.as_str() {
+            "order" => match &*value {
                 "asc" => query.rising = true,
                 "desc" => query.rising = false,
-                _ => return wrong(name, "\"asc\" or \"desc\""),
+                _ => return wrong(&name, "\"asc\" or \"desc\""),
             },
             "purpose" => match Purpose::ALL.into_iter().find(|purpose| purpose.name() == value) {
                 Some(purpose) => query.purpose = Some(purpose),
-                None => return wrong(name, "\"batch\" or \"batch_output\""),
+                None => return wrong(&name, "\"batch\" or \"batch_output\""),
             },
-            "after" if object_id::is(PREFIX, &value) => query.after = Some(value),
-            "after" => return wrong(name, "the id of a file"),
+            "after" if object_id::is(PREFIX, &value) => query.after = Some(value.into_owned()),
+            "after" => return wrong(&name, "the id of a file"),
             _ => {}
         }
     }

@@ -1,5 +1,8 @@
 //! The head of a part: what it is called, and whether it is a file.
 
+use penstock_contract::percent;
+use std::borrow::Cow;
+
 /// Most headers of one part.
 const MOST_HEADERS: usize = 16;
 
@@ -44,22 +47,7 @@ fn decoded(value: &str) -> Option<String> {
     if !charset.eq_ignore_ascii_case("utf-8") {
         return None;
     }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| *first == b'%').and_then(|two| std::str::from_utf8(two).ok());
-        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
+    percent::decoded(text).map(Cow::into_owned)
 }
 
 /// One of the parameters of a header: `a=b; c="d\"e"`.
@@ -133,6 +121,7 @@ mod tests {
             Some("na\u{ef}ve \u{4e2d}.jsonl")
         );
         assert_eq!(name("filename=x; filename*=utf-8'en'y%").as_deref(), Some("y%"));
+        assert_eq!(name("filename*=UTF-8''%+f%4%zz+%c3%A9").as_deref(), Some("%+f%4%zz+\u{e9}"));
         assert_eq!(name("filename=x; filename*=ISO-8859-1''%E9").as_deref(), Some("x"));
         assert_eq!(name("filename*=UTF-8''%ff"), None);
         assert_eq!(name("filename=\"\"").as_deref(), Some(""));

@@ -1,0 +1,170 @@
+//! Days, months and moments of the Gregorian calendar in UTC, counted from 1970 and written as RFC 3339 writes them.
+//!
+//! Promises: of every moment since 1970 that a `u64` counts in seconds there is a day and a month; a text is read only
+//! if the calendar has what it says, so no 31st of February, no hour 24 and no second 60; what is read prints the same.
+//!
+//! Nothing before 1970 is known here: nobody who asks has such a time. Nothing allocates but the texts handed out.
+
+use std::fmt;
+
+/// Seconds of a day.
+const DAY: u64 = 86_400;
+/// The last second that four digits of a year can write: 9999-12-31T23:59:59Z.
+const LAST: u64 = 253_402_300_799;
+/// Days from 0000-03-01 to 1970-01-01.
+const EPOCH: u64 = 719_468;
+/// Days of 400 years, after which the calendar repeats.
+const ERA: u64 = 146_097;
+
+/// A day since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(u64);
+
+/// A month since January 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Month {
+    year: u64,
+    /// 1 to 12.
+    month: u64,
+}
+
+impl Day {
+    /// The day of a moment, Unix seconds.
+    #[must_use]
+    pub const fn of(unix: u64) -> Self {
+        Self(unix / DAY)
+    }
+
+    /// Reads `2026-11-22`; `None` if the calendar has no such day, or it is before 1970.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (month, day) = text.rsplit_once('-')?;
+        let month = Month::parse(month)?;
+        let found = Self(month.first().0 + number(day, 2)?.checked_sub(1)?);
+        // A day too many would be one of the next month.
+        (Month::of(found.start()) == month).then_some(found)
+    }
+
+    /// Its first second.
+    #[must_use]
+    pub const fn start(self) -> u64 {
+        self.0.saturating_mul(DAY)
+    }
+
+    /// The day after it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// Year, month and day of the month. Years begin in March here, so that the leap day is last (after H. Hinnant's
+    /// `civil_from_days`, public domain).
+    const fn date(self) -> (u64, u64, u64) {
+        let days = self.0 + EPOCH;
+        let (era, of_era) = (days / ERA, days % ERA);
+        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let shifted = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * shifted + 2) / 5 + 1;
+        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+        let late = if month <= 2 { 1 } else { 0 };
+        (year + era * 400 + late, month, day)
+    }
+}
+
+impl Month {
+    /// The month of a moment, Unix seconds.
+    #[must_use]
+    pub const fn of(unix: u64) -> Self {
+        let (year, month, _) = Day::of(unix).date();
+        Self { year, month }
+    }
+
+    /// Reads `2026-11`; `None` if it is no month, or one before 1970.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (year, month) = text.split_once('-')?;
+        let (year, month) = (number(year, 4)?, number(month, 2)?);
+        (year >= 1970 && (1..=12).contains(&month)).then_some(Self { year, month })
+    }
+
+    /// Its first day (`days_from_civil`, the same source).
+    #[must_use]
+    pub const fn first(self) -> Day {
+        let year = if self.month <= 2 { self.year - 1 } else { self.year };
+        let (era, of_era) = (year / 400, year % 400);
+        let shifted = if self.month > 2 { self.month - 3 } else { self.month + 9 };
+        let of_year = (153 * shifted + 2) / 5;
+        Day(era * ERA + of_era * 365 + of_era / 4 - of_era / 100 + of_year - EPOCH)
+    }
+
+    /// The month after it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        match self.month {
+            12 => Self { year: self.year + 1, month: 1 },
+            month => Self { year: self.year, month: month + 1 },
+        }
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = self.date();
+        write!(f, "{year:04}-{month:02}-{day:02}")
+    }
+}
+
+impl fmt::Display for Month {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}", self.year, self.month)
+    }
+}
+
+/// Unix seconds in RFC 3339: `2025-11-22T12:00:00Z`. Beyond the year 9999, which that does not know, its last second.
+#[must_use]
+pub fn rfc3339(unix: u64) -> String {
+    let unix = if unix > LAST { LAST } else { unix };
+    let (year, month, day) = Day::of(unix).date();
+    let rest = unix % DAY;
+    let mut text = String::with_capacity(24);
+    // By hand: it stands on every answer of a key with limits, and `format!` takes ten times as long.
+    let parts = [
+        (year / 100, ""),
+        (year % 100, "-"),
+        (month, "-"),
+        (day, "T"),
+        (rest / 3_600, ":"),
+        (rest / 60 % 60, ":"),
+        (rest % 60, "Z"),
+    ];
+    for (number, after) in parts {
+        for digit in [number / 10 % 10, number % 10] {
+            text.push(char::from(b'0' + u8::try_from(digit).unwrap_or(0)));
+        }
+        text.push_str(after);
+    }
+    text
+}
+
+/// Unix seconds of `2026-11-22T14:00:00Z`, of which the seconds may be left out; `None` if there is no such moment, or
+/// it is before 1970.
+#[must_use]
+pub fn moment(text: &str) -> Option<u64> {
+    let (day, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (hour, rest) = time.split_once(':')?;
+    let (minute, second) = rest.split_once(':').unwrap_or((rest, "00"));
+    let (hour, minute, second) = (number(hour, 2)?, number(minute, 2)?, number(second, 2)?);
+    // Unix time has no leap second.
+    let real = hour < 24 && minute < 60 && second < 60;
+    Some(Day::parse(day).filter(|_| real)?.start() + hour * 3_600 + minute * 60 + second)
+}
+
+/// A number of exactly so many digits: no sign, which `parse` would take.
+fn number(text: &str, digits: usize) -> Option<u64> {
+    let only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    if text.len() == digits && only_digits { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Bytes as hexadecimal digits, and back.
+//!
+//! Promises: digits are written in lower case and read in either; a sign, a blank or a digit too many is no byte.
+
+/// The two digits of a byte.
+#[must_use]
+pub const fn pair(byte: u8) -> [u8; 2] {
+    [digit(byte >> 4), digit(byte & 15)]
+}
+
+const fn digit(nibble: u8) -> u8 {
+    match nibble {
+        0..=9 => b'0' + nibble,
+        _ => b'a' + nibble - 10,
+    }
+}
+
+/// The digits of some bytes.
+pub fn text<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> String {
+    let bytes = bytes.into_iter();
+    let mut text = String::with_capacity(bytes.size_hint().0 * 2);
+    for byte in bytes {
+        text.extend(pair(*byte).map(char::from));
+    }
+    text
+}
+
+/// The byte of two digits.
+#[must_use]
+pub fn byte([high, low]: [u8; 2]) -> Option<u8> {
+    // `from_str_radix` would take `+f`.
+    let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    Some(value(high)? << 4 | value(low)?)
+}
+
+/// The bytes of exactly as many digits as they need.
+#[must_use]
+pub fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    if pairs.len() != N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (to, from) in bytes.iter_mut().zip(pairs) {
+        *to = byte(*from)?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_read_as_it_is_written_in_either_case() {
+        for of in 0..=255 {
+            let digits = pair(of);
+            assert_eq!(digits.map(char::from), <[char; 2]>::try_from(two(of)).unwrap_or_default());
+            assert_eq!(byte(digits), Some(of));
+            assert_eq!(byte(digits.map(|digit| digit.to_ascii_uppercase())), Some(of));
+        }
+        assert_eq!(text(&[0, 10, 255]), "000aff");
+        assert_eq!(text([1, 2, 3].iter().take(2)), "0102");
+        assert_eq!(bytes(b"000aFf"), Some([0, 10, 255]));
+    }
+
+    fn two(byte: u8) -> Vec<char> {
+        format!("{byte:02x}").chars().collect()
+    }
+
+    #[test]
+    fn what_are_no_digits_is_no_byte() {
+        for none in [b"+f", b"-1", b" f", b"f ", b"zz", b"0x", b"0g", b"\xff0"] {
+            assert_eq!(byte(*none), None, "{none:?}");
+            assert_eq!(bytes::<1>(none), None, "{none:?}");
+        }
+        for none in ["", "0", "000", "0000", "\u{660}"] {
+            assert_eq!(bytes::<1>(none.as_bytes()), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Percent codes of addresses and headers, and the parameters of a query.
+//!
+//! Promises: `%` and two hexadecimal digits, in either case, are one byte, undone once; a `%` that begins no code stands
+//! for itself; a text without codes is handed back as it is, without a copy.
+
+use crate::hex;
+use std::borrow::Cow;
+
+/// A text with its codes undone; `None` if it is no UTF-8 then.
+#[must_use]
+pub fn decoded(text: &str) -> Option<Cow<'_, str>> {
+    if text.contains('%') { undone(text, b'+').map(Cow::Owned) } else { Some(Cow::Borrowed(text)) }
+}
+
+/// A name or a value of a query undone, where a plus is a blank; `None` if it is no UTF-8 then.
+#[must_use]
+pub fn form(text: &str) -> Option<Cow<'_, str>> {
+    if text.contains(['%', '+']) { undone(text, b' ').map(Cow::Owned) } else { Some(Cow::Borrowed(text)) }
+}
+
+fn undone(text: &str, plus: u8) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = match (first, after.split_first_chunk::<2>()) {
+            (b'%', Some((digits, behind))) => hex::byte(*digits).map(|byte| (byte, behind)),
+            _ => None,
+        };
+        let plain = if *first == b'+' { plus } else { *first };
+        let (byte, behind) = code.unwrap_or((plain, after));
+        bytes.push(byte);
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Names and values of a query (without `?`), as they are written; one without `=` has an empty value.
+pub fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+}
+
+/// A text with codes for all but ASCII letters, digits and the `plain` ones.
+#[must_use]
+pub fn encoded(text: &str, plain: &[u8]) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.extend(hex::pair(byte).map(|digit| char::from(digit.to_ascii_uppercase())));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_undone_once_and_what_is_none_stays() {
+        for (text, plain) in [
+            ("", ""),
+            ("org%2Fmodel:eco", "org/model:eco"),
+            ("org%2fmodel", "org/model"),
+            ("%e4%B8%aD", "\u{4e2d}"),
+            ("a%253A", "a%3A"),
+            ("%00", "\0"),
+            ("%", "%"),
+            ("100%", "100%"),
+            ("%4", "%4"),
+            ("%%41", "%A"),
+            ("%4%41", "%4A"),
+            ("%zz", "%zz"),
+            ("%4z", "%4z"),
+            ("%+f", "%+f"),
+            ("%-1", "%-1"),
+            ("% f", "% f"),
+            ("%\u{e9}", "%\u{e9}"),
+            ("a+b", "a+b"),
+        ] {
+            assert_eq!(decoded(text).as_deref(), Some(plain), "{text}");
+        }
+        for none in ["%ff", "%C3", "a%80"] {
+            assert_eq!((decoded(none), form(none)), (None, None), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_plus_of_a_query_is_a_blank_and_its_code_a_plus() {
+        for (text, plain) in
+            [("a+b", "a b"), ("a%2Bb", "a+b"), ("%+f", "% f"), ("%4+", "%4 "), ("%2b+%2B", "+ +"), ("x", "x")]
+        {
+            assert_eq!(form(text).as_deref(), Some(plain), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_codes_is_not_copied() {
+        assert!(matches!(decoded("a+b"), Some(Cow::Borrowed("a+b"))));
+        assert!(matches!(form("plain"), Some(Cow::Borrowed("plain"))));
+    }
+
+    #[test]
+    fn a_query_is_names_and_values() {
+        let all: Vec<_> = parameters("a=1&&b&c=&=d&e=f=g&h%3D=%26").collect();
+        let expected = [("a", "1"), ("b", ""), ("c", ""), ("", "d"), ("e", "f=g"), ("h%3D", "%26")];
+        assert_eq!(all, expected);
+        assert_eq!(parameters("").count(), 0);
+    }
+
+    #[test]
+    fn what_is_encoded_is_read_again() {
+        assert_eq!(encoded("a b/\u{e9}~", b"~"), "a%20b%2F%C3%A9~");
+        for text in ["100% + 1&=\n\0", "\u{4e2d}", ""] {
+            assert_eq!(form(&encoded(text, b"")).as_deref(), Some(text));
+        }
+    }
+}
