@@ -191,6 +191,9 @@ fn what_cannot_be_compared_is_not_started_over() {
     };
     assert!(can(ASK, &text("a")));
     assert!(!can(r#"{"model":"m","messages":[],"stream":true,"logprobs":true}"#, &text("a")));
+    for carries_none in [r#""logit_bias":{"1":2}"#, r#""logprobs":false"#, r#""top_logprobs":2"#] {
+        assert!(can(&format!("{}{carries_none}}}", ASK.replace('}', ",")), &text("a")), "{carries_none}");
+    }
     assert!(!can(ASK, &text(&"long ".repeat(60_000))), "more than is kept");
     assert!(!can(ASK, &(text("a") + &stop("stop"))), "nothing is left to rescue");
 }
