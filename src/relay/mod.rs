@@ -237,6 +237,7 @@ impl Run<'_, '_> {
             Ok(_) => "ok",
             Err(Stop::Fault(fault)) if fault.kind == FaultKind::Descriptors => return done,
             Err(Stop::Fault(fault)) => fault.kind.name(),
+            Err(Stop::Own(_)) => "internal",
             Err(Stop::Left | Stop::Revoked) => "left",
             Err(Stop::Pass(_)) => return done,
         };
@@ -273,6 +274,12 @@ impl Run<'_, '_> {
                 offer.learn(now, Outcome::Neutral, None);
                 self.unsaid = Some(refusal);
                 Some(course.pass(now))
+            }
+            Stop::Own(refusal) => {
+                offer.learn(now, Outcome::Neutral, None);
+                self.drew(offer);
+                self.refusal = Some(refusal);
+                Some(Next::Refuse)
             }
             // The house's own fault; another may have a connection that is kept.
             Stop::Fault(fault) if fault.kind == FaultKind::Descriptors => {
@@ -322,9 +329,14 @@ impl Run<'_, '_> {
         }
         *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
         if worked(fault.kind) {
-            let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
-            self.spent.failed(offer, self.ask, self.reply.as_deref(), took);
+            self.drew(offer);
         }
+    }
+
+    /// What the last attempt drew counts, though nobody is answered with it.
+    fn drew(&mut self, offer: &OfferLive) {
+        let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
+        self.spent.failed(offer, self.ask, self.reply.as_deref(), took);
     }
 
     /// Sleeps for a provider's sake, then goes on; the error is the end of it all.

@@ -3,6 +3,7 @@
 
 use crate::harness::script::silent;
 use crate::harness::{Bench, Provider, until};
+use penstock::inject::At;
 use serde_json::json;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -44,4 +45,23 @@ async fn a_client_that_leaves_is_not_counted_for() {
     assert_eq!(asked, ["/tokenize"], "nobody is asked for an answer");
     let metrics = running.admin().get("/metrics").await.text();
     assert!(metrics.contains("penstock_requests_total{endpoint=\"chat\",outcome=\"left\""), "{metrics}");
+}
+
+/// A mistake in counting is no prompt without tokens, which would fit any window.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_count_that_panics_is_our_own_fault_and_nobody_is_asked() {
+    let long = "too long ".repeat(10_000);
+    let chat = json!({"model": "m", "messages": [{"role": "user", "content": long}]});
+    let embedding = json!({"model": "m", "input": long});
+    for (kind, path, ask) in [("chat", CHAT, chat), ("embedding", "/v1/embeddings", embedding)] {
+        let provider = Provider::start().await;
+        let model = "context_length = 64\ntokenizer = { builtin = \"gpt-oss\" }";
+        let running = Bench::new().kind(kind).model(model).provider("a", &provider).start().await;
+        running.gateway.house.inject.next(At::OffThread, 1);
+        let broken = running.client.post(path, &ask).await;
+        assert_eq!((broken.status, &broken.json()["error"]["code"]), (500, &json!("SERVER_9001")), "{kind}");
+        let long = running.client.post(path, &ask).await;
+        assert_eq!(long.json()["error"]["code"], "INFERENCE_3207", "the next is counted again");
+        assert_eq!(provider.calls(), 0);
+    }
 }
