@@ -320,6 +320,11 @@ impl Run<'_, '_> {
 
     fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, rescue: bool, now: Duration) {
         self.missed = true;
+        // What has been said was worked for, however it ended.
+        let said = self.reply.as_deref().is_some_and(|reply| reply.worked().output > 0);
+        if said || (fault.refusal.is_none() && settle::worked(fault.kind)) {
+            self.drew(offer);
+        }
         if let Some(refusal) = &fault.refusal {
             // What a rescuer says never hides what broke.
             if !rescue {
@@ -328,9 +333,6 @@ impl Run<'_, '_> {
             return;
         }
         *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
-        if worked(fault.kind) {
-            self.drew(offer);
-        }
     }
 
     /// What the last attempt drew counts, though nobody is answered with it.
@@ -390,16 +392,4 @@ impl Run<'_, '_> {
             None => (Rescue::StartOver, None),
         }
     }
-}
-
-/// Whether a provider that failed like this has worked on the prompt.
-const fn worked(kind: FaultKind) -> bool {
-    !matches!(
-        kind,
-        FaultKind::Connect
-            | FaultKind::Descriptors
-            | FaultKind::Tls
-            | FaultKind::Credentials(_)
-            | FaultKind::Status(408 | 409 | 425 | 429)
-    )
 }

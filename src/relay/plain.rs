@@ -44,7 +44,7 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
         total: took,
     };
     offer.learn(now, Outcome::Good, Some(sample));
-    let objects = settle::served(run, offer, done, whole.measured, took, Some(sample));
+    let objects = settle::served(run, offer, done, done, whole.measured, took, Some(sample));
     run.x.record.status = 200;
     let head = settle::head(run, offer, number);
     settle::written(run).await;

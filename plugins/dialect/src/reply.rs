@@ -228,7 +228,12 @@ impl Reply for Answering {
 
     fn worked(&self) -> Usage {
         let counted = Usage::counted(self.prompt_bytes, self.sent_bytes);
-        self.stated.map_or(counted, |stated| stated.filled(&counted))
+        let said = self.stated.map_or(counted, |stated| stated.filled(&counted));
+        // Until it has ended, what it says may be behind what it has sent.
+        if self.progress < Progress::Finished && said.output < counted.output {
+            return Usage { output: counted.output, source: counted.source, ..said };
+        }
+        said
     }
 
     fn kept(&self) -> usize {
