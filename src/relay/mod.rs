@@ -102,11 +102,11 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
     if ask.max_tokens == Some(0) {
         return nothing::answer(x, ask).await;
     }
-    let habits = x.early()?;
+    let (entry, habits) = x.come_in()?;
     let chosen = match select::select(x, ask).await {
         // It took counting to know that it is too long: that is a request as good as any.
         Err(refusal) if refusal.code == Code::ContextLength => {
-            x.pass(&Cost::default())?;
+            x.pass(entry, &Cost::default())?;
             return Err(refusal);
         }
         chosen => chosen?,
@@ -114,7 +114,7 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
     let Some(chosen) = chosen else { return Ok(Ended::Left) };
     let at = x.house.clock.unix();
     let cost = cost::most(x, &chosen, ask, habits, at);
-    x.pass(&cost)?;
+    x.pass(entry, &cost)?;
     let hold = reserve::reserve(x, ask, &chosen, at)?;
     x.house.budget.lock().on_request(x.house.clock.now());
     let total = x.live.settings.routing.total;
