@@ -72,6 +72,20 @@ fn each_provider_has_worked_on_what_it_sent_itself() {
 }
 
 #[test]
+fn a_provider_has_worked_on_what_it_sent_even_where_its_figures_are_behind() {
+    let ask = trial::ask(Dialect::Chat, ASK.as_bytes());
+    let abilities = Abilities::default();
+    let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
+    let mut say = |said: &str| reply.push(Bytes::from(said.to_owned()), &mut Out::default()).unwrap();
+    say(&(usage.to_owned() + &text(&"x".repeat(400))));
+    assert_eq!((reply.worked().input, reply.worked().output), (9, 100));
+    let mut say = |said: &str| reply.push(Bytes::from(said.to_owned()), &mut Out::default()).unwrap();
+    say(&(stop("stop") + &usage.replace("\":1}", "\":90}")));
+    assert_eq!(reply.worked().output, 90, "at its end it knows better");
+}
+
+#[test]
 fn a_second_provider_that_says_the_same_is_heard_from_where_the_first_broke() {
     let first = text("Hello, ") + &text("wor");
     let second = text("Hel") + &text("lo, world. And ") + &text("more.") + &stop("stop");
