@@ -298,7 +298,7 @@ fn money(c: &mut Criterion) {
     let most = Done::Tokens(Usage { input: 2_304, output: 4_096, ..Usage::default() });
     let eur_per_credit = settings.billing.eur_per_credit;
     let terms = Terms { eur_per_credit, provenance: true, batch: false, wallet: PaidWith::Credits, at: 1 };
-    let settled = bill.of(done, None, Duration::from_secs(3), None, terms);
+    let settled = bill.of(done, done, None, Duration::from_secs(3), None, terms);
     let key: Arc<str> = "0123456789abcdef".into();
     let mut group = c.benchmark_group("money");
     group.throughput(Throughput::Elements(1));

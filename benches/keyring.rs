@@ -143,9 +143,9 @@ fn measure(c: &mut Criterion) {
     let (clock, grant) = (Clock::start(), ring.grant(&key(4).id).unwrap());
     let cost = Cost { input: 90, output: 51, money: MicroCredits(42_000) };
     let used = Used { input: 88, output: 31, money: MicroCredits(31_000) };
-    bench(c, "limits of a request: early, pass, settle", || {
-        black_box(gate::early(&grant, Work::Request, clock).is_ok());
-        if let Ok(mut pass) = gate::pass(&grant, black_box(&cost), Work::Request, clock) {
+    bench(c, "limits of a request: enter, pass, settle", || {
+        let entered = black_box(gate::enter(&grant, Work::Request, clock));
+        if let Ok(mut pass) = entered.and_then(|(entry, _)| gate::pass(entry, black_box(&cost))) {
             pass.settle(black_box(&used));
         }
     });

@@ -47,7 +47,7 @@ pub enum Fit {
 /// An estimate never refuses, for it may be too high, and the provider knows better.
 ///
 /// # Errors
-/// The input alone fits none, or too many others count.
+/// The input alone fits none, too many others count, or a mistake of our own.
 pub async fn fits(
     counting: &Counting<'_>,
     model: &Arc<ModelLive>,
@@ -72,7 +72,7 @@ async fn texts_fit(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -
     let quick = long <= QUICK;
     let work =
         move || model.model.tokenizer.as_ref().map_or(0, |tokenizer| most(&tokenizer.0, &task, window));
-    let tokens = if quick { work() } else { counting.in_turn(work).await?.unwrap_or(0) };
+    let tokens = if quick { work() } else { counting.in_turn(work).await? };
     if tokens > window { Err(Refusal::context(window, tokens)) } else { Ok(()) }
 }
 
@@ -185,7 +185,7 @@ pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
 /// engine that serves it, else a number that is not too low.
 ///
 /// # Errors
-/// A body that is no conversation, or too many others count.
+/// A body that is no conversation, too many others count, or a mistake of our own.
 pub async fn count(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
     match known(counting, model, ask).await? {
         Some(count) => Ok(count),
@@ -238,7 +238,7 @@ async fn off_the_way(
         .map(count)
     };
     let counted: Result<Option<Count>, ReadError> =
-        if quick { work() } else { counting.in_turn(work).await?.unwrap_or(Ok(None)) };
+        if quick { work() } else { counting.in_turn(work).await? };
     counted.map_err(|_| Refusal::invalid("messages", "The messages cannot be read for counting."))
 }
 

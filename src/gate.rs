@@ -9,8 +9,8 @@ use crate::keyring::Grant;
 use parking_lot::{Mutex, MutexGuard};
 use penstock_contract::{Code, MicroCredits, Refusal};
 use penstock_limits::{
-    Admitted, Cost, Denied, Limit, Limits, Meter, Metered, Period, Spend, Standing, Used, Wait, Whose, Work,
-    admit,
+    Admitted, Cost, Denied, Entered, Limit, Limits, Meter, Metered, Period, Spend, Standing, Used, Wait,
+    Whose, Work, admit,
 };
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::SpendRecord;
@@ -79,6 +79,17 @@ fn limits_of(limits: &KeyLimits) -> Limits {
     }
 }
 
+/// A request that has come in: nobody else has its seat while it is looked at, which may take long. All of it goes back
+/// at its end, or when it passes.
+#[derive(Debug)]
+pub struct Entry {
+    grant: Arc<Grant>,
+    work: Work,
+    /// Of the key and of the account.
+    held: Option<(Entered, Entered)>,
+    clock: Clock,
+}
+
 /// Leave to work; ends with the exchange, settled or not.
 #[derive(Debug)]
 pub struct Pass {
@@ -96,29 +107,37 @@ pub struct Hit {
     pub whose: Whose,
 }
 
-/// Takes what an ask may use from a key and its account, or from neither.
+/// Takes what an ask may use from a key and its account, instead of what it took by coming in; or nothing.
 ///
 /// # Errors
 /// The refusal: 429 for limits, 402 for budgets, with the wait after which the
 /// same ask passes if nobody else asks meanwhile.
-pub fn pass(grant: &Arc<Grant>, cost: &Cost, work: Work, clock: Clock) -> Result<Pass, (Hit, Refusal)> {
-    let now = clock.date();
-    let (mut account, mut key) = locked(grant);
+pub fn pass(mut entry: Entry, cost: &Cost) -> Result<Pass, (Hit, Refusal)> {
+    let (now, entered) = (entry.clock.date(), entry.held.take());
+    let (mut account, mut key) = locked(&entry.grant);
     let taken = {
         let (account, key) = (&mut *account, &mut *key);
+        leave(entered, account, key, now);
         admit(
             Metered { meter: &mut key.meter, limits: &key.limits },
             Metered { meter: &mut account.meter, limits: &account.limits },
             cost,
-            work,
+            entry.work,
             now,
         )
     };
     drop((account, key));
     match taken {
-        Ok(held) => Ok(Pass { grant: grant.clone(), held: Some(held), clock }),
+        Ok(held) => Ok(Pass { grant: entry.grant.clone(), held: Some(held), clock: entry.clock }),
         Err(denied) => Err(refused(denied)),
     }
+}
+
+/// Gives back what was taken by coming in.
+fn leave(entered: Option<(Entered, Entered)>, account: &mut Inner, key: &mut Inner, now: Duration) {
+    let Some((own, shared)) = entered else { return };
+    key.meter.leave(own, &key.limits, now);
+    account.meter.leave(shared, &account.limits, now);
 }
 
 fn refused((whose, denied): (Whose, Denied)) -> (Hit, Refusal) {
@@ -145,14 +164,14 @@ pub fn charge(grant: &Grant, money: MicroCredits, clock: Clock) {
     }
 }
 
-/// Refuses early what no ask could pass, so that a key that is over its limits
-/// costs little; else what is known of it.
+/// Lets a request in, or refuses what no ask could pass, so that a key that is over its limits costs little. With
+/// what is known of the key.
 ///
 /// # Errors
 /// As [`pass`].
-pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<Habits, (Hit, Refusal)> {
+pub fn enter(grant: &Arc<Grant>, work: Work, clock: Clock) -> Result<(Entry, Habits), (Hit, Refusal)> {
     let now = clock.date();
-    let (account, key) = locked(grant);
+    let (mut account, mut key) = locked(grant);
     let nothing = Cost::default();
     let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (Whose::Key, denied));
     let shared = account.meter.check(&account.limits, &nothing, work, now);
@@ -160,9 +179,13 @@ pub fn early(grant: &Grant, work: Work, clock: Clock) -> Result<Habits, (Hit, Re
         output: key.meter.usual_output(),
         budgeted: budgeted(&account.limits) || budgeted(&key.limits),
     };
+    let entered = own.and(shared.map_err(|denied| (Whose::Account, denied))).map(|()| {
+        let (account, key) = (&mut *account, &mut *key);
+        (key.meter.enter(&key.limits, work, now), account.meter.enter(&account.limits, work, now))
+    });
     drop((account, key));
-    own.and(shared.map_err(|denied| (Whose::Account, denied))).map_err(refused)?;
-    Ok(habits)
+    let held = Some(entered.map_err(refused)?);
+    Ok((Entry { grant: grant.clone(), work, held, clock }, habits))
 }
 
 /// Whether money counts.
@@ -213,6 +236,15 @@ impl Drop for Pass {
         meter.void(held.key, limits, now);
         let Inner { limits, meter } = &mut *account;
         meter.void(held.account, limits, now);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        let now = self.clock.date();
+        let (mut account, mut key) = locked(&self.grant);
+        leave(Some(held), &mut account, &mut key, now);
     }
 }
 

@@ -12,16 +12,18 @@ pub enum At {
     Attempt,
     /// Some of its stream is on its way.
     Stream,
+    /// A part of its work is on a thread that may take its time.
+    OffThread,
 }
 
 impl At {
-    /// All of them.
+    /// Those that every stream comes by.
     pub const ALL: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
 }
 
 /// How many requests are to panic where.
 #[derive(Debug, Default)]
-pub struct Inject([AtomicU64; At::ALL.len()]);
+pub struct Inject([AtomicU64; At::OffThread as usize + 1]);
 
 impl Inject {
     /// The next so many requests that come by panic there.

@@ -4,13 +4,13 @@
 use crate::exchange::Exchange;
 use crate::house::House;
 use crate::live::Live;
+use crate::observe::panics;
 use crate::overload::Why;
 use crate::upstream::seats::{Place, Queued, Seats};
 use penstock_contract::Refusal;
 use penstock_limits::Work;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
 /// Long prompts that are counted at the same time.
@@ -42,16 +42,19 @@ impl<'c> Counting<'c> {
     }
 
     /// Works on a thread that may take its time. What has begun keeps its turn to its end, whoever waits for it.
+    ///
+    /// # Errors
+    /// Too many others count; or a mistake of our own, which must not look like a prompt without tokens.
     pub(super) async fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Result<T, JoinError>, Refusal> {
+    ) -> Result<T, Refusal> {
         let place = self.turn().await?;
-        let done = spawn_blocking(move || {
+        let work = move || {
             let _place = place;
             work()
-        });
-        Ok(done.await)
+        };
+        panics::off_thread(self.house, work).await
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::config::settings::TokenIds;
 use crate::exchange::{Ended, Exchange};
-use crate::live::Live;
+use crate::observe::panics;
 use crate::relay::{self, model_named};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -43,25 +43,22 @@ impl Endpoint for Embeddings {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
         let ask = penstock_admission::embeddings(body, &x.live.admission)?;
-        let ask = in_texts(&x.live, ask).await?;
+        let ask = in_texts(x, ask).await?;
         relay::run(x, &ask).await
     }
 }
 
 /// The ask with texts instead of token ids, as its model's setting says.
-async fn in_texts(live: &Live, ask: Ask) -> Result<Ask, Refusal> {
+async fn in_texts(x: &Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
     let Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) = &ask.task else { return Ok(ask) };
     let (name, _) = penstock_routing::split(&ask.model);
-    match model_named(live, name)?.model.token_ids {
+    match model_named(&x.live, name)?.model.token_ids {
         TokenIds::Native => Ok(ask),
         TokenIds::Refuse => {
             Err(Refusal::unsupported("input", "input: this model takes texts, not token ids."))
         }
         TokenIds::Text(encoding) if ask.body.len() <= QUICK => decoded(ask, encoding),
-        TokenIds::Text(encoding) => {
-            let decoding = tokio::task::spawn_blocking(move || decoded(ask, encoding)).await;
-            decoding.unwrap_or_else(|_| Err(Refusal::new(penstock_contract::Code::Internal)))
-        }
+        TokenIds::Text(encoding) => panics::off_thread(x.house, move || decoded(ask, encoding)).await?,
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) use body::{too_large, unread};
 
 use crate::caller::Caller;
 use crate::endpoint::{self, Endpoint};
-use crate::gate::{self, Habits, Pass};
+use crate::gate::{self, Entry, Habits, Pass};
 use crate::house::House;
 use crate::keyring::Grant;
 use crate::live::Live;
@@ -165,23 +165,24 @@ impl Exchange<'_> {
         self.grant.require(endpoint.scope())
     }
 
-    /// Takes what the ask may use from the limits of its key and account, before anything is sent.
+    /// Takes what the ask may use from the limits of its key and account, before anything is sent: instead of what it
+    /// took by coming in.
     /// What was taken goes back with the end of the exchange, but for what [`Exchange::used`] says.
     ///
     /// # Errors
     /// 429 for a limit, 402 for a budget.
-    pub fn pass(&mut self, cost: &Cost) -> Result<(), Refusal> {
-        let pass = gate::pass(&self.grant, cost, self.work, self.house.clock);
+    pub fn pass(&mut self, entry: Entry, cost: &Cost) -> Result<(), Refusal> {
+        let pass = gate::pass(entry, cost);
         self.pass = Some(pass.map_err(|hit| self.limited(hit))?);
         Ok(())
     }
 
-    /// Refuses what no ask could pass, before any work is put into it; else what is known of the key.
+    /// Comes in, before any work is put into the ask: refused is what none could pass. With what is known of the key.
     ///
     /// # Errors
     /// As [`Exchange::pass`].
-    pub fn early(&self) -> Result<Habits, Refusal> {
-        gate::early(&self.grant, self.work, self.house.clock).map_err(|hit| self.limited(hit))
+    pub fn come_in(&self) -> Result<(Entry, Habits), Refusal> {
+        gate::enter(&self.grant, self.work, self.house.clock).map_err(|hit| self.limited(hit))
     }
 
     fn limited(&self, (hit, refusal): (gate::Hit, Refusal)) -> Refusal {

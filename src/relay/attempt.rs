@@ -22,6 +22,8 @@ pub enum Stop {
     Fault(Fault),
     /// The request cannot be said to this offer; another may do.
     Pass(Refusal),
+    /// The gateway made a mistake with what the provider said: no other is asked to give occasion for it again.
+    Own(Refusal),
     /// The client left.
     Left,
     /// The client's key was revoked.

@@ -102,11 +102,11 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
     if ask.max_tokens == Some(0) {
         return nothing::answer(x, ask).await;
     }
-    let habits = x.early()?;
+    let (entry, habits) = x.come_in()?;
     let chosen = match select::select(x, ask).await {
         // It took counting to know that it is too long: that is a request as good as any.
         Err(refusal) if refusal.code == Code::ContextLength => {
-            x.pass(&Cost::default())?;
+            x.pass(entry, &Cost::default())?;
             return Err(refusal);
         }
         chosen => chosen?,
@@ -114,7 +114,7 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
     let Some(chosen) = chosen else { return Ok(Ended::Left) };
     let at = x.house.clock.unix();
     let cost = cost::most(x, &chosen, ask, habits, at);
-    x.pass(&cost)?;
+    x.pass(entry, &cost)?;
     let hold = reserve::reserve(x, ask, &chosen, at)?;
     x.house.budget.lock().on_request(x.house.clock.now());
     let total = x.live.settings.routing.total;
@@ -237,6 +237,7 @@ impl Run<'_, '_> {
             Ok(_) => "ok",
             Err(Stop::Fault(fault)) if fault.kind == FaultKind::Descriptors => return done,
             Err(Stop::Fault(fault)) => fault.kind.name(),
+            Err(Stop::Own(_)) => "internal",
             Err(Stop::Left | Stop::Revoked) => "left",
             Err(Stop::Pass(_)) => return done,
         };
@@ -273,6 +274,12 @@ impl Run<'_, '_> {
                 offer.learn(now, Outcome::Neutral, None);
                 self.unsaid = Some(refusal);
                 Some(course.pass(now))
+            }
+            Stop::Own(refusal) => {
+                offer.learn(now, Outcome::Neutral, None);
+                self.drew(offer);
+                self.refusal = Some(refusal);
+                Some(Next::Refuse)
             }
             // The house's own fault; another may have a connection that is kept.
             Stop::Fault(fault) if fault.kind == FaultKind::Descriptors => {
@@ -313,6 +320,11 @@ impl Run<'_, '_> {
 
     fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, rescue: bool, now: Duration) {
         self.missed = true;
+        // What has been said was worked for, however it ended.
+        let said = self.reply.as_deref().is_some_and(|reply| reply.worked().output > 0);
+        if said || (fault.refusal.is_none() && settle::worked(fault.kind)) {
+            self.drew(offer);
+        }
         if let Some(refusal) = &fault.refusal {
             // What a rescuer says never hides what broke.
             if !rescue {
@@ -321,10 +333,12 @@ impl Run<'_, '_> {
             return;
         }
         *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
-        if worked(fault.kind) {
-            let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
-            self.spent.failed(offer, self.ask, self.reply.as_deref(), took);
-        }
+    }
+
+    /// What the last attempt drew counts, though nobody is answered with it.
+    fn drew(&mut self, offer: &OfferLive) {
+        let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
+        self.spent.failed(offer, self.ask, self.reply.as_deref(), took);
     }
 
     /// Sleeps for a provider's sake, then goes on; the error is the end of it all.
@@ -378,16 +392,4 @@ impl Run<'_, '_> {
             None => (Rescue::StartOver, None),
         }
     }
-}
-
-/// Whether a provider that failed like this has worked on the prompt.
-const fn worked(kind: FaultKind) -> bool {
-    !matches!(
-        kind,
-        FaultKind::Connect
-            | FaultKind::Descriptors
-            | FaultKind::Tls
-            | FaultKind::Credentials(_)
-            | FaultKind::Status(408 | 409 | 425 | 429)
-    )
 }

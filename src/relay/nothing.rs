@@ -18,7 +18,8 @@ use penstock_routing::split;
 /// No such model for this key, or a limit is reached.
 pub async fn answer(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
     select::model_of(x, ask, split(&ask.model).0)?;
-    x.pass(&Cost::default())?;
+    let (entry, _) = x.come_in()?;
+    x.pass(entry, &Cost::default())?;
     let face = Face { id: x.id.unique().into(), model: ask.model.to_string(), created: x.house.clock.unix() };
     let body = nothing(face, ask.stream, NOTHING);
     if !ask.stream {

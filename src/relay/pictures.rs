@@ -7,6 +7,8 @@ use super::attempt::{Answering, Stop};
 use super::watch::Woken;
 use super::{Run, plain};
 use crate::config::settings::{BaseUrl, Provider};
+use crate::house::House;
+use crate::observe::panics;
 use crate::shelf::Label;
 use crate::upstream::aside;
 use crate::upstream::connect::Route;
@@ -22,7 +24,6 @@ use pingora_http::RequestHeader;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::task::spawn_blocking;
 
 /// Where images are fetched, below the host.
 pub const CONTENT: &str = "/v1/images/content/";
@@ -48,14 +49,15 @@ pub async fn finish(
         let image = match (picture.source, inside) {
             (PictureSource::Base64(text), true) => Shown::Inside(text),
             (PictureSource::Base64(text), false) => {
-                let image = aside(move || picture::decode(&text)).await.ok_or_else(malformed)?;
+                let image =
+                    off_thread(run.x.house, move || picture::decode(&text)).await?.ok_or_else(malformed)?;
                 keep(run, &image).await?
             }
             (PictureSource::Url(url), inside) => {
                 let image = fetch(run, offer, &url, room).await?;
                 room = room.saturating_sub(image.len());
                 if inside {
-                    Shown::Inside(aside(move || Some(picture::encode(&image))).await.ok_or_else(malformed)?)
+                    Shown::Inside(off_thread(run.x.house, move || picture::encode(&image)).await?)
                 } else {
                     keep(run, &image).await?
                 }
@@ -71,8 +73,11 @@ fn malformed() -> Stop {
 }
 
 /// Megabytes are converted away from the async threads.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> Option<T> + Send + 'static) -> Option<T> {
-    spawn_blocking(work).await.ok().flatten()
+async fn off_thread<T: Send + 'static>(
+    house: &Arc<House>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Stop> {
+    panics::off_thread(house, work).await.map_err(Stop::Own)
 }
 
 /// Puts an image down for its client.

@@ -6,6 +6,7 @@ use super::attempt::{self, Answering, Stop};
 use super::{pictures, settle};
 use crate::clock;
 use crate::exchange::{Ended, ended};
+use crate::observe::panics;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::speech::Speech;
 use bytes::{Bytes, BytesMut};
@@ -43,7 +44,7 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
         total: took,
     };
     offer.learn(now, Outcome::Good, Some(sample));
-    let objects = settle::served(run, offer, done, whole.measured, took, Some(sample));
+    let objects = settle::served(run, offer, done, done, whole.measured, took, Some(sample));
     run.x.record.status = 200;
     let head = settle::head(run, offer, number);
     settle::written(run).await;
@@ -119,11 +120,11 @@ async fn translate(
     speech: Speech,
     created: u64,
     answers: Vec<Answer>,
-) -> Result<Whole, Fault> {
+) -> Result<Whole, Stop> {
     let size: usize = answers.iter().map(|answer| answer.body.len()).sum();
     let target = attempt::target(run, offer, speech.dialect(), created);
     if size <= QUICK || matches!(speech, Speech::Dialects(_)) {
-        return speech.whole(run.ask, &target, answers);
+        return Ok(speech.whole(run.ask, &target, answers)?);
     }
     let (ask, offer) = (run.ask.clone(), offer.clone());
     let (answer_model, id): (Box<str>, Box<str>) = (target.answer_model.into(), target.id.into());
@@ -140,6 +141,5 @@ async fn translate(
         };
         speech.whole(&ask, &target, answers)
     };
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Fault::new(FaultKind::Malformed)))
+    Ok(panics::off_thread(run.x.house, work).await.map_err(Stop::Own)??)
 }

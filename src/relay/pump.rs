@@ -214,15 +214,18 @@ async fn close(
 ) -> Result<Ended, Stop> {
     let Some(mut reply) = run.reply.take() else { return Ok(Ended::Left) };
     let usage = reply.usage().unwrap_or_else(|| run.ask.counted(reply.output_bytes()));
+    // Of an answer that it carried on the beginning was another's work.
+    let own = reply.worked();
     let sample = Sample {
-        prompt_tokens: usage.input,
-        output_tokens: usage.output,
+        prompt_tokens: own.input,
+        output_tokens: own.output,
         first_token: times.first_token,
         total: times.asked.elapsed(),
     };
     offer.learn(run.now(), Outcome::Good, Some(sample));
     let took = times.asked.elapsed();
-    let objects = settle::served(run, offer, Done::Tokens(usage), reply.measured(), took, Some(sample));
+    let (done, own) = (Done::Tokens(usage), Done::Tokens(own));
+    let objects = settle::served(run, offer, done, own, reply.measured(), took, Some(sample));
     let mut out = Out::default();
     reply.close(&usage, &objects, &mut out);
     answering.way.release_soon();

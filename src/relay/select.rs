@@ -87,7 +87,7 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>
                 }
             }
             // Nobody knows yet whether it fits: that is no word on this model.
-            Err(busy) if busy.code == Code::Overloaded => return Err(busy),
+            Err(unknown) if matches!(unknown.code, Code::Overloaded | Code::Internal) => return Err(unknown),
             Err(too_long) => {
                 refusal.get_or_insert(too_long);
             }

@@ -9,7 +9,9 @@ use crate::reply::head::Head;
 use crate::upstream::bill::{Terms, drawn, worth};
 use crate::upstream::offer::OfferLive;
 use penstock_annotate::{BILLING_HEADER, IMPACT_HEADER};
-use penstock_contract::{Ask, Done, Draw, Measured, MicroCredits, Reply, Size, Task, Usage, UsageSource};
+use penstock_contract::{
+    Ask, Done, Draw, FaultKind, Measured, MicroCredits, Reply, Size, Task, Usage, UsageSource,
+};
 use penstock_footprint::Attempt;
 use penstock_ledger::Wallet;
 use penstock_limits::Used;
@@ -46,17 +48,31 @@ impl Spent {
     }
 }
 
+/// Whether a provider that failed like this has worked on the prompt.
+pub const fn worked(kind: FaultKind) -> bool {
+    !matches!(
+        kind,
+        FaultKind::Connect
+            | FaultKind::Descriptors
+            | FaultKind::Tls
+            | FaultKind::Credentials(_)
+            | FaultKind::Status(408 | 409 | 425 | 429)
+    )
+}
+
 /// So many images in the size that was asked for, or in the model's own.
 pub fn images(count: u32, draw: &Draw, offer: &OfferLive) -> Done {
     let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
     Done::Images { count, steps: None, pixels: size.map(Size::pixels) }
 }
 
-/// Settles a good answer; returns the members that go into it.
+/// Settles a good answer: `done` is what is paid, `own` what this offer did for it, where others did the rest. Returns
+/// the members that go into it.
 pub fn served(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
     done: Done,
+    own: Done,
     measured: Option<Measured>,
     took: Duration,
     sample: Option<Sample>,
@@ -75,7 +91,7 @@ pub fn served(
         },
         at: run.at,
     };
-    let settled = offer.bill.of(done, measured, took, run.spent.0.as_ref(), terms);
+    let settled = offer.bill.of(done, own, measured, took, run.spent.0.as_ref(), terms);
     let money = worth(&settled.charge, terms.eur_per_credit);
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
     let house = run.x.house;
@@ -111,8 +127,12 @@ pub fn left(run: &mut Run<'_, '_>) {
         Some(said) => Usage { output: count.output, source: UsageSource::Gateway, ..said },
         None => count,
     };
-    let took = run.asked.map_or(Duration::ZERO, |asked| asked.elapsed());
-    served(run, &offer, Done::Tokens(usage), reply.measured(), took, None);
+    let (own, measured, took) = match run.asked {
+        Some(asked) => (reply.worked(), reply.measured(), asked.elapsed()),
+        // Its stream broke: what it drew is with the failed attempts.
+        None => (Usage::default(), None, Duration::ZERO),
+    };
+    served(run, &offer, Done::Tokens(usage), Done::Tokens(own), measured, took, None);
 }
 
 /// Counts what a client received of a stream that was then broken: it is not charged, and yet it was used.

@@ -153,18 +153,19 @@ impl Bill {
         if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
     }
 
-    /// The bill of an answer; `spent` is what failed attempts before it drew.
+    /// The bill of an answer: `done` is paid, `own` is what this offer did for it, `spent` what failed attempts drew.
     #[must_use]
     pub fn of(
         &self,
         done: Done,
+        own: Done,
         measured: Option<Measured>,
         took: Duration,
         spent: Option<&Attempt>,
         terms: Terms,
     ) -> Settled {
         let work = Work::new(done, took);
-        let mut drawn = self.prepared.attempt(&work, measured);
+        let mut drawn = self.prepared.attempt(&Work::new(own, took), measured);
         if let Some(spent) = spent {
             drawn.add(spent);
         }

@@ -4,6 +4,7 @@
 use crate::harness::bench::PATIENT;
 use crate::harness::script::{Act, Script, cut, json_answer, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
+use penstock::inject::At;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -194,6 +195,31 @@ async fn an_address_elsewhere_is_followed_only_where_the_configuration_says_so()
     let answer = running.client.post(PATH, &ask(&json!({"response_format": "b64_json"}))).await;
     assert_eq!(answer.json()["data"][0]["b64_json"], PNG64);
     assert_eq!(elsewhere.last().header("authorization"), None, "the key stays with the provider");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_own_panic_is_no_failure_of_the_provider() {
+    let (one, other) = (Provider::start().await, Provider::start().await);
+    one.always(inside(1));
+    let running = draws(&[("one", &one, "price = { image = 0.01 }"), ("other", &other, "")])
+        .settings("[routing.breaker]\nconsecutive = 1\nrest = \"1h\"\nrest_max = \"1h\"")
+        .start()
+        .await;
+    running.gateway.house.inject.next(At::OffThread, 1);
+    let ask = ask(&json!({"model": "d:price"}));
+    error(&running.client.post(PATH, &ask).await, 500, "SERVER_9001");
+    let void =
+        crate::billing::entries(&running).await.into_iter().find(|entry| entry["act"] == "void").unwrap();
+    assert!(void["kwh"].as_str().unwrap().parse::<f64>().unwrap() > 0.0, "it was drawn all the same: {void}");
+    let metrics = running.admin().get("/metrics").await.text();
+    assert!(
+        metrics.contains("penstock_attempts_total{outcome=\"internal\",provider=\"one\"} 1"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("penstock_panics_total 1"), "{metrics}");
+    let good = running.client.post(PATH, &ask).await;
+    assert_eq!((good.status, good.header("x-penstock-provider")), (200, Some("one")));
+    assert_eq!((one.calls(), other.calls()), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -32,8 +32,6 @@ pub struct Answering {
     record: Record,
     /// While another provider says again what the client has.
     comparison: Option<Comparison>,
-    /// Log probabilities were asked for: they cannot be compared.
-    logprobs: bool,
     /// Another provider continued: the last usage is not the whole.
     continued: bool,
     progress: Progress,
@@ -64,7 +62,6 @@ impl Answering {
             record: Record::new(n, writer.shows_reasoning()),
             writer,
             comparison: None,
-            logprobs: ask.needs.logprobs,
             continued: false,
             progress: Progress::Waiting,
             finished: vec![false; n],
@@ -231,7 +228,12 @@ impl Reply for Answering {
 
     fn worked(&self) -> Usage {
         let counted = Usage::counted(self.prompt_bytes, self.sent_bytes);
-        self.stated.map_or(counted, |stated| stated.filled(&counted))
+        let said = self.stated.map_or(counted, |stated| stated.filled(&counted));
+        // Until it has ended, what it says may be behind what it has sent.
+        if self.progress < Progress::Finished && said.output < counted.output {
+            return Usage { output: counted.output, source: counted.source, ..said };
+        }
+        said
     }
 
     fn kept(&self) -> usize {
@@ -257,7 +259,8 @@ impl Reply for Answering {
         let comparison = match how {
             Rescue::Continue if self.record.text().is_none() => return false,
             Rescue::Continue => None,
-            Rescue::StartOver if self.logprobs => return false,
+            // They cannot be compared.
+            Rescue::StartOver if self.shape.gives_logprobs() => return false,
             Rescue::StartOver => match self.record.compare() {
                 None => return false,
                 comparison => comparison,

@@ -63,6 +63,12 @@ impl Shape {
         self.choices.len()
     }
 
+    /// Whether log probabilities are in the answer.
+    #[must_use]
+    pub const fn gives_logprobs(&self) -> bool {
+        self.logprobs
+    }
+
     /// Passes one event on: as it is, changed, split, kept back or not at all.
     pub fn push(&mut self, mut event: Event, out: &mut Vec<Event>) {
         let Some(number) = event.choice() else {

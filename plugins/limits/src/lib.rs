@@ -10,7 +10,8 @@
 //!
 //! **Reserve, then settle.** Before the work a meter takes what the ask may
 //! use at most; afterwards the difference to what it did use goes back, or is
-//! taken too. What is over the limit then is debt: the level is negative, and
+//! taken too. While it is not known yet what it may use, it has its seat and its
+//! request alone. What is over the limit then is debt: the level is negative, and
 //! nothing passes until the minutes have paid for it. Nothing is forgiven.
 //!
 //! **Time.** Every `now` is a `Duration` since 1970, UTC. A `now` that goes back
@@ -28,6 +29,6 @@ pub use admit::{Admitted, Metered, Whose, admit};
 pub use bucket::{Bucket, Gauge, Wait};
 pub use crowd::{Ceiling, Crowd, LONG, Queued};
 pub use fair::{Fair, Joined};
-pub use meter::{Cost, Denied, Held, Limit, Limits, Meter, Standing, Used, Work};
+pub use meter::{Cost, Denied, Entered, Held, Limit, Limits, Meter, Standing, Used, Work};
 pub use outputs::Outputs;
 pub use spend::{Period, Spend};

@@ -90,6 +90,14 @@ pub struct Held {
     seat: bool,
 }
 
+/// What a request takes by coming, before it is known what it may use; goes back into [`Meter::leave`], once.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "who has come in has to leave"]
+pub struct Entered {
+    request: bool,
+    seat: bool,
+}
+
 /// The limit that is longest in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied {
@@ -211,6 +219,27 @@ impl Meter {
             Some(Denied { limit: Limit::Budget(period), most: budget, wait })
         });
         over.max_by_key(|denied| denied.wait)
+    }
+
+    /// Takes a request and a seat for an ask that is still to be looked at, so that no others are looked at beyond the
+    /// limits meanwhile; for asks that pass [`Meter::check`] at no cost.
+    pub fn enter(&mut self, limits: &Limits, work: Work, now: Duration) -> Entered {
+        if work == Work::BatchLine {
+            return Entered { request: false, seat: false };
+        }
+        if let Some(limit) = limits.requests {
+            self.requests.take(limit, 1, now);
+        }
+        self.working = self.working.saturating_add(1);
+        Entered { request: limits.requests.is_some(), seat: true }
+    }
+
+    /// It has been looked at: all that it took by coming is there again, for [`Meter::take`] or for others.
+    pub fn leave(&mut self, entered: Entered, limits: &Limits, now: Duration) {
+        if let Some(limit) = limits.requests.filter(|_| entered.request) {
+            self.requests.settle(limit, 1, 0, now);
+        }
+        self.working = self.working.saturating_sub(u32::from(entered.seat));
     }
 
     /// Takes what an ask may use from every limit; for asks that [`Meter::check`] lets through.

@@ -187,6 +187,32 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
 }
 
 #[test]
+fn who_is_looked_at_has_a_seat_and_a_request_and_gives_both_back() {
+    let limits = Limits { requests: some(2), concurrent: NonZeroU32::new(1), ..Limits::default() };
+    let remaining = |key: &Meter| key.standing(&limits, NOON).requests.unwrap().remaining;
+    let mut key = Meter::default();
+    let entered = key.enter(&limits, Work::Request, NOON);
+    assert_eq!((key.working(), key.passed(), remaining(&key)), (1, 0, 1));
+    let (_, denied) = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap_err();
+    assert_eq!((denied.limit, denied.wait), (Limit::Concurrent, Wait::Seat));
+    key.leave(entered, &limits, NOON);
+    assert_eq!((key.working(), remaining(&key)), (0, 2));
+    let taken = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap();
+    key.void(taken.key, &limits, NOON);
+    // A limit that came meanwhile gets nothing that was not taken from it, and one that went is not missed.
+    let entered = key.enter(&Limits::default(), Work::Request, NOON);
+    key.leave(entered, &limits, NOON);
+    assert_eq!((key.working(), remaining(&key)), (0, 1));
+    let entered = key.enter(&limits, Work::Request, NOON);
+    key.leave(entered, &Limits::default(), NOON);
+    assert_eq!((key.working(), remaining(&key)), (0, 0));
+    let line = key.enter(&limits, Work::BatchLine, NOON);
+    assert_eq!((key.working(), remaining(&key)), (0, 0));
+    key.leave(line, &limits, NOON);
+    assert_eq!((key.working(), remaining(&key)), (0, 0));
+}
+
+#[test]
 fn a_long_ask_passes_when_the_bucket_is_full_and_leaves_debt() {
     let limits = Limits { tokens: some(1_000), ..Limits::default() };
     let mut key = Meter::default();

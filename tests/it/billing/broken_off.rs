@@ -2,9 +2,13 @@
 
 use super::{CHAT, balance, entries, of, one};
 use crate::harness::bench::{PATIENT, Running};
-use crate::harness::script::{Act, cut, json_answer, plain, role, sse, status, stream, text};
+use crate::harness::script::{Act, Script, cut, json_answer, plain, role, sse, status, stream, text};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+/// So long that a prompt is little beside it.
+static LONG_TEXT: LazyLock<String> = LazyLock::new(|| "x".repeat(40_000) + "end");
 
 /// Exactly one reserve and one void, and nothing was charged.
 async fn assert_free(running: &Running, why: &str) -> Value {
@@ -117,4 +121,52 @@ async fn who_leaves_before_a_plain_answer_pays_nothing() {
     drop(open);
     provider.until_left(1).await;
     assert_free(&running, "left").await;
+}
+
+/// What a client heard of, and what the ledger was told, of a long stream that broke and was taken over with this.
+async fn taken_over(second: Script, offer: &str, leaves_at: &str) -> Value {
+    let (bad, good) = (Provider::start().await, Provider::start().await);
+    bad.always(vec![sse(), role(), text(LONG_TEXT.as_str()), Act::Cut]);
+    good.always(second);
+    let offer = format!("price = {{ input = 50.0, output = 50.0 }}\n{offer}");
+    let running =
+        Bench::new().provider("bad", &bad).provider_with("good", &good, PATIENT, &offer).start().await;
+    let mut ask = running.ask_stream();
+    ask["model"] = json!("m:price");
+    let open = running.client.stream_until(CHAT, &ask, leaves_at).await;
+    good.until_calls(1).await;
+    drop(open);
+    let charges = of(&running, "settle").await;
+    assert_eq!((bad.calls(), good.calls(), charges.len()), (1, 1, 1));
+    charges[0].clone()
+}
+
+fn kwh(charge: &Value) -> f64 {
+    charge["kwh"].as_str().unwrap().parse().unwrap()
+}
+
+/// Whoever leaves while its broken stream is taken over pays once, and each provider has drawn for its own work, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_during_a_rescue_is_told_each_attempt_once() {
+    let (provider, running) = one(vec![sse(), role(), text(LONG_TEXT.as_str()), Act::Hang]).await;
+    drop(running.client.stream_until(CHAT, &running.ask_stream(), "end").await);
+    provider.until_left(1).await;
+    let alone = of(&running, "settle").await.remove(0);
+
+    // Nobody has answered yet.
+    let charge = taken_over(vec![Act::Hang], "", "end").await;
+    assert_eq!((charge["provider"].as_str(), &charge["amount"]), (Some("bad"), &alone["amount"]));
+    assert_eq!((&charge["output"], &charge["kwh"]), (&alone["output"], &alone["kwh"]));
+
+    // Another goes on with it, and has said a word.
+    let goes_on = "continuation = \"continue_final_message\"";
+    let charge = taken_over(vec![sse(), role(), text(" more"), Act::Hang], goes_on, "more").await;
+    assert_eq!(charge["provider"], "good");
+    assert!(charge["output"].as_u64() > alone["output"].as_u64());
+    assert!(kwh(&charge) > kwh(&alone) && kwh(&charge) < kwh(&alone) * 1.1, "{charge}\n{alone}");
+
+    // And to its end.
+    let charge = taken_over(stream(&[" more"]), goes_on, "[DONE]").await;
+    assert!(charge["output"].as_u64() > alone["output"].as_u64(), "the client pays for all that it has");
+    assert!(kwh(&charge) > kwh(&alone) && kwh(&charge) < kwh(&alone) * 1.1, "{charge}\n{alone}");
 }

@@ -72,6 +72,20 @@ fn each_provider_has_worked_on_what_it_sent_itself() {
 }
 
 #[test]
+fn a_provider_has_worked_on_what_it_sent_even_where_its_figures_are_behind() {
+    let ask = trial::ask(Dialect::Chat, ASK.as_bytes());
+    let abilities = Abilities::default();
+    let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
+    let mut say = |said: &str| reply.push(Bytes::from(said.to_owned()), &mut Out::default()).unwrap();
+    say(&(usage.to_owned() + &text(&"x".repeat(400))));
+    assert_eq!((reply.worked().input, reply.worked().output), (9, 100));
+    let mut say = |said: &str| reply.push(Bytes::from(said.to_owned()), &mut Out::default()).unwrap();
+    say(&(stop("stop") + &usage.replace("\":1}", "\":90}")));
+    assert_eq!(reply.worked().output, 90, "at its end it knows better");
+}
+
+#[test]
 fn a_second_provider_that_says_the_same_is_heard_from_where_the_first_broke() {
     let first = text("Hello, ") + &text("wor");
     let second = text("Hel") + &text("lo, world. And ") + &text("more.") + &stop("stop");
@@ -191,6 +205,9 @@ fn what_cannot_be_compared_is_not_started_over() {
     };
     assert!(can(ASK, &text("a")));
     assert!(!can(r#"{"model":"m","messages":[],"stream":true,"logprobs":true}"#, &text("a")));
+    for carries_none in [r#""logit_bias":{"1":2}"#, r#""logprobs":false"#, r#""top_logprobs":2"#] {
+        assert!(can(&format!("{}{carries_none}}}", ASK.replace('}', ",")), &text("a")), "{carries_none}");
+    }
     assert!(!can(ASK, &text(&"long ".repeat(60_000))), "more than is kept");
     assert!(!can(ASK, &(text("a") + &stop("stop"))), "nothing is left to rescue");
 }
