@@ -34,10 +34,10 @@ pub struct Line {
 
 /// Tells once, to everybody who holds it, that their work is to end.
 #[derive(Clone, Debug, Default)]
-pub struct CancelLine(Arc<Told>);
+pub struct CancelLine(Arc<Cancellation>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct Cancellation {
     so: AtomicBool,
     told: Notify,
 }

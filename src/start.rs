@@ -36,7 +36,7 @@ pub fn run(settings: Settings, source: Source) -> Result<(), String> {
         announce(&gateway);
         descriptors::tell(&gateway.house.live().settings);
         notify::ready();
-        while signals.until_told(&gateway, &source).await == Told::Upgrade {
+        while signals.until_told(&gateway, &source).await == Order::Upgrade {
             match gateway.upgrade(&program).await {
                 Ok(id) => {
                     notify::successor(id);
@@ -74,7 +74,7 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
         let key = admin::keys::create_demo(&gateway.house).await?;
         admin::orders::grant_demo(&gateway.house.ledger).await?;
         greet(&gateway, &key, &model)?;
-        while signals.until_told(&gateway, &source).await == Told::Upgrade {
+        while signals.until_told(&gateway, &source).await == Order::Upgrade {
             log::event(log::error(), "upgrade_failed", &[("why", "The demo cannot be upgraded.")]);
         }
         gateway.stop(drain).await;
@@ -132,7 +132,7 @@ struct Signals {
 
 /// What the process was told.
 #[derive(PartialEq, Eq)]
-enum Told {
+enum Order {
     Stop,
     Upgrade,
 }
@@ -149,11 +149,11 @@ impl Signals {
     }
 
     /// Waits for the end, or for an upgrade; reloads meanwhile when asked to.
-    async fn until_told(&mut self, gateway: &Gateway, source: &Source) -> Told {
+    async fn until_told(&mut self, gateway: &Gateway, source: &Source) -> Order {
         loop {
             tokio::select! {
-                () = stop(&mut self.terminate, &mut self.interrupt) => return Told::Stop,
-                _ = self.upgrade.recv() => return Told::Upgrade,
+                () = stop(&mut self.terminate, &mut self.interrupt) => return Order::Stop,
+                _ = self.upgrade.recv() => return Order::Upgrade,
                 _ = self.hangup.recv() => {
                     admin::reload(&gateway.house, source).await.ok();
                 }

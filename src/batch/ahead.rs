@@ -16,8 +16,8 @@ const AHEAD: usize = 128;
 impl Work {
     /// Opens its files, once.
     pub(super) fn open(&mut self) {
-        if self.input.is_none() && !self.reading {
-            self.reading = true;
+        if self.files.input.is_none() && !self.disk.reading {
+            self.disk.reading = true;
             let (house, record, tell) = (self.house.clone(), self.record.clone(), self.tell.clone());
             tokio::task::spawn_blocking(move || {
                 let opened = open::open(&house, &record);
@@ -32,12 +32,12 @@ impl Work {
     }
 
     pub(super) fn read_ahead(&mut self) {
-        let enough = self.ahead.len() >= AHEAD || self.ahead_bytes >= self.share.ahead / 2;
-        if self.reading || enough || self.later.is_full() {
+        let enough = self.ahead.lines.len() >= AHEAD || self.ahead.bytes >= self.share.ahead / 2;
+        if self.disk.reading || enough || self.later.is_full() {
             return;
         }
-        let Some(mut input) = self.input.take_if(|input| !input.over) else { return };
-        self.reading = true;
+        let Some(mut input) = self.files.input.take_if(|input| !input.over) else { return };
+        self.disk.reading = true;
         let (done, tell, most) = (self.done.clone(), self.tell.clone(), self.share.ahead);
         tokio::task::spawn_blocking(move || {
             let read = input.read(&done, most);
@@ -46,16 +46,16 @@ impl Work {
     }
 
     pub(super) fn opened(&mut self, opened: Opened) {
-        self.reading = false;
+        self.disk.reading = false;
         let Opened { input, first, file, output, done } = opened;
-        self.input = Some(input);
+        self.files.input = Some(input);
         self.done = done;
         if let Some((output, results)) = output {
-            self.output = Some(output);
-            self.results = Some(results);
+            self.files.output = Some(output);
+            self.files.results = Some(results);
         }
-        self.rest_until = None;
-        if self.ending.is_some() {
+        self.disk.rest_until = None;
+        if self.exit.why.is_some() {
             return;
         }
         if self.life.state == State::Validating {
@@ -74,12 +74,12 @@ impl Work {
     }
 
     pub(super) fn is_ahead(&mut self, lines: Vec<Asked>) {
-        self.ahead_bytes += lines.iter().map(|line| line.body.len()).sum::<usize>();
-        self.ahead.extend(lines);
+        self.ahead.bytes += lines.iter().map(|line| line.body.len()).sum::<usize>();
+        self.ahead.lines.extend(lines);
     }
 
     pub(super) fn unopened(&mut self, kind: ErrorKind) {
-        self.reading = false;
+        self.disk.reading = false;
         match kind {
             ErrorKind::NotFound => self.end(Why::InputDeleted),
             ErrorKind::InvalidData => self.end(Why::Invalid),

@@ -61,23 +61,23 @@ struct Written {
 impl Work {
     /// Takes the next group to the disk, if there is one and none is on its way.
     pub(super) fn commit(&mut self) {
-        if self.writing || self.life.state.is_end() {
+        if self.disk.writing || self.life.state.is_end() {
             return;
         }
-        let ends = self.ending.is_some() && self.is_idle();
-        if self.finished.is_empty() && !ends {
+        let ends = self.exit.why.is_some() && self.is_idle();
+        if self.unwritten.lines.is_empty() && !ends {
             return;
         }
         let mut group = self.group(MOST_ENDS);
         let last = u32::try_from(group.lines.len()).is_ok_and(|lines| lines == self.life.counts.left());
-        group.seal = (last && !group.lines.is_empty()) || (ends && self.finished.is_empty());
-        self.writing = true;
+        group.seal = (last && !group.lines.is_empty()) || (ends && self.unwritten.lines.is_empty());
+        self.disk.writing = true;
         let (files, tell) = (self.house.files.clone(), self.tell.clone());
         let job = Job {
-            output: self.output.take(),
-            results: self.results.clone(),
+            output: self.files.output.take(),
+            results: self.files.results.clone(),
             known: self.record.output.clone(),
-            damaged: self.ending == Some(Why::OutputDamaged),
+            damaged: self.exit.why == Some(Why::OutputDamaged),
             key: self.record.key.clone(),
             account: self.record.account.clone(),
             name: format!("{}_output.jsonl", self.record.id),
@@ -98,9 +98,9 @@ impl Work {
             Ok(written) => written,
             Err(error) => return self.unwritten(group, &error),
         };
-        self.failures = 0;
-        self.rest_until = None;
-        self.output = output;
+        self.disk.failures = 0;
+        self.disk.rest_until = None;
+        self.files.output = output;
         let now = self.house.clock.unix();
         let (seal, mut ends) = (group.seal, Vec::with_capacity(group.lines.len()));
         self.short.freed(group.lines.len());
@@ -119,7 +119,7 @@ impl Work {
             ends.extend(line.end);
             self.kept_soon.push(line.turn);
         }
-        if seal && let Some(why) = self.ending {
+        if seal && let Some(why) = self.exit.why {
             self.ended(why, now);
         }
         let mut rows = Vec::with_capacity(6);
@@ -130,7 +130,7 @@ impl Work {
             self.record.output = Some(results.id.clone());
             self.record.output_bytes = results.bytes;
             rows.extend(file_rows(&results, fresh));
-            self.results = Some(results);
+            self.files.results = Some(results);
         }
         self.enter(ends, rows);
     }
@@ -147,7 +147,7 @@ impl Work {
 
     /// Commits the batch alone, as it is now.
     pub(super) fn keep_row(&mut self) {
-        self.writing = true;
+        self.disk.writing = true;
         self.enter(Vec::new(), Vec::new());
     }
 
@@ -207,32 +207,32 @@ impl Work {
 
     /// The disk did not take a group: it waits, and nothing new is begun until it is there.
     fn unwritten(&mut self, group: Group, error: &io::Error) {
-        self.writing = false;
+        self.disk.writing = false;
         let lost = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
         if lost && self.record.output.is_some() {
             // What cannot be given is not charged either: with its end dropped, a line is voided.
-            self.finished.clear();
-            self.finished_bytes = 0;
+            self.unwritten.lines.clear();
+            self.unwritten.bytes = 0;
             self.end(Why::OutputDamaged);
-            self.ending = Some(Why::OutputDamaged);
+            self.exit.why = Some(Why::OutputDamaged);
             return;
         }
-        if self.failures == 0 {
+        if self.disk.failures == 0 {
             let why = error.kind().to_string();
             log::event(log::error(), "batch_not_written", &[("batch", &self.record.id), ("why", &why)]);
         }
         for line in group.lines.into_iter().rev() {
-            self.finished_bytes += line.text.len();
-            self.finished.push_front(line);
+            self.unwritten.bytes += line.text.len();
+            self.unwritten.lines.push_front(line);
         }
         self.rest();
     }
 
     /// Leaves the disk alone for a while.
     pub(super) fn rest(&mut self) {
-        let pause = REST.saturating_mul(1 << self.failures.min(8)).min(LONGEST_REST);
-        self.failures = self.failures.saturating_add(1);
-        self.rest_until = Some(Instant::now() + pause);
+        let pause = REST.saturating_mul(1 << self.disk.failures.min(8)).min(LONGEST_REST);
+        self.disk.failures = self.disk.failures.saturating_add(1);
+        self.disk.rest_until = Some(Instant::now() + pause);
     }
 }
 

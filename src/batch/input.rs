@@ -1,6 +1,7 @@
 //! The lines of a batch's input that have no result yet, a handful at a time.
 //! Calls block.
 
+use crate::endpoint;
 use crate::files::LineReader;
 use bytes::Bytes;
 use penstock_batch::done::Done;
@@ -79,7 +80,8 @@ impl Input {
             if done.has(index) {
                 continue;
             }
-            let read = jsonl::line(&line.bytes).map_err(|_| Error::from(ErrorKind::InvalidData))?;
+            let read = jsonl::line(&line.bytes, endpoint::for_lines())
+                .map_err(|_| Error::from(ErrorKind::InvalidData))?;
             let asked = Asked {
                 index,
                 custom_id: read.custom_id.into(),

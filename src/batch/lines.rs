@@ -22,9 +22,9 @@ impl Work {
         let now = self.house.clock.unix();
         let due = self.life.state == State::InProgress
             && self.record.scheduled.is_none_or(|hour| hour <= now)
-            && !self.held_up
+            && !self.paused.held_up
             // As long as the disk takes no results, none are asked for.
-            && (self.failures == 0 || self.finished.is_empty())
+            && (self.disk.failures == 0 || self.unwritten.lines.is_empty())
             && !self.house.ledger.failing();
         while due && self.short.may_begin() && self.has_room() {
             let Some(asked) = self.next_line() else { break };
@@ -44,11 +44,11 @@ impl Work {
     /// nothing at work goes on whatever that is, one line after the other.
     fn has_room(&self) -> bool {
         let share = &self.share;
-        if self.flying == 0 || self.finished.len() >= share.results {
-            return self.finished.len() < share.results;
+        if self.flying.lines == 0 || self.unwritten.lines.len() >= share.results {
+            return self.unwritten.lines.len() < share.results;
         }
-        let expected = self.finished_bytes + self.flying * self.typical;
-        let fits = self.held + self.later.bytes() <= share.held && expected <= share.finished;
+        let expected = self.unwritten.bytes + self.flying.lines * self.unwritten.typical;
+        let fits = self.flying.bytes + self.later.bytes() <= share.held && expected <= share.finished;
         fits && !self.house.overload.is_crowded()
     }
 
@@ -56,14 +56,14 @@ impl Work {
         if let Some(again) = self.later.pop(Instant::now()) {
             return Some(again);
         }
-        let line = if self.later.is_full() { None } else { self.ahead.pop_front() };
-        self.ahead_bytes -= line.as_ref().map_or(0, |line| line.body.len());
+        let line = if self.later.is_full() { None } else { self.ahead.lines.pop_front() };
+        self.ahead.bytes -= line.as_ref().map_or(0, |line| line.body.len());
         line
     }
 
     fn put_back(&mut self, line: Asked) {
-        self.ahead_bytes += line.body.len();
-        self.ahead.push_front(line);
+        self.ahead.bytes += line.body.len();
+        self.ahead.lines.push_front(line);
     }
 
     fn begin(&mut self, asked: Asked, turn: Turn) {
@@ -72,11 +72,11 @@ impl Work {
             return self.end(Why::KeyRevoked);
         };
         let Some(endpoint) = self.endpoint else { return self.end(Why::Invalid) };
-        self.flying += 1;
+        self.flying.lines += 1;
         self.short.begun();
-        self.held += asked.body.len();
-        let ask = LineAsk { grant, endpoint, body: asked.body.clone(), cancel: self.cancel.clone() };
-        let (house, mut abort) = (self.house.clone(), self.abort.subscribe());
+        self.flying.bytes += asked.body.len();
+        let ask = LineAsk { grant, endpoint, body: asked.body.clone(), cancel: self.flying.cancel.clone() };
+        let (house, mut abort) = (self.house.clone(), self.flying.abort.subscribe());
         let flight = Flight { asked: Some((asked, turn)), tell: self.tell.clone() };
         self.house.batches.serve(async move {
             let flight = flight;
@@ -91,9 +91,9 @@ impl Work {
 
     /// A line ended, one way or the other.
     pub(super) fn landed(&mut self, mut asked: Asked, turn: Turn, done: Option<Box<LineDone>>) {
-        self.flying = self.flying.saturating_sub(1);
-        self.held = self.held.saturating_sub(asked.body.len());
-        let ends = self.ending.is_some() || self.stopping;
+        self.flying.lines = self.flying.lines.saturating_sub(1);
+        self.flying.bytes = self.flying.bytes.saturating_sub(asked.body.len());
+        let ends = self.exit.why.is_some() || self.exit.stopping;
         let Some(mut done) = done else {
             // It broke, or was cut: its reserve was voided when it was dropped.
             self.short.freed(1);
@@ -103,7 +103,7 @@ impl Work {
             }
             return;
         };
-        if self.ending == Some(Why::OutputDamaged) {
+        if self.exit.why == Some(Why::OutputDamaged) {
             // Its result has no place to go to; with its end dropped, it is voided.
             return;
         }
@@ -134,9 +134,9 @@ impl Work {
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
         let id = format!("batch_{}", done.request.as_str());
         result::write(&mut text, &id, &asked.custom_id, done.status, done.body.iter().map(|piece| &**piece));
-        self.finished_bytes += text.len();
-        self.typical = (self.typical * 7 + text.len()) / 8;
-        self.finished.push_back(Finished {
+        self.unwritten.bytes += text.len();
+        self.unwritten.typical = (self.unwritten.typical * 7 + text.len()) / 8;
+        self.unwritten.lines.push_back(Finished {
             index: asked.index,
             good,
             end: done.end,

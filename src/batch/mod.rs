@@ -17,6 +17,7 @@ mod later;
 mod lines;
 mod open;
 mod owner;
+mod parts;
 mod refusals;
 mod runs;
 mod share;

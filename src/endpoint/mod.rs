@@ -18,7 +18,9 @@ use crate::exchange::{Ended, Exchange};
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::Scope;
+use penstock_batch::jsonl::Urls;
 use penstock_contract::{Code, Dialect, Refusal};
+use std::sync::LazyLock;
 
 /// One method on one path.
 #[async_trait]
@@ -40,7 +42,7 @@ pub trait Endpoint: Sync {
         false
     }
 
-    /// Lines of batches may ask it.
+    /// Lines of batches may ask it, by its path as it stands.
     fn takes_lines(&self) -> bool {
         false
     }
@@ -49,17 +51,17 @@ pub trait Endpoint: Sync {
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal>;
 }
 
-/// Every endpoint.
+/// Every endpoint. Mistakes name those that take lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::Chat,
     &messages::Messages,
     &count_tokens::CountTokens,
-    &images::Generations,
-    &images::Content,
-    &transcriptions::Transcriptions,
     &embeddings::Embeddings,
     &rerank::Rerank("/v1/rerank"),
     &rerank::Rerank("/v2/rerank"),
+    &images::Generations,
+    &images::Content,
+    &transcriptions::Transcriptions,
     &batches::Post,
     &batches::List,
     &batches::Get,
@@ -72,6 +74,15 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &models::List,
     &models::One,
 ];
+
+/// The paths that lines of batches may ask: what the batch room is told, since it knows no endpoint itself.
+#[must_use]
+pub fn for_lines() -> Urls {
+    static URLS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        ENDPOINTS.iter().filter(|endpoint| endpoint.takes_lines()).map(|endpoint| endpoint.path()).collect()
+    });
+    &URLS
+}
 
 /// The dialect of a path's errors: `/v1/messages*`, and the catalogue for clients
 /// that send `anthropic-version`, speak messages; all else speaks chat.
@@ -145,6 +156,7 @@ fn unknown(path: &str) -> &'static str {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use penstock_batch::create::Create;
 
     #[test]
     fn a_known_path_with_another_method_names_the_right_one() {
@@ -182,6 +194,38 @@ mod tests {
         assert_eq!(dialect("/v1/models", false), Dialect::Chat);
         assert_eq!(dialect("/v1/messages/count_tokens", false), Dialect::Messages);
         assert_eq!(dialect("/anything", true), Dialect::Chat);
+    }
+
+    #[test]
+    fn the_endpoints_that_take_lines_are_those_that_a_batch_may_name_and_no_others() {
+        for endpoint in ENDPOINTS {
+            let body =
+                serde_json::json!({"input_file_id": "file-1", "endpoint": endpoint.path()}).to_string();
+            let create = Create::read(body.as_bytes(), for_lines());
+            assert_eq!(create.is_ok(), endpoint.takes_lines(), "{}", endpoint.path());
+        }
+        // A batch finds its endpoint by this path, and lines are posted.
+        for path in for_lines() {
+            let (endpoint, _) = find(&Method::POST, path).unwrap();
+            assert!(endpoint.takes_lines() && endpoint.path() == *path, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_endpoint_of_a_batch_or_a_line_is_told_the_right_ones() {
+        let body = br#"{"input_file_id": "file-1", "endpoint": "/v1/completions"}"#;
+        let refusal = Create::read(body, for_lines()).unwrap_err();
+        assert_eq!(
+            refusal.message,
+            "endpoint: expected one of /v1/chat/completions, /v1/messages, /v1/embeddings, /v1/rerank, \
+             /v1/images/generations"
+        );
+        let line = br#"{"custom_id": "a", "method": "POST", "url": "/v2/rerank", "body": {}}"#;
+        assert_eq!(
+            penstock_batch::jsonl::line(line, for_lines()).unwrap_err().message,
+            "expected /v1/chat/completions, /v1/messages, /v1/embeddings, /v1/rerank or \
+             /v1/images/generations, got \"/v2/rerank\""
+        );
     }
 
     #[test]

@@ -30,8 +30,9 @@ impl Endpoint for Rerank {
         Scope::Rerank
     }
 
+    /// At its second path it is for clients that cannot ask elsewhere; a file of lines can.
     fn takes_lines(&self) -> bool {
-        true
+        self.0 == "/v1/rerank"
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {

@@ -4,6 +4,7 @@
 use super::blocks::Sums;
 use super::room::{Bounds, Full, Taken, fits};
 use super::{Failed, sync_folder};
+use crate::endpoint;
 use penstock_batch::jsonl::{Checked, Lines};
 use penstock_contract::hex;
 use sha2::{Digest, Sha256};
@@ -52,7 +53,13 @@ impl Incoming {
         }
         let file = NamedTempFile::new_in(aside).map_err(Failed::Disk)?;
         let aside = Aside { file, sums: Sums::default(), digest: Sha256::new(), taken };
-        Ok(Self { aside: Some(aside), lines: Lines::new(), folder: folder.to_owned(), bounds, bytes: 0 })
+        Ok(Self {
+            aside: Some(aside),
+            lines: Lines::new(endpoint::for_lines()),
+            folder: folder.to_owned(),
+            bounds,
+            bytes: 0,
+        })
     }
 
     /// Takes the next bytes.
@@ -67,7 +74,9 @@ impl Incoming {
             self.aside = None;
         }
         if self.lines.are_endless() {
-            std::mem::take(&mut self.lines).end().map_err(Failed::Lines)?;
+            std::mem::replace(&mut self.lines, Lines::new(endpoint::for_lines()))
+                .end()
+                .map_err(Failed::Lines)?;
         }
         let Some(aside) = &mut self.aside else { return Ok(()) };
         aside.taken.grow(bytes.len() as u64, &self.bounds).map_err(Failed::Full)?;

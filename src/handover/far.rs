@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// Where the store is.
-enum Place {
+enum Whereabouts {
     Here(Arc<dyn Store>),
     There(Arc<Link>),
     /// It could not be taken back.
@@ -19,7 +19,7 @@ enum Place {
 }
 
 /// A store that can be handed over.
-pub struct Handed(RwLock<Place>);
+pub struct Handed(RwLock<Whereabouts>);
 
 /// What may be wanted of a store in another process.
 #[derive(Serialize, Deserialize)]
@@ -70,7 +70,7 @@ impl Handed {
     /// A store of this process.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self(RwLock::new(Place::Here(store)))
+        Self(RwLock::new(Whereabouts::Here(store)))
     }
 
     /// Closes the store and waits for `taken`: where it is from then on, or, if
@@ -84,17 +84,17 @@ impl Handed {
         back: impl FnOnce() -> Result<Arc<dyn Store>, String>,
     ) -> Result<Arc<Link>, String> {
         let mut place = self.0.write();
-        *place = Place::Nowhere;
+        *place = Whereabouts::Nowhere;
         let why = match taken() {
             Ok(link) => {
-                *place = Place::There(link.clone());
+                *place = Whereabouts::There(link.clone());
                 return Ok(link);
             }
             Err(why) => why,
         };
         match back() {
             Ok(store) => {
-                *place = Place::Here(store);
+                *place = Whereabouts::Here(store);
                 Err(why)
             }
             Err(worse) => Err(format!("{why} {worse}")),
@@ -109,8 +109,8 @@ impl Handed {
     ) -> Result<T, StoreError> {
         let place = self.0.read();
         match &*place {
-            Place::Here(store) => here(&**store),
-            Place::There(link) => {
+            Whereabouts::Here(store) => here(&**store),
+            Whereabouts::There(link) => {
                 let link = link.clone();
                 drop(place);
                 match link.call(there()).ok_or_else(away)? {
@@ -121,7 +121,7 @@ impl Handed {
                     answer => read(answer).ok_or_else(away),
                 }
             }
-            Place::Nowhere => Err(away()),
+            Whereabouts::Nowhere => Err(away()),
         }
     }
 }
@@ -166,7 +166,7 @@ impl Store for Handed {
 
     fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         let place = self.0.read();
-        if let Place::Here(store) = &*place {
+        if let Whereabouts::Here(store) = &*place {
             return store.apply(batch);
         }
         drop(place);
@@ -180,14 +180,14 @@ impl Store for Handed {
 
     fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
         match &*self.0.read() {
-            Place::Here(store) => store.copy(sink),
+            Whereabouts::Here(store) => store.copy(sink),
             _ => Err(away()),
         }
     }
 
     fn verify(&self) -> Result<Verified, StoreError> {
         match &*self.0.read() {
-            Place::Here(store) => store.verify(),
+            Whereabouts::Here(store) => store.verify(),
             _ => Err(away()),
         }
     }
@@ -195,10 +195,10 @@ impl Store for Handed {
     /// Never waits: it is asked from everywhere.
     fn health(&self) -> Health {
         match self.0.try_read().as_deref() {
-            Some(Place::Here(store)) => store.health(),
-            Some(Place::There(link)) if link.is_lost() => Health::Failed,
-            Some(Place::Nowhere) => Health::Failed,
-            Some(Place::There(_)) | None => Health::Ready,
+            Some(Whereabouts::Here(store)) => store.health(),
+            Some(Whereabouts::There(link)) if link.is_lost() => Health::Failed,
+            Some(Whereabouts::Nowhere) => Health::Failed,
+            Some(Whereabouts::There(_)) | None => Health::Ready,
         }
     }
 }

@@ -4,6 +4,8 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use penstock_batch::jsonl::{Lines, MOST_LINES};
 
+const URLS: &[&str] = &["/v1/messages", "/v1/chat/completions"];
+
 fn file(text: usize) -> Vec<u8> {
     let words = "The lock of a canal lifts a boat from the lower water to the upper. \\n\u{c9}cluse: ";
     let prompt: String = words.chars().cycle().take(text).collect();
@@ -25,7 +27,7 @@ fn proven(bench: &mut Criterion) {
         group.throughput(Throughput::Bytes(file.len() as u64));
         group.bench_with_input(BenchmarkId::new("50000 lines", text), &file, |bench, file| {
             bench.iter(|| {
-                let mut lines = Lines::new();
+                let mut lines = Lines::new(URLS);
                 for piece in file.chunks(64 << 10) {
                     lines.push(piece);
                 }

@@ -1,6 +1,6 @@
 //! What a client asks for when it creates a batch, proven sane field by field.
 
-use crate::jsonl::URLS;
+use crate::jsonl::Urls;
 use crate::window;
 use penstock_contract::Refusal;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ const TEXT: usize = 512;
 pub struct Create {
     /// The uploaded file.
     pub input_file_id: String,
-    /// Where its lines go: one of [`URLS`].
+    /// Where its lines go: one of those that take them.
     pub endpoint: &'static str,
     /// The window as the client wrote it.
     pub completion_window: String,
@@ -26,11 +26,11 @@ pub struct Create {
 }
 
 impl Create {
-    /// Reads the body of a creation. Fields it does not know are left alone.
+    /// Reads the body of a creation; its lines may go to one of `urls`. Fields it does not know are left alone.
     ///
     /// # Errors
     /// Names the first field that is not what it has to be.
-    pub fn read(body: &[u8]) -> Result<Self, Refusal> {
+    pub fn read(body: &[u8], urls: Urls) -> Result<Self, Refusal> {
         let value: Value = serde_json::from_slice(body)
             .map_err(|_| Refusal::invalid("body", "body: expected a JSON object"))?;
         let Value::Object(fields) = value else {
@@ -44,7 +44,7 @@ impl Create {
                 return Err(Refusal::invalid("input_file_id", expected));
             }
         };
-        let endpoint = endpoint(fields.get("endpoint"))?;
+        let endpoint = endpoint(fields.get("endpoint"), urls)?;
         let completion_window = match fields.get("completion_window") {
             None | Some(Value::Null) => window::DEFAULT,
             Some(Value::String(text)) => text,
@@ -58,10 +58,10 @@ impl Create {
     }
 }
 
-fn endpoint(value: Option<&Value>) -> Result<&'static str, Refusal> {
+fn endpoint(value: Option<&Value>, urls: Urls) -> Result<&'static str, Refusal> {
     let asked = value.and_then(Value::as_str);
-    URLS.into_iter().find(|known| Some(*known) == asked).ok_or_else(|| {
-        let known = URLS.join(", ");
+    urls.iter().copied().find(|known| Some(*known) == asked).ok_or_else(|| {
+        let known = urls.join(", ");
         Refusal::invalid("endpoint", format!("endpoint: expected one of {known}"))
     })
 }
@@ -98,8 +98,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const URLS: Urls = &["/v1/chat/completions", "/v1/rerank"];
+
     fn read(value: &Value) -> Result<Create, Refusal> {
-        Create::read(value.to_string().as_bytes())
+        Create::read(value.to_string().as_bytes(), URLS)
     }
 
     fn good() -> Value {
@@ -123,14 +125,14 @@ mod tests {
     #[test]
     fn every_endpoint_is_taken_and_no_other() {
         for endpoint in URLS {
-            assert_eq!(read(&with("endpoint", json!(endpoint))).unwrap().endpoint, endpoint);
+            assert_eq!(read(&with("endpoint", json!(endpoint))).unwrap().endpoint, *endpoint);
         }
         for wrong in
-            [json!("/v1/completions"), json!("/v1/audio/transcriptions"), json!(""), json!(7), json!(null)]
+            [json!("/v1/messages"), json!("/v1/audio/transcriptions"), json!(""), json!(7), json!(null)]
         {
             let refusal = read(&with("endpoint", wrong)).unwrap_err();
             assert_eq!(refusal.param.as_deref(), Some("endpoint"));
-            assert!(refusal.message.contains("/v1/rerank"));
+            assert_eq!(refusal.message, "endpoint: expected one of /v1/chat/completions, /v1/rerank");
         }
     }
 
@@ -154,7 +156,7 @@ mod tests {
             assert!(refusal.message.contains("expected"), "{}", refusal.message);
         }
         for body in [&b"[]"[..], b"", b"{", b"\"x\""] {
-            assert_eq!(Create::read(body).unwrap_err().param.as_deref(), Some("body"));
+            assert_eq!(Create::read(body, URLS).unwrap_err().param.as_deref(), Some("body"));
         }
     }
 

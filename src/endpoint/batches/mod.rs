@@ -43,7 +43,7 @@ impl Endpoint for Post {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let asked = Create::read(&x.json_body().await?)?;
+        let asked = Create::read(&x.json_body().await?, super::for_lines())?;
         let (lines, _) = find(&Method::POST, asked.endpoint)?;
         x.grant.require(lines.scope())?;
         let when = x.house.when();

@@ -1,7 +1,7 @@
 //! One line: a request with its name. The body is proven to be a JSON object and handed on as it stands.
 
 use super::mistake::LineError;
-use super::{BOM, MOST_CUSTOM_ID, URLS};
+use super::{BOM, MOST_CUSTOM_ID, Urls};
 use memchr::memmem;
 use penstock_wire::json;
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 pub struct InputLine<'a> {
     /// What its owner calls it.
     pub custom_id: Cow<'a, str>,
-    /// What it asks: one of [`URLS`].
+    /// What it asks: one of those that it may.
     pub url: &'static str,
     /// Its body, a JSON object, as it stands in the line.
     pub body: &'a [u8],
@@ -34,18 +34,18 @@ pub fn bare(line: &[u8], first: bool) -> &[u8] {
     if first { line.strip_prefix(BOM).unwrap_or(line) } else { line }
 }
 
-/// Reads one line, without its end.
+/// Reads one line, without its end, that may ask one of `urls`.
 ///
 /// # Errors
 /// The first mistake in it, of no line number.
-pub fn line(bytes: &[u8]) -> Result<InputLine<'_>, LineError> {
+pub fn line(bytes: &[u8], urls: Urls) -> Result<InputLine<'_>, LineError> {
     if simdutf8::basic::from_utf8(bytes).is_err() {
         return Err(LineError::new("invalid_utf8", None, "expected text in UTF-8"));
     }
     let found = fields(bytes)?;
     let custom_id = custom_id(need(found.custom_id, "custom_id")?)?;
     method(need(found.method, "method")?)?;
-    let url = url(need(found.url, "url")?)?;
+    let url = url(need(found.url, "url")?, urls)?;
     let body = need(found.body, "body")?;
     body_is_sound(body)?;
     Ok(InputLine { custom_id, url, body })
@@ -129,16 +129,16 @@ fn method(value: &[u8]) -> Result<(), LineError> {
     Err(LineError::new("invalid_method", Some("method"), format!("expected \"POST\", got {got}")))
 }
 
-fn url(value: &[u8]) -> Result<&'static str, LineError> {
+fn url(value: &[u8], urls: Urls) -> Result<&'static str, LineError> {
     let text = text(value);
-    let known = |text: &str| URLS.into_iter().find(|known| *known == text);
+    let known = |text: &str| urls.iter().copied().find(|known| *known == text);
     if let Some(url) = text.as_deref().and_then(known) {
         return Ok(url);
     }
     let got = text.as_deref().and_then(shown).map(|text| format!("\"{text}\""));
     let got = got
         .unwrap_or_else(|| if text.is_some() { "another path".to_owned() } else { kind(value).to_owned() });
-    let (last, others) = URLS.split_last().unwrap_or((&"", &[]));
+    let (last, others) = urls.split_last().unwrap_or((&"", &[]));
     let message = format!("expected {} or {last}, got {got}", others.join(", "));
     Err(LineError::new("invalid_url", Some("url"), message))
 }

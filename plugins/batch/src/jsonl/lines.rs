@@ -1,7 +1,7 @@
 //! A whole file, pushed through: cut into lines wherever its pieces end, each line proven, the names compared.
 
 use super::mistake::{LineError, Mistakes};
-use super::{BOM, MOST_LINE, MOST_LINES, MOST_MISTAKES, bare, line};
+use super::{BOM, MOST_LINE, MOST_LINES, MOST_MISTAKES, Urls, bare, line};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -22,8 +22,10 @@ pub struct Checked {
 }
 
 /// A file on its way through.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lines {
+    /// What its lines may ask.
+    urls: Urls,
     /// The beginning of a line whose end has not come.
     pub(super) held: Vec<u8>,
     /// The line is too long, and passed over up to its end: so many bytes of it so far.
@@ -43,10 +45,21 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// A file of which nothing has come.
+    /// A file of which nothing has come, and whose lines may ask one of `urls`.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(urls: Urls) -> Self {
+        Self {
+            urls,
+            held: Vec::new(),
+            passing: None,
+            number: 0,
+            requests: 0,
+            blank: None,
+            url: None,
+            names: HashMap::new(),
+            mistakes: Vec::new(),
+            count: 0,
+        }
     }
 
     /// Takes the next bytes.
@@ -154,7 +167,7 @@ impl Lines {
         if !self.request() {
             return;
         }
-        match line(bytes) {
+        match line(bytes, self.urls) {
             Err(mistake) => self.wrong(number, mistake),
             Ok(input) => self.compare(number, input.url, &input.custom_id),
         }

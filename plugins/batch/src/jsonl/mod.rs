@@ -24,9 +24,8 @@ pub const MOST_CUSTOM_ID: usize = 512;
 /// Mistakes that are told one by one; further ones are counted.
 pub const MOST_MISTAKES: usize = 20;
 
-/// What a line may ask.
-pub const URLS: [&str; 5] =
-    ["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
+/// What a line may ask, by its path. The house says so, since it alone knows its endpoints.
+pub type Urls = &'static [&'static str];
 
 /// What some editors put before a text in UTF-8.
 const BOM: &[u8] = b"\xef\xbb\xbf";

@@ -5,12 +5,16 @@ use super::lines::MOST_PASSED;
 use super::*;
 use proptest::prelude::*;
 
+/// As long as what the gateway gives, so that the sentences are its own.
+const URLS: Urls =
+    &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
+
 fn good(id: &str) -> String {
     format!(r#"{{"custom_id":"{id}","method":"POST","url":"/v1/chat/completions","body":{{"model":"m"}}}}"#)
 }
 
 fn check(file: &[u8]) -> Result<Checked, Mistakes> {
-    let mut lines = Lines::new();
+    let mut lines = Lines::new(URLS);
     lines.push(file);
     lines.end()
 }
@@ -53,7 +57,7 @@ fn a_sound_file_is_counted_and_its_line_read_without_a_copy() {
     let file = format!("{}\n{}", good("a"), good("b"));
     assert_eq!(check(file.as_bytes()).unwrap(), Checked { lines: 2, url: "/v1/chat/completions" });
     let text = with("body", r#" { "messages" : [ ] } "#);
-    let read = line(text.as_bytes()).unwrap();
+    let read = line(text.as_bytes(), URLS).unwrap();
     assert_eq!((&*read.custom_id, read.url), ("x", "/v1/chat/completions"));
     assert_eq!(read.body, br#"{ "messages" : [ ] }"#);
 }
@@ -199,7 +203,7 @@ fn the_first_mistakes_are_told_and_the_rest_counted() {
 
 #[test]
 fn memory_is_bounded_by_a_line() {
-    let mut lines = Lines::new();
+    let mut lines = Lines::new(URLS);
     for _ in 0..200 {
         lines.push(&[b'x'; 64 << 10]);
         assert!(lines.held.capacity() <= 4 * MOST_LINE);
@@ -209,7 +213,7 @@ fn memory_is_bounded_by_a_line() {
 
 #[test]
 fn a_line_that_is_too_long_is_wrong_before_it_ends_and_endless_after_a_while() {
-    let mut lines = Lines::new();
+    let mut lines = Lines::new(URLS);
     lines.push(&vec![b'x'; MOST_LINE]);
     assert!(!lines.are_wrong(), "it may end now");
     lines.push(&[b'x'; 8]);
@@ -250,12 +254,12 @@ proptest! {
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         ends.extend([0, bytes.len()]);
         ends.sort_unstable();
-        let mut lines = Lines::new();
+        let mut lines = Lines::new(URLS);
         for pair in ends.windows(2) {
             lines.push(&bytes[pair[0]..pair[1]]);
         }
         prop_assert_eq!(lines.end(), whole.clone());
-        let mut single = Lines::new();
+        let mut single = Lines::new(URLS);
         bytes.iter().for_each(|byte| single.push(&[*byte]));
         prop_assert_eq!(single.end(), whole);
     }
@@ -263,7 +267,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         check(&bytes).ok();
-        line(&bytes).ok();
+        line(&bytes, URLS).ok();
     }
 
     /// What a real parser reads is what is read here.
@@ -271,7 +275,7 @@ proptest! {
     fn a_line_reads_as_a_parser_would(id in "\\PC{1,20}", body in "\\PC{0,40}") {
         let value = serde_json::json!({"custom_id": id, "method": "POST", "url": "/v1/rerank", "body": {"q": body}});
         let text = value.to_string();
-        let read = line(text.as_bytes()).unwrap();
+        let read = line(text.as_bytes(), URLS).unwrap();
         prop_assert_eq!(&*read.custom_id, id.as_str());
         let body: serde_json::Value = serde_json::from_slice(read.body).unwrap();
         prop_assert_eq!(body, value["body"].clone());

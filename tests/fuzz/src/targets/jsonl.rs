@@ -1,12 +1,13 @@
 //! Files of requests: the same findings however they are cut; each line by itself says the same as in its file.
 
+use super::batch::URLS;
 use crate::{however_cut, parse};
 use penstock_batch::jsonl::{Lines, bare, line};
 use std::collections::HashSet;
 
 pub fn check(bytes: &[u8]) {
     let found = however_cut(bytes, |pieces| {
-        let mut lines = Lines::new();
+        let mut lines = Lines::new(URLS);
         pieces.iter().for_each(|piece| lines.push(piece));
         lines.end()
     });
@@ -17,7 +18,7 @@ pub fn check(bytes: &[u8]) {
         if text.trim_ascii().is_empty() {
             continue;
         }
-        let input = line(text).expect("a line of a sound file is sound");
+        let input = line(text, URLS).expect("a line of a sound file is sound");
         assert_eq!(input.url, checked.url);
         let body = parse(input.body).expect("a body is JSON");
         assert!(body.is_object() && body["stream"] != true);
