@@ -56,7 +56,10 @@ fn all_the_words(home: &Home, account: &str) -> (String, String) {
         assert!(audit.contains(what), "{audit}");
     }
     let nothing = said(&home.command(&["audit", "--target", "nobody"]));
-    assert_eq!(nothing, "No changes of nobody are recorded, neither of an account nor of a key with this id.\n");
+    assert_eq!(
+        nothing,
+        "No changes of nobody are recorded, neither of an account nor of a key with this id.\n"
+    );
     for secret in [&old[23..], &new[23..]] {
         assert!(!listed.contains(secret) && !audit.contains(secret) && !shown.to_string().contains(secret));
     }
