@@ -11,7 +11,7 @@ pub struct Limits {
     /// Requests per minute; `none` for no limit
     #[arg(long, value_name = "N", help_heading = "Limits")]
     requests_per_minute: Option<String>,
-    /// Tokens per minute, input and output; after an excess, requests wait until it is made up
+    /// Tokens per minute, input and output; an excess is a debt that has to refill first
     #[arg(long, value_name = "N", help_heading = "Limits")]
     tokens_per_minute: Option<String>,
     /// Concurrent requests
