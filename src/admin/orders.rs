@@ -35,11 +35,10 @@ impl Grant {
         let fields = Fields::of(body, &GRANT)?;
         let account = fields.text("account")?.some().filter(|name| !name.is_empty());
         let account =
-            account.ok_or_else(|| Refusal::invalid("account", "account has to be the id of one."))?;
+            account.ok_or_else(|| Refusal::invalid("account", "account has to be the id of an account."))?;
         let (field, wallet, amount) = amount(body)?;
         if amount <= 0 {
-            let sentence =
-                format!("{field} has to be more than 0; what was granted is taken back by a correction.");
+            let sentence = format!("{field} has to be more than 0; use a correction to take back a grant.");
             return Err(Refusal::invalid(field, sentence));
         }
         let id = fields.text("id")?.some().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
@@ -153,7 +152,7 @@ fn correction(
     wanted: Correction,
     by: &str,
 ) -> Result<(Arc<str>, Act), Refusal> {
-    let none = || Refusal::invalid("entry", "There is no charge and no grant of this number.");
+    let none = || Refusal::invalid("entry", "No charge or grant has this number.");
     let entry = found.ok_or_else(none)?;
     let (what, key, wallet, was, eur) = match &entry.act {
         Act::Settle { key, wallet, amount, sale, .. } => {
@@ -164,7 +163,7 @@ fn correction(
     };
     if wallet != wanted.wallet {
         let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
-        return Err(Refusal::invalid(field, format!("This entry is of {}: write {field}.", wallet.name())));
+        return Err(Refusal::invalid(field, format!("This entry is in {}: give {field}.", wallet.name())));
     }
     let change = Decimal::from(was - wanted.instead);
     let eur = match unit {
@@ -201,19 +200,20 @@ fn refused(why: Refused) -> Refusal {
     match why {
         Refused::Failing => Refusal::because(
             Code::StorageFull,
-            "The store takes nothing at the moment, so nothing was granted or corrected.",
+            "The store cannot be written at the moment, so nothing was granted or corrected.",
         ),
         Refused::Already(entry) => Refusal::because(
             Code::Conflict,
-            format!("This was done before: it is entry {entry} of the ledger. Nothing was changed."),
+            format!("This was already done, as entry {entry} of the ledger. Nothing was changed."),
         )
         .with("entry", entry),
-        Refused::Impossible => {
-            Refusal::because(Code::InvalidRequest, "This amount cannot be: the balance would not fit.")
-        }
+        Refused::Impossible => Refusal::because(
+            Code::InvalidRequest,
+            "This amount is not possible: the balance would be out of range.",
+        ),
         Refused::Unknown => Refusal::because(
             Code::Internal,
-            "The store failed meanwhile, and it is not known whether this was written; ask again with the same id, which `details` names.",
+            "The store failed meanwhile, and it is unknown whether this was written; repeat the request with the same id, given in `details`.",
         ),
     }
 }

@@ -23,11 +23,11 @@ pub struct Accounts {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes an account
+    /// Creates an account
     Create {
-        /// What keys call it, for good: letters, digits, `.`, `_` and `-`
+        /// Its id, which cannot be changed: letters, digits, `.`, `_` and `-`
         id: String,
-        /// What people call it; the id unless given
+        /// Its display name; by default the id
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
@@ -39,7 +39,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Shows an account as JSON: its limits, and while the gateway runs what was spent and is left
+    /// Shows an account as JSON: its limits and, while the gateway runs, what it has used and has left
     Show {
         /// Its id
         id: String,
@@ -48,25 +48,25 @@ enum Command {
     Change {
         /// Its id
         id: String,
-        /// What people call it
+        /// Its display name
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
         limits: Limits,
     },
-    /// Makes every key of an account useless until it is resumed, and cuts the streams they have open
+    /// Disables all keys of an account until it is resumed, and cuts their open streams
     Suspend {
         /// Its id
         id: String,
     },
-    /// Makes the keys of a suspended account good again
+    /// Enables the keys of a suspended account again
     Resume {
         /// Its id
         id: String,
     },
     /// Lists limits, scopes and models of keys and accounts that match nothing; ends with 1 if there are any
     ///
-    /// Only a running gateway can tell: it knows the catalogue, and which limits no request has met.
+    /// Only a running gateway can do this: it knows the catalogue, and which limits no request has met.
     Check {
         /// Print JSON instead of a list
         #[arg(long)]
@@ -82,7 +82,7 @@ pub fn run(accounts: Accounts) -> Result<(), String> {
             let mut body = members(name, &limits);
             body.insert("id".to_owned(), id.into());
             let made = way.ask(&Method::POST, "/admin/accounts", &[], Some(&Value::Object(body)))?;
-            said(&made, "made")
+            said(&made, "created")
         }
         Command::List { json } => list(&way, json),
         Command::Show { id } => print(&way.ask(&Method::GET, &path(&id), &[], None)?),
@@ -90,7 +90,7 @@ pub fn run(accounts: Accounts) -> Result<(), String> {
             let body = members(name, &limits);
             if body.is_empty() {
                 return Err(
-                    "Nothing to change was given; `penstock accounts change --help` says what can be."
+                    "No change was given; `penstock accounts change --help` lists what can be changed."
                         .to_owned(),
                 );
             }
@@ -153,7 +153,7 @@ fn check(way: &Way, json: bool) -> Result<(), String> {
         }
     }
     if text.is_empty() {
-        return out("Every limit, scope and model of keys and accounts matches something.\n");
+        return out("All limits, scopes and models of keys and accounts match something.\n");
     }
     out(&text)?;
     Err(format!("{} of them match nothing.", text.lines().count()))

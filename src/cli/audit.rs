@@ -22,7 +22,7 @@ pub struct Audit {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Follow the chain of the log instead, and end with 1 if an entry does not fit
+    /// Verify the log's hash chain instead, and end with 1 if an entry does not fit
     #[arg(long, conflicts_with_all = ["target", "json"])]
     verify: bool,
 }
@@ -33,9 +33,12 @@ pub fn run(audit: &Audit) -> Result<(), String> {
     if audit.verify {
         let found = way.ask(&Method::GET, "/admin/audit/verify", &[], None)?;
         if found.get("good") == Some(&Value::Bool(true)) {
-            return out(&format!("All {} entries follow from one another.\n", cell(&found, "entries")));
+            return out(&format!("The hash chain of all {} entries is intact.\n", cell(&found, "entries")));
         }
-        return Err(format!("Entry {} of the audit log does not fit.", cell(&found, "first_bad")));
+        return Err(format!(
+            "Entry {} of the audit log does not fit the hash chain.",
+            cell(&found, "first_bad")
+        ));
     }
     let target = audit.target.as_deref().map(|target| ("target", target));
     let all = way.every("/admin/audit", &target.into_iter().collect::<Vec<_>>())?;
@@ -43,7 +46,9 @@ pub fn run(audit: &Audit) -> Result<(), String> {
         return print(&json!({ "data": all }));
     }
     if let (Some(target), true) = (&audit.target, all.is_empty()) {
-        return out(&format!("Nothing was changed at {target}: neither an account nor a key of this id.\n"));
+        return out(&format!(
+            "No changes of {target} are recorded, neither of an account nor of a key with this id.\n"
+        ));
     }
     let rows: Vec<Vec<String>> = all
         .iter()

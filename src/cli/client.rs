@@ -46,7 +46,7 @@ impl From<Failure> for String {
 /// # Errors
 /// What is wrong with the configuration.
 pub fn reach(source: &Source) -> Result<Reach, String> {
-    source.reach().map_err(|report| refusal(&report, "the gateway cannot be found by it"))
+    source.reach().map_err(|report| refusal(&report, "it does not tell where the gateway is"))
 }
 
 impl Client {
@@ -99,13 +99,10 @@ impl Client {
             .write_all(request.as_bytes())
             .and_then(|()| stream.take(MOST).read_to_end(&mut answer))
             .map_err(|error| {
-                Failure::Other(format!("The gateway at {} broke off: {error}.", self.address))
+                Failure::Other(format!("The connection to the gateway at {} broke: {error}.", self.address))
             })?;
         let (status, body) = parse(&answer).ok_or_else(|| {
-            Failure::Other(format!(
-                "What answers at {} does not speak HTTP. Is it the gateway?",
-                self.address
-            ))
+            Failure::Other(format!("The process at {} does not speak HTTP. Is it the gateway?", self.address))
         })?;
         if (200..300).contains(&status) {
             return Ok(body);
@@ -113,7 +110,7 @@ impl Client {
         let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         let message = value.pointer("/error/message").and_then(Value::as_str);
         Err(Failure::Other(message.map_or_else(
-            || format!("What answers at {} answers with {status}. Is it the gateway?", self.address),
+            || format!("The process at {} answers with {status}. Is it the gateway?", self.address),
             str::to_owned,
         )))
     }

@@ -72,7 +72,7 @@ fn matchless(settings: &Settings, name: &str) -> String {
     match found {
         Ok(found) => found.iter().map(|warning| format!("warning: {warning}\n\n")).collect(),
         Err(why) => format!(
-            "note: limits that match nothing were not looked for: {why} The gateway that has it open tells them: \
+            "note: limits that match nothing were not searched for: {why} If a gateway has the store open, ask it: \
              penstock accounts check --config {name}\n\n"
         ),
     }
@@ -80,7 +80,7 @@ fn matchless(settings: &Settings, name: &str) -> String {
 
 /// Reads the same source again, for a reload.
 fn again(source: Source) -> gateway::Source {
-    Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration goes on")))
+    Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration stays in force")))
 }
 
 /// Settings, with the warnings told; or all mistakes as one text.
@@ -129,7 +129,7 @@ pub fn summary(settings: &Settings) -> String {
     places.extend(listen.https.as_ref().map(|https| format!("https {}", https.address)));
     places.push(format!("admin {}", listen.admin));
     line("listens", places.join(", "));
-    line("keeps", settings.storage.path.display().to_string());
+    line("stores in", settings.storage.path.display().to_string());
     let names: usize = settings.models.iter().map(|model| 1 + model.card.aliases.len()).sum();
     line("models", format!("{} under {names} names", settings.models.len()));
     line("providers", format!("{} with {} offers", settings.providers.len(), settings.offers.len()));

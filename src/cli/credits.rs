@@ -28,35 +28,35 @@ pub struct Credits {
 enum Command {
     /// Gives an account credits, or energy for models billed by energy
     Grant(Granted),
-    /// Shows what accounts have, what is reserved of it, and what is available
+    /// Shows the balances of accounts: total, reserved and available
     Balance {
-        /// One account alone
+        /// Only this account
         account: Option<String>,
         /// Print JSON instead of a table
         #[arg(long)]
         json: bool,
     },
-    /// Takes a charge or a grant back, and puts another amount in its place
+    /// Replaces the amount of a charge or a grant
     ///
-    /// Entries never change: the correction is an entry of its own, at most one for each.
+    /// Entries never change: the correction is a new entry. Each entry can be corrected once.
     Correct(Corrected),
-    /// Computes every balance again from the first entry on, and names the first that does not fit
+    /// Recomputes every balance from the first entry on, and names the first entry that does not fit
     ///
-    /// Checks the chain of hashes, the double entry, every balance, and the second copy. Ends with 1 if anything
-    /// does not fit.
+    /// Checks the hash chain, the double entry, every balance, and the second copy. Ends with 1 if anything does
+    /// not fit.
     Verify,
-    /// Computes every charge of a day again from its usage and its terms
+    /// Recomputes every charge of a day from its usage and its terms
     Rerate {
-        /// The day, UTC, such as 2026-11-22; today when left out
+        /// The day, UTC, such as 2026-11-22; by default today
         #[arg(long)]
         day: Option<String>,
     },
-    /// Writes the entries out, the oldest first
+    /// Writes out the entries, the oldest first
     Export(Export),
-    /// Writes the store's ledger again from its second copy
+    /// Rebuilds the store's ledger from its second copy
     ///
-    /// For a store that lost entries or was lost, while no gateway runs. The files are proven first and are not
-    /// touched.
+    /// For a store that lost entries or was lost, while no gateway runs. The files of the copy are verified first,
+    /// and are not changed.
     Rebuild,
 }
 
@@ -66,12 +66,12 @@ struct Granted {
     account: String,
     #[command(flatten)]
     amount: Amount,
-    /// A name of your own, such as an invoice's number: asking for the same again with it grants nothing twice
+    /// An id of your choice, such as an invoice number: repeating the command with it grants nothing twice
     ///
-    /// It ends as it did the first time; another amount or account with it is refused.
+    /// A repetition ends as the first time did; another amount or account with the same id is refused.
     #[arg(long)]
     id: Option<String>,
-    /// Why; it stands in the ledger
+    /// The reason, recorded in the ledger
     #[arg(long, default_value = "", hide_default_value = true)]
     note: String,
 }
@@ -82,10 +82,10 @@ struct Corrected {
     entry: u64,
     #[command(flatten)]
     amount: Amount,
-    /// A name of your own: asking again with it corrects nothing twice
+    /// An id of your choice: repeating the command with it corrects nothing twice
     #[arg(long)]
     id: Option<String>,
-    /// Why; it stands in the ledger
+    /// The reason, recorded in the ledger
     #[arg(long, default_value = "", hide_default_value = true)]
     note: String,
 }
@@ -130,11 +130,7 @@ pub fn run(credits: Credits) -> Result<(), String> {
             let answer = way.get("/admin/credits/rerate", &query)?;
             print(&answer)?;
             let same = answer.get("same") == Some(&Value::Bool(true));
-            if same {
-                Ok(())
-            } else {
-                Err("A charge comes out different when it is computed again.".to_owned())
-            }
+            if same { Ok(()) } else { Err("At least one charge differs when it is recomputed.".to_owned()) }
         }
         Command::Export(export) => export::run(&way, &export),
         Command::Rebuild => Ok(()),
@@ -199,5 +195,5 @@ fn rebuild(reached: &Reached) -> Result<(), String> {
     let storage = way::storage(&reach)?;
     super::owner::take(&storage.path)?;
     let entries = crate::vault::rebuild(&storage)?;
-    out(&format!("The ledger was written again: {entries} entries.\n"))
+    out(&format!("The ledger was rebuilt: {entries} entries.\n"))
 }

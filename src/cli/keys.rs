@@ -25,11 +25,11 @@ pub struct Keys {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes a key and prints it, this once
+    /// Creates a key and prints it, this one time only
     ///
-    /// Standard output is the key alone, so that `KEY=$(penstock keys create)` holds it.
+    /// Only the key goes to standard output, so `KEY=$(penstock keys create)` works.
     Create(Create),
-    /// Lists keys; the secret part is nowhere to be shown
+    /// Lists keys, without their secret part, which is not stored
     List {
         /// Only the keys of this account
         #[arg(long)]
@@ -38,24 +38,24 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Shows a key as JSON: its rights and limits, and while the gateway runs what was spent and is left
+    /// Shows a key as JSON: its rights and limits and, while the gateway runs, what it has used and has left
     Show {
         /// The key's id: the 16 characters after `sk-svc-`
         id: String,
     },
     /// Changes a key's name, rights, limits or expiry
     Change(Change),
-    /// Gives a key a new secret and prints it, this once; the old one stays good for a while
+    /// Gives a key a new secret and prints it, this one time only; the old one stays valid for a while
     ///
-    /// Standard output is the key alone.
+    /// Only the key goes to standard output.
     Rotate {
         /// The key's id: the 16 characters after `sk-svc-`
         id: String,
-        /// How long the old secret stays good, at most 7d; 0s ends it at once
+        /// How long the old secret stays valid, at most 7d; 0s ends it at once
         #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = span)]
         overlap: Duration,
     },
-    /// Revokes a key at once, and cuts the streams it has open
+    /// Revokes a key at once, and cuts its open streams
     Revoke {
         /// The key's id, as `keys list` shows it: the 16 characters after `sk-svc-`
         id: String,
@@ -64,19 +64,19 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Create {
-    /// What its owner calls it
+    /// A name for it
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
     /// The account it belongs to
     #[arg(long, default_value = "default")]
     account: String,
-    /// What it may do; may be given several times: inference.chat, inference.models, inference.* …
+    /// What it may do; repeatable: inference.chat, inference.models, inference.* …
     #[arg(long = "scope", value_name = "SCOPE", default_value = "inference.*")]
     scopes: Vec<String>,
-    /// A model it may use; may be given several times; without it all
+    /// A model that it may use; repeatable; by default all
     #[arg(long = "model", value_name = "MODEL")]
     models: Vec<String>,
-    /// After this long it is good no more, such as 12h or 30d
+    /// Time until it expires, such as 12h or 30d
     #[arg(long, value_name = "DURATION", value_parser = after)]
     expires: Option<Duration>,
     #[command(flatten)]
@@ -87,19 +87,19 @@ struct Create {
 struct Change {
     /// The key's id: the 16 characters after `sk-svc-`
     id: String,
-    /// What its owner calls it
+    /// A name for it
     #[arg(long)]
     name: Option<String>,
-    /// What it may do, instead of what it may now; may be given several times
+    /// What it may do, replacing what it may do now; repeatable
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
-    /// A model it may use, instead of those it may now; may be given several times
+    /// A model that it may use, replacing those that it may use now; repeatable
     #[arg(long = "model", value_name = "MODEL", conflicts_with = "all_models")]
     models: Vec<String>,
-    /// It may use every model
+    /// Let it use every model
     #[arg(long)]
     all_models: bool,
-    /// After this long it is good no more, such as 12h or 30d, counted from now; or never
+    /// Time from now until it expires, such as 12h or 30d; or never
     #[arg(long, value_name = "DURATION", value_parser = after_or_never)]
     expires: Option<Expiry>,
     #[command(flatten)]
@@ -114,7 +114,7 @@ enum Expiry {
 }
 
 fn after(text: &str) -> Result<Duration, String> {
-    let sentence = "It is not a duration of more than nothing: write something like 12h or 30d.";
+    let sentence = "This is not a duration above zero: write something like 12h or 30d.";
     duration(text).filter(|duration| !duration.is_zero()).ok_or_else(|| sentence.to_owned())
 }
 
@@ -123,7 +123,7 @@ fn after_or_never(text: &str) -> Result<Expiry, String> {
 }
 
 fn span(text: &str) -> Result<Duration, String> {
-    duration(text).ok_or_else(|| "It is not a duration: write something like 12h, 7d or 0s.".to_owned())
+    duration(text).ok_or_else(|| "This is not a duration: write something like 12h, 7d or 0s.".to_owned())
 }
 
 /// Runs the command.
@@ -139,9 +139,10 @@ pub fn run(keys: Keys) -> Result<(), String> {
             let body = json!({ "overlap_seconds": overlap.as_secs() });
             let key = way.ask(&Method::POST, &path(&id, "/rotate")?, &[], Some(&body))?;
             let until = key.get("previous_good_until").and_then(Value::as_u64).map(rfc3339);
-            let old = until.map_or_else(|| "no more".to_owned(), |until| format!("until {until}"));
+            let old =
+                until.map_or_else(|| "no longer valid".to_owned(), |until| format!("valid until {until}"));
             err(&format!(
-                "Key {} has a new secret; the old one is good {old}. It is shown this once:\n",
+                "Key {} has a new secret; the old one is {old}. The new one is shown only now:\n",
                 cell(&key, "id")
             ));
             out(&format!("{}\n", cell(&key, "key")))
@@ -149,7 +150,7 @@ pub fn run(keys: Keys) -> Result<(), String> {
         Command::Revoke { id } => {
             let answer = way.ask(&Method::POST, &path(&id, "/revoke")?, &[], None)?;
             out(&if answer.get("already") == Some(&Value::Bool(true)) {
-                format!("Key {id} was revoked before.\n")
+                format!("Key {id} was already revoked.\n")
             } else {
                 format!("Key {id} is revoked.\n")
             })
@@ -177,7 +178,7 @@ fn make(way: &Way, create: &Create) -> Result<(), String> {
     let key = way.ask(&Method::POST, "/admin/keys", &[], Some(&body))?;
     err(&warnings(&key));
     err(&format!(
-        "Key {} of account {} may use {}. It is shown this once:\n",
+        "Key {} of account {} may use {}. It is shown only now:\n",
         cell(&key, "id"),
         cell(&key, "account"),
         cell(&key, "scopes"),
@@ -204,7 +205,9 @@ fn alter(way: &Way, change: Change) -> Result<(), String> {
     );
     put("limits", change.limits.written());
     if body.is_empty() {
-        return Err("Nothing to change was given; `penstock keys change --help` says what can be.".to_owned());
+        return Err(
+            "No change was given; `penstock keys change --help` lists what can be changed.".to_owned()
+        );
     }
     let key = way.ask(&Method::PATCH, &path, &[], Some(&Value::Object(body)))?;
     err(&warnings(&key));

@@ -11,10 +11,10 @@ pub struct Limits {
     /// Requests per minute; `none` for no limit
     #[arg(long, value_name = "N", help_heading = "Limits")]
     requests_per_minute: Option<String>,
-    /// Tokens per minute, input and output; over-use is waited off
+    /// Tokens per minute, input and output; an excess is a debt that has to refill first
     #[arg(long, value_name = "N", help_heading = "Limits")]
     tokens_per_minute: Option<String>,
-    /// Requests at the same time
+    /// Concurrent requests
     #[arg(long, value_name = "N", help_heading = "Limits")]
     concurrent: Option<String>,
     /// Credits per day, from midnight to midnight, UTC

@@ -56,8 +56,8 @@ pub fn reload(source: &Source) -> Result<(), String> {
     }
     let waiting: Vec<&str> = list(answer.get("next_start")).iter().filter_map(Value::as_str).collect();
     if !waiting.is_empty() {
-        let verb = if waiting.len() == 1 { "counts" } else { "count" };
-        err(&format!("warning: {} {verb} from the next start or upgrade.\n", waiting.join(", ")));
+        let verb = if waiting.len() == 1 { "takes effect" } else { "take effect" };
+        err(&format!("warning: {} {verb} at the next start or upgrade.\n", waiting.join(", ")));
     }
     out(&format!("The gateway runs configuration {}.\n", cell(&answer, "config")))
 }

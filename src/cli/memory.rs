@@ -55,7 +55,7 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
             "streams",
             wide(overload.requests).saturating_mul(RECORD + UNCOUNTED),
             format!(
-                "of each at most {} of text, kept to take it over, and {} that wait; the rest counts as bodies",
+                "at most {} of text each, kept for a takeover, and {} in buffers; the rest counts as bodies",
                 short(RECORD),
                 short(UNCOUNTED)
             ),
@@ -72,7 +72,7 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
                 .saturating_add(at_once)
                 .saturating_mul(wide(limits.head).saturating_mul(TWICE_AND_READ)),
             format!(
-                "one a connection, who is in or waits, and over HTTP/2 limits.h2_streams a thread; {TWICE_AND_READ} times limits.head each"
+                "one per connection, per running or waiting request, and over HTTP/2 limits.h2_streams per thread; {TWICE_AND_READ} times limits.head each"
             ),
         ),
         (
@@ -83,7 +83,7 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
         (
             "bodies",
             wide(overload.bytes).saturating_mul(FORMS),
-            "twice overload.bytes: as they came, and as a provider is sent them".to_owned(),
+            "twice overload.bytes: as received, and as sent to a provider".to_owned(),
         ),
         (
             "batches",
@@ -92,7 +92,7 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
         ),
         ("buffers", wide(buffers::KEPT), "of large bodies, kept for a second".to_owned()),
         ("ledger", wide(settings.ledger.backlog), "ledger.backlog".to_owned()),
-        ("images", images, "images.keep, of each at most spool.memory".to_owned()),
+        ("images", images, "images.keep, at most spool.memory of each image".to_owned()),
         ("store", STORE, "its cache".to_owned()),
         ("program", PROGRAM, "without tokenizers of models".to_owned()),
     ]

@@ -28,16 +28,16 @@ use std::process::ExitCode;
 const ABOUT: &str = "A gateway in front of EU providers of open-weight models.";
 const LONG: &str = "\
 A gateway in front of EU providers of open-weight models: chat completions and messages, routed by price, \
-speed or footprint, with failover that clients do not see, and with energy, carbon, water and cost on every \
-answer.
+speed or footprint. Clients do not see the failures of a provider, and every answer states its energy, carbon, \
+water and cost.
 
-Without a command it starts the demo: a gateway on 127.0.0.1:8080 with three simulated providers, and a key \
-to try it with.";
+Without a command, it starts the demo: a gateway on 127.0.0.1:8080 with three simulated providers, and an API \
+key for it.";
 const AFTER: &str = "\
 First steps:
-  penstock                                    the demo
-  penstock check --config penstock.toml       every mistake of a configuration at once
-  penstock run   --config penstock.toml       the real thing
+  penstock                                    starts the demo
+  penstock check --config penstock.toml       reports every mistake of a configuration at once
+  penstock run   --config penstock.toml       runs the gateway with it
   penstock keys create --config penstock.toml --name alice
   penstock credits grant --config penstock.toml default --credits 1000
 
@@ -53,25 +53,25 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the gateway of a configuration
+    /// Runs the gateway with a configuration
     ///
-    /// SIGTERM and SIGINT end it in order: no new connection, open requests may end within `process.drain`.
+    /// SIGTERM and SIGINT stop it: it accepts no new connections, and open requests may finish within `process.drain`.
     /// SIGHUP swaps in a changed configuration, or keeps the old one and says why.
     Run(Written),
-    /// Tells every mistake of a configuration at once, or what it would run
+    /// Reports every mistake of a configuration at once, or shows what it would run
     ///
-    /// Files and environment variables that it refers to are read as at a real start; nothing is asked over
-    /// the network. Ends with 78 if there is a mistake; warnings do not count.
+    /// Files and environment variables that it refers to are read as at a real start; the network is not used.
+    /// Ends with 78 if there is a mistake; warnings do not count.
     Check(Written),
     /// Prints the JSON Schema of the configuration
     ///
-    /// For editors that complete and check while one writes.
+    /// For completion and checks in editors.
     Schema,
-    /// Makes, lists, changes and suspends accounts, and their limits
+    /// Creates, lists, changes and suspends accounts, and sets their limits
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Accounts(accounts::Accounts),
-    /// Makes, lists, changes, rotates and revokes API keys
+    /// Creates, lists, changes, rotates and revokes API keys
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Keys(keys::Keys),
@@ -81,36 +81,35 @@ enum Command {
     Audit(audit::Audit),
     /// Prints the OpenAPI document of the admin listener
     Openapi,
-    /// Grants, shows, corrects and proves credits and energy; exports the ledger
+    /// Grants, shows, corrects and verifies credits and energy; exports the ledger
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Credits(credits::Credits),
-    /// Adds a month up: requests, tokens, energy, carbon, water and EUR, by account and key
+    /// Adds up a month: requests, tokens, energy, carbon, water and EUR, by account and key
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Statement(statement::Monthly),
-    /// Proves, saves, restores and salvages everything that lasts, while no gateway runs
+    /// Verifies, exports, imports and repairs everything that is stored, while no gateway runs
     Store(store::Store),
-    /// Lists the models of the running gateway, and who offers them
+    /// Lists the models of the running gateway and the providers that offer them
     Models(Live),
-    /// Lists the providers of the running gateway, and how they are
+    /// Lists the providers of the running gateway and their state
     Providers(Live),
-    /// Swaps in the configuration as it is written now
+    /// Makes the running gateway read its configuration again
     ///
-    /// The running gateway checks it as a whole, and keeps the old one if there is a mistake. No request is
-    /// lost.
+    /// The gateway checks it as a whole, and keeps the old one if there is a mistake. No request is lost.
     Reload(Reached),
-    /// Runs a simulated provider as a server of its own
+    /// Runs a simulated provider as a separate server
     ///
-    /// For load tests and for trying a configuration. It answers every endpoint, the same for the same seed
-    /// and request, and its texts say that they are simulated.
+    /// For load tests and for trying a configuration. It serves every endpoint. The same seed and request give the
+    /// same answer, and its texts say that they are simulated.
     Simulate(simulated::Simulate),
 }
 
 /// A configuration to read whole.
 #[derive(Debug, Args)]
 struct Written {
-    /// The configuration
+    /// Configuration file
     #[arg(long, short, value_name = "FILE")]
     config: PathBuf,
 }
@@ -118,7 +117,7 @@ struct Written {
 /// A configuration that says where the gateway is.
 #[derive(Debug, Args)]
 struct Reached {
-    /// The configuration that the gateway runs; without it the demo's
+    /// Configuration file of the gateway; by default that of the demo
     #[arg(long, short, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 }

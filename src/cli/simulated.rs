@@ -10,10 +10,10 @@ use std::time::Duration;
 /// The command's arguments.
 #[derive(Debug, Args)]
 pub struct Simulate {
-    /// Where it listens
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9100")]
     listen: SocketAddr,
-    /// Its name in its own texts
+    /// Its name in the texts that it generates
     #[arg(long, default_value = "simulated")]
     name: String,
     /// The same seed and request give the same answer
@@ -22,16 +22,16 @@ pub struct Simulate {
     /// Time to the first token, such as 120ms
     #[arg(long, value_name = "DURATION", default_value = "120ms", value_parser = pause)]
     first_token: Duration,
-    /// Tokens a second after it; 0 for all at once
+    /// Tokens per second after the first; 0 for all at once
     #[arg(long, value_name = "NUMBER", default_value_t = 80)]
     tokens_per_second: u32,
-    /// Input and output tokens together; more is refused
+    /// Maximum of input and output tokens together; more is refused
     #[arg(long, value_name = "TOKENS", default_value_t = 131_072)]
     context_length: u64,
-    /// A name in its list of models; may be given several times; any other name is answered as well
+    /// A name in its list of models; repeatable; other names are answered as well
     #[arg(long = "model", value_name = "MODEL")]
     models: Vec<String>,
-    /// Certificate chain, PEM: it listens with TLS
+    /// Certificate chain, PEM; makes it listen with TLS
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// Private key of the certificate, PEM
@@ -46,7 +46,7 @@ pub struct Simulate {
 }
 
 fn pause(text: &str) -> Result<Duration, String> {
-    duration(text).ok_or_else(|| "It is not a duration: write something like 0, 120ms or 2s.".to_owned())
+    duration(text).ok_or_else(|| "This is not a duration: write something like 0, 120ms or 2s.".to_owned())
 }
 
 /// Runs the command.

@@ -15,13 +15,13 @@ use std::fmt::Write as _;
 pub struct Monthly {
     #[command(flatten)]
     reached: Reached,
-    /// The month, UTC, such as 2026-11; the running one when left out
+    /// The month, UTC, such as 2026-11; by default the current one
     #[arg(long)]
     month: Option<String>,
-    /// One account alone
+    /// Only this account
     #[arg(long)]
     account: Option<String>,
-    /// How
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -104,7 +104,7 @@ fn accounts(answer: &Value) -> &[Value] {
 fn text(answer: &Value) -> String {
     let mut text = format!("Statement of {}, by account and key\n", cell(answer, "month"));
     if accounts(answer).is_empty() {
-        text.push_str("\nThere is nothing in this month.\n");
+        text.push_str("\nNothing is recorded in this month.\n");
         return text;
     }
     let heading =
@@ -140,7 +140,7 @@ fn text(answer: &Value) -> String {
         if counted != "0" {
             let _ = writeln!(
                 text,
-                "Of {counted} requests the gateway counted the tokens: their providers did not say."
+                "The gateway counted the tokens of {counted} requests whose providers reported none."
             );
         }
     }

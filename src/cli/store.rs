@@ -32,22 +32,22 @@ enum Command {
     },
     /// Saves everything to a folder: rows as JSON lines, the ledger, contents of files, each with its checksum
     ///
-    /// The pepper is in it: with it and the keys' digests keys can be guessed at, so keep it as the store itself.
+    /// It contains the pepper and the digests of keys, which allow guessing at keys: protect it like the store.
     Export {
-        /// An empty folder, or one to be made
+        /// An empty folder, or a new one
         folder: PathBuf,
     },
     /// Restores an archive into a storage folder without a store, and checks it
     Import {
-        /// The archive
+        /// Folder of the archive
         folder: PathBuf,
     },
-    /// Saves what a damaged store still holds to another folder; the damaged one is not changed
+    /// Saves what is readable of a damaged store to another folder; the damaged store is not changed
     ///
-    /// Entries of the ledger that the store lost are taken from its second copy. Point `storage.path` at the new
-    /// folder afterwards.
+    /// Ledger entries that the store lost are taken from its second copy. Point `storage.path` at the new folder
+    /// afterwards.
     Repair {
-        /// An empty folder, or one to be made
+        /// An empty folder, or a new one
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
     },
@@ -74,13 +74,18 @@ pub fn run(store: &Store) -> Result<(), String> {
             let saved = archive::repair(&place, to)?;
             let mut text =
                 format!("{} rows were saved, {} were damaged", saved.rows.saved, saved.rows.damaged);
-            text.push_str(if saved.rows.whole { ".\n" } else { "; others may not have been met.\n" });
+            text.push_str(if saved.rows.whole {
+                ".\n"
+            } else {
+                "; there may be others that were not found.\n"
+            });
             if let Some(entries) = saved.rebuilt {
                 let _ =
                     writeln!(text, "The ledger was written again from its second copy: {entries} entries.");
             }
             if let Some(why) = &saved.ledger {
-                let _ = writeln!(text, "The ledger is not whole, and its second copy does not help: {why}");
+                let _ =
+                    writeln!(text, "The ledger is incomplete, and its second copy cannot complete it: {why}");
             }
             out(&text)?;
             judged(&saved.verdict, true)
@@ -92,7 +97,7 @@ fn told(done: &str, saved: Saved) -> Result<(), String> {
     let Saved { rows, files, bytes, gone } = saved;
     let mut text = format!("{done}: {rows} rows, {files} files of {bytes} bytes.\n");
     if gone > 0 {
-        let _ = writeln!(text, "Left out, since deleted after the archive was made: {gone} files.");
+        let _ = writeln!(text, "Left out, because deleted after the archive was made: {gone} files.");
     }
     out(&text)
 }

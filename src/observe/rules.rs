@@ -170,7 +170,7 @@ fn what_the_page_for_operators_says_to_watch_has_an_alert() {
     // Who stops a gateway looks at it then.
     const BY_HAND: &str = "penstock_requests_open";
     let asked: Vec<Token> = expressions(RULES).iter().flat_map(|expression| tokens(expression)).collect();
-    let watched = PAGE.split("## What to watch").nth(1).unwrap().split("| Log line |").next().unwrap();
+    let watched = PAGE.split("## What to monitor").nth(1).unwrap().split("| Log line |").next().unwrap();
     let cells: Vec<Token> =
         watched.lines().filter_map(|row| row.split('|').nth(1)).flat_map(tokens).collect();
     let metrics: Vec<&str> = words(&cells).filter(|word| is_metric(word) && *word != BY_HAND).collect();

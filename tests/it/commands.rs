@@ -33,7 +33,7 @@ fn all_the_words(home: &Home, account: &str) -> (String, String) {
     let limits = ["--requests-per-minute", "50", "--budget-per-month", "12.50"];
     let made =
         said(&home.command(&[&["accounts", "create", account, "--name", "A B"], &limits[..]].concat()));
-    assert_eq!(made, format!("Account {account} is made: 50 req/min, 12.5 credits/month.\n"));
+    assert_eq!(made, format!("Account {account} is created: 50 req/min, 12.5 credits/month.\n"));
     let made = home.command(&["keys", "create", "--account", account, "--concurrent", "5", "--name", "ci"]);
     let old = said(&made).trim().to_owned();
     let id = old[7..23].to_owned();
@@ -43,7 +43,7 @@ fn all_the_words(home: &Home, account: &str) -> (String, String) {
     let rotated = home.command(&["keys", "rotate", &id, "--overlap", "1h"]);
     let new = said(&rotated).trim().to_owned();
     assert!(new != old && new[7..23] == id, "the id stays");
-    assert!(complaint(&rotated).contains("the old one is good until 20"), "{}", complaint(&rotated));
+    assert!(complaint(&rotated).contains("the old one is valid until 20"), "{}", complaint(&rotated));
     let listed = said(&home.command(&["keys", "list", "--account", account]));
     assert!(
         listed.contains(&id) && listed.contains("90000 tok/min") && listed.lines().count() == 2,
@@ -56,11 +56,14 @@ fn all_the_words(home: &Home, account: &str) -> (String, String) {
         assert!(audit.contains(what), "{audit}");
     }
     let nothing = said(&home.command(&["audit", "--target", "nobody"]));
-    assert_eq!(nothing, "Nothing was changed at nobody: neither an account nor a key of this id.\n");
+    assert_eq!(
+        nothing,
+        "No changes of nobody are recorded, neither of an account nor of a key with this id.\n"
+    );
     for secret in [&old[23..], &new[23..]] {
         assert!(!listed.contains(secret) && !audit.contains(secret) && !shown.to_string().contains(secret));
     }
-    assert!(said(&home.command(&["audit", "--verify"])).contains("entries follow from one another"));
+    assert!(said(&home.command(&["audit", "--verify"])).contains("entries is intact"));
     (old, new)
 }
 
@@ -79,7 +82,7 @@ fn all_the_mistakes(home: &Home) {
         (&["accounts", "create", "a b"], "id has to be"),
         (&["accounts", "create", "default"], "There is an account of this id already"),
         (&["accounts", "suspend", "nobody"], "There is no account of this id"),
-        (&["accounts", "change", "default"], "Nothing to change was given"),
+        (&["accounts", "change", "default"], "No change was given"),
         (&["keys", "change", "0123456789abcdef", "--name", "x"], "There is no key of this id"),
         (&["keys", "rotate", "0123456789abcdef", "--overlap", "8d"], "overlap_seconds has to be"),
     ] {
@@ -116,7 +119,7 @@ async fn the_commands_do_the_same_on_the_store_and_through_the_gateway() {
     let listed = said(&home.command(&["accounts", "list"]));
     assert!(["default", "offline", "online"].iter().all(|account| listed.contains(account)), "{listed}");
     // Everything has met a request by now, but for a limit that is made for nobody.
-    assert!(said(&home.command(&["accounts", "check"])).contains("matches something"));
+    assert!(said(&home.command(&["accounts", "check"])).contains("match something"));
     said(&home.command(&["accounts", "create", "nobody", "--concurrent", "1"]));
     let check = home.command(&["accounts", "check"]);
     let text = String::from_utf8(check.stdout.clone()).unwrap();

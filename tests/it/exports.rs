@@ -133,7 +133,7 @@ async fn a_file_is_in_no_archive_after_its_deletion_although_a_reload_named_anot
     home.write(&format!("{}{}", every(1, &moved), catalogue(&provider, "")));
     let told = home.command(&["reload"]);
     assert!(
-        complaint(&told).contains("storage.export.path counts from the next start"),
+        complaint(&told).contains("storage.export.path takes effect at the next start"),
         "{}",
         complaint(&told)
     );

@@ -173,7 +173,7 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     assert!(none.is_none(), "{none:?}");
     answered.extend(after);
     let granted = told.0.command(&["credits", "grant", "default", "--credits", "1", "--id", "refused"]);
-    let twice = complaint(&granted).contains("done before");
+    let twice = complaint(&granted).contains("already done");
     assert!(granted.status.success() || twice, "{}", complaint(&granted));
     process.signal("TERM");
     assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());

@@ -173,7 +173,7 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
         assert!(granted.status.success(), "{complaint}");
     }
     let other = complaint(&home.command(&["credits", "grant", "default", "--credits", "5", "--id", "one"]));
-    assert!(other.contains("done before"), "{other}");
+    assert!(other.contains("already done"), "{other}");
     assert_eq!(credits(&home, "default"), 0.5);
     // With one.
     let mut process = home.run().await;
@@ -200,7 +200,7 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     let number = charge["seq"].to_string();
     said(&home.command(&["credits", "correct", &number, "--credits", "0.001", "--note", "a test"]));
     let twice = home.command(&["credits", "correct", &number, "--credits", "0"]);
-    assert!(complaint(&twice).contains("done before"), "{}", complaint(&twice));
+    assert!(complaint(&twice).contains("already done"), "{}", complaint(&twice));
     let with = read(&home, &id, &charge);
     process.signal("TERM");
     process.until_ended().await;

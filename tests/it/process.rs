@@ -220,7 +220,7 @@ async fn what_a_reload_cannot_change_is_told_each_time() {
         let told = home.command(&["reload"]);
         let warned = complaint(&told);
         assert!(told.status.success(), "{warned}");
-        assert!(warned.contains("listen.http, process.threads count from the next start"), "{warned}");
+        assert!(warned.contains("listen.http, process.threads take effect at the next start"), "{warned}");
     }
     std::fs::write(home.config(), text).unwrap();
     home.write(&threads(1));
@@ -250,7 +250,7 @@ async fn a_reload_does_or_names_all_that_is_new() {
         pepper.display()
     ));
     let told = home.command(&["reload"]);
-    let named = "storage.pepper, storage.export.path, spool.memory, spool.disk, ledger.ahead, process.core_dumps count";
+    let named = "storage.pepper, storage.export.path, spool.memory, spool.disk, ledger.ahead, process.core_dumps take effect";
     assert!(complaint(&told).contains(named), "{}", complaint(&told));
     // Lines of requests are written from now on, as text.
     assert_eq!(client.post(CHAT, &ask()).await.status, 200);

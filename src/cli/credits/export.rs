@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// How
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
-    /// Only entries behind this number
+    /// Only entries after this number
     #[arg(long, default_value_t = 0)]
     after: u64,
     /// A file to write to instead of standard output
@@ -23,7 +23,7 @@ pub(super) struct Export {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
-    /// The ledger's own lines, hashes and all
+    /// The lines of the ledger itself, including hashes
     Jsonl,
     /// A row for each entry
     Csv,
@@ -82,7 +82,7 @@ pub(super) fn run(way: &Way, export: &Export) -> Result<(), String> {
         let mut last = None;
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             let entry: Value = serde_json::from_slice(line)
-                .map_err(|_| "What came is not a line of the ledger.".to_owned())?;
+                .map_err(|_| "A received line is not an entry of the ledger.".to_owned())?;
             last = entry.get("seq").and_then(Value::as_u64);
             entries += 1;
             match export.format {

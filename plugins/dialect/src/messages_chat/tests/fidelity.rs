@@ -9,13 +9,14 @@ use crate::trial::golden;
 use std::fmt::Write;
 use std::path::Path;
 
-const INTRODUCTION: &str = "# What becomes of each field\n\n\
+const INTRODUCTION: &str = "# How fields are translated\n\n\
 Generated from the golden cases in `plugins/dialect/testdata`; do not edit. Each row is shown by the case it \
 names: the test `the_table_of_fidelity_is_what_the_cases_show` fails when the table and the cases differ, and \
-writes the table anew when `PENSTOCK_BLESS` is set.\n\n\
-*kept*: said in the same words or their exact counterpart. *changed*: said as closely as the other dialect can. \
-*left out*: without meaning for the answer, or advice that the other dialect cannot take. *refused*: the request is \
-answered with 400 and the field's name. *made*: the gateway adds it.\n";
+rewrites the table when `PENSTOCK_BLESS` is set.\n\n\
+*kept*: passed on as it is, or as its exact counterpart. *changed*: expressed as closely as the other dialect \
+allows. *left out*: has no influence on the answer, or is advice that the other dialect cannot take. *refused*: a \
+request is answered with 400 and the field's name; a provider's answer counts as failed. *made*: added by the \
+gateway.\n";
 
 const PAIRS: [(&str, &str); 3] = [
     ("messages_chat", "Messages client, chat-completions provider"),
