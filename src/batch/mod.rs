@@ -194,7 +194,10 @@ impl Batches {
         if all.contains_key(record.id.as_str()) {
             return None;
         }
-        if all.values().filter(|running| *running.account == *record.account).count() >= most {
+        // One that has ended is still here for a moment, when its client may know already.
+        let open =
+            |running: &&Running| *running.account == *record.account && !running.seen.borrow().state.is_end();
+        if all.values().filter(open).count() >= most {
             return None;
         }
         let (tell, told) = mpsc::unbounded_channel();

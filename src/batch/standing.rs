@@ -25,6 +25,9 @@ impl Batches {
         let mut standing = Standing { working: self.turns.taken(), ..Standing::default() };
         for running in self.running.lock().values() {
             let record = running.seen.borrow();
+            if record.state.is_end() {
+                continue;
+            }
             let waits = record.scheduled.is_some_and(|hour| hour > now);
             let place = match (record.state, waits) {
                 (BatchState::Validating, _) => 0,
