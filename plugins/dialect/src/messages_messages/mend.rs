@@ -292,10 +292,15 @@ pub(super) fn block_start(
     let mut mends = Mends::of(data);
     block(&mut mends, opened, |_| String::new());
     let mut words = None;
-    if let Some((name, said)) = early_words(opened) {
-        mends.replace(said, &br#""""#[..]);
+    if let Some(name) = words_name(opened) {
+        // Said twice, the first is heard, as the shadow hears it, and the other does not stay behind.
+        for said in scan::members(opened).filter(|(key, _)| key == name).filter_map(|(_, said)| filled(said))
+        {
+            mends.replace(said, &br#""""#[..]);
+        }
         let shown = name == "text" || thinking == Thinking::Shown;
-        words = scan::inner(said).filter(|_| shown).and_then(|said| Some((name, within(data, said)?)));
+        let said = early_words(opened).filter(|_| shown).and_then(scan::inner);
+        words = said.and_then(|said| Some((name, within(data, said)?)));
     }
     own_id(&mut mends, opened, ids, seed);
     let mut early: Option<Bytes> = None;
@@ -311,16 +316,23 @@ pub(super) fn block_start(
     Start { data, input: early, words }
 }
 
-/// What a block of text or thinking says in its opening event, and under which name.
-pub(super) fn early_words(opened: &[u8]) -> Option<(&'static str, &[u8])> {
-    let name = match scan::member(opened, "type")? {
-        br#""text""# => "text",
-        br#""thinking""# => "thinking",
-        _ => return None,
-    };
-    let said = scan::members(opened).filter(|(key, _)| key == name).last();
-    said.map(|(_, said)| (name, said))
-        .filter(|(_, said)| scan::inner(said).is_some_and(|said| !said.is_empty()))
+/// What a block of text or thinking says in its opening event.
+pub(super) fn early_words(opened: &[u8]) -> Option<&[u8]> {
+    scan::member(opened, words_name(opened)?).and_then(filled)
+}
+
+/// The member that has the words of a block of text or thinking.
+fn words_name(opened: &[u8]) -> Option<&'static str> {
+    match scan::member(opened, "type")? {
+        br#""text""# => Some("text"),
+        br#""thinking""# => Some("thinking"),
+        _ => None,
+    }
+}
+
+/// A string that says something.
+fn filled(value: &[u8]) -> Option<&[u8]> {
+    scan::inner(value).is_some_and(|said| !said.is_empty()).then_some(value)
 }
 
 /// An event about a block, under another number.

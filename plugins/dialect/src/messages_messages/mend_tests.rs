@@ -1,8 +1,11 @@
-//! Members that go leave sound JSON behind, wherever they stand.
+//! Members that go leave sound JSON behind, wherever they stand; words are heard once.
 #![allow(clippy::unwrap_used)]
 
-use super::mend::{Mends, block};
+use super::mend::{Mends, block, block_start};
+use crate::decode::messages::Seen;
+use crate::shape::Ids;
 use bytes::Bytes;
+use penstock_contract::Thinking;
 use serde_json::Value;
 
 #[test]
@@ -24,5 +27,24 @@ fn what_is_left_is_the_same_object_without_the_members_that_are_null() {
         let mut expected: Value = serde_json::from_slice(&object).unwrap();
         expected.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         assert_eq!(done, expected);
+    }
+}
+
+#[test]
+fn words_that_a_start_says_twice_are_heard_once_and_none_stay_behind() {
+    for (said, heard) in [
+        (r#""text":"a","text":"b""#, Some("a")),
+        (r#""text":"a","text":"""#, Some("a")),
+        (r#""text":"","text":"b""#, None),
+        (r#""text":null,"text":"b""#, None),
+    ] {
+        let data =
+            format!(r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"text",{said}}}}}"#);
+        let data = Bytes::from(data);
+        let start = block_start(&data, &Seen::read(&data), Thinking::Shown, (&mut Ids::default(), "seed"));
+        assert_eq!(start.words.map(|(_, words)| words), heard.map(Bytes::from), "{said}");
+        let left: Value = serde_json::from_slice(&start.data).unwrap();
+        assert_eq!(left["content_block"], serde_json::json!({"type": "text", "text": ""}), "{said}");
+        assert!(!start.data.windows(3).any(|part| part == br#""a""# || part == br#""b""#), "{said}");
     }
 }
