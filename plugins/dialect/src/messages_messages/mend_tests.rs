@@ -1,5 +1,5 @@
 //! Members that go leave sound JSON behind, wherever they stand; words are heard once.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::mend::{Mends, block, block_start};
 use crate::decode::messages::Seen;
