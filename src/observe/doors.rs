@@ -4,6 +4,9 @@ use super::metrics::{counter, registered};
 use crate::house::House;
 use prometheus::{IntCounterVec, IntGauge, Registry, Result};
 
+/// Why clients are turned away.
+const REASONS: [&str; 5] = ["house", "client", "heads", "h2_abuse", "h2_malformed"];
+
 /// Their counters and gauges.
 pub(super) struct Doors {
     pub(super) connections: IntGauge,
@@ -14,7 +17,7 @@ pub(super) struct Doors {
 impl Doors {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
-        Ok(Self {
+        let doors = Self {
             connections: one("penstock_connections_open", "Client connections that are open.")?,
             turned_away: counter(
                 r,
@@ -26,10 +29,16 @@ impl Doors {
                 "penstock_certificate_expires_seconds",
                 "When the certificate of the TLS listener is over, Unix seconds; 0 without one.",
             )?,
-        })
+        };
+        // There before they happen: the first of a series that was not there is no rise to Prometheus.
+        for reason in REASONS {
+            doors.turned_away.with_label_values(&[reason]).inc_by(0);
+        }
+        Ok(doors)
     }
 
     pub(super) fn turned_away(&self, reason: &str) {
+        debug_assert!(REASONS.contains(&reason), "{reason}");
         self.turned_away.with_label_values(&[reason]).inc();
     }
 

@@ -216,6 +216,10 @@ fn what_an_alert_waits_for_is_there_before_it_happens_and_has_its_alert() {
         let asked = format!("{name}{{{label}}}");
         assert!(expressions.iter().any(|expression| expression.contains(&asked)), "no rule on {asked}");
     }
+    for reason in ["house", "heads"] {
+        let series = format!("penstock_connections_refused_total{{reason=\"{reason}\"}} 0");
+        assert!(text.lines().any(|line| line == series), "{series}\n{text}");
+    }
     let old = |expression: &String| expression.contains("time() - penstock_export_last_timestamp_seconds");
     assert!(expressions.iter().any(old), "nor one on archives that are not even begun");
 }
