@@ -30,17 +30,17 @@ The client libraries raise an exception for either.
 
 ## When to try again
 
-The official client libraries follow these rules by themselves:
-
 - `Retry-After` says how many seconds to wait. For a limit (429), `x-ratelimit-reset` says the same as a Unix time.
 - `x-should-retry: false` says not to try again by itself: what is in the way stays there, or the wait is longer than a
   minute.
 - Without `Retry-After`, wait longer after each attempt, and give up after a few. A 500 may be tried again as well, but
   only a few times.
-- For sustained high volume, use [batches](batches.md): they are not subject to the same rate limits.
+
+The official client libraries follow `Retry-After` and `x-should-retry` by themselves. For sustained high volume, use
+[batches](batches.md): they are not subject to the same rate limits.
 ";
 
-/// Whether the same request may pass later.
+/// Whether the same request may pass later. A new code has to say so.
 fn again(code: Code) -> &'static str {
     match code {
         Code::RateLimited | Code::Unavailable | Code::Overloaded => "yes, after `Retry-After`",
@@ -49,7 +49,21 @@ fn again(code: Code) -> &'static str {
         Code::InsufficientCredits | Code::BudgetExceeded => {
             "if there is a `Retry-After`; else when there is money"
         }
-        _ => "no",
+        Code::InvalidRequest
+        | Code::Unsupported
+        | Code::ContextLength
+        | Code::ContentRefused
+        | Code::InvalidKey
+        | Code::InsufficientScope
+        | Code::ModelNotFound
+        | Code::NotFound
+        | Code::MethodNotAllowed
+        | Code::Conflict
+        | Code::TooLarge
+        | Code::UnsupportedMediaType
+        | Code::RangeNotSatisfiable
+        | Code::TargetTooLong
+        | Code::HeadTooLarge => "no",
     }
 }
 
