@@ -18,7 +18,7 @@ pub enum At {
 
 impl At {
     /// Those that every stream comes by.
-    pub const ALL: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
+    pub const OF_A_STREAM: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
 }
 
 /// How many requests are to panic where.

@@ -46,6 +46,11 @@ pub(super) struct Settled {
     pub sums: u32,
 }
 
+/// The check of a file of which nothing has come.
+fn none_yet() -> Lines {
+    Lines::new(endpoint::for_lines())
+}
+
 impl Incoming {
     pub(super) fn new(aside: &Path, folder: &Path, taken: Taken, bounds: Bounds) -> Result<Self, Failed> {
         if !fits(folder, 0, bounds.free) {
@@ -53,13 +58,7 @@ impl Incoming {
         }
         let file = NamedTempFile::new_in(aside).map_err(Failed::Disk)?;
         let aside = Aside { file, sums: Sums::default(), digest: Sha256::new(), taken };
-        Ok(Self {
-            aside: Some(aside),
-            lines: Lines::new(endpoint::for_lines()),
-            folder: folder.to_owned(),
-            bounds,
-            bytes: 0,
-        })
+        Ok(Self { aside: Some(aside), lines: none_yet(), folder: folder.to_owned(), bounds, bytes: 0 })
     }
 
     /// Takes the next bytes.
@@ -74,9 +73,7 @@ impl Incoming {
             self.aside = None;
         }
         if self.lines.are_endless() {
-            std::mem::replace(&mut self.lines, Lines::new(endpoint::for_lines()))
-                .end()
-                .map_err(Failed::Lines)?;
+            std::mem::replace(&mut self.lines, none_yet()).end().map_err(Failed::Lines)?;
         }
         let Some(aside) = &mut self.aside else { return Ok(()) };
         aside.taken.grow(bytes.len() as u64, &self.bounds).map_err(Failed::Full)?;

@@ -1,12 +1,23 @@
 //! Prompts that have to be counted before anybody is asked: who sends them uses its limits, and whoever leaves is
 //! not counted for.
 
+use crate::harness::bench::Running;
 use crate::harness::script::silent;
 use crate::harness::{Bench, Provider, until};
 use penstock::inject::At;
 use serde_json::json;
 
 const CHAT: &str = "/v1/chat/completions";
+
+/// A gateway that asks an engine for the count, which never answers.
+async fn counted_by_a_silent_engine() -> (Provider, Running) {
+    let engine = Provider::start().await;
+    engine.always(silent());
+    let lines = "tokenize = \"vllm\"";
+    let bench = Bench::new().model("context_length = 64").provider_with("a", &engine, lines, "");
+    let running = bench.start().await;
+    (engine, running)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prompt_that_is_too_long_is_a_request() {
@@ -31,11 +42,7 @@ async fn a_prompt_that_is_too_long_is_a_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_is_not_counted_for() {
-    let engine = Provider::start().await;
-    engine.always(silent());
-    let lines = "tokenize = \"vllm\"";
-    let bench = Bench::new().model("context_length = 64").provider_with("a", &engine, lines, "");
-    let running = bench.start().await;
+    let (engine, running) = counted_by_a_silent_engine().await;
     let ask = json!({"model": "m", "messages": [{"role": "user", "content": "too long ".repeat(100)}]});
     let open = running.client.open("POST", CHAT, &[], ask.to_string().as_bytes()).await;
     engine.until_calls(1).await;
@@ -49,11 +56,7 @@ async fn a_client_that_leaves_is_not_counted_for() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_counted_for_has_its_seat_and_gives_it_back() {
-    let engine = Provider::start().await;
-    engine.always(silent());
-    let lines = "tokenize = \"vllm\"";
-    let bench = Bench::new().model("context_length = 64").provider_with("a", &engine, lines, "");
-    let running = bench.start().await;
+    let (engine, running) = counted_by_a_silent_engine().await;
     let limits = json!({"concurrent": 1});
     let client = running.key(&json!({"name": "limited", "limits": limits})).await;
     let ask = json!({"model": "m", "messages": [{"role": "user", "content": "too long ".repeat(100)}]});

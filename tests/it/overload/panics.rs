@@ -36,7 +36,7 @@ async fn a_panic_ends_its_own_request_and_gives_back_what_that_had() {
     let lines = format!("max_in_flight = 2\n{}", crate::harness::bench::PATIENT);
     let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
     let house = running.gateway.house.clone();
-    for at in At::ALL {
+    for at in At::OF_A_STREAM {
         for _ in 0..each {
             house.inject.next(at, 1);
             // A connection of its own, of which nothing may be left either.
@@ -126,7 +126,7 @@ fn again(test: &str) {
 /// Requests that panic, at each place in turn, until there were so many in all.
 async fn panics(running: &Running, all: std::ops::Range<usize>) {
     for number in all {
-        running.gateway.house.inject.next(At::ALL[number % At::ALL.len()], 1);
+        running.gateway.house.inject.next(At::OF_A_STREAM[number % At::OF_A_STREAM.len()], 1);
         let broken = running.chat_stream().await;
         assert!(broken.status == 500 || !broken.text().contains("[DONE]"), "{}", broken.text());
     }
