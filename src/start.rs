@@ -155,7 +155,7 @@ impl Signals {
                 () = stop(&mut self.terminate, &mut self.interrupt) => return Order::Stop,
                 _ = self.upgrade.recv() => return Order::Upgrade,
                 _ = self.hangup.recv() => {
-                    admin::reload(&gateway.house, source).await.ok();
+                    admin::reload::reload(&gateway.house, source).await.ok();
                 }
             }
         }

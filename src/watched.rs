@@ -46,7 +46,7 @@ pub fn start(house: &Arc<House>, source: &Source, stop: &watch::Receiver<bool>) 
             // Other files are no change: a reload has read them.
             let changed = known.as_ref().is_some_and(|known| known.0 == now.0 && known.1 != now.1);
             if changed && !house.has_left() {
-                admin::reload(&house, &source).await.ok();
+                admin::reload::reload(&house, &source).await.ok();
             }
             // As they were before the reload: what changed meanwhile is found the next time.
             known = Some(now);

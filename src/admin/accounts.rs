@@ -2,6 +2,8 @@
 
 use super::desk::{Asked, Done, Effect, difference, failed};
 use super::fields::{self, Fields, Given};
+use super::openapi::{page, reference};
+use super::routes::{Route, Work};
 use crate::vault::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
@@ -23,14 +25,34 @@ const ID: usize = 64;
 pub const STATES: [(&str, AccountState); 2] =
     [("active", AccountState::Active), ("suspended", AccountState::Suspended)];
 
-pub(super) fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+/// What can be asked of them.
+pub const ROUTES: &[Route] = &[
+    Route::get("/admin/accounts", "listAccounts", "Lists accounts", Work::Store(list))
+        .query(&LIST)
+        .answers(200, || page(reference("Account"))),
+    Route::post("/admin/accounts", "createAccount", "Makes an account", Work::Store(create))
+        .body(&CREATE, &["id"])
+        .answers(201, || reference("Account")),
+    Route::get("/admin/accounts/{id}", "getAccount", "Shows an account", Work::Store(get))
+        .answers(200, || reference("Account")),
+    Route::patch(
+        "/admin/accounts/{id}",
+        "changeAccount",
+        "Changes an account: name, state, limits",
+        Work::Store(change),
+    )
+    .body(&CHANGE, &[])
+    .answers(200, || reference("Account")),
+];
+
+fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let limit = asked.limit(&LIST)?;
     let page = vault.accounts.list(asked.query("after", &LIST)?, limit).map_err(failed)?;
     let data: Vec<Value> = page.accounts.iter().map(told).collect();
     Ok(Done::told(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-pub(super) fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let fields = Fields::of(&asked.body, &CREATE)?;
     let id = fields.text("id")?.some().filter(|id| good_id(id)).ok_or_else(|| {
         let wanted = format!("1 to {ID} letters, digits, `.`, `_` or `-`, the first a letter or a digit");
@@ -89,12 +111,12 @@ pub(super) fn known(vault: &Vault, id: &str) -> Result<(), Refusal> {
     if there { Ok(()) } else { Err(Refusal::because(Code::NotFound, message()).at("account")) }
 }
 
-pub(super) fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let account = vault.accounts.get(&asked.id).map_err(failed)?.ok_or_else(nobody)?;
     Ok(Done::told(told(&account)))
 }
 
-pub(super) fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let fields = Fields::of(&asked.body, &CHANGE)?;
     let (name, state) = (fields.text("name")?, fields.word("state", &STATES)?);
     if state == Given::Null {

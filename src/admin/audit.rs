@@ -1,6 +1,8 @@
 //! The audit log, read.
 
 use super::desk::{Asked, Done, failed};
+use super::openapi::{answered, page};
+use super::routes::{Route, Work};
 use crate::vault::Vault;
 use penstock_contract::Refusal;
 use penstock_storage::audit::Entry;
@@ -11,7 +13,21 @@ pub const LIST: [&str; 3] = ["after", "limit", "target"];
 /// Pages that are searched for a target in one request.
 const SEARCHED: usize = 100;
 
-pub(super) fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+/// What can be asked of it.
+pub const ROUTES: &[Route] = &[
+    Route::get("/admin/audit", "listAudit", "Lists who changed what and when", Work::Store(list))
+        .query(&LIST)
+        .answers(200, || page(answered(&["number", "at", "who", "what", "target", "change"]))),
+    Route::get(
+        "/admin/audit/verify",
+        "verifyAudit",
+        "Follows the chain of the audit log",
+        Work::Store(|vault, _| verify(vault)),
+    )
+    .answers(200, || answered(&["good", "entries", "first_bad"])),
+];
+
+fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let limit = asked.limit(&LIST)?;
     let target = asked.query("target", &LIST)?;
     let mut after: u64 = match asked.query("after", &LIST)? {
@@ -36,7 +52,7 @@ pub(super) fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     Ok(Done::told(json!({ "data": data, "has_more": next.is_some(), "next": next })))
 }
 
-pub(super) fn verify(vault: &Vault) -> Result<Done, Refusal> {
+fn verify(vault: &Vault) -> Result<Done, Refusal> {
     let first_bad = vault.audit.verify().map_err(failed)?;
     let entries = vault.audit.last().map_err(failed)?;
     Ok(Done::told(json!({ "good": first_bad.is_none(), "entries": entries, "first_bad": first_bad })))

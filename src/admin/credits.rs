@@ -1,10 +1,10 @@
 //! Credits and energy told and proven; the ledger's pages and monthly statements. The command line uses the same
 //! functions on a store that no gateway has open.
 
-use super::accounts;
-use super::desk::Asked;
-use super::orders::{Correction, Grant, correct, grant};
-use super::routes::Operation;
+use super::desk::{Asked, Told};
+use super::openapi::{answered, reference};
+use super::routes::{Route, Work};
+use super::{accounts, openapi};
 use crate::ledger::report::{self, Failed, Monthly};
 use crate::ledger::rerate::rerate;
 use crate::ledger::{Ledger, views};
@@ -14,7 +14,6 @@ use penstock_ledger::{Day, Month, Sums};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// That there is an account: a mistyped name is none.
 pub(super) async fn known(vault: &Vault, account: &str) -> Result<(), Refusal> {
@@ -144,70 +143,79 @@ pub const RERATED: [&str; 6] =
 pub const MONTHLY: [&str; 7] =
     ["month", "accounts", "boundary", "methodologies", "grid_sources", "places", "terms"];
 
-/// What is asked of the ledger is answered with.
-pub enum Told {
-    /// A status and a JSON object.
-    Json(u16, Value),
-    /// Lines of the ledger.
-    Lines(Vec<u8>),
-}
-
-/// Whether this is asked of the ledger.
-#[must_use]
-pub const fn is_one(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::ListBalances
-            | Operation::Grant
-            | Operation::Correct
-            | Operation::VerifyLedger
-            | Operation::RerateDay
-            | Operation::ReadLedger
-            | Operation::Statement
+/// What can be asked of the ledger.
+pub const ROUTES: &[Route] = &[
+    Route::get(
+        "/admin/credits",
+        "listBalances",
+        "Lists what accounts have, and what is reserved of it",
+        Work::Ledger(|vault, ledger, asked| Box::pin(list(vault, ledger, asked))),
     )
+    .query(&BALANCES)
+    .answers(200, || openapi::list(reference("Balance"))),
+    Route::get(
+        "/admin/credits/verify",
+        "verifyLedger",
+        "Recomputes the ledger, and names the first entry that does not fit",
+        Work::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
+    )
+    .answers(200, || answered(&PROOF)),
+    Route::get(
+        "/admin/credits/rerate",
+        "rerateDay",
+        "Computes every charge of a day again, from its usage and its terms",
+        Work::Ledger(|_, ledger, asked| Box::pin(rerated(ledger, asked))),
+    )
+    .query(&RERATE)
+    .answers(200, || answered(&RERATED)),
+    Route::get(
+        "/admin/ledger",
+        "readLedger",
+        "Lines of the ledger behind an entry; none at its end",
+        Work::Ledger(|_, ledger, asked| Box::pin(lines(ledger, asked))),
+    )
+    .query(&READ)
+    .answers(200, || json!({ "type": "string", "description": "JSON, a line for each entry." })),
+    Route::get(
+        "/admin/statement",
+        "statement",
+        "Adds a month up: requests, tokens, energy, carbon, water, EUR, by account and key",
+        Work::Ledger(|vault, ledger, asked| Box::pin(monthly(vault, ledger, asked))),
+    )
+    .query(&STATEMENT)
+    .answers(200, || answered(&MONTHLY)),
+];
+
+async fn list(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+    let account = meant(vault, ledger, asked, &BALANCES).await?;
+    Ok(Told::Json(200, balances(ledger, account.as_deref())))
 }
 
-/// Does what is asked of the ledger.
-///
-/// # Errors
-/// What is wrong with the request, or with the store.
-pub async fn answer(
-    vault: &Vault,
-    ledger: &Arc<Ledger>,
-    operation: Operation,
-    asked: &Asked,
-) -> Result<Told, Refusal> {
+async fn verify(ledger: &Ledger) -> Result<Told, Refusal> {
     let store = ledger.store.clone();
-    let told = match operation {
-        Operation::Grant => {
-            let (status, made) = grant(vault, ledger, Grant::read(&asked.body)?, &asked.who).await?;
-            return Ok(Told::Json(status, made));
-        }
-        Operation::Correct => {
-            let made = correct(ledger, Correction::read(&asked.body)?, &asked.who).await?;
-            return Ok(Told::Json(201, made));
-        }
-        Operation::ListBalances => balances(ledger, meant(vault, ledger, asked, &BALANCES).await?.as_deref()),
-        Operation::VerifyLedger => off_thread(move || report::verify(&store)).await?.told(),
-        Operation::RerateDay => {
-            let day = day(asked.query("day", &RERATE)?, asked.now)?;
-            off_thread(move || rerate(&store, day)).await?.told(day)
-        }
-        Operation::Statement => {
-            let month = month(asked.query("month", &STATEMENT)?, asked.now)?;
-            let account = meant(vault, ledger, asked, &STATEMENT).await?;
-            statement(&off_thread(move || report::monthly(&store, month, account.as_deref())).await?)
-        }
-        Operation::ReadLedger => {
-            let wrong = || Refusal::invalid("after", "after has to be the number of an entry.");
-            let after =
-                asked.query("after", &READ)?.map_or(Ok(0), |text| text.parse().map_err(|_| wrong()))?;
-            let page = off_thread(move || report::page(&store, after)).await?;
-            return Ok(Told::Lines(page.map(|(text, _)| text).unwrap_or_default()));
-        }
-        _ => return Err(Refusal::new(Code::NotFound)),
-    };
-    Ok(Told::Json(200, told))
+    Ok(Told::Json(200, off_thread(move || report::verify(&store)).await?.told()))
+}
+
+async fn rerated(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+    let store = ledger.store.clone();
+    let day = day(asked.query("day", &RERATE)?, asked.now)?;
+    Ok(Told::Json(200, off_thread(move || rerate(&store, day)).await?.told(day)))
+}
+
+async fn lines(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+    let store = ledger.store.clone();
+    let wrong = || Refusal::invalid("after", "after has to be the number of an entry.");
+    let after = asked.query("after", &READ)?.map_or(Ok(0), |text| text.parse().map_err(|_| wrong()))?;
+    let page = off_thread(move || report::page(&store, after)).await?;
+    Ok(Told::Lines(page.map(|(text, _)| text).unwrap_or_default()))
+}
+
+async fn monthly(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+    let store = ledger.store.clone();
+    let month = month(asked.query("month", &STATEMENT)?, asked.now)?;
+    let account = meant(vault, ledger, asked, &STATEMENT).await?;
+    let monthly = off_thread(move || report::monthly(&store, month, account.as_deref())).await?;
+    Ok(Told::Json(200, statement(&monthly)))
 }
 
 pub(super) async fn off_thread<T: Send + 'static>(

@@ -1,9 +1,6 @@
-//! What is done with accounts and keys: the same for the listener of a running
-//! gateway and for the command line on a store. Blocks.
+//! What an administrator asks and is answered: the same for the listener of a running gateway and for the command line
+//! on a store.
 
-use super::{accounts, audit, keys};
-use crate::admin::routes::Operation;
-use crate::vault::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::AccountRecord;
@@ -57,38 +54,13 @@ impl Done {
     }
 }
 
-/// Does it, whole or not at all.
-///
-/// # Errors
-/// What is wrong with the request, naming its field, or with the store.
-pub fn perform(vault: &Vault, operation: Operation, asked: &Asked) -> Result<Done, Refusal> {
-    match operation {
-        Operation::ListAccounts => accounts::list(vault, asked),
-        Operation::CreateAccount => accounts::create(vault, asked),
-        Operation::GetAccount => accounts::get(vault, asked),
-        Operation::ChangeAccount => accounts::change(vault, asked),
-        Operation::ListKeys => keys::list(vault, asked),
-        Operation::CreateKey => keys::create(vault, asked),
-        Operation::GetKey => keys::get(vault, asked),
-        Operation::ChangeKey => keys::change(vault, asked),
-        Operation::RevokeKey => keys::revoke(vault, asked),
-        Operation::RotateKey => keys::rotate(vault, asked),
-        Operation::ListAudit => audit::list(vault, asked),
-        Operation::VerifyAudit => audit::verify(vault),
-        Operation::ListUnmatched
-        | Operation::Reload
-        | Operation::ListModels
-        | Operation::ListProviders
-        | Operation::ListBalances
-        | Operation::Grant
-        | Operation::Correct
-        | Operation::VerifyLedger
-        | Operation::RerateDay
-        | Operation::ReadLedger
-        | Operation::Statement => {
-            Err(Refusal::because(Code::NotFound, "Only a running gateway can tell this."))
-        }
-    }
+/// What the ledger is answered with.
+#[derive(Debug)]
+pub enum Told {
+    /// A status and a JSON object.
+    Json(u16, Value),
+    /// Lines of the ledger.
+    Lines(Vec<u8>),
 }
 
 impl Asked {

@@ -2,9 +2,10 @@
 //! once, when it is made.
 
 use super::accounts;
-use super::desk::{Asked, Done, Effect, difference, failed, perform};
+use super::desk::{Asked, Done, Effect, difference, failed};
 use super::fields::{self, Fields, Given};
-use super::routes::Operation;
+use super::openapi::{answered, page, reference};
+use super::routes::{Route, Work};
 use crate::house::House;
 use crate::vault::Vault;
 use penstock_auth::{Key, Scopes};
@@ -25,6 +26,41 @@ pub const ROTATE: [&str; 1] = ["overlap_seconds"];
 pub const LIST: [&str; 3] = ["account", "after", "limit"];
 /// How long a rotated secret stays good unless told otherwise, and at most, in seconds.
 pub const OVERLAP: (u64, u64) = (86_400, 7 * 86_400);
+
+/// What can be asked of them.
+pub const ROUTES: &[Route] = &[
+    Route::get("/admin/keys", "listKeys", "Lists keys", Work::Store(list))
+        .query(&LIST)
+        .answers(200, || page(reference("Key"))),
+    Route::post("/admin/keys", "createKey", "Makes a key and shows it, this once", Work::Store(create))
+        .may_hold(&CREATE)
+        .answers(201, || reference("NewKey")),
+    Route::get("/admin/keys/{id}", "getKey", "Shows a key, without its secret", Work::Store(get))
+        .answers(200, || reference("Key")),
+    Route::patch(
+        "/admin/keys/{id}",
+        "changeKey",
+        "Changes a key: name, scopes, models, limits, expiry",
+        Work::Store(change),
+    )
+    .body(&CHANGE, &[])
+    .answers(200, || reference("Key")),
+    Route::post(
+        "/admin/keys/{id}/revoke",
+        "revokeKey",
+        "Revokes a key at once, and cuts the streams it has open",
+        Work::Store(revoke),
+    )
+    .answers(200, || answered(&["id", "revoked", "already"])),
+    Route::post(
+        "/admin/keys/{id}/rotate",
+        "rotateKey",
+        "Gives a key a new secret and shows it, this once; the old one stays good for a while",
+        Work::Store(rotate),
+    )
+    .may_hold(&ROTATE)
+    .answers(200, || reference("NewKey")),
+];
 
 /// What a key may be changed to, or made with.
 struct Wanted<'b> {
@@ -73,7 +109,7 @@ impl<'b> Wanted<'b> {
     }
 }
 
-pub(super) fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let limit = asked.limit(&LIST)?;
     let (account, after) = (asked.query("account", &LIST)?, asked.query("after", &LIST)?);
     let page = vault.keys.list(account, after, limit).map_err(failed)?;
@@ -81,7 +117,7 @@ pub(super) fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     Ok(Done::told(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-pub(super) fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let wanted = Wanted::read(asked, &CREATE)?;
     let account = wanted.fields.text("account")?.some().unwrap_or_else(|| accounts::DEFAULT.to_owned());
     let (account, made) = accounts::named(vault, asked, &account)?;
@@ -108,12 +144,12 @@ pub(super) fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     Ok(Done { status: 201, answer: shown(&record, &key), effect: Effect::Key(Box::new(record), account) })
 }
 
-pub(super) fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let key = vault.keys.get(&asked.id).map_err(failed)?.ok_or_else(nobody)?;
     Ok(Done::told(told(&key)))
 }
 
-pub(super) fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let wanted = Wanted::read(asked, &CHANGE)?;
     let changed = vault.keys.change(&asked.id, |key| {
         let before = told(key);
@@ -125,7 +161,7 @@ pub(super) fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     Ok(Done { status: 200, answer: told(&key), effect: Effect::Key(Box::new(key), None) })
 }
 
-pub(super) fn revoke(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn revoke(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     Fields::of(&asked.body, &[])?;
     let said = asked.said("key.revoke", &asked.id, json!({}));
     let already = match vault.keys.revoke(&asked.id, &said).map_err(failed)? {
@@ -137,7 +173,7 @@ pub(super) fn revoke(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     Ok(Done { status: 200, answer, effect: Effect::Key(Box::new(key), None) })
 }
 
-pub(super) fn rotate(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn rotate(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let fields = Fields::of(&asked.body, &ROTATE)?;
     let overlap = fields.number("overlap_seconds", 0, OVERLAP.1)?.some().unwrap_or(OVERLAP.0);
     let key = Key::renew(&asked.id, &mut random).ok_or_else(nobody)?;
@@ -183,7 +219,7 @@ pub async fn create_in(house: &Arc<House>, wanted: &Value) -> Result<Value, Refu
         now: house.clock.unix(),
         ..Asked::default()
     };
-    super::done_in(house, Operation::CreateKey, asked).await.map(|done| done.answer)
+    super::done_in(house, create, asked).await.map(|done| done.answer)
 }
 
 /// Every key of the store.
@@ -194,7 +230,7 @@ pub fn every(vault: &Vault) -> Result<Vec<Value>, Refusal> {
     let mut all = Vec::new();
     let mut asked = Asked::default();
     loop {
-        let page = perform(vault, Operation::ListKeys, &asked)?.answer;
+        let page = list(vault, &asked)?.answer;
         all.extend(page.get("data").and_then(Value::as_array).into_iter().flatten().cloned());
         match page.get("next").and_then(Value::as_str) {
             Some(next) => asked.query = vec![("after".to_owned(), next.to_owned())],

@@ -11,30 +11,29 @@ pub mod keys;
 mod members;
 pub mod openapi;
 pub mod orders;
+pub mod reload;
 pub mod routes;
 mod status;
 pub mod unmatched;
 mod wrong;
 
 use crate::caller::Caller;
-use crate::config::Mistake;
 use crate::endpoint::parameters;
 use crate::gateway::Source;
 use crate::house::House;
-use crate::observe::log;
 use crate::reply::head::Head;
 use crate::request_id::RequestId;
 use crate::server::Bound;
 use crate::session::Session;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use desk::{Asked, Done, Effect};
+use desk::{Asked, Done, Effect, Told};
 use http::{Method, header};
 use penstock_contract::{Code, Dialect, Refusal};
 use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
-use routes::Operation;
+use routes::{OnStore, Work};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,62 +61,6 @@ pub fn serve(
         Admin { house: house.clone(), source, wrong: wrong::Tokens::default() },
         stop,
     )
-}
-
-/// What a reload swapped in.
-pub struct Reloaded {
-    version: String,
-    /// What of it counts from the next start only.
-    waiting: Vec<&'static str>,
-    /// What is odd about it.
-    warnings: Vec<Mistake>,
-}
-
-/// Swaps in the configuration as it is written now, or keeps the old one.
-///
-/// # Errors
-/// Every mistake of the new one.
-pub async fn reload(house: &Arc<House>, source: &Source) -> Result<Reloaded, String> {
-    let (fresh, kept) = (source.clone(), house.clone());
-    let runtime = tokio::runtime::Handle::current();
-    let swap = move || {
-        let mut warnings = Vec::new();
-        let read = || {
-            let loaded = fresh()?;
-            warnings = loaded.warnings;
-            Ok(loaded.settings)
-        };
-        kept.reload(read, &runtime).map(|()| warnings)
-    };
-    let swapped =
-        tokio::task::spawn_blocking(swap).await.unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
-    house.metrics.reloaded(swapped.is_ok());
-    match swapped {
-        Ok(warnings) => {
-            let live = house.live();
-            log::set(live.settings.log);
-            let version = live.settings.version.0.to_string();
-            log::event(log::info(), "reloaded", &[("config", &version)]);
-            let waiting = house.fixed.waiting(&live.settings);
-            if !waiting.is_empty() {
-                log::event(log::warn(), "reload_waits_for_start", &[("what", &waiting.join(", "))]);
-            }
-            warnings.iter().for_each(warn);
-            Ok(Reloaded { version, waiting, warnings })
-        }
-        Err(mistakes) => {
-            log::event(log::error(), "reload_refused", &[("why", &mistakes)]);
-            Err(mistakes)
-        }
-    }
-}
-
-/// The event of something odd.
-fn warn(warning: &Mistake) {
-    let Mistake { file, line, key, why, fix, .. } = warning;
-    let line = line.map(|line| line.to_string()).unwrap_or_default();
-    let members = [("file", file.as_str()), ("line", &line), ("key", key), ("why", why), ("fix", fix)];
-    log::event(log::warn(), "config_warning", &members);
 }
 
 struct Admin {
@@ -228,44 +171,30 @@ impl Admin {
         method: &Method,
         path: &str,
     ) -> Result<Answer, Refusal> {
-        let (operation, id) = routes::find(method, path)?;
+        let (route, id) = routes::find(method, path)?;
         let house = &self.house;
         if house.has_left() {
             let message = "Another process is taking over; ask again.";
             return Err(Refusal::because(Code::Unavailable, message).retry_after(1));
         }
-        match operation {
-            Operation::Reload => match reload(house, &self.source).await {
-                Ok(Reloaded { version, waiting, warnings }) => {
-                    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-                    let answer = json!({ "config": version, "next_start": waiting, "warnings": warnings });
-                    Ok(written(200, &answer))
-                }
-                Err(mistakes) => Err(Refusal::because(Code::InvalidRequest, mistakes)),
-            },
-            Operation::ListModels => Ok(written(200, &status::models(house))),
-            Operation::ListProviders => Ok(written(200, &status::providers(house))),
-            Operation::ListUnmatched => {
-                let house = house.clone();
-                let found = tokio::task::spawn_blocking(move || unmatched::list(&house, &house.vault));
-                Ok(written(200, &found.await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))?))
-            }
-            _ if credits::is_one(operation) => {
-                let (who, query) = (who(session), query(session));
-                let asked = Asked { id, query, body: body(session).await?, who, now: house.clock.unix() };
-                match credits::answer(&house.vault, &house.ledger, operation, &asked).await? {
-                    credits::Told::Json(status, value) => Ok(written(status, &value)),
-                    credits::Told::Lines(lines) => Ok(Answer(200, JSON_LINES, lines)),
+        match route.work {
+            Work::House(work) => Ok(written(200, &work(house, &self.source).await?)),
+            Work::Ledger(work) => {
+                match work(&house.vault, &house.ledger, &self.asked(session, id).await?).await? {
+                    Told::Json(status, value) => Ok(written(status, &value)),
+                    Told::Lines(lines) => Ok(Answer(200, JSON_LINES, lines)),
                 }
             }
-            _ => {
-                let (who, query) = (who(session), query(session));
-                let body = body(session).await?;
-                let asked = Asked { id, query, body, who, now: house.clock.unix() };
-                let done = done_in(house, operation, asked).await?;
+            Work::Store(work) => {
+                let done = done_in(house, work, self.asked(session, id).await?).await?;
                 Ok(written(done.status, &done.answer))
             }
         }
+    }
+
+    async fn asked(&self, session: &mut ServerSession, id: String) -> Result<Asked, Refusal> {
+        let (who, query) = (who(session), query(session));
+        Ok(Asked { id, query, body: body(session).await?, who, now: self.house.clock.unix() })
     }
 }
 
@@ -274,12 +203,12 @@ impl Admin {
 ///
 /// # Errors
 /// What is wrong with the request, or with the store.
-pub async fn done_in(house: &Arc<House>, operation: Operation, asked: Asked) -> Result<Done, Refusal> {
+pub async fn done_in(house: &Arc<House>, work: OnStore, asked: Asked) -> Result<Done, Refusal> {
     let house = house.clone();
-    let work = move || {
+    let turn = move || {
         let mut done = {
             let _turn = house.desk.lock();
-            let done = desk::perform(&house.vault, operation, &asked)?;
+            let done = work(&house.vault, &asked)?;
             match &done.effect {
                 Effect::None => {}
                 Effect::Key(key, account) => {
@@ -304,7 +233,7 @@ pub async fn done_in(house: &Arc<House>, operation: Operation, asked: Asked) -> 
         }
         Ok(done)
     };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
+    tokio::task::spawn_blocking(turn).await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
 }
 
 /// Whether an authorization bears this token. None bears the empty one.

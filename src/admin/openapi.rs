@@ -2,16 +2,16 @@
 //! the very lists of members that requests are read by: it cannot say less or
 //! more than the listener does.
 
+use super::fields;
 use super::members::member;
-use super::routes::{Operation, ROUTES, Route};
-use super::{accounts, audit, credits, fields, keys, orders};
+use super::routes::{self, Route};
 use serde_json::{Map, Value, json};
 
 /// The document, OpenAPI 3.1.
 #[must_use]
 pub fn document() -> Value {
     let mut paths = Map::new();
-    for route in ROUTES {
+    for route in routes::all() {
         let item = paths.entry(route.path).or_insert_with(|| json!({}));
         if let Some(item) = item.as_object_mut() {
             item.insert(route.method.as_str().to_ascii_lowercase(), operation(route));
@@ -58,17 +58,17 @@ fn open(summary: &str, kind: &str) -> Value {
 }
 
 fn operation(route: &Route) -> Value {
-    let (status, answer) = answer(route.operation);
+    let (status, answer) = (route.answer.0.to_string(), route.answer.1());
     let mut parameters = Vec::new();
     if route.path.contains("{id}") {
         parameters
             .push(json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } }));
     }
-    for name in parameters_of(route.operation) {
+    for name in route.query {
         parameters.push(json!({ "name": name, "in": "query", "schema": parameter(name) }));
     }
     let mut operation = json!({
-        "operationId": operation_id(route.operation),
+        "operationId": route.name,
         "summary": route.summary,
         "responses": {
             (status): { "description": "Done", "content": { "application/json": { "schema": answer } } },
@@ -80,32 +80,14 @@ fn operation(route: &Route) -> Value {
         if !parameters.is_empty() {
             members.insert("parameters".to_owned(), parameters.into());
         }
-        if let Some((body, required)) = body(route.operation) {
-            let body = json!({ "required": required, "content": { "application/json": { "schema": body } } });
+        if let Some(body) = route.body {
+            let schema = object(body.members, body.needed);
+            let body =
+                json!({ "required": body.required, "content": { "application/json": { "schema": schema } } });
             members.insert("requestBody".to_owned(), body);
         }
     }
     operation
-}
-
-/// The operation's name, as generated clients call it.
-fn operation_id(operation: Operation) -> String {
-    let name = format!("{operation:?}");
-    let mut letters = name.chars();
-    letters.next().map(|first| first.to_ascii_lowercase().to_string() + letters.as_str()).unwrap_or_default()
-}
-
-fn parameters_of(operation: Operation) -> &'static [&'static str] {
-    match operation {
-        Operation::ListAccounts => &accounts::LIST,
-        Operation::ListKeys => &keys::LIST,
-        Operation::ListAudit => &audit::LIST,
-        Operation::ListBalances => &credits::BALANCES,
-        Operation::RerateDay => &credits::RERATE,
-        Operation::ReadLedger => &credits::READ,
-        Operation::Statement => &credits::STATEMENT,
-        _ => &[],
-    }
 }
 
 fn parameter(name: &str) -> Value {
@@ -123,51 +105,13 @@ fn parameter(name: &str) -> Value {
     }
 }
 
-/// What a request holds, and whether it has to.
-fn body(operation: Operation) -> Option<(Value, bool)> {
-    Some(match operation {
-        Operation::CreateAccount => (object(&accounts::CREATE, &["id"]), true),
-        Operation::ChangeAccount => (object(&accounts::CHANGE, &[]), true),
-        Operation::CreateKey => (object(&keys::CREATE, &[]), false),
-        Operation::ChangeKey => (object(&keys::CHANGE, &[]), true),
-        Operation::RotateKey => (object(&keys::ROTATE, &[]), false),
-        Operation::Grant => (object(&orders::GRANT, &["account"]), true),
-        Operation::Correct => (object(&orders::CORRECT, &["entry"]), true),
-        _ => return None,
-    })
-}
-
-fn answer(operation: Operation) -> (&'static str, Value) {
-    match operation {
-        Operation::ListAccounts => ("200", page(reference("Account"))),
-        Operation::CreateAccount => ("201", reference("Account")),
-        Operation::GetAccount | Operation::ChangeAccount => ("200", reference("Account")),
-        Operation::ListKeys => ("200", page(reference("Key"))),
-        Operation::CreateKey => ("201", reference("NewKey")),
-        Operation::GetKey | Operation::ChangeKey => ("200", reference("Key")),
-        Operation::RotateKey => ("200", reference("NewKey")),
-        Operation::RevokeKey => ("200", answered(&["id", "revoked", "already"])),
-        Operation::ListAudit => ("200", page(answered(&["number", "at", "who", "what", "target", "change"]))),
-        Operation::VerifyAudit => ("200", answered(&["good", "entries", "first_bad"])),
-        Operation::ListBalances => ("200", list(reference("Balance"))),
-        Operation::Grant | Operation::Correct => ("201", reference("Granted")),
-        Operation::VerifyLedger => ("200", answered(&credits::PROOF)),
-        Operation::RerateDay => ("200", answered(&credits::RERATED)),
-        Operation::ReadLedger => {
-            ("200", json!({ "type": "string", "description": "JSON, a line for each entry." }))
-        }
-        Operation::Statement => ("200", answered(&credits::MONTHLY)),
-        Operation::ListUnmatched => ("200", list(answered(&["key", "account", "name", "warnings"]))),
-        Operation::Reload => ("200", answered(&["config", "next_start", "warnings"])),
-        Operation::ListModels | Operation::ListProviders => ("200", list(json!({ "type": "object" }))),
-    }
-}
-
-fn list(item: Value) -> Value {
+/// Rows, all of them.
+pub(super) fn list(item: Value) -> Value {
     json!({ "type": "object", "properties": { "data": { "type": "array", "items": item } } })
 }
 
-fn page(item: Value) -> Value {
+/// Rows, a page of them.
+pub(super) fn page(item: Value) -> Value {
     json!({ "type": "object", "properties": {
         "data": { "type": "array", "items": item },
         "has_more": { "type": "boolean" },
@@ -191,7 +135,7 @@ fn object(members: &[&str], required: &[&str]) -> Value {
 }
 
 /// What an answer holds.
-fn answered(members: &[&str]) -> Value {
+pub(super) fn answered(members: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member(name))).collect();
     json!({ "type": "object", "properties": properties })
@@ -246,6 +190,7 @@ fn schemas() -> Value {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::super::{accounts, keys};
     use super::*;
     use penstock_storage::accounts::{AccountRecord, AccountState};
     use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
@@ -305,13 +250,18 @@ mod tests {
     #[test]
     fn every_route_is_there_with_its_parameters() {
         let document = document();
-        for route in ROUTES {
+        let mut names = std::collections::BTreeSet::new();
+        for route in routes::all() {
             let method = route.method.as_str().to_ascii_lowercase();
             let operation = &document["paths"][route.path][method];
             assert_eq!(operation["summary"], route.summary);
             let named = operation["parameters"].as_array().map_or(0, Vec::len);
-            let expected = parameters_of(route.operation).len() + usize::from(route.path.contains("{id}"));
+            let expected = route.query.len() + usize::from(route.path.contains("{id}"));
             assert_eq!(named, expected, "{}", route.path);
+            assert!(!route.answer.1().is_null(), "{} says nothing of its answer", route.name);
+            assert!(names.insert(route.name), "{} is there twice", route.name);
+            let body = route.body.iter().flat_map(|body| body.needed.iter().map(|name| (name, body.members)));
+            body.for_each(|(name, members)| assert!(members.contains(name), "{}: {name}", route.name));
         }
     }
 }

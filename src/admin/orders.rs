@@ -2,7 +2,10 @@
 
 use super::accounts::DEFAULT as DEFAULT_ACCOUNT;
 use super::credits::{known, off_thread};
+use super::desk::{Asked, Told};
 use super::fields::Fields;
+use super::openapi::reference;
+use super::routes::{Route, Work};
 use crate::ledger::{Ledger, Refused, report, rerate, views};
 use crate::vault::Vault;
 use penstock_contract::{Code, Refusal};
@@ -16,9 +19,29 @@ pub const GRANT: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
 /// Members of a correction.
 pub const CORRECT: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
 
+/// What can be ordered.
+pub const ROUTES: &[Route] = &[
+    Route::post(
+        "/admin/credits/grant",
+        "grant",
+        "Gives an account credits or energy",
+        Work::Ledger(|vault, ledger, asked| Box::pin(grant(vault, ledger, asked))),
+    )
+    .body(&GRANT, &["account"])
+    .answers(201, || reference("Granted")),
+    Route::post(
+        "/admin/credits/correct",
+        "correct",
+        "Takes a charge or a grant back, and puts another amount in its place",
+        Work::Ledger(|_, ledger, asked| Box::pin(correct(ledger, asked))),
+    )
+    .body(&CORRECT, &["entry"])
+    .answers(201, || reference("Granted")),
+];
+
 /// A grant as it is asked for.
 #[derive(Debug)]
-pub struct Grant {
+struct Grant {
     account: String,
     id: String,
     wallet: Wallet,
@@ -31,7 +54,7 @@ impl Grant {
     ///
     /// # Errors
     /// The field that is not what it has to be.
-    pub fn read(body: &Value) -> Result<Self, Refusal> {
+    fn read(body: &Value) -> Result<Self, Refusal> {
         let fields = Fields::of(body, &GRANT)?;
         let account = fields.text("account")?.some().filter(|name| !name.is_empty());
         let account =
@@ -48,7 +71,7 @@ impl Grant {
 
 /// A correction as it is asked for.
 #[derive(Debug)]
-pub struct Correction {
+struct Correction {
     entry: u64,
     id: String,
     wallet: Wallet,
@@ -61,7 +84,7 @@ impl Correction {
     ///
     /// # Errors
     /// The field that is not what it has to be.
-    pub fn read(body: &Value) -> Result<Self, Refusal> {
+    fn read(body: &Value) -> Result<Self, Refusal> {
         let fields = Fields::of(body, &CORRECT)?;
         let entry = body.get("entry").and_then(Value::as_u64);
         let entry = entry
@@ -77,17 +100,17 @@ impl Correction {
 ///
 /// # Errors
 /// Why it is not made.
-pub async fn grant(vault: &Vault, ledger: &Ledger, wanted: Grant, by: &str) -> Result<(u16, Value), Refusal> {
-    let Grant { account, id, wallet, amount, note } = wanted;
+async fn grant(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+    let Grant { account, id, wallet, amount, note } = Grant::read(&asked.body)?;
     known(vault, &account).await?;
-    let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, by)).await {
+    let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, &asked.who)).await {
         Ok(entry) => (201, entry),
         Err(Refused::Already(entry)) if is_made(ledger, entry, &account, wallet, amount).await? => {
             (200, entry)
         }
         Err(why) => return Err(refused(why).with("id", &*id)),
     };
-    Ok((status, made(ledger, &account, &id, entry)))
+    Ok(Told::Json(status, made(ledger, &account, &id, entry)))
 }
 
 /// Whether an entry gives an account this.
@@ -122,7 +145,8 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
 ///
 /// # Errors
 /// Why it is not made.
-pub async fn correct(ledger: &Arc<Ledger>, wanted: Correction, by: &str) -> Result<Value, Refusal> {
+async fn correct(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+    let wanted = Correction::read(&asked.body)?;
     let (book, number) = (ledger.store.clone(), wanted.entry);
     let found = off_thread(move || {
         let found = report::find(&book, number)?;
@@ -136,13 +160,13 @@ pub async fn correct(ledger: &Arc<Ledger>, wanted: Correction, by: &str) -> Resu
         Ok((found, unit))
     });
     let (found, unit) = found.await?;
-    let (account, act) = correction(found, unit, wanted, by)?;
+    let (account, act) = correction(found, unit, wanted, &asked.who)?;
     let id = match &act {
         Act::Correct { id, .. } => id.to_string(),
         _ => String::new(),
     };
     let entry = ledger.correct(&account, act).await.map_err(|why| refused(why).with("id", &*id))?;
-    Ok(made(ledger, &account, &id, entry))
+    Ok(Told::Json(201, made(ledger, &account, &id, entry)))
 }
 
 /// The act that corrects an entry; `unit` is what a unit of a free charge's wallet is in EUR.

@@ -1,121 +1,166 @@
-//! What the admin listener answers to the holder of its token: every route
-//! once, for the listener, for the command line on a store, and for the
-//! OpenAPI document.
+//! What the admin listener answers to the holder of its token: every route once, for the listener, for the command
+//! line on a store, and for the OpenAPI document. A new one is a row of the file that does it.
 
+use super::desk::{Asked, Done, Told};
+use super::{accounts, audit, credits, keys, orders, reload, status, unmatched};
+use crate::gateway::Source;
+use crate::house::House;
+use crate::ledger::Ledger;
+use crate::vault::Vault;
 use http::Method;
 use penstock_contract::{Code, Refusal};
+use serde_json::Value;
+use std::pin::Pin;
+use std::sync::Arc;
 
-/// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Accounts, a page at a time.
-    ListAccounts,
-    /// A new account.
-    CreateAccount,
-    /// One account.
-    GetAccount,
-    /// Another name, state or limits.
-    ChangeAccount,
-    /// Keys, a page at a time.
-    ListKeys,
-    /// A new key.
-    CreateKey,
-    /// One key.
-    GetKey,
-    /// Other rights or limits.
-    ChangeKey,
-    /// A key's end.
-    RevokeKey,
-    /// A new secret for a key.
-    RotateKey,
-    /// The audit log, a page at a time.
-    ListAudit,
-    /// The audit log's chain, followed.
-    VerifyAudit,
-    /// Limits that match nothing.
-    ListUnmatched,
-    /// What accounts have.
-    ListBalances,
-    /// Credits or energy for an account.
-    Grant,
-    /// Another amount in the place of a charge or a grant.
-    Correct,
-    /// The whole ledger, recomputed.
-    VerifyLedger,
-    /// The charges of a day, computed again.
-    RerateDay,
-    /// The ledger's lines, a page at a time.
-    ReadLedger,
-    /// A month, added up.
-    Statement,
-    /// The configuration as it is written now.
-    Reload,
-    /// The catalogue.
-    ListModels,
-    /// Providers and their offers.
-    ListProviders,
-}
-
-/// One method on one path; `{id}` stands for one segment.
+/// One method on one path.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// What it does.
-    pub operation: Operation,
+    /// What generated clients call it.
+    pub name: &'static str,
     /// Its method.
     pub method: &'static Method,
-    /// Its path.
+    /// Its path; `{id}` stands for one segment.
     pub path: &'static str,
     /// One line for the document.
     pub summary: &'static str,
+    /// Parameters of its query.
+    pub query: &'static [&'static str],
+    /// Its body, if it has one.
+    pub body: Option<Body>,
+    /// The status of a good answer, and its schema.
+    pub answer: (u16, fn() -> Value),
+    /// What it does.
+    pub work: Work,
 }
 
-const fn route(
-    operation: Operation,
-    method: &'static Method,
-    path: &'static str,
-    summary: &'static str,
-) -> Route {
-    Route { operation, method, path, summary }
+/// What a request may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Body {
+    /// Its members: no others are taken.
+    pub members: &'static [&'static str],
+    /// Those that may not be missing.
+    pub needed: &'static [&'static str],
+    /// There has to be a body.
+    pub required: bool,
+}
+
+impl Route {
+    const fn new(
+        method: &'static Method,
+        path: &'static str,
+        name: &'static str,
+        summary: &'static str,
+        work: Work,
+    ) -> Self {
+        Self { name, method, path, summary, query: &[], body: None, answer: (200, || Value::Null), work }
+    }
+
+    /// A question.
+    pub(super) const fn get(
+        path: &'static str,
+        name: &'static str,
+        summary: &'static str,
+        work: Work,
+    ) -> Self {
+        Self::new(&Method::GET, path, name, summary, work)
+    }
+
+    /// Something is made or done.
+    pub(super) const fn post(
+        path: &'static str,
+        name: &'static str,
+        summary: &'static str,
+        work: Work,
+    ) -> Self {
+        Self::new(&Method::POST, path, name, summary, work)
+    }
+
+    /// Something is changed.
+    pub(super) const fn patch(
+        path: &'static str,
+        name: &'static str,
+        summary: &'static str,
+        work: Work,
+    ) -> Self {
+        Self::new(&Method::PATCH, path, name, summary, work)
+    }
+
+    /// With these parameters.
+    pub(super) const fn query(mut self, names: &'static [&'static str]) -> Self {
+        self.query = names;
+        self
+    }
+
+    /// With a body of these members.
+    pub(super) const fn body(
+        mut self,
+        members: &'static [&'static str],
+        needed: &'static [&'static str],
+    ) -> Self {
+        self.body = Some(Body { members, needed, required: true });
+        self
+    }
+
+    /// With a body of these members, or without.
+    pub(super) const fn may_hold(mut self, members: &'static [&'static str]) -> Self {
+        self.body = Some(Body { members, needed: &[], required: false });
+        self
+    }
+
+    /// What a good answer is.
+    pub(super) const fn answers(mut self, status: u16, schema: fn() -> Value) -> Self {
+        self.answer = (status, schema);
+        self
+    }
+}
+
+/// What is done with accounts, keys and the audit log, and what may be known of them; blocks.
+pub type OnStore = fn(&Vault, &Asked) -> Result<Done, Refusal>;
+/// What is done with the ledger.
+pub type OnLedger = for<'a> fn(&'a Vault, &'a Arc<Ledger>, &'a Asked) -> Working<'a, Told>;
+/// What is asked of a gateway that runs.
+pub type OnHouse = for<'a> fn(&'a Arc<House>, &'a Source) -> Working<'a, Value>;
+/// Work that is waited for.
+pub type Working<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+
+/// What a route does, by what it takes to do it.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// The store, with or without a gateway.
+    Store(OnStore),
+    /// The ledger, with or without a gateway.
+    Ledger(OnLedger),
+    /// A gateway that runs.
+    House(OnHouse),
 }
 
 /// Every route that needs the admin token.
-#[rustfmt::skip]
-pub const ROUTES: &[Route] = &[
-    route(Operation::ListAccounts, &Method::GET, "/admin/accounts", "Lists accounts"),
-    route(Operation::CreateAccount, &Method::POST, "/admin/accounts", "Makes an account"),
-    route(Operation::GetAccount, &Method::GET, "/admin/accounts/{id}", "Shows an account"),
-    route(Operation::ChangeAccount, &Method::PATCH, "/admin/accounts/{id}", "Changes an account: name, state, limits"),
-    route(Operation::ListKeys, &Method::GET, "/admin/keys", "Lists keys"),
-    route(Operation::CreateKey, &Method::POST, "/admin/keys", "Makes a key and shows it, this once"),
-    route(Operation::GetKey, &Method::GET, "/admin/keys/{id}", "Shows a key, without its secret"),
-    route(Operation::ChangeKey, &Method::PATCH, "/admin/keys/{id}", "Changes a key: name, scopes, models, limits, expiry"),
-    route(Operation::RevokeKey, &Method::POST, "/admin/keys/{id}/revoke", "Revokes a key at once, and cuts the streams it has open"),
-    route(Operation::RotateKey, &Method::POST, "/admin/keys/{id}/rotate", "Gives a key a new secret and shows it, this once; the old one stays good for a while"),
-    route(Operation::ListAudit, &Method::GET, "/admin/audit", "Lists who changed what and when"),
-    route(Operation::VerifyAudit, &Method::GET, "/admin/audit/verify", "Follows the chain of the audit log"),
-    route(Operation::ListUnmatched, &Method::GET, "/admin/unmatched", "Lists limits and permissions that match nothing"),
-    route(Operation::ListBalances, &Method::GET, "/admin/credits", "Lists what accounts have, and what is reserved of it"),
-    route(Operation::Grant, &Method::POST, "/admin/credits/grant", "Gives an account credits or energy"),
-    route(Operation::Correct, &Method::POST, "/admin/credits/correct", "Takes a charge or a grant back, and puts another amount in its place"),
-    route(Operation::VerifyLedger, &Method::GET, "/admin/credits/verify", "Recomputes the ledger, and names the first entry that does not fit"),
-    route(Operation::RerateDay, &Method::GET, "/admin/credits/rerate", "Computes every charge of a day again, from its usage and its terms"),
-    route(Operation::ReadLedger, &Method::GET, "/admin/ledger", "Lines of the ledger behind an entry; none at its end"),
-    route(Operation::Statement, &Method::GET, "/admin/statement", "Adds a month up: requests, tokens, energy, carbon, water, EUR, by account and key"),
-    route(Operation::Reload, &Method::POST, "/admin/reload", "Swaps in the configuration as it is written now"),
-    route(Operation::ListModels, &Method::GET, "/admin/models", "Lists the catalogue"),
-    route(Operation::ListProviders, &Method::GET, "/admin/providers", "Lists providers and how they are"),
+pub fn all() -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().copied().flatten()
+}
+
+const ROUTES: &[&[Route]] = &[
+    accounts::ROUTES,
+    keys::ROUTES,
+    audit::ROUTES,
+    unmatched::ROUTES,
+    credits::ROUTES,
+    orders::ROUTES,
+    reload::ROUTES,
+    status::ROUTES,
 ];
 
-/// The operation of a method and a path, and what `{id}` stands for.
+/// The route of a method and a path, and what `{id}` stands for.
 ///
 /// # Errors
 /// Nothing at this path, or not with this method.
-pub fn find(method: &Method, path: &str) -> Result<(Operation, String), Refusal> {
+pub fn find(method: &Method, path: &str) -> Result<(&'static Route, String), Refusal> {
     let mut allowed = Vec::new();
-    for route in ROUTES {
+    for route in all() {
         let Some(id) = matches(route.path, path) else { continue };
         if route.method == method {
-            return Ok((route.operation, crate::endpoint::decoded(id).into_owned()));
+            return Ok((route, crate::endpoint::decoded(id).into_owned()));
         }
         allowed.push(route.method.as_str());
     }
@@ -140,10 +185,10 @@ mod tests {
 
     #[test]
     fn every_route_is_found_by_its_own_method_and_path() {
-        for route in ROUTES {
+        for route in all() {
             let path = route.path.replace("{id}", "one%2Ftwo");
-            let (operation, id) = find(route.method, &path).unwrap();
-            assert_eq!(operation, route.operation, "{path}");
+            let (found, id) = find(route.method, &path).unwrap();
+            assert_eq!(found.name, route.name, "{path}");
             assert_eq!(id.is_empty(), !route.path.contains("{id}"));
             assert!(id.is_empty() || id == "one/two");
         }

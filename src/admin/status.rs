@@ -1,5 +1,7 @@
 //! `/status`: what runs, which configuration, how every provider is.
 
+use super::openapi;
+use super::routes::{Route, Work};
 use crate::house::House;
 use crate::ledger::views::number;
 use crate::live::Live;
@@ -8,7 +10,26 @@ use penstock_routing::{Health as OfferHealth, State};
 use penstock_storage::Health;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use std::future::ready;
 use std::time::Duration;
+
+/// What can be asked about the configuration that runs.
+pub const ROUTES: &[Route] = &[
+    Route::get(
+        "/admin/models",
+        "listModels",
+        "Lists the catalogue",
+        Work::House(|house, _| Box::pin(ready(Ok(models(house))))),
+    )
+    .answers(200, || openapi::list(json!({ "type": "object" }))),
+    Route::get(
+        "/admin/providers",
+        "listProviders",
+        "Lists providers and how they are",
+        Work::House(|house, _| Box::pin(ready(Ok(providers(house))))),
+    )
+    .answers(200, || openapi::list(json!({ "type": "object" }))),
+];
 
 /// Why no request is taken now, if that is so. Providers are no reason: every gateway asks the same ones, and taking
 /// this one out of its load balancer would help nobody.
@@ -74,12 +95,12 @@ fn ledger(house: &House) -> Value {
 }
 
 /// `GET /admin/providers`.
-pub fn providers(house: &House) -> Value {
+fn providers(house: &House) -> Value {
     json!({ "data": each_provider(house, &house.live()) })
 }
 
 /// `GET /admin/models`.
-pub fn models(house: &House) -> Value {
+fn models(house: &House) -> Value {
     let live = house.live();
     let each = live.settings.models.iter().map(|model| {
         let offers = live.offers.iter().filter(|offer| offer.offer.model.card.id == model.card.id);

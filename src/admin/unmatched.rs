@@ -1,18 +1,29 @@
 //! Limits and permissions that match nothing: what somebody wrote down, and
 //! believes to be in force, and is not.
 
-use super::{desk, fields};
+use super::openapi::answered;
+use super::routes::{Route, Work};
+use super::{desk, fields, openapi};
 use crate::house::House;
 use crate::vault::Vault;
 use penstock_auth::{Scope, Scopes};
 use penstock_catalog::Catalog;
-use penstock_contract::Refusal;
+use penstock_contract::{Code, Refusal};
 use penstock_storage::accounts::{AccountRecord, AccountStore};
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
 use penstock_storage::{Store, StoreError};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// What can be asked of them.
+pub const ROUTES: &[Route] = &[Route::get(
+    "/admin/unmatched",
+    "listUnmatched",
+    "Lists limits and permissions that match nothing",
+    Work::House(|house, _| Box::pin(listed(house.clone()))),
+)
+.answers(200, || openapi::list(answered(&["key", "account", "name", "warnings"])))];
 
 /// Warnings about a key. `model` says whether a name is the catalogue's id of a model, and which one it is an
 /// alias of, where the catalogue is known.
@@ -86,12 +97,17 @@ fn limited(limits: &KeyLimits) -> impl Iterator<Item = (&'static str, u64)> + us
     fields::LIMITS.into_iter().zip(all).filter_map(|(name, limit)| Some((name, limit?)))
 }
 
+async fn listed(house: Arc<House>) -> Result<Value, Refusal> {
+    let found = tokio::task::spawn_blocking(move || list(&house, &house.vault));
+    found.await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
+}
+
 /// `GET /admin/unmatched`: every key and account with a warning, or with limits that no request has met since
 /// the gateway started.
 ///
 /// # Errors
 /// What the store says.
-pub fn list(house: &House, vault: &Vault) -> Result<Value, Refusal> {
+fn list(house: &House, vault: &Vault) -> Result<Value, Refusal> {
     let known = |name: &str| model(&house.live().catalog, name);
     let passed = |whose: Whose, id: &str| match whose {
         Whose::Key => house.keyring.grant(id).map(|grant| grant.tally().passed()),

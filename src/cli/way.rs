@@ -3,8 +3,8 @@
 
 use super::client::{Client, Failure};
 use super::{configuration, owner};
-use crate::admin::desk::{Asked, perform};
-use crate::admin::routes;
+use crate::admin::desk::Asked;
+use crate::admin::routes::{self, Work};
 use crate::config::{Reach, Report};
 use crate::vault::Vault;
 use http::Method;
@@ -50,7 +50,10 @@ impl Way {
             }
             Self::Store(vault) => {
                 let told = |refusal: penstock_contract::Refusal| refusal.message.into_owned();
-                let (operation, id) = routes::find(method, path).map_err(told)?;
+                let (route, id) = routes::find(method, path).map_err(told)?;
+                let Work::Store(work) = route.work else {
+                    return Err("Only a running gateway can tell this.".to_owned());
+                };
                 let asked = Asked {
                     id,
                     query: query.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
@@ -58,7 +61,7 @@ impl Way {
                     who: format!("{} on the store", actor()),
                     now: now(),
                 };
-                perform(vault, operation, &asked).map(|done| done.answer).map_err(told)
+                work(vault, &asked).map(|done| done.answer).map_err(told)
             }
         }
     }

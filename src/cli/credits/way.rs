@@ -1,9 +1,8 @@
 //! How the ledger is got at: through the running gateway, or directly in its store when none runs. Questions and
 //! answers are the same.
 
-use crate::admin::credits::{self, Told};
-use crate::admin::desk::Asked;
-use crate::admin::routes;
+use crate::admin::desk::{Asked, Told};
+use crate::admin::routes::{self, Work};
 use crate::cli::client::{Client, Failure, reach};
 use crate::cli::way::{actor, now, written};
 use crate::cli::{Reached, configuration, owner};
@@ -99,7 +98,10 @@ impl Way {
     ) -> Result<Told, String> {
         let Self::Store(runtime, vault, ledger) = self else { return Err("There is no store.".to_owned()) };
         let method = http::Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
-        let (operation, id) = routes::find(&method, path).map_err(sentence)?;
+        let (route, id) = routes::find(&method, path).map_err(sentence)?;
+        let Work::Ledger(work) = route.work else {
+            return Err("This is not asked of the ledger.".to_owned());
+        };
         let asked = Asked {
             id,
             query: query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
@@ -107,7 +109,7 @@ impl Way {
             who: format!("{} on the store", actor()),
             now: now(),
         };
-        runtime.block_on(credits::answer(vault, ledger, operation, &asked)).map_err(sentence)
+        runtime.block_on(work(vault, ledger, &asked)).map_err(sentence)
     }
 }
 

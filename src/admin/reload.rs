@@ -1,0 +1,83 @@
+//! The configuration as it is written now, swapped in: at an administrator's word, at a signal, when its files change.
+
+use super::openapi::answered;
+use super::routes::{Route, Work};
+use crate::config::Mistake;
+use crate::gateway::Source;
+use crate::house::House;
+use crate::observe::log;
+use penstock_contract::{Code, Refusal};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What can be asked about it.
+pub const ROUTES: &[Route] = &[Route::post(
+    "/admin/reload",
+    "reload",
+    "Swaps in the configuration as it is written now",
+    Work::House(|house, source| Box::pin(answer(house, source))),
+)
+.answers(200, || answered(&["config", "next_start", "warnings"]))];
+
+async fn answer(house: &Arc<House>, source: &Source) -> Result<Value, Refusal> {
+    let Reloaded { version, waiting, warnings } =
+        reload(house, source).await.map_err(|mistakes| Refusal::because(Code::InvalidRequest, mistakes))?;
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    Ok(json!({ "config": version, "next_start": waiting, "warnings": warnings }))
+}
+
+/// What a reload swapped in.
+pub struct Reloaded {
+    version: String,
+    /// What of it counts from the next start only.
+    waiting: Vec<&'static str>,
+    /// What is odd about it.
+    warnings: Vec<Mistake>,
+}
+
+/// Swaps in the configuration as it is written now, or keeps the old one.
+///
+/// # Errors
+/// Every mistake of the new one.
+pub async fn reload(house: &Arc<House>, source: &Source) -> Result<Reloaded, String> {
+    let (fresh, kept) = (source.clone(), house.clone());
+    let runtime = tokio::runtime::Handle::current();
+    let swap = move || {
+        let mut warnings = Vec::new();
+        let read = || {
+            let loaded = fresh()?;
+            warnings = loaded.warnings;
+            Ok(loaded.settings)
+        };
+        kept.reload(read, &runtime).map(|()| warnings)
+    };
+    let swapped =
+        tokio::task::spawn_blocking(swap).await.unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
+    house.metrics.reloaded(swapped.is_ok());
+    match swapped {
+        Ok(warnings) => {
+            let live = house.live();
+            log::set(live.settings.log);
+            let version = live.settings.version.0.to_string();
+            log::event(log::info(), "reloaded", &[("config", &version)]);
+            let waiting = house.fixed.waiting(&live.settings);
+            if !waiting.is_empty() {
+                log::event(log::warn(), "reload_waits_for_start", &[("what", &waiting.join(", "))]);
+            }
+            warnings.iter().for_each(warn);
+            Ok(Reloaded { version, waiting, warnings })
+        }
+        Err(mistakes) => {
+            log::event(log::error(), "reload_refused", &[("why", &mistakes)]);
+            Err(mistakes)
+        }
+    }
+}
+
+/// The event of something odd.
+fn warn(warning: &Mistake) {
+    let Mistake { file, line, key, why, fix, .. } = warning;
+    let line = line.map(|line| line.to_string()).unwrap_or_default();
+    let members = [("file", file.as_str()), ("line", &line), ("key", key), ("why", why), ("fix", fix)];
+    log::event(log::warn(), "config_warning", &members);
+}
