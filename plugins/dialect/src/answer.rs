@@ -61,6 +61,12 @@ impl Answer {
         let (mut events, mut shaped) = (Vec::new(), Vec::new());
         decode::whole(target.dialect, body, target.id, &mut events)?;
         let mut shape = Shape::new(ask, target);
+        // A candidate that nobody asked for: nothing tells what the others are.
+        let unknown =
+            |event: &Event| event.choice().is_some_and(|choice| choice as usize >= shape.candidates());
+        if events.iter().any(unknown) {
+            return Err(Fault::new(FaultKind::Malformed));
+        }
         events.into_iter().for_each(|event| shape.push(event, &mut shaped));
         let mut answer = Self::gather(shaped, ask.n);
         // Clients read the usage of a plain answer without looking whether it is there.

@@ -94,10 +94,17 @@ impl Answering {
     /// Takes the decoded events on their way; the first fault ends it.
     fn relay(&mut self, out: &mut Out) -> Result<(), Fault> {
         let (mut events, mut shaped) = (std::mem::take(&mut self.events), std::mem::take(&mut self.shaped));
+        let mut result = Ok(());
         for event in events.drain(..) {
+            if event.choice().is_some_and(|choice| choice as usize >= self.finished.len()) {
+                // A candidate that nobody asked for: nothing tells what the others are.
+                result = Err(Fault::new(FaultKind::Malformed));
+                break;
+            }
             self.shape.push(event, &mut shaped);
         }
-        let result = shaped.drain(..).try_for_each(|event| self.take(event));
+        let taken = shaped.drain(..).try_for_each(|event| self.take(event));
+        let result = taken.and(self.judge(result));
         (self.events, self.shaped) = (events, shaped);
         self.release(out);
         result

@@ -108,6 +108,9 @@ impl Decoder {
             "message_start" if !self.started => {
                 self.started = true;
                 events.push(Event::Start);
+                if seen.message.is_some_and(|message| !scan::is_object(message)) {
+                    return Err(malformed());
+                }
                 let usage = seen.message.and_then(|message| scan::member(message, "usage"));
                 self.count_usage(usage, Count::open, events);
                 Ok(())
@@ -132,7 +135,7 @@ impl Decoder {
             return Err(malformed());
         }
         let mut open = Block { open: true, ..Block::default() };
-        match &*scan::member(block, "type").and_then(scan::string).unwrap_or_default() {
+        match &*kind_of(block)? {
             "text" => {
                 open.kind = Kind::Text;
                 text_event(text_of(data, scan::member(block, "text"))?, events);
@@ -152,8 +155,11 @@ impl Decoder {
                 }
                 self.tools += 1;
                 open.kind = Kind::Tool(tool);
-                let input =
-                    scan::member(block, "input").filter(|input| scan::members(input).next().is_some());
+                let input = scan::member(block, "input");
+                if input.is_some_and(|input| !scan::is_object(input)) {
+                    return Err(malformed());
+                }
+                let input = input.filter(|input| scan::members(input).next().is_some());
                 open.input = input.and_then(|input| within(data, input));
                 self.inputs += open.input.as_ref().map_or(0, Bytes::len);
                 events.push(Event::ToolStart { choice: 0, tool, id, name });
@@ -167,16 +173,20 @@ impl Decoder {
     fn block_delta(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
         let block = seen.index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.open);
         let (block, delta) = block.zip(seen.delta).ok_or_else(malformed)?;
-        let mut kind = &b""[..];
-        let mut said = None;
+        let (mut kind, mut said) = (None, None);
         for (key, value) in scan::members(delta) {
             match &*key {
-                "type" => kind = scan::inner(value).unwrap_or_default(),
+                "type" => kind = scan::inner(value),
                 "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
                 _ => {}
             }
         }
-        match (kind, block.kind) {
+        match (kind.ok_or_else(malformed)?, block.kind) {
+            (b"text_delta" | b"thinking_delta" | b"input_json_delta" | b"signature_delta", _)
+                if said.is_none() =>
+            {
+                return Err(malformed());
+            }
             (b"text_delta", Kind::Text) => text_event(text_of(data, said)?, events),
             (b"thinking_delta", Kind::Thinking) => {
                 let text = text_of(data, said)?;
@@ -221,7 +231,7 @@ impl Decoder {
 
     fn message_delta(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
         self.count_usage(seen.usage, Count::add, events);
-        let delta = seen.delta.ok_or_else(malformed)?;
+        let delta = seen.delta.filter(|delta| scan::is_object(delta)).ok_or_else(malformed)?;
         if let Some(finish) = finish(data, delta)?.filter(|_| !self.finished) {
             self.finished = true;
             events.push(finish);
@@ -318,6 +328,11 @@ fn text_of(data: &Bytes, value: Option<&[u8]>) -> Result<Text, Fault> {
     Text::from_json(shared).ok_or_else(malformed)
 }
 
+/// The type of a content block.
+fn kind_of(block: &[u8]) -> Result<Cow<'_, str>, Fault> {
+    scan::member(block, "type").and_then(scan::string).ok_or_else(malformed)
+}
+
 fn text_event(text: Text, events: &mut Vec<Event>) {
     if !text.is_empty() {
         events.push(Event::Text { choice: 0, text, logprobs: None });
@@ -359,9 +374,8 @@ pub(crate) fn ending(reason: &str) -> Result<Finish, Fault> {
 
 /// The end that `stop_reason` tells; none while it is null.
 fn finish(data: &Bytes, of: &[u8]) -> Result<Option<Event>, Fault> {
-    let Some(reason) = scan::member(of, "stop_reason").and_then(scan::string) else {
-        return Ok(None);
-    };
+    let Some(reason) = scan::member(of, "stop_reason") else { return Ok(None) };
+    let reason = scan::string(reason).ok_or_else(malformed)?;
     let reason = ending(&reason)?;
     let stop = text_of(data, scan::member(of, "stop_sequence"))?;
     let stop_sequence = Some(stop).filter(|stop| !stop.is_empty());

@@ -21,7 +21,8 @@ pub trait Decoder: Send {
     /// before a fault count; nothing follows a fault.
     ///
     /// # Errors
-    /// `Malformed` for what is no event of the dialect, `InBand` for an error
+    /// `Malformed` for what is no event of the dialect (not JSON, a member of a wrong type, an index that cannot be, an
+    /// event out of order), `InBand` for an error
     /// object, `Caller` where that error is the client's own.
     fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault>;
 

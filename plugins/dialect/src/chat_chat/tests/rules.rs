@@ -230,3 +230,33 @@ fn an_event_without_an_end_is_not_collected_for_ever() {
     let faults: Vec<_> = results.filter_map(Result::err).map(|fault| fault.kind).collect();
     assert_eq!(faults.first(), Some(&FaultKind::Malformed));
 }
+
+#[test]
+fn a_candidate_beyond_those_asked_for_is_malformed() {
+    for (n, index, fault) in [
+        (1, 0, None),
+        (1, 1, Some(FaultKind::Malformed)),
+        (1, 5, Some(FaultKind::Malformed)),
+        (1, 15, Some(FaultKind::Malformed)),
+        (1, 16, Some(FaultKind::Malformed)),
+        (2, 1, None),
+        (2, 2, Some(FaultKind::Malformed)),
+    ] {
+        let mut ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+        ask.n = n;
+        let abilities = Abilities::default();
+        let target = trial::target(Dialect::Chat, &abilities);
+        let choice = |index: u32| json!({"index":index,"delta":{"content":"a"},"message":{"content":"a"},"finish_reason":"stop"});
+        let choices: Vec<Value> =
+            (0..n.saturating_sub(1)).filter(|other| *other != index).chain([index]).map(choice).collect();
+        let stream: String = choices
+            .iter()
+            .map(|choice| format!("data: {}\n\n", json!({"choices":[choice]})))
+            .chain(["data: [DONE]\n\n".to_owned()])
+            .collect();
+        let run = trial::run_all_ways(&|| PAIR.reply(&ask, &target), stream.as_bytes());
+        assert_eq!(run.fault, fault, "index {index} of {n}");
+        let whole = PAIR.whole(&ask, &target, Bytes::from(json!({"choices":choices}).to_string()));
+        assert_eq!(whole.err().map(|fault| fault.kind), fault, "index {index} of {n}");
+    }
+}

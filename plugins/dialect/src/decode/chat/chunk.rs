@@ -35,8 +35,8 @@ struct Choice {
 /// The parts of one element of `choices`, as written.
 #[derive(Default)]
 struct Parts<'a> {
-    index: Option<u64>,
-    said: Said<'a>,
+    index: Option<&'a [u8]>,
+    said: Option<Said<'a>>,
     finish: Option<&'a [u8]>,
     stop: Option<&'a [u8]>,
     logprobs: Option<&'a [u8]>,
@@ -126,7 +126,7 @@ impl Chunks {
         position: u64,
         events: &mut Vec<Event>,
     ) -> Result<Option<Only>, Fault> {
-        let number = parts.index.unwrap_or(position);
+        let number = parts.index.map_or(Some(position), scan::number).ok_or_else(malformed)?;
         if number >= MAX_CHOICES {
             return Err(malformed());
         }
@@ -139,9 +139,14 @@ impl Chunks {
         if choice.finished {
             return Ok(None);
         }
-        let said = Said { content: parts.said.content.or(parts.text), ..parts.said };
+        // A whole answer has said something, even if that is nothing.
+        if self.whole && parts.said.is_none() && parts.text.is_none() {
+            return Err(malformed());
+        }
+        let said = parts.said.unwrap_or_default();
+        let said = Said { content: said.content.or(parts.text), ..said };
         let seen = Seen { chunk, number, seed: &self.seed, whole: self.whole };
-        choice.say(&said, parts.logprobs, seen, events)?;
+        choice.say(&said, object(parts.logprobs)?, seen, events)?;
         let called = choice.call(&said, seen, events)?;
         if let Some(reason) = finish(parts.finish, self.whole)? {
             choice.finish(reason, parts.stop, seen, events)?;
@@ -191,10 +196,13 @@ impl Choice {
     ) -> Result<Option<Option<&'a [u8]>>, Fault> {
         let mut place =
             Place { source: seen.chunk, choice: seen.number, seed: seen.seed, half: &mut self.half, events };
-        let calls = said.tool_calls.unwrap_or_default();
+        let calls = said.tool_calls.unwrap_or(b"[]");
+        if !scan::is_array(calls) {
+            return Err(malformed());
+        }
         let mut called = None;
-        for element in json::elements(calls).filter_map(|range| calls.get(range)) {
-            let mut fragment = Fragment::read(element);
+        for element in scan::elements(calls) {
+            let mut fragment = Fragment::read(element).ok_or_else(malformed)?;
             // In a whole answer each element is a call; in one list so is each
             // that has a name and nothing that tells it from the one before.
             let unmarked = fragment.index.is_none() && fragment.id.is_none() && fragment.name.is_some();
@@ -204,7 +212,7 @@ impl Choice {
         }
         if let Some(function) = said.function_call.filter(|_| called.is_none()) {
             let mut fragment = Fragment::default();
-            fragment.function(function);
+            fragment.function(function).ok_or_else(malformed)?;
             self.calls.take(&fragment, &mut place)?;
         }
         Ok(called)
@@ -228,8 +236,8 @@ impl Choice {
 
 /// Why a candidate ended, if it did; a whole one has ended.
 fn finish(word: Option<&[u8]>, whole: bool) -> Result<Option<Finish>, Fault> {
-    let word = word.and_then(string).and_then(json::unescape).filter(|word| !word.is_empty());
-    match word {
+    let word = word.map(|word| scan::string(word).ok_or_else(malformed)).transpose()?;
+    match word.filter(|word| !word.is_empty()) {
         Some(word) => words::finish(&word).map(Some),
         None => Ok(whole.then_some(Finish::Stop)),
     }
@@ -257,35 +265,42 @@ fn is_hollow(logprobs: &[u8]) -> bool {
     !scan::members(logprobs).any(|(_, list)| scan::elements(list).next().is_some())
 }
 
+/// An object where one belongs. Some engines write an empty list for nothing.
+fn object(value: Option<&[u8]>) -> Result<Option<&[u8]>, Fault> {
+    let value = value.filter(|value| !scan::is_array(value) || scan::elements(value).next().is_some());
+    if value.is_none_or(scan::is_object) { Ok(value) } else { Err(malformed()) }
+}
+
 /// The inside of a string.
 fn string(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
 impl<'a> Parts<'a> {
-    /// `None` for what is no object.
+    /// `None` for what is no object, or has something else for what was said.
     fn read(element: &mut Cursor<'a>) -> Option<Self> {
         if element.first() != Some(b'{') {
             return None;
         }
         let mut parts = Self::default();
-        let (mut delta, mut message) = (None, None);
+        let (mut delta, mut message, mut odd) = (None, None, false);
         let Ok(()) = element.members::<Infallible>(|key, value| {
             match key {
                 "delta" if value.first() == Some(b'{') => delta = Some(Said::read(value)),
                 "message" if value.first() == Some(b'{') => message = Some(Said::read(value)),
+                "delta" | "message" => odd |= !scan::is_null(value.value()),
                 _ => parts.member(key, value.value()),
             }
             Ok(())
         });
-        parts.said = delta.or(message).unwrap_or_default();
-        Some(parts)
+        parts.said = delta.or(message);
+        (!odd).then_some(parts)
     }
 
     fn member(&mut self, key: &str, value: &'a [u8]) {
         match key {
             _ if value == b"null" => {}
-            "index" => self.index = std::str::from_utf8(value).ok().and_then(|v| v.parse().ok()),
+            "index" => self.index = Some(value),
             "finish_reason" => self.finish = Some(value),
             "stop_reason" | "matched_stop" => self.stop = Some(value),
             "logprobs" => self.logprobs = Some(value),
@@ -335,21 +350,19 @@ impl Speaker<'_> {
         let Some(list) = value.filter(|value| value.first() == Some(&b'[')) else {
             return self.string(Voice::Answer, value, logprobs);
         };
-        for part in json::elements(list).filter_map(|range| list.get(range)) {
-            self.part(part, Voice::Answer)?;
-        }
-        Ok(())
+        scan::elements(list).try_for_each(|part| self.part(part, Voice::Answer))
     }
 
     fn part(&mut self, part: &[u8], voice: Voice) -> Result<(), Fault> {
+        if !scan::is_object(part) {
+            return Err(malformed());
+        }
         let mut members = json::members(part);
         while let Some((key, value)) = members.next_pair() {
             match key {
                 b"text" => self.string(voice, Some(value), None)?,
                 b"thinking" if value.first() == Some(&b'[') => {
-                    for part in json::elements(value).filter_map(|range| value.get(range)) {
-                        self.part(part, Voice::Reasoning)?;
-                    }
+                    scan::elements(value).try_for_each(|part| self.part(part, Voice::Reasoning))?;
                 }
                 b"thinking" => self.string(Voice::Reasoning, Some(value), None)?,
                 _ => {}
@@ -359,10 +372,12 @@ impl Speaker<'_> {
     }
 
     fn string(&mut self, voice: Voice, value: Option<&[u8]>, logprobs: Option<&[u8]>) -> Result<(), Fault> {
-        let text = match value.and_then(string) {
+        let value = value.filter(|value| !scan::is_null(value));
+        let text = match value.map(string) {
             None => return Ok(()),
-            Some([]) => Text::default(),
-            Some(inside) => self.half.join(voice, self.chunk, inside).ok_or_else(malformed)?,
+            Some(None) => return Err(malformed()),
+            Some(Some([])) => Text::default(),
+            Some(Some(inside)) => self.half.join(voice, self.chunk, inside).ok_or_else(malformed)?,
         };
         let choice = self.number;
         // Half a character is a token too; client libraries read no half of a pair.

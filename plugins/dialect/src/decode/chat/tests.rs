@@ -128,3 +128,90 @@ fn made_up_ids_differ_between_calls_and_answers() {
     let id = one[0].decoded().into_owned();
     assert!(id.starts_with("call_") && id.len() == 29, "{id}");
 }
+
+/// Choices of which a member has a wrong type, as a stream and as a whole answer have them.
+fn wrong_choices() -> Vec<serde_json::Value> {
+    let said = |said| json!({"index": 0, "delta": said, "message": said, "finish_reason": "stop"});
+    let call = |call| said(json!({"content": null, "tool_calls": [call]}));
+    let wrong = [json!(5), json!(true), json!({"a": 1})];
+    let mut choices = vec![
+        json!("text"),
+        json!([]),
+        json!({"index": "0", "delta": {"content": "a"}, "message": {"content": "a"}}),
+        json!({"index": -1, "delta": {"content": "a"}, "message": {"content": "a"}}),
+        json!({"index": 0.5, "delta": {"content": "a"}, "message": {"content": "a"}}),
+        json!({"index": 0, "delta": "a", "message": "a", "finish_reason": "stop"}),
+        json!({"index": 0, "delta": ["a"], "message": ["a"], "finish_reason": "stop"}),
+        json!({"index": 0, "text": 5, "finish_reason": "stop"}),
+        said(json!({"content": ["a"]})),
+        said(json!({"content": [{"type": "text", "text": 5}]})),
+        said(json!({"content": [{"type": "thinking", "thinking": 5}]})),
+        said(json!({"content": [{"type": "thinking", "thinking": [5]}]})),
+        said(json!({"reasoning_content": ["a"]})),
+        said(json!({"refusal": ["a"]})),
+        call(json!("f")),
+        call(json!({"index": "0", "id": "c", "function": {"name": "f"}})),
+        call(json!({"index": -1, "id": "c", "function": {"name": "f"}})),
+        call(json!({"index": 0, "id": 7, "function": {"name": "f"}})),
+        call(json!({"index": 0, "id": "c", "function": "f"})),
+        call(json!({"index": 0, "id": "c", "function": {"name": ["f"]}})),
+        said(json!({"function_call": "f"})),
+        said(json!({"function_call": {"name": 5}})),
+    ];
+    for wrong in wrong {
+        choices.extend([
+            said(json!({"content": wrong})),
+            said(json!({"reasoning": wrong})),
+            said(json!({"refusal": wrong})),
+            said(json!({"tool_calls": wrong})),
+            json!({"index": 0, "delta": {}, "message": {}, "finish_reason": wrong}),
+        ]);
+    }
+    choices.extend([json!(5), json!("a"), json!([{"token": "a"}])].map(
+        |wrong| json!({"index": 0, "delta": {"content": "a"}, "message": {"content": "a"}, "logprobs": wrong}),
+    ));
+    choices
+}
+
+#[test]
+fn a_member_of_a_wrong_type_is_malformed() {
+    for choice in wrong_choices() {
+        let body = json!({"choices": [choice]}).to_string();
+        let stream = format!("data: {body}\n\n");
+        for cut in 0..stream.len() {
+            let mut decoder = Decoder::new("seed");
+            let (first, rest) = stream.as_bytes().split_at(cut);
+            let result = decoder
+                .push(Bytes::copy_from_slice(first), &mut Vec::new())
+                .and_then(|()| decoder.push(Bytes::copy_from_slice(rest), &mut Vec::new()));
+            assert_eq!(result.unwrap_err().kind, FaultKind::Malformed, "{body} cut at {cut}");
+        }
+        let fault = super::whole(Bytes::from(body.clone()), "seed", &mut Vec::new()).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Malformed, "{body}");
+    }
+    for body in [json!({"choices": "a"}), json!({"choices": {"index": 0}}), json!([]), json!("a")] {
+        assert_eq!(decode(&format!("data: {body}\n\n")).1, Some(FaultKind::Malformed), "{body}");
+        let fault = super::whole(Bytes::from(body.to_string()), "seed", &mut Vec::new()).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Malformed, "{body}");
+    }
+    // Only a whole answer has to have said something.
+    let silent = json!({"choices": [{"index": 0, "finish_reason": "stop"}]});
+    assert_eq!(decode(&format!("data: {silent}\n\n")).1, None);
+    let fault = super::whole(Bytes::from(silent.to_string()), "seed", &mut Vec::new()).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Malformed);
+}
+
+#[test]
+fn what_is_null_or_left_out_is_not_malformed() {
+    for choice in [
+        json!({"delta": {"content": "a"}}),
+        json!({"index": null, "delta": {"content": "a", "refusal": null, "tool_calls": null}, "logprobs": null}),
+        json!({"index": 0, "delta": {"content": "a", "tool_calls": []}, "logprobs": [], "finish_reason": null}),
+        json!({"index": 0, "delta": {"content": [{"type": "text", "text": "a"}, {"type": "reference"}]}}),
+        json!({"index": 0, "delta": {"content": "a"}, "stop_reason": 2, "finish_reason": ""}),
+    ] {
+        let body = json!({"choices": [choice], "usage": null}).to_string();
+        let (events, fault) = decode(&format!("data: {body}\n\n"));
+        assert_eq!((texts(&events), fault), (vec!["a".to_owned()], None), "{body}");
+    }
+}

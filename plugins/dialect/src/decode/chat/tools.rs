@@ -8,6 +8,7 @@ use super::voice::{Half, Voice};
 use crate::arguments::{Arguments, State};
 use crate::decode::{MAX_NAME, MAX_TOOLS};
 use crate::event::{Event, Text};
+use crate::scan;
 use bytes::Bytes;
 use penstock_contract::{Fault, FaultKind};
 use penstock_wire::json;
@@ -55,34 +56,43 @@ pub(super) struct Fragment<'a> {
 }
 
 impl<'a> Fragment<'a> {
-    /// Reads an element; what is null or empty is absent.
-    pub(super) fn read(element: &'a [u8]) -> Self {
+    /// Reads an element; what is null or empty is absent. `None` for what is no object, or has a member of a
+    /// wrong type.
+    pub(super) fn read(element: &'a [u8]) -> Option<Self> {
         let mut fragment = Self::default();
         let mut members = json::members(element);
         while let Some((key, value)) = members.next_pair() {
             match key {
-                b"index" => fragment.index = std::str::from_utf8(value).ok().and_then(|v| v.parse().ok()),
-                b"id" => fragment.id = inside(value),
-                b"function" => fragment.function(value),
+                _ if value == b"null" => {}
+                b"index" => fragment.index = Some(scan::number(value)?),
+                b"id" => fragment.id = text(value)?,
+                b"function" => fragment.function(value)?,
                 _ => {}
             }
         }
-        fragment
+        scan::is_object(element).then_some(fragment)
     }
 
-    /// Reads a `function` object.
-    pub(super) fn function(&mut self, object: &'a [u8]) {
+    /// Reads a `function` object; `None` for what is none, or has a name that is no string. Arguments may be of any
+    /// type: engines give what the model wrote.
+    pub(super) fn function(&mut self, object: &'a [u8]) -> Option<()> {
         let mut members = json::members(object);
         while let Some((key, value)) = members.next_pair() {
             match key {
-                b"name" => self.name = inside(value),
+                b"name" if value != b"null" => self.name = text(value)?,
                 b"arguments" => {
                     self.arguments = Some(value).filter(|value| *value != b"null" && *value != b"\"\"");
                 }
                 _ => {}
             }
         }
+        scan::is_object(object).then_some(())
     }
+}
+
+/// The inside of a string, if there is something in it; `None` for what is no string.
+fn text(value: &[u8]) -> Option<Option<&[u8]>> {
+    scan::inner(value).map(|inside| Some(inside).filter(|inside| !inside.is_empty()))
 }
 
 /// The inside of a string that is not empty.

@@ -4,6 +4,7 @@
 use super::*;
 use crate::decode::Decoder as _;
 use penstock_contract::{Dialect, Stated};
+use serde_json::{Value, json};
 
 const STREAM: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_x","type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"cache_creation_input_tokens":2,"cache_read_input_tokens":3,"output_tokens":1}}}
@@ -201,5 +202,110 @@ fn an_answer_that_is_cut_is_none_wherever_that_is() {
         let mut bytes = body.as_bytes().to_vec();
         bytes[later] = 0xff;
         assert!(read(&bytes).is_err(), "no UTF-8");
+    }
+}
+
+/// Events behind an opening that are no part of the dialect.
+fn wrong_events() -> Vec<Vec<Value>> {
+    let open = |block: Value| json!({"type":"content_block_start","index":0,"content_block":block});
+    let delta = |delta: Value| json!({"type":"content_block_delta","index":0,"delta":delta});
+    let end = |delta: Value| json!({"type":"message_delta","delta":delta,"usage":{"output_tokens":1}});
+    let text = || open(json!({"type":"text","text":""}));
+    let stop = || json!({"type":"content_block_stop","index":0});
+    let mut streams = vec![
+        vec![json!({"type":"content_block_start","index":"0","content_block":{"type":"text","text":""}})],
+        vec![json!({"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}})],
+        vec![json!({"type":"content_block_start","index":-1,"content_block":{"type":"text","text":""}})],
+        vec![
+            text(),
+            json!({"type":"content_block_delta","index":5,"delta":{"type":"text_delta","text":"a"}}),
+        ],
+        vec![text(), json!({"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}})],
+        vec![text(), stop(), delta(json!({"type":"text_delta","text":"a"}))],
+        vec![text(), stop(), stop()],
+        vec![delta(json!({"type":"text_delta","text":"a"})), text()],
+        vec![text(), delta(json!({"type":"text_delta"}))],
+        vec![text(), delta(json!({"text":"a"}))],
+        vec![text(), delta(json!({"type":5,"text":"a"}))],
+        vec![text(), delta(json!({"type":"text_delta","text":["a"]}))],
+        vec![open(json!({"type":"thinking","thinking":5}))],
+        vec![open(json!({"type":"tool_use","id":5,"name":"f","input":{}}))],
+        vec![open(json!({"type":"tool_use","id":"a","name":["f"],"input":{}}))],
+        vec![open(json!({"text":"a"}))],
+        vec![json!({"type":5})],
+        vec![json!([])],
+    ];
+    for wrong in [json!(5), json!("a"), json!(true), json!(["a"])] {
+        streams.extend([
+            vec![open(wrong.clone())],
+            vec![text(), delta(wrong.clone())],
+            vec![open(json!({"type":"tool_use","id":"a","name":"f","input":wrong}))],
+            vec![end(wrong.clone())],
+        ]);
+    }
+    for wrong in [json!(5), json!(true), json!(["a"]), json!({"a":1})] {
+        streams.extend([
+            vec![open(json!({"type":"text","text":wrong}))],
+            vec![text(), delta(json!({"type":"text_delta","text":wrong}))],
+            vec![end(json!({"stop_reason":wrong}))],
+            vec![end(json!({"stop_reason":"stop_sequence","stop_sequence":wrong}))],
+        ]);
+    }
+    streams
+}
+
+#[test]
+fn a_wrong_type_an_unknown_index_and_a_wrong_order_are_malformed_however_they_are_cut() {
+    let data = |event: &Value| format!("data: {event}\n\n");
+    for events in wrong_events() {
+        let stream = data(&json!({"type":"message_start","message":{}}))
+            + &events.iter().map(data).collect::<String>();
+        for cut in 0..stream.len() {
+            let mut decoder = Decoder::new();
+            let (first, rest) = stream.as_bytes().split_at(cut);
+            let result = decoder
+                .push(Bytes::copy_from_slice(first), &mut Vec::new())
+                .and_then(|()| decoder.push(Bytes::copy_from_slice(rest), &mut Vec::new()));
+            assert_eq!(result.unwrap_err().kind, FaultKind::Malformed, "{stream} cut at {cut}");
+        }
+    }
+    for wrong in [json!(5), json!("a"), json!(["a"])] {
+        let stream = data(&json!({"type":"message_start","message":wrong}));
+        let result = Decoder::new().push(Bytes::from(stream), &mut Vec::new());
+        assert_eq!(result.unwrap_err().kind, FaultKind::Malformed, "{wrong}");
+    }
+}
+
+#[test]
+fn a_whole_message_with_a_wrong_type_is_malformed() {
+    let message =
+        |content: Value, reason: Value| json!({"type":"message","content":content,"stop_reason":reason});
+    let block = |block: Value| message(json!([block]), json!("end_turn"));
+    let mut bodies = vec![
+        json!({"type":"message","stop_reason":"end_turn"}),
+        json!({"type":"message","content":null,"stop_reason":"end_turn"}),
+        block(json!({"type":"text"})),
+        block(json!({"text":"a"})),
+        block(json!({"type":"tool_use","id":"a","name":"f"})),
+        block(json!({"type":"tool_use","id":5,"name":"f","input":{}})),
+    ];
+    for wrong in [json!(5), json!(true), json!("a")] {
+        bodies.extend([
+            message(wrong.clone(), json!("end_turn")),
+            block(wrong.clone()),
+            block(json!({"type":"tool_use","id":"a","name":"f","input":wrong})),
+        ]);
+    }
+    for wrong in [json!(5), json!(["a"]), json!({"a":1})] {
+        bodies.extend([
+            message(json!([]), wrong.clone()),
+            block(json!({"type":"text","text":wrong})),
+            block(json!({"type":"thinking","thinking":wrong})),
+            block(json!({"type":wrong,"text":"a"})),
+        ]);
+    }
+    for body in bodies {
+        let fault = whole(Bytes::from(body.to_string()), &mut Vec::new()).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Malformed, "{body}");
     }
 }

@@ -1,7 +1,7 @@
 //! A whole message as the events that a stream of it would give.
 
 use super::usage::Count;
-use super::{finish, input_text, malformed, named, text_event, text_of};
+use super::{finish, input_text, kind_of, malformed, named, text_event, text_of};
 use crate::classify;
 use crate::decode::MAX_TOOLS;
 use crate::event::Event;
@@ -25,8 +25,11 @@ pub fn whole(body: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
     events.push(Event::Start);
     let mut tool = 0;
     for block in scan::elements(content.ok_or_else(malformed)?) {
-        match &*scan::member(block, "type").and_then(scan::string).unwrap_or_default() {
-            "text" => text_event(text_of(&body, scan::member(block, "text"))?, events),
+        match &*kind_of(block)? {
+            "text" => {
+                let text = scan::member(block, "text").ok_or_else(malformed)?;
+                text_event(text_of(&body, Some(text))?, events);
+            }
             "thinking" => {
                 let text = text_of(&body, scan::member(block, "thinking"))?;
                 let signature =
