@@ -59,7 +59,10 @@ impl Answer {
     /// `Truncated` where a candidate has no end.
     pub fn read(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Self, Fault> {
         let (mut events, mut shaped) = (Vec::new(), Vec::new());
-        decode::whole(target.dialect, body, target.id, &mut events)?;
+        let streamed = decode::is_stream(&body);
+        let read = decode::whole(target.dialect, body, target.id, &mut events);
+        // What goes wrong behind the end of a stream does not spoil it.
+        let read = if streamed { read } else { Ok(read?) };
         let mut shape = Shape::new(ask, target);
         // A candidate that nobody asked for: nothing tells what the others are.
         let unknown =
@@ -73,6 +76,7 @@ impl Answer {
         let counted = ask.counted(answer.output_bytes());
         answer.usage = Some(answer.stated.map_or(counted, |stated| stated.filled(&counted)));
         if answer.candidates.iter().any(|candidate| candidate.finish.is_none()) {
+            read?;
             return Err(Fault::new(FaultKind::Truncated));
         }
         Ok(answer)

@@ -11,16 +11,18 @@ mod words;
 
 pub(crate) use tools::made_up;
 
+use super::{Opening, cut};
 use crate::classify;
 use crate::event::Event;
 use bytes::Bytes;
 use chunk::Chunks;
 use pattern::Pattern;
-use penstock_contract::{Fault, FaultKind};
+use penstock_contract::{Dialect, Fault, FaultKind};
 use penstock_wire::{figures, json, sse};
 
 /// Reads one streamed completion.
 pub struct Decoder {
+    opening: Opening,
     sse: sse::Decoder,
     chunks: Chunks,
     /// What a chunk of nothing but text looked like last time.
@@ -33,6 +35,7 @@ impl Decoder {
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self {
+            opening: Opening::default(),
             sse: sse::Decoder::new(super::MAX_EVENT),
             chunks: Chunks::new(id, false),
             pattern: None,
@@ -82,6 +85,7 @@ impl Decoder {
 
 impl super::Decoder for Decoder {
     fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let Some(bytes) = self.opening.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event = event.map_err(|sse::TooLong| Fault::new(FaultKind::Malformed))?;
@@ -91,16 +95,15 @@ impl super::Decoder for Decoder {
     }
 
     fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
+        if let Some(object) = self.opening.take_object() {
+            return super::whole(Dialect::Chat, object, self.chunks.seed(), events).map_err(cut);
+        }
         let Some(event) = self.sse.end() else { return Ok(()) };
-        // Half an event is a stream that was cut, not a wrong one.
-        self.take(&event, events).map_err(|fault| match fault.kind {
-            FaultKind::Malformed => Fault::new(FaultKind::Truncated),
-            _ => fault,
-        })
+        self.take(&event, events).map_err(cut)
     }
 
     fn kept(&self) -> usize {
-        self.sse.kept() + self.chunks.kept()
+        self.opening.kept() + self.sse.kept() + self.chunks.kept()
     }
 }
 

@@ -12,18 +12,20 @@ mod tests;
 
 pub use whole::whole;
 
+use super::{Opening, cut};
 use crate::classify;
 use crate::event::{Event, Text};
 use crate::pieces::{compact_into, within};
 use crate::scan;
 use bytes::Bytes;
-use penstock_contract::{Fault, FaultKind, Finish, Measured};
+use penstock_contract::{Dialect, Fault, FaultKind, Finish, Measured};
 use penstock_wire::{figures, json, sse};
 use std::borrow::Cow;
 use usage::Count;
 
 /// Reads one streamed message.
 pub struct Decoder {
+    opening: Opening,
     sse: sse::Decoder,
     started: bool,
     finished: bool,
@@ -65,6 +67,7 @@ impl Decoder {
     #[must_use]
     pub fn new() -> Self {
         Self {
+            opening: Opening::default(),
             sse: sse::Decoder::new(super::MAX_EVENT),
             started: false,
             finished: false,
@@ -249,6 +252,7 @@ impl Decoder {
 
 impl super::Decoder for Decoder {
     fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let Some(bytes) = self.opening.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event = event.map_err(|sse::TooLong| malformed())?;
@@ -261,18 +265,17 @@ impl super::Decoder for Decoder {
     }
 
     fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
+        if let Some(object) = self.opening.take_object() {
+            return super::whole(Dialect::Messages, object, "", events).map_err(cut);
+        }
         let Some(event) = self.sse.end() else { return Ok(()) };
         let comment = event.comment.as_deref().and_then(figures::comment);
         events.extend(comment.map(Event::Energy));
-        // Half an event is a stream that was cut, not a wrong one.
-        self.take(&event.data, events).map_err(|fault| match fault.kind {
-            FaultKind::Malformed => Fault::new(FaultKind::Truncated),
-            _ => fault,
-        })
+        self.take(&event.data, events).map_err(cut)
     }
 
     fn kept(&self) -> usize {
-        self.sse.kept() + self.inputs
+        self.opening.kept() + self.sse.kept() + self.inputs
     }
 }
 

@@ -1,7 +1,11 @@
 //! Providers' bytes become events; one decoder per dialect.
 
 pub mod chat;
+mod form;
 pub mod messages;
+
+use form::Opening;
+pub(crate) use form::{Form, is_stream};
 
 use crate::event::Event;
 use bytes::Bytes;
@@ -48,11 +52,18 @@ pub fn decoder(provider: Dialect, id: &str) -> Box<dyn Decoder> {
 }
 
 /// The events of a whole plain answer, as a stream of it would give them
-/// (each text in one event; `Start` first, `End` last).
+/// (each text in one event; `Start` first, `End` last). An engine that streams
+/// although it was not asked to is read as a stream.
 ///
 /// # Errors
 /// `Malformed` for what is no answer of the dialect, `InBand` for an error object.
+/// Events before the error are appended all the same.
 pub fn whole(provider: Dialect, body: Bytes, id: &str, events: &mut Vec<Event>) -> Result<(), Fault> {
+    if is_stream(&body) {
+        let mut decoder = decoder(provider, id);
+        decoder.push(body, events)?;
+        return decoder.end(events);
+    }
     // Members are looked up where they stand: what is cut behind the last of them would go unseen.
     let document = json::trim(&body);
     if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
@@ -61,5 +72,13 @@ pub fn whole(provider: Dialect, body: Bytes, id: &str, events: &mut Vec<Event>) 
     match provider {
         Dialect::Chat => chat::whole(body, id, events),
         Dialect::Messages => messages::whole(body, events),
+    }
+}
+
+/// The fault of an answer at whose end something is left: half an event is a stream that was cut, not a wrong one.
+fn cut(fault: Fault) -> Fault {
+    match fault.kind {
+        FaultKind::Malformed => Fault::new(FaultKind::Truncated),
+        _ => fault,
     }
 }

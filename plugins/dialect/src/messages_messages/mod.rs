@@ -15,6 +15,7 @@ mod said;
 mod turns;
 
 use crate::answer::Answer;
+use crate::decode;
 use crate::pair::{self, Pair};
 use crate::pieces;
 use crate::write::messages;
@@ -34,12 +35,12 @@ pub(crate) const PAIR: Pair = Pair {
 };
 
 /// The provider's own body with the client's name for the model, mended, and without thinking that nobody asked for,
-/// unless calls or text have to be cut from it.
+/// unless calls or text have to be cut from it, or it came as a stream.
 fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
-    let answer = Answer::read(ask, target, body.clone())?;
-    if cuts(ask, target) {
+    if cuts(ask, target) || decode::is_stream(&body) {
         return messages::whole(ask, target, body);
     }
+    let answer = Answer::read(ask, target, body.clone())?;
     let finish = answer.candidates.first().and_then(|candidate| candidate.finish).unwrap_or(Finish::Stop);
     let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
     let body =

@@ -10,6 +10,7 @@
 
 use super::hidden::{Hidden, is_thought, is_words};
 use super::mend;
+use crate::decode::Form;
 use crate::decode::messages::{Decoder, Seen};
 use crate::event::Event;
 use crate::reply::Answering;
@@ -32,6 +33,7 @@ const DELTAS: [&[u8]; 4] = [b"text_delta", b"thinking_delta", b"input_json_delta
 pub(super) struct Passing {
     /// The shadow goes on with another provider.
     rescued: bool,
+    form: Form,
     shadow: Answering,
     sse: sse::Decoder,
     decoder: Decoder,
@@ -74,6 +76,7 @@ impl Passing {
         let manner = Manner::of(ask, target);
         Self {
             rescued: false,
+            form: Form::Unknown,
             guess: manner.opening(None),
             shadow: Answering::new(ask, target, Box::new(Writer::new(manner))),
             sse: sse::Decoder::new(crate::decode::MAX_EVENT),
@@ -95,6 +98,11 @@ impl Passing {
             late: false,
             foreign: false,
         }
+    }
+
+    /// Whether the shadow speaks to the client: of what comes nothing can pass in its own bytes.
+    fn is_spoken(&self) -> bool {
+        self.rescued || self.form == Form::Object
     }
 
     fn take(&mut self, event: &sse::Event, out: &mut Out) -> Result<(), Fault> {
@@ -297,7 +305,10 @@ fn counts(usage: &[u8]) -> bool {
 
 impl Reply for Passing {
     fn push(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), Fault> {
-        if self.rescued {
+        if self.form == Form::Unknown {
+            self.form = Form::of(&bytes);
+        }
+        if self.is_spoken() {
             return self.shadow.push(bytes, out);
         }
         self.sse.push(bytes);
@@ -312,7 +323,7 @@ impl Reply for Passing {
     }
 
     fn end(&mut self, out: &mut Out) -> Result<(), Fault> {
-        if self.rescued {
+        if self.is_spoken() {
             return self.shadow.end(out);
         }
         if let Some(event) = self.sse.end()
@@ -376,7 +387,7 @@ impl Reply for Passing {
     }
 
     fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Out) {
-        if self.rescued {
+        if self.is_spoken() {
             return self.shadow.close(usage, objects, out);
         }
         self.write_end(usage, objects, out);
@@ -384,7 +395,7 @@ impl Reply for Passing {
     }
 
     fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Out) {
-        if self.rescued {
+        if self.is_spoken() {
             return self.shadow.fail(refusal, request_id, out);
         }
         let envelope = error::envelope(Dialect::Messages, refusal, request_id);

@@ -107,6 +107,11 @@ impl Chunks {
         Ok(only.filter(|_| alone))
     }
 
+    /// What missing ids of calls are made of.
+    pub(super) fn seed(&self) -> &str {
+        &self.seed
+    }
+
     /// Bytes of calls that are kept.
     pub(super) fn kept(&self) -> usize {
         self.choices.iter().map(|choice| choice.calls.kept()).sum()

@@ -3,6 +3,7 @@
 use super::parts::{self, finish_word, number, usage_object};
 use crate::answer::{Answer, Candidate};
 use crate::event::Text;
+use crate::scan;
 use crate::write::Face;
 use bytes::Bytes;
 use penstock_contract::{Done, Finish, Whole};
@@ -23,10 +24,7 @@ pub fn whole(answer: &Answer, face: &Face) -> Vec<Bytes> {
         out.extend_from_slice(b",\"message\":");
         message(candidate, &mut out);
         out.extend_from_slice(b",\"logprobs\":");
-        match candidate.logprobs.as_slice() {
-            [only] => out.extend_from_slice(only),
-            _ => out.extend_from_slice(b"null"),
-        }
+        logprobs(&candidate.logprobs, &mut out);
         out.extend_from_slice(b",\"finish_reason\":\"");
         out.extend_from_slice(finish_word(candidate.finish.unwrap_or(Finish::Stop)));
         out.extend_from_slice(b"\"}");
@@ -51,6 +49,30 @@ pub fn plain(answer: &Answer, face: &Face) -> Whole {
         output_bytes: answer.output_bytes(),
         pictures: Vec::new(),
     }
+}
+
+/// Log probabilities as one object: those of a stream come token by token.
+fn logprobs(pieces: &[Bytes], out: &mut Vec<u8>) {
+    match pieces {
+        [] => return out.extend_from_slice(b"null"),
+        [only] => return out.extend_from_slice(only),
+        _ => {}
+    }
+    let lists = |name: &'static str| {
+        let lists = pieces.iter().filter_map(move |piece| scan::member(piece, name));
+        lists.filter(|list| scan::is_array(list)).flat_map(scan::elements)
+    };
+    for (name, before) in [("content", "{\"content\":"), ("refusal", ",\"refusal\":")] {
+        out.extend_from_slice(before.as_bytes());
+        let mut bracket = b'[';
+        for token in lists(name) {
+            out.push(bracket);
+            out.extend_from_slice(token);
+            bracket = b',';
+        }
+        out.extend_from_slice(if bracket == b'[' { b"null" } else { b"]" });
+    }
+    out.push(b'}');
 }
 
 fn message(candidate: &Candidate, out: &mut Vec<u8>) {

@@ -1,0 +1,140 @@
+//! The form of an answer, by its first bytes: some engines answer with JSON where
+//! a stream was asked for, and others stream where it was not.
+
+use bytes::{Bytes, BytesMut};
+use penstock_contract::{Fault, FaultKind};
+
+/// First words of a stream of events.
+const FIRST: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+
+/// Form of an answer to a request for a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Nothing but white space so far, which event decoders skip.
+    #[default]
+    Unknown,
+    /// Server-sent events.
+    Events,
+    /// One JSON object, complete when the provider closes.
+    Object,
+}
+
+impl Form {
+    /// The form of an answer that begins with these bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        match bytes.iter().find(|byte| !is_space(**byte)) {
+            None => Self::Unknown,
+            Some(b'{') => Self::Object,
+            Some(_) => Self::Events,
+        }
+    }
+}
+
+/// Beginning of an answer: finds its form, and gathers an object.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    form: Form,
+    object: BytesMut,
+}
+
+impl Opening {
+    /// Takes bytes; gives those back that belong to a stream of events.
+    ///
+    /// # Errors
+    /// `Malformed` for an object of more than `most` bytes.
+    pub(crate) fn push(&mut self, bytes: Bytes, most: usize) -> Result<Option<Bytes>, Fault> {
+        if self.form == Form::Unknown {
+            self.form = Form::of(&bytes);
+        }
+        if self.form != Form::Object {
+            return Ok(Some(bytes));
+        }
+        if self.object.len() + bytes.len() > most {
+            return Err(Fault::new(FaultKind::Malformed));
+        }
+        self.object.extend_from_slice(&bytes);
+        Ok(None)
+    }
+
+    /// The object without the byte order mark in front of it, when the provider has closed.
+    pub(crate) fn take_object(&mut self) -> Option<Bytes> {
+        if self.form != Form::Object {
+            return None;
+        }
+        let object = std::mem::take(&mut self.object).freeze();
+        let start = object.iter().position(|byte| !is_space(*byte)).unwrap_or_default();
+        Some(object.slice(start..))
+    }
+
+    /// Bytes of the object so far.
+    pub(crate) fn kept(&self) -> usize {
+        self.object.len()
+    }
+}
+
+/// Whether a body is a stream of events.
+pub(crate) fn is_stream(body: &[u8]) -> bool {
+    let start = body.iter().position(|byte| !is_space(*byte)).unwrap_or(body.len());
+    let body = body.get(start..).unwrap_or_default();
+    FIRST.iter().any(|word| body.starts_with(word))
+}
+
+/// White space, and the bytes of a byte order mark.
+const fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_object_is_gathered_up_to_its_bound_and_not_beyond() {
+        for (most, fits) in [(6, false), (7, true), (8, true)] {
+            let mut opening = Opening::default();
+            let pushed: Vec<_> = [" \n", "{\"a\"", ":1}"]
+                .map(|piece| opening.push(Bytes::from_static(piece.as_bytes()), most))
+                .into_iter()
+                .collect();
+            assert_eq!(
+                pushed.first().unwrap().as_ref().unwrap().as_deref(),
+                Some(&b" \n"[..]),
+                "white space passes"
+            );
+            assert_eq!(pushed.iter().all(Result::is_ok), fits, "at most {most}");
+            if fits {
+                assert_eq!(opening.kept(), 7);
+                assert_eq!(opening.take_object().as_deref(), Some(&b"{\"a\":1}"[..]));
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_byte_that_is_no_white_space_decides() {
+        let mark = "\u{feff}";
+        for (bytes, form) in [
+            ("", Form::Unknown),
+            ("\r\n ", Form::Unknown),
+            (mark, Form::Unknown),
+            ("{", Form::Object),
+            (&format!("{mark} {{\"id\":1}}"), Form::Object),
+            ("data: {}", Form::Events),
+            (": hello", Form::Events),
+            ("<html>", Form::Events),
+        ] {
+            assert_eq!(Form::of(bytes.as_bytes()), form, "{bytes:?}");
+        }
+        for (body, streamed) in [
+            ("data: {}\n\n", true),
+            ("\n\nevent: ping\n\n", true),
+            (": comment\n\n", true),
+            ("{\"data\":1}", false),
+            ("dat", false),
+            ("<html>", false),
+            ("", false),
+        ] {
+            assert_eq!(is_stream(body.as_bytes()), streamed, "{body:?}");
+        }
+    }
+}
