@@ -74,6 +74,7 @@ mod retry;
 mod room;
 mod routing;
 mod seats;
+mod server_state;
 mod soak;
 mod stale;
 mod store;

@@ -18,6 +18,7 @@ mod images;
 mod json;
 mod limits;
 mod media;
+pub mod members;
 mod messages;
 mod path;
 mod plain;

@@ -97,6 +97,17 @@ fn a_rerank_is_read_out() {
     assert_eq!(task.query, Bytes::from_static(b"\"q\""));
     let (_, bare) = rank(&json!({"model": "r", "query": "q", "documents": ["a"], "top_n": null})).unwrap();
     assert_eq!((bare.top_n, bare.return_documents), (None, false));
+    let most = |most: serde_json::Value| {
+        let mut body = json!({"model": "r", "query": "q", "documents": ["a", "b", "c"]});
+        body.as_object_mut().unwrap().extend(most.as_object().unwrap().clone());
+        rank(&body).map(|(_, task)| task.top_n).map_err(|refusal| refusal.param)
+    };
+    // `top_k` is the older name of `top_n`.
+    assert_eq!(most(json!({"top_k": 2})), Ok(Some(2)));
+    assert_eq!(most(json!({"top_n": 1, "top_k": 2})), Ok(Some(1)));
+    assert_eq!(most(json!({"top_n": null, "top_k": 3})), Ok(Some(3)));
+    assert_eq!(most(json!({"top_k": 0})), Err(Some("top_k".into())));
+    assert_eq!(most(json!({"top_k": "2"})), Err(Some("top_k".into())));
 }
 
 proptest! {

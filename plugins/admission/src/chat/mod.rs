@@ -10,6 +10,7 @@ use crate::body::{Top, prove};
 use crate::edits::Edits;
 use crate::json::Tape;
 use crate::limits::Limits;
+use crate::members;
 use crate::path::Style;
 use crate::plain::{self, Integers, Numbers};
 use crate::read;
@@ -60,12 +61,14 @@ fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
     let tape = Tape { text, nodes: &nodes };
     let top = Top::new(&tape, limits, Style::Brackets)?;
     let mut found = Findings::default();
+    members::refuse(&top, Dialect::Chat)?;
     let model = plain::model(&top)?;
     let messages = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
     plain::prove(&top, NUMBERS, INTEGERS, BOOLEANS)?;
-    refuse_unsupported(&top)?;
+    modalities(&top)?;
     let max_tokens = plain::tokens(&top, "max_tokens", 1)?;
     let max_completion_tokens = plain::tokens(&top, "max_completion_tokens", 1)?;
+    let max_output_tokens = plain::tokens(&top, "max_output_tokens", 1)?;
     let n = candidates(&top);
     effort(&top, &mut found)?;
     logprobs(&top, &mut found)?;
@@ -84,7 +87,7 @@ fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
         model,
         stream: plain::switch(&top, "stream")?,
         include_usage: include_usage(&top)?,
-        max_tokens: max_completion_tokens.or(max_tokens),
+        max_tokens: max_completion_tokens.or(max_tokens).or(max_output_tokens),
         n,
         parallel_tools: read::flag(top.get("parallel_tool_calls"), &top.path("parallel_tool_calls"))?
             .unwrap_or(true),
@@ -110,13 +113,8 @@ fn include_usage(top: &Top<'_>) -> Result<bool, Refusal> {
     Ok(read::flag(include_usage, &path.key("include_usage"))?.unwrap_or(false))
 }
 
-/// Features whose silent loss would change the answer.
-fn refuse_unsupported(top: &Top<'_>) -> Result<(), Refusal> {
-    for (name, what) in [("audio", "spoken answers are"), ("web_search_options", "web search is")] {
-        if top.get(name).is_some() {
-            return Err(top.path(name).unsupported(format_args!("{what} not supported")));
-        }
-    }
+/// Answers in anything but text.
+fn modalities(top: &Top<'_>) -> Result<(), Refusal> {
     let path = top.path("modalities");
     let Some(modalities) = top.get("modalities") else { return Ok(()) };
     for (index, item) in read::array(modalities, &path)?.items().enumerate() {

@@ -9,6 +9,7 @@ mod turn;
 use crate::body::{Top, prove};
 use crate::json::Tape;
 use crate::limits::Limits;
+use crate::members;
 use crate::path::Style;
 use crate::plain::{self, Integers, Numbers};
 use crate::read;
@@ -57,6 +58,8 @@ fn admit(body: &[u8], limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal>
     let tape = Tape { text, nodes: &nodes };
     let top = Top::new(&tape, limits, Style::Dots)?;
     let mut found = Findings::default();
+    // First of all: what else is wrong with it may come of a history that is not there.
+    members::refuse(&top, Dialect::Messages)?;
     let model = plain::model(&top)?;
     let list = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
     let max_tokens = plain::tokens(&top, "max_tokens", 0)?;
@@ -64,7 +67,6 @@ fn admit(body: &[u8], limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal>
         return Err(top.path("max_tokens").missing("an integer of at least 0"));
     }
     plain::prove(&top, NUMBERS, INTEGERS, BOOLEANS)?;
-    settings::refuse_unsupported(&top)?;
     let thinking = settings::thinking(&top)?;
     settings::output_config(&top, &mut found)?;
     if let Some(system) = top.get("system") {

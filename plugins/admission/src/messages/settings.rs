@@ -2,18 +2,10 @@
 
 use super::Findings;
 use crate::body::Top;
+use crate::json::Value;
+use crate::path::Path;
 use crate::read;
 use penstock_contract::{Refusal, Thinking};
-
-/// Features whose silent loss would change the answer.
-pub(super) fn refuse_unsupported(top: &Top<'_>) -> Result<(), Refusal> {
-    let path = top.path("mcp_servers");
-    let Some(servers) = top.get("mcp_servers") else { return Ok(()) };
-    if read::array(servers, &path)?.is_hollow() {
-        return Ok(());
-    }
-    Err(path.unsupported("MCP servers are not supported; declare their tools instead"))
-}
 
 /// The least budget of thinking, in tokens.
 const MIN_BUDGET: i64 = 1024;
@@ -34,7 +26,7 @@ pub(super) fn thinking(top: &Top<'_>) -> Result<Thinking, Refusal> {
         }
         None => {}
     }
-    let words = &["summarized", "omitted"];
+    let words = &["summarized", "omitted", "updates"];
     let display = display.map(|display| read::one_of(display, &path.key("display"), words)).transpose()?;
     Ok(match (kind, display) {
         ("disabled", _) => Thinking::Off,
@@ -45,14 +37,27 @@ pub(super) fn thinking(top: &Top<'_>) -> Result<Thinking, Refusal> {
 
 pub(super) fn output_config(top: &Top<'_>, found: &mut Findings) -> Result<(), Refusal> {
     let path = top.path("output_config");
-    let Some(config) = top.get("output_config") else { return Ok(()) };
-    let [effort, format] = read::object(config, &path, ["effort", "format"])?;
-    if let Some(effort) = effort {
-        read::one_of(effort, &path.key("effort"), &["low", "medium", "high", "xhigh", "max"])?;
+    let mut form = None;
+    if let Some(config) = top.get("output_config") {
+        let [effort, format] = read::object(config, &path, ["effort", "format"])?;
+        if let Some(effort) = effort {
+            read::one_of(effort, &path.key("effort"), &["low", "medium", "high", "xhigh", "max"])?;
+        }
+        form = format;
     }
-    let Some(format) = format else { return Ok(()) };
-    let path = path.key("format");
-    let [kind, schema] = read::object(format, &path, ["type", "schema"])?;
+    if let Some(format) = form {
+        return self::format(format, &path.key("format"), found);
+    }
+    // Its older name.
+    match top.get("output_format") {
+        Some(format) => self::format(format, &top.path("output_format"), found),
+        None => Ok(()),
+    }
+}
+
+/// A form that the answer is to have.
+fn format(format: Value<'_>, path: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
+    let [kind, schema] = read::object(format, path, ["type", "schema"])?;
     let kind_path = path.key("type");
     read::one_of(read::required(kind, &kind_path, "\"json_schema\"")?, &kind_path, &["json_schema"])?;
     let schema_path = path.key("schema");

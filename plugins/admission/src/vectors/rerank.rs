@@ -28,8 +28,9 @@ pub fn rerank(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
         return Err(path.expected(expected, documents.kind()));
     }
     let documents = texts(few(documents, &path, limits.max_documents, "document")?, &path)?;
-    let top_n = top.get("top_n").map(|value| read::integer(value, &top.path("top_n"), 1, i64::MAX));
-    let top_n = top_n.transpose()?.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+    let top_n = most(&top, "top_n")?;
+    // Its older name.
+    let top_k = most(&top, "top_k")?;
     only_text(&top)?;
     let return_documents = plain::switch(&top, "return_documents")?;
     let fields = top.fields();
@@ -39,10 +40,16 @@ pub fn rerank(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
     let task = Task::Rerank(Rerank {
         query: body.slice(query),
         documents: documents.into_iter().map(|range| body.slice(range)).collect(),
-        top_n,
+        top_n: top_n.or(top_k),
         return_documents,
     });
     Ok(Ask { prompt_bytes, ..Ask::plain(Kind::Rerank, body.clone(), fields, model, task) })
+}
+
+/// How many results at most.
+fn most(top: &Top<'_>, name: &str) -> Result<Option<usize>, Refusal> {
+    let most = top.get(name).map(|value| read::integer(value, &top.path(name), 1, i64::MAX));
+    Ok(most.transpose()?.map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
 }
 
 /// The text of each document; all of one kind.

@@ -1,0 +1,260 @@
+//! Members of a request that move state to the server, or ask a server for more than an answer: what happens to each.
+//!
+//! The table lists every top-level member of the newest client libraries, and those of other services that change
+//! what a request means. A member that it does not list passes or is dropped as its dialect says, so that clients
+//! with a new beta go on working. `testdata/sdk_members.txt` is the list of the libraries, and `tests/sdk/run members`
+//! compares it with them.
+
+use crate::body::Top;
+use crate::json::{Kind, Value};
+use crate::path::Path;
+use penstock_contract::{Dialect, Refusal};
+
+/// Fate of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// Reaches the provider, or is enforced by the gateway.
+    Honoured,
+    /// Refused with its name wherever it asks for something.
+    Refused(Asks),
+    /// Dropped, or passed to a provider that knows it: the answer is the same without it.
+    Harmless,
+    /// Read or dropped by the table of engine parameters in the crate of the dialects.
+    Engine,
+}
+
+/// Values of a refused member that ask for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Any value but `null`.
+    Given,
+    /// Any value but `null`, `false`, `""`, `{}` and `[]`.
+    Filled,
+    /// A place outside of the European Union.
+    Elsewhere,
+    /// A list of context edits with one that summarises or removes what the model would read.
+    Edits,
+    /// Payment by somebody else than the holder of the key.
+    OthersPay,
+    /// An object whose `mode` is not `off`.
+    Mode,
+}
+
+/// One member.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Its name at the top of the body.
+    pub name: &'static str,
+    /// The dialect that it belongs to.
+    pub dialect: Dialect,
+    /// What happens to it.
+    pub treatment: Treatment,
+    /// What it does, or why it cannot be done: the end of a sentence.
+    pub about: &'static str,
+}
+
+const fn chat(name: &'static str, treatment: Treatment, about: &'static str) -> Member {
+    Member { name, dialect: Dialect::Chat, treatment, about }
+}
+
+const fn messages(name: &'static str, treatment: Treatment, about: &'static str) -> Member {
+    Member { name, dialect: Dialect::Messages, treatment, about }
+}
+
+use Asks::{Edits, Elsewhere, Filled, Given, Mode, OthersPay};
+use Treatment::{Engine, Harmless, Honoured, Refused};
+
+/// Every listed member.
+#[rustfmt::skip]
+pub const MEMBERS: &[Member] = &[
+    chat("access_programs", Harmless, "a programme of the vendor"),
+    chat("audio", Refused(Given), "spoken answers are not supported"),
+    chat("background", Refused(Filled), "answers in the background are not supported; use a batch"),
+    chat("background_options", Refused(Filled), "answers in the background are not supported; use a batch"),
+    chat("container", Refused(Given), "the gateway keeps no containers"),
+    chat("context_management", Refused(Filled), "the gateway does not shorten conversations"),
+    chat("conversation", Refused(Given), "the gateway keeps no conversations; send the whole history in `messages`"),
+    chat("frequency_penalty", Honoured, "sampling"),
+    chat("function_call", Honoured, "older form of `tool_choice`"),
+    chat("functions", Honoured, "older form of `tools`"),
+    chat("image", Refused(Given), "images are made at /v1/images/generations"),
+    chat("include", Harmless, "asks for more output of tools that do not run here"),
+    chat("input", Refused(Filled), "this endpoint reads `messages`"),
+    chat("instructions", Refused(Filled), "this endpoint reads `messages`; send a message of the role \"system\""),
+    chat("logit_bias", Honoured, "bias of tokens"),
+    chat("logprobs", Honoured, "log probabilities"),
+    chat("max_completion_tokens", Honoured, "cap on generated tokens"),
+    chat("max_output_tokens", Honoured, "cap on generated tokens, as another endpoint of the vendor calls it"),
+    chat("max_tokens", Honoured, "cap on generated tokens"),
+    chat("max_tool_calls", Harmless, "bounds tools that do not run here"),
+    chat("mcp_servers", Refused(Filled), "MCP servers are not supported; declare their tools instead"),
+    chat("messages", Honoured, "the conversation"),
+    chat("metadata", Harmless, "never forwarded"),
+    chat("modalities", Honoured, "`text` only; others are refused"),
+    chat("model", Honoured, "the model"),
+    chat("moderation", Refused(Filled), "moderation of requests and answers is not supported"),
+    chat("n", Honoured, "number of candidates"),
+    chat("parallel_tool_calls", Honoured, "enforced by the gateway"),
+    chat("plugins", Refused(Filled), "plugins are not supported"),
+    chat("prediction", Harmless, "speeds up an answer that stays the same"),
+    chat("presence_penalty", Honoured, "sampling"),
+    chat("previous_response_id", Refused(Given), "the gateway keeps no answers; send the whole history in `messages`"),
+    chat("prompt", Refused(Given), "the gateway keeps no prompt templates; send the text in `messages`"),
+    chat("prompt_cache_key", Harmless, "prompt caches need no name here"),
+    chat("prompt_cache_options", Harmless, "prompt caches are the engine's own"),
+    chat("prompt_cache_retention", Harmless, "prompt caches are the engine's own"),
+    chat("reasoning", Honoured, "`effort`, as `reasoning_effort`"),
+    chat("reasoning_effort", Honoured, "how much the model thinks"),
+    chat("response_format", Honoured, "form of the answer"),
+    chat("safety_identifier", Harmless, "never forwarded"),
+    chat("search_parameters", Refused(Mode), "web search is not supported"),
+    chat("seed", Honoured, "sampling"),
+    chat("service_tier", Harmless, "capacity of the vendor"),
+    chat("session_params", Refused(Filled), "the gateway keeps no sessions; send the whole history in `messages`"),
+    chat("stop", Honoured, "enforced by the gateway where the provider takes fewer"),
+    chat("store", Harmless, "the gateway stores no answers; the one that is given is the same"),
+    chat("stream", Honoured, "server-sent events"),
+    chat("stream_options", Honoured, "`include_usage`"),
+    chat("temperature", Honoured, "sampling"),
+    chat("text", Refused(Filled), "this endpoint reads `response_format`"),
+    chat("tool_choice", Honoured, "which tool is called"),
+    chat("tools", Honoured, "functions; others are refused"),
+    chat("top_logprobs", Honoured, "log probabilities"),
+    chat("top_p", Honoured, "sampling"),
+    chat("truncation", Harmless, "a conversation that does not fit is refused"),
+    chat("user", Harmless, "never forwarded"),
+    chat("verbosity", Engine, "length of the answer"),
+    chat("web_search_options", Refused(Given), "web search is not supported"),
+    messages("betas", Harmless, "what is new in a beta is named by its own member"),
+    messages("billing_policy", Refused(OthersPay), "requests are paid by the account of the key"),
+    messages("cache_control", Harmless, "prompt caches are the engine's own; a provider of the dialect is told"),
+    messages("compaction", Refused(Given), "the gateway does not summarise conversations; ask for a summary in `messages`"),
+    messages("container", Refused(Given), "the gateway keeps no containers"),
+    messages("context_management", Refused(Edits), "the gateway does not shorten conversations; send what the model is to read"),
+    messages("diagnostics", Harmless, "tells why a prompt was not cached"),
+    messages("fallback_credit_token", Harmless, "a discount of the vendor"),
+    messages("fallbacks", Harmless, "a refusal of the model stays one; the operator sets other models"),
+    messages("inference_geo", Refused(Elsewhere), "all providers are in the European Union"),
+    messages("max_tokens", Honoured, "cap on generated tokens"),
+    messages("mcp_servers", Refused(Filled), "MCP servers are not supported; declare their tools instead"),
+    messages("messages", Honoured, "the conversation"),
+    messages("metadata", Harmless, "never forwarded"),
+    messages("model", Honoured, "the model"),
+    messages("output_config", Honoured, "`effort` and `format`"),
+    messages("output_format", Honoured, "older form of `output_config.format`"),
+    messages("service_tier", Harmless, "capacity of the vendor"),
+    messages("speed", Harmless, "capacity of the vendor; the flavor `:speed` chooses the provider"),
+    messages("stop_sequences", Honoured, "enforced by the gateway where the provider takes fewer"),
+    messages("stream", Honoured, "server-sent events"),
+    messages("system", Honoured, "the system prompt"),
+    messages("temperature", Honoured, "sampling"),
+    messages("thinking", Honoured, "whether the model thinks, and whether that is shown"),
+    messages("thread", Refused(Given), "the gateway keeps no conversations; send the whole history without `thread`"),
+    messages("tool_choice", Honoured, "which tool is called"),
+    messages("tools", Honoured, "tools that the client runs; others are refused"),
+    messages("top_k", Honoured, "sampling"),
+    messages("top_p", Honoured, "sampling"),
+    messages("user_profile_id", Harmless, "sent as a header"),
+    messages("workspace_id", Harmless, "sent as a header"),
+];
+
+/// Members that are not in the dialect's table of the libraries: those of [`MEMBERS`] that are refused.
+fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static Member, Asks)> {
+    MEMBERS.iter().filter(move |member| member.dialect == dialect).filter_map(|member| {
+        match member.treatment {
+            Refused(asks) => Some((member, asks)),
+            Honoured | Harmless | Engine => None,
+        }
+    })
+}
+
+/// Refuses members whose silent loss would change what the request means.
+///
+/// # Errors
+/// `Unsupported`, with the member's name; `thread` in the words that its client library falls back on.
+pub(crate) fn refuse(top: &Top<'_>, dialect: Dialect) -> Result<(), Refusal> {
+    if dialect == Dialect::Messages && top.get("thread").is_some() {
+        return Err(thread(&top.path("thread")));
+    }
+    for (member, asks) in refused(dialect) {
+        let Some(value) = top.get(member.name) else { continue };
+        let path = top.path(member.name);
+        if let Some(refusal) = asks.refusal(value, &path, member.about) {
+            return Err(refusal);
+        }
+    }
+    Ok(())
+}
+
+/// A refused thread. The client library knows it by `error_code` and `unsupported`, and sends the whole history then.
+fn thread(path: &Path<'_>) -> Refusal {
+    let refusal =
+        path.unsupported("the gateway keeps no conversations; send the whole history without `thread`");
+    let code = refusal.row().code;
+    refusal
+        .with("error_code", "thread_unsupported_request")
+        .with("unsupported", vec!["thread"])
+        .with("code", code)
+}
+
+/// Context edits that leave what the model reads as it is: thinking of earlier turns is read by the models that need it.
+const IDLE_EDITS: &str = "clear_thinking_";
+
+impl Asks {
+    /// The refusal of a value that asks for something.
+    fn refusal(self, value: Value<'_>, path: &Path<'_>, about: &str) -> Option<Refusal> {
+        let asks = match self {
+            Given => true,
+            Filled => is_filled(value),
+            Elsewhere => !value.is_string() || !is_here(&value.text()),
+            OthersPay => !is_word(member(value, "bill_to"), &["self"]),
+            Mode => !is_word(member(value, "mode"), &["off"]),
+            Edits => return edits(value, path, about),
+        };
+        asks.then(|| path.unsupported(about))
+    }
+}
+
+/// Whether a value is not one of those that ask for nothing.
+fn is_filled(value: Value<'_>) -> bool {
+    match value.kind() {
+        Kind::Null | Kind::False => false,
+        Kind::Object | Kind::Array | Kind::String | Kind::Escaped => !value.is_hollow(),
+        Kind::True | Kind::Number => true,
+    }
+}
+
+/// Names of regions with at least one of the providers, all of which are in the European Union.
+fn is_here(region: &str) -> bool {
+    let region = region.trim().to_ascii_lowercase();
+    let whole = ["", "eu", "europe", "global", "auto", "any", "default", "not_available"];
+    whole.contains(&&*region) || region.starts_with("eu-") || region.starts_with("eu_")
+}
+
+/// Whether a member is absent or one of these words.
+fn is_word(value: Option<Value<'_>>, words: &[&str]) -> bool {
+    value.is_none_or(|value| words.iter().any(|word| value.is(word)))
+}
+
+fn member<'d>(object: Value<'d>, name: &str) -> Option<Value<'d>> {
+    let found = object.members().find(|(key, _)| key.is(name)).map(|(_, value)| value);
+    found.filter(|value| !value.is_null())
+}
+
+/// The refusal of the first edit that changes what the model reads.
+fn edits(value: Value<'_>, path: &Path<'_>, about: &str) -> Option<Refusal> {
+    let list = path.key("edits");
+    let edits = member(value, "edits");
+    for (index, edit) in edits.iter().flat_map(Value::items).enumerate() {
+        let kind = member(edit, "type");
+        if !kind.is_some_and(|kind| kind.text().starts_with(IDLE_EDITS)) {
+            return Some(list.index(index).key("type").unsupported(about));
+        }
+    }
+    let odd = !value.is_object() || edits.is_some_and(|edits| !edits.is_array());
+    odd.then(|| path.unsupported(about))
+}
+
+#[cfg(test)]
+#[path = "members_tests.rs"]
+mod tests;
