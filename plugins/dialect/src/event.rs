@@ -11,8 +11,9 @@ use std::fmt;
 /// Decoders promise: `choice` is a small number; a tool's number counts from 0
 /// within its choice in order of appearance; its [`Event::ToolStart`] comes
 /// before its arguments, with a name and an id that are not empty; a text is
-/// empty only beside log probabilities or a signature; each choice finishes at
-/// most once.
+/// empty only beside log probabilities or a signature. Engines may say of each
+/// chunk that it is the last: the last [`Event::Finish`] of a choice counts, and
+/// content may follow one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The provider began to answer. Carries nothing: ids and names are ours.
@@ -62,7 +63,7 @@ pub enum Event {
         /// What was added.
         fragment: Text,
     },
-    /// A candidate is complete.
+    /// A candidate is complete, unless more of it follows.
     Finish {
         /// Candidate, from 0.
         choice: u32,

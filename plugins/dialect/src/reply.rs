@@ -37,6 +37,7 @@ pub struct Answering {
     progress: Progress,
     finished: Vec<bool>,
     finish: Option<Finish>,
+    finality: Finality,
     stated: Option<Stated>,
     /// Of the prompt, for a count where the provider says nothing of it.
     prompt_bytes: usize,
@@ -66,6 +67,7 @@ impl Answering {
             progress: Progress::Waiting,
             finished: vec![false; n],
             finish: None,
+            finality: Finality::Believed,
             stated: None,
             prompt_bytes: ask.prompt_bytes,
             measured: None,
@@ -130,20 +132,10 @@ impl Answering {
             | Event::Refusal { .. }
             | Event::ToolArguments { .. }
             | Event::ToolStart { .. } => self.commit(&event),
-            Event::Finish { choice, reason, .. } => {
-                self.writer.write(&event, &mut self.held);
-                if self.writer.is_spoilt() {
-                    return Err(Fault::new(FaultKind::Malformed));
-                }
-                self.note_finish(*choice, *reason);
-                return Ok(());
-            }
+            Event::Finish { choice, reason, .. } => self.note_finish(*choice, *reason),
             Event::Usage(stated) => self.stated = Some(self.stated.unwrap_or_default().then(*stated)),
             Event::Energy(measured) => self.measured = Some(*measured),
-            Event::End if self.progress < Progress::Finished => {
-                return Err(Fault::new(FaultKind::Truncated));
-            }
-            Event::End => self.progress = Progress::Ended,
+            Event::End => return self.over(),
             Event::Start | Event::Ping => {}
         }
         self.writer.write(&event, &mut self.held);
@@ -152,8 +144,28 @@ impl Answering {
 
     fn commit(&mut self, event: &Event) {
         self.output_bytes += generated(event);
+        let finished = event.choice().and_then(|choice| self.finished.get(choice as usize));
+        if finished == Some(&true) {
+            // It goes on after its end, so only the provider's last word or close is one.
+            self.finality = Finality::Doubted;
+            self.progress = Progress::Committed;
+        }
         self.progress = self.progress.max(Progress::Committed);
         self.record.note(event);
+    }
+
+    /// The provider has said its last word, or closed.
+    fn over(&mut self) -> Result<(), Fault> {
+        if !self.finished.iter().all(|finished| *finished) {
+            return Err(Fault::new(FaultKind::Truncated));
+        }
+        if self.writer.is_spoilt() {
+            // Not what came after a good end: the answer itself.
+            self.progress = Progress::Committed;
+            return Err(Fault::new(FaultKind::Malformed));
+        }
+        self.progress = Progress::Ended;
+        Ok(())
     }
 
     fn note_finish(&mut self, choice: u32, reason: Finish) {
@@ -163,18 +175,17 @@ impl Answering {
         if choice == 0 || self.finish.is_none() {
             self.finish = Some(reason);
         }
-        if self.finished.iter().all(|finished| *finished) {
+        if self.finality == Finality::Believed && self.finished.iter().all(|finished| *finished) {
             self.progress = self.progress.max(Progress::Finished);
         }
     }
 
     /// What goes wrong after every candidate has finished cannot spoil the answer.
     fn judge(&mut self, result: Result<(), Fault>) -> Result<(), Fault> {
-        if result.is_err() && self.progress >= Progress::Finished {
-            self.progress = Progress::Ended;
-            return Ok(());
+        match result {
+            Err(_) if self.progress >= Progress::Finished => self.over(),
+            result => result,
         }
-        result
     }
 
     fn release(&mut self, out: &mut Out) {
@@ -184,6 +195,15 @@ impl Answering {
             out.push(Bytes::from(std::mem::replace(&mut self.held, Vec::with_capacity(capacity))));
         }
     }
+}
+
+/// What a finish of all candidates is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finality {
+    /// The provider has no more to say but usage.
+    Believed,
+    /// It has said more after one before.
+    Doubted,
 }
 
 /// Bytes of generated text in an event.
@@ -217,7 +237,11 @@ impl Reply for Answering {
         }
         let decoded = self.decoder.end(&mut self.events);
         self.relay(out)?;
-        self.judge(decoded.and(Err(Fault::new(FaultKind::Truncated))))
+        if self.progress == Progress::Ended {
+            return Ok(());
+        }
+        self.judge(decoded)?;
+        self.over()
     }
 
     fn progress(&self) -> Progress {
@@ -278,7 +302,8 @@ impl Reply for Answering {
         self.decoder = decode::decoder(target.dialect, target.id);
         self.shape.restart(target);
         self.finished.fill(false);
-        (self.finish, self.stated, self.measured) = (None, None, None);
+        (self.finish, self.finality) = (None, Finality::Believed);
+        (self.stated, self.measured) = (None, None);
         self.sent_bytes = 0;
         true
     }

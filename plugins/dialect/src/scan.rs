@@ -25,6 +25,7 @@ pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8
 /// deeply nested text is looked at once.
 ///
 /// On what is no JSON it jumps to its end: walks stop early and never panic.
+#[derive(Clone)]
 pub(crate) struct Cursor<'a> {
     json: &'a [u8],
     at: usize,

@@ -25,9 +25,21 @@ pub struct Shape {
 #[derive(Clone, Debug, Default)]
 struct Choice {
     tools: Ids,
-    finished: bool,
+    end: End,
     /// Text that may be the beginning of a stop sequence.
     kept: String,
+}
+
+/// How far a candidate is from its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum End {
+    /// It goes on.
+    #[default]
+    Open,
+    /// The provider gave this reason; more may follow all the same.
+    Said(Finish),
+    /// A stop sequence that is enforced here was met: what follows is nobody's.
+    Cut,
 }
 
 /// Ids of the calls of a candidate.
@@ -75,7 +87,8 @@ impl Shape {
             out.push(event);
             return;
         };
-        let Some(choice) = self.choices.get_mut(number as usize).filter(|choice| !choice.finished) else {
+        let Some(choice) = self.choices.get_mut(number as usize).filter(|choice| choice.end != End::Cut)
+        else {
             return;
         };
         if let Event::Text { text, logprobs, .. } = &mut event
@@ -106,14 +119,23 @@ impl Shape {
             Event::ToolStart { tool, id, name, .. } => {
                 let id = choice.tools.own(id, &self.seed, number);
                 out.push(Event::ToolStart { choice: number, tool, id, name });
+                if choice.end == End::Said(Finish::Stop) {
+                    // The reason came before the call that it did not know of.
+                    choice.end = End::Said(Finish::ToolCalls);
+                    out.push(Event::Finish {
+                        choice: number,
+                        reason: Finish::ToolCalls,
+                        stop_sequence: None,
+                    });
+                }
             }
             Event::Finish { reason, stop_sequence, .. } => {
-                choice.finished = true;
                 let reason = match reason {
                     Finish::Stop if !choice.tools.is_empty() => Finish::ToolCalls,
                     Finish::ToolCalls if choice.tools.is_empty() => Finish::Stop,
                     other => other,
                 };
+                choice.end = End::Said(reason);
                 let asked = |met: &Text| self.stop.iter().any(|stop| *stop == met.decoded());
                 let stop_sequence = stop_sequence.filter(|met| reason == Finish::Stop && asked(met));
                 out.push(Event::Finish { choice: number, reason, stop_sequence });
@@ -134,10 +156,10 @@ impl Shape {
             if !choice.kept.is_empty() {
                 out.push(text(number, &std::mem::take(&mut choice.kept)));
             }
-            choice.finished = true;
+            choice.end = End::Cut;
             let stop_sequence = Some(Text::new(stop));
             out.push(Event::Finish { choice: number, reason: Finish::Stop, stop_sequence });
-            if self.choices.iter().all(|choice| choice.finished) {
+            if self.choices.iter().all(|choice| choice.end != End::Open) {
                 // Nothing that is still generated can reach the client.
                 out.push(Event::End);
             }

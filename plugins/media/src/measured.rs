@@ -7,10 +7,10 @@ use penstock_wire::{figures, json};
 pub(crate) fn measured(body: &[u8]) -> Option<Measured> {
     let mut members = json::members(body);
     let mut found = None;
-    while let Some((name, value)) = members.next_pair() {
-        found = match name {
-            b"energy" => figures::energy(value).or(found),
-            b"impact" => figures::impact(value).or(found),
+    while let Some((name, value)) = members.next_named() {
+        found = match &*name {
+            "energy" => figures::energy(value).or(found),
+            "impact" => figures::impact(value).or(found),
             _ => found,
         };
     }

@@ -60,9 +60,8 @@ impl<'j> Cursor<'j> {
         self.json.get(value)
     }
 
-    /// Takes an object. `member` is called at each value with its key (between
-    /// the quotes, as written) and takes that value.
-    pub(crate) fn object(&mut self, mut member: impl FnMut(&'j [u8], &mut Self) -> Option<()>) -> Option<()> {
+    /// Takes an object. `member` is called at each value with its key (unescaped) and takes that value.
+    pub(crate) fn object(&mut self, mut member: impl FnMut(&str, &mut Self) -> Option<()>) -> Option<()> {
         self.take(b'{')?;
         if self.peek()? == b'}' {
             return self.take(b'}');
@@ -72,7 +71,7 @@ impl<'j> Cursor<'j> {
             let key = self.json.get(self.at + 1..end - 1)?;
             self.skip(end - self.at);
             self.take(b':')?;
-            member(key, self)?;
+            member(&json::unescape_lossy(key)?, self)?;
             match self.peek()? {
                 b',' => self.skip(1),
                 _ => return self.take(b'}'),

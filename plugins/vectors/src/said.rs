@@ -15,12 +15,12 @@ pub(crate) struct Said {
 
 impl Said {
     /// Reads a top-level member, if it is one that says something.
-    pub(crate) fn read(&mut self, key: &[u8], value: &[u8]) {
+    pub(crate) fn read(&mut self, key: &str, value: &[u8]) {
         match key {
-            b"usage" => self.tokens = tokens(value).or(self.tokens),
-            b"meta" => self.tokens = self.tokens.or_else(|| tokens(figures::member(value, b"tokens")?)),
-            b"energy" => self.measured = figures::energy(value).or(self.measured),
-            b"impact" => self.measured = figures::impact(value).or(self.measured),
+            "usage" => self.tokens = tokens(value).or(self.tokens),
+            "meta" => self.tokens = self.tokens.or_else(|| tokens(figures::member(value, "tokens")?)),
+            "energy" => self.measured = figures::energy(value).or(self.measured),
+            "impact" => self.measured = figures::impact(value).or(self.measured),
             _ => {}
         }
     }
@@ -52,10 +52,10 @@ impl Said {
 fn tokens(usage: &[u8]) -> Option<u64> {
     let (mut total, mut input) = (None, None);
     let mut members = json::members(usage);
-    while let Some((key, value)) = members.next_pair() {
-        match key {
-            b"total_tokens" => total = figures::whole_number(value),
-            b"prompt_tokens" | b"input_tokens" => input = input.or_else(|| figures::whole_number(value)),
+    while let Some((key, value)) = members.next_named() {
+        match &*key {
+            "total_tokens" => total = figures::whole_number(value),
+            "prompt_tokens" | "input_tokens" => input = input.or_else(|| figures::whole_number(value)),
             _ => {}
         }
     }

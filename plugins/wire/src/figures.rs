@@ -12,21 +12,21 @@ pub fn usage(object: &[u8]) -> Option<Stated> {
     let (mut input, mut output, mut total) = (None, None, None);
     let (mut cached, mut reasoning) = (None, None);
     let mut members = json::members(object);
-    while let Some((key, value)) = members.next_pair() {
-        match key {
-            b"prompt_tokens" => input = whole_number(value),
-            b"completion_tokens" => output = whole_number(value),
-            b"input_tokens" => input = input.or_else(|| whole_number(value)),
-            b"output_tokens" => output = output.or_else(|| whole_number(value)),
-            b"total_tokens" => total = whole_number(value),
-            b"prompt_tokens_details" => {
-                cached = member(value, b"cached_tokens").and_then(whole_number).or(cached);
+    while let Some((key, value)) = members.next_named() {
+        match &*key {
+            "prompt_tokens" => input = whole_number(value),
+            "completion_tokens" => output = whole_number(value),
+            "input_tokens" => input = input.or_else(|| whole_number(value)),
+            "output_tokens" => output = output.or_else(|| whole_number(value)),
+            "total_tokens" => total = whole_number(value),
+            "prompt_tokens_details" => {
+                cached = member(value, "cached_tokens").and_then(whole_number).or(cached);
             }
-            b"completion_tokens_details" => {
-                reasoning = member(value, b"reasoning_tokens").and_then(whole_number).or(reasoning);
+            "completion_tokens_details" => {
+                reasoning = member(value, "reasoning_tokens").and_then(whole_number).or(reasoning);
             }
-            b"prompt_cache_hit_tokens" | b"cached_tokens" => cached = cached.or_else(|| whole_number(value)),
-            b"reasoning_tokens" => reasoning = reasoning.or_else(|| whole_number(value)),
+            "prompt_cache_hit_tokens" | "cached_tokens" => cached = cached.or_else(|| whole_number(value)),
+            "reasoning_tokens" => reasoning = reasoning.or_else(|| whole_number(value)),
             _ => {}
         }
     }
@@ -58,13 +58,11 @@ pub fn whole_number(value: &[u8]) -> Option<u64> {
 /// perhaps with a `boundary`.
 #[must_use]
 pub fn energy(object: &[u8]) -> Option<Measured> {
-    let boundary = match member(object, b"boundary") {
-        Some(b"\"gpu\"") => Some(Boundary::Gpu),
-        Some(b"\"it\"") => Some(Boundary::It),
-        Some(b"\"facility\"") => Some(Boundary::Facility),
-        _ => None,
-    };
-    let joules = match (member(object, b"energy_joules"), member(object, b"energy_kwh")) {
+    let names = [("gpu", Boundary::Gpu), ("it", Boundary::It), ("facility", Boundary::Facility)];
+    let said = member(object, "boundary").unwrap_or_default();
+    let boundary =
+        names.into_iter().find(|(name, _)| json::is_string(said, name)).map(|(_, boundary)| boundary);
+    let joules = match (member(object, "energy_joules"), member(object, "energy_kwh")) {
         (Some(joules), _) => decimal(joules)?,
         (None, Some(kwh)) => decimal(kwh)?.checked_mul(Decimal::from(3_600_000))?,
         (None, None) => return None,
@@ -76,13 +74,14 @@ pub fn energy(object: &[u8]) -> Option<Measured> {
 /// 1 Wms is a watt for a millisecond, a thousandth of a joule.
 #[must_use]
 pub fn impact(object: &[u8]) -> Option<Measured> {
-    let energy = member(object, b"energy")?;
-    let total = decimal(member(energy, b"total")?)?;
-    let joules = match member(energy, b"unit")? {
-        b"\"Wms\"" | b"\"mJ\"" => total.checked_div(Decimal::ONE_THOUSAND)?,
-        b"\"Ws\"" | b"\"J\"" => total,
-        b"\"Wh\"" => total.checked_mul(Decimal::from(3_600))?,
-        b"\"kWh\"" => total.checked_mul(Decimal::from(3_600_000))?,
+    let energy = member(object, "energy")?;
+    let total = decimal(member(energy, "total")?)?;
+    let unit = member(energy, "unit")?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let joules = match &*json::unescape(unit)? {
+        "Wms" | "mJ" => total.checked_div(Decimal::ONE_THOUSAND)?,
+        "Ws" | "J" => total,
+        "Wh" => total.checked_mul(Decimal::from(3_600))?,
+        "kWh" => total.checked_mul(Decimal::from(3_600_000))?,
         _ => return None,
     };
     Some(Measured { joules, boundary: None })
@@ -97,10 +96,10 @@ pub fn comment(comment: &[u8]) -> Option<Measured> {
 
 /// The value of a member, with its quotes if it has any.
 #[must_use]
-pub fn member<'a>(object: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut members = json::members(object);
     loop {
-        let (key, value) = members.next_pair()?;
+        let (key, value) = members.next_named()?;
         if key == name {
             return Some(value);
         }

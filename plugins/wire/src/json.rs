@@ -15,5 +15,6 @@ pub use scan::{
 };
 pub use splice::insert_members;
 pub use text::{
-    Inside, Surrogate, inside, mend_surrogates, surrogate, unescape, unescape_lossy, write_escaped, write_str,
+    Inside, Surrogate, inside, is_string, mend_surrogates, says, surrogate, unescape, unescape_lossy,
+    write_escaped, write_str,
 };

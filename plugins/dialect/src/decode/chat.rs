@@ -2,6 +2,8 @@
 //! nearly every detail, and what can be understood is understood.
 
 mod chunk;
+#[cfg(test)]
+mod parallel_tests;
 mod pattern;
 #[cfg(test)]
 mod tests;

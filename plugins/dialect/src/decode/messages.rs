@@ -28,7 +28,6 @@ pub struct Decoder {
     opening: Opening,
     sse: sse::Decoder,
     started: bool,
-    finished: bool,
     /// By index.
     blocks: Vec<Block>,
     tools: u32,
@@ -70,7 +69,6 @@ impl Decoder {
             opening: Opening::default(),
             sse: sse::Decoder::new(super::MAX_EVENT),
             started: false,
-            finished: false,
             blocks: Vec::new(),
             tools: 0,
             inputs: 0,
@@ -179,31 +177,31 @@ impl Decoder {
         let (mut kind, mut said) = (None, None);
         for (key, value) in scan::members(delta) {
             match &*key {
-                "type" => kind = scan::inner(value),
+                "type" => kind = scan::string(value),
                 "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
                 _ => {}
             }
         }
-        match (kind.ok_or_else(malformed)?, block.kind) {
-            (b"text_delta" | b"thinking_delta" | b"input_json_delta" | b"signature_delta", _)
+        match (&*kind.ok_or_else(malformed)?, block.kind) {
+            ("text_delta" | "thinking_delta" | "input_json_delta" | "signature_delta", _)
                 if said.is_none() =>
             {
                 return Err(malformed());
             }
-            (b"text_delta", Kind::Text) => text_event(text_of(data, said)?, events),
-            (b"thinking_delta", Kind::Thinking) => {
+            ("text_delta", Kind::Text) => text_event(text_of(data, said)?, events),
+            ("thinking_delta", Kind::Thinking) => {
                 let text = text_of(data, said)?;
                 if !text.is_empty() {
                     events.push(Event::Reasoning { choice: 0, text, signature: None });
                 }
             }
-            (b"signature_delta", Kind::Thinking) => {
+            ("signature_delta", Kind::Thinking) => {
                 let signature = Some(text_of(data, said)?).filter(|seal| !seal.is_empty());
                 if signature.is_some() {
                     events.push(Event::Reasoning { choice: 0, text: Text::default(), signature });
                 }
             }
-            (b"input_json_delta", Kind::Tool(tool)) => {
+            ("input_json_delta", Kind::Tool(tool)) => {
                 let fragment = text_of(data, said)?;
                 if !fragment.is_empty() {
                     self.inputs -= block.input.take().map_or(0, |input| input.len());
@@ -211,7 +209,7 @@ impl Decoder {
                 }
             }
             (
-                b"text_delta" | b"thinking_delta" | b"input_json_delta",
+                "text_delta" | "thinking_delta" | "input_json_delta",
                 Kind::Text | Kind::Thinking | Kind::Tool(_),
             ) => {
                 return Err(malformed());
@@ -235,10 +233,7 @@ impl Decoder {
     fn message_delta(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
         self.count_usage(seen.usage, Count::add, events);
         let delta = seen.delta.filter(|delta| scan::is_object(delta)).ok_or_else(malformed)?;
-        if let Some(finish) = finish(data, delta)?.filter(|_| !self.finished) {
-            self.finished = true;
-            events.push(finish);
-        }
+        events.extend(finish(data, delta)?);
         Ok(())
     }
 

@@ -172,7 +172,7 @@ fn blocks(mends: &mut Mends<'_>, content: &[u8], thinking: Thinking, seed: &str)
 
 /// A call gets an id of its own where another has it.
 fn own_id(mends: &mut Mends<'_>, block: &[u8], ids: &mut Ids, seed: &str) {
-    if scan::member(block, "type") != Some(br#""tool_use""#) {
+    if !is_type(block, "tool_use") {
         return;
     }
     let said = scan::member(block, "id").unwrap_or_default();
@@ -230,7 +230,7 @@ pub(super) fn block(mends: &mut Mends<'_>, block: &[u8], seal: impl Fn(&[u8]) ->
     let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
     for (key, value) in scan::members(block) {
         match &*key {
-            "type" => thinks = value == br#""thinking""#,
+            "type" => thinks = json::is_string(value, "thinking"),
             "thinking" => thought = scan::inner(value).unwrap_or_default(),
             "signature" => signature = Some(value),
             "caller" | "citations" | "toolset_name" => hollow |= scan::is_null(value),
@@ -304,7 +304,7 @@ pub(super) fn block_start(
     }
     own_id(&mut mends, opened, ids, seed);
     let mut early: Option<Bytes> = None;
-    if scan::member(opened, "type") == Some(br#""tool_use""#) {
+    if is_type(opened, "tool_use") {
         let input = scan::members(opened).filter(|(key, _)| key == "input").last().map(|(_, input)| input);
         let is_empty = |input: &[u8]| scan::is_object(input) && scan::members(input).next().is_none();
         if !input.is_some_and(is_empty) {
@@ -321,13 +321,14 @@ pub(super) fn early_words(opened: &[u8]) -> Option<&[u8]> {
     scan::member(opened, words_name(opened)?).and_then(filled)
 }
 
+/// Whether this is the block's `type`.
+fn is_type(block: &[u8], kind: &str) -> bool {
+    scan::member(block, "type").is_some_and(|said| json::is_string(said, kind))
+}
+
 /// The member that has the words of a block of text or thinking.
 fn words_name(opened: &[u8]) -> Option<&'static str> {
-    match scan::member(opened, "type")? {
-        br#""text""# => Some("text"),
-        br#""thinking""# => Some("thinking"),
-        _ => None,
-    }
+    ["text", "thinking"].into_iter().find(|kind| is_type(opened, kind))
 }
 
 /// A string that says something.

@@ -27,7 +27,7 @@ use penstock_wire::{error, figures, json, sse};
 /// Events that pass in their own bytes.
 const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
 /// Deltas of which clients know the text.
-const DELTAS: [&[u8]; 4] = [b"text_delta", b"thinking_delta", b"input_json_delta", b"signature_delta"];
+const DELTAS: [&str; 4] = ["text_delta", "thinking_delta", "input_json_delta", "signature_delta"];
 
 /// A native answer under way.
 pub(super) struct Passing {
@@ -65,8 +65,6 @@ pub(super) struct Passing {
     after_text: bool,
     /// It has said nothing so far.
     silent: bool,
-    /// A block began behind the end.
-    late: bool,
     /// Something passed that the shadow could not have said.
     foreign: bool,
 }
@@ -95,7 +93,6 @@ impl Passing {
             blocks: 0,
             after_text: false,
             silent: false,
-            late: false,
             foreign: false,
         }
     }
@@ -136,11 +133,11 @@ impl Passing {
             // With the first content token, whether the client sees it or not.
             out.0.extend(self.opening.take());
         }
-        self.pass(data, &seen, over, out)
+        self.pass(data, &seen, out)
     }
 
-    /// An event on its way to the client; `over` if the answer was at its end before.
-    fn pass(&mut self, data: &Bytes, seen: &Seen<'_>, over: bool, out: &mut Out) -> Result<(), Fault> {
+    /// An event on its way to the client.
+    fn pass(&mut self, data: &Bytes, seen: &Seen<'_>, out: &mut Out) -> Result<(), Fault> {
         let kind = &*seen.kind;
         match kind {
             "message_start" => self.opening = Some(self.start(data, seen.message)?),
@@ -150,10 +147,8 @@ impl Passing {
                     self.last = Some(data.clone());
                 }
             }
-            // What is said behind the end nobody hears: the shadow does not say it either.
-            "content_block_start" if over => self.late = true,
-            "content_block_delta" if over => {}
-            "content_block_stop" if self.late || self.shadow.progress() == Progress::Ended => {}
+            "content_block_start" | "content_block_delta" | "content_block_stop"
+                if self.shadow.progress() == Progress::Ended => {}
             "content_block_start" => self.block_start(data, seen, out),
             "content_block_delta" | "content_block_stop" if self.hidden.has(seen.index) => {}
             "content_block_stop" => self.block_stop(data, seen.index.unwrap_or_default(), out),
@@ -175,14 +170,14 @@ impl Passing {
     }
 
     /// What a block that begins means for the shadow.
-    fn note_block(&mut self, kind: &[u8], speaks: bool) {
+    fn note_block(&mut self, kind: &str, speaks: bool) {
         // Of a block without a word it knows nothing, and numbers the next one as if it were not there.
         self.foreign |= self.silent;
-        self.silent = kind != b"tool_use" && !speaks;
+        self.silent = kind != "tool_use" && !speaks;
         // Two texts in a row are one to the shadow.
-        self.foreign |= !matches!(kind, b"text" | b"thinking" | b"tool_use");
-        self.foreign |= kind == b"text" && self.after_text;
-        self.after_text = kind == b"text";
+        self.foreign |= !matches!(kind, "text" | "thinking" | "tool_use");
+        self.foreign |= kind == "text" && self.after_text;
+        self.after_text = kind == "text";
         self.blocks += 1;
     }
 
@@ -201,13 +196,13 @@ impl Passing {
             // The shadow does not say it either, nor that there was something.
             return self.hidden.leave_out(seen.index.unwrap_or_default());
         }
-        let kind = scan::member(block, "type").and_then(scan::inner).unwrap_or_default();
-        self.note_block(kind, mend::early_words(block).is_some());
+        let kind = scan::member(block, "type").and_then(scan::string).unwrap_or_default();
+        self.note_block(&kind, mend::early_words(block).is_some());
         let start = mend::block_start(data, seen, self.thinking, (&mut self.ids, &self.id));
         self.early.extend(seen.index.zip(start.input));
         let sealed =
             scan::member(block, "signature").and_then(scan::inner).is_some_and(|seal| !seal.is_empty());
-        if !sealed && kind == b"thinking" {
+        if !sealed && kind == "thinking" {
             self.unsealed = seen.index;
         }
         self.held
@@ -228,7 +223,10 @@ impl Passing {
             self.early.retain(|(index, _)| Some(*index) != seen.index);
         }
         if self.unsealed.is_some()
-            && seen.delta.and_then(|delta| scan::member(delta, "type")) == Some(br#""signature_delta""#)
+            && seen
+                .delta
+                .and_then(|delta| scan::member(delta, "type"))
+                .is_some_and(|kind| json::is_string(kind, "signature_delta"))
         {
             self.unsealed = None;
         }
@@ -288,7 +286,7 @@ fn says_nothing(delta: &[u8]) -> bool {
     let mut said = None;
     for (key, value) in scan::members(delta) {
         match &*key {
-            "type" if !DELTAS.contains(&scan::inner(value).unwrap_or_default()) => return false,
+            "type" if !DELTAS.iter().any(|known| json::is_string(value, known)) => return false,
             "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
             _ => {}
         }

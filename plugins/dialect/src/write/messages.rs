@@ -19,7 +19,6 @@ pub(crate) use manner::{stop_members, stop_reason, usage};
 pub use nothing::nothing;
 pub(crate) use whole::whole;
 
-use crate::arguments::State;
 use crate::event::{Event, Text};
 use block::{Block, Kind};
 use penstock_contract::{Code, Dialect, Finish, Refusal, Stated, Thinking, Usage};
@@ -102,8 +101,7 @@ impl Writer {
         }
         let (block, waits) = self.running(kind, out);
         if waits {
-            block.keep(text);
-            self.waiting_bytes += text.escaped().len();
+            self.waiting_bytes += block.keep(text);
             self.broken |= self.waiting_bytes > MAX_WAITING;
         } else {
             block.delta(text, out);
@@ -162,8 +160,7 @@ impl Writer {
                 self.advance(out);
             }
         } else if let Some(block) = self.waiting_call(tool) {
-            block.keep(fragment);
-            self.waiting_bytes += fragment.escaped().len();
+            self.waiting_bytes += block.keep(fragment);
             self.broken |= self.waiting_bytes > MAX_WAITING;
         } else {
             // Its block is closed, so its JSON was whole: only white space may follow.
@@ -186,7 +183,7 @@ impl Writer {
         let kept = std::mem::take(&mut block.kept);
         for text in &kept {
             self.waiting_bytes = self.waiting_bytes.saturating_sub(text.escaped().len());
-            block.delta(text, out);
+            block.say(text, out);
         }
         self.open = Some(block);
     }
@@ -197,13 +194,10 @@ impl Writer {
         }
     }
 
-    fn finish(&mut self, reason: Finish, stop: Option<&Text>, out: &mut Vec<u8>) {
+    /// Closes all blocks, those that wait too.
+    fn close_blocks(&mut self, out: &mut Vec<u8>) {
         self.start(out);
-        let cut = matches!(reason, Finish::Length | Finish::Window | Finish::ContentFilter);
         loop {
-            if let Some(Block { kind: Kind::Tool(_), arguments, .. }) = &self.open {
-                self.broken |= if cut { arguments.state() == State::Invalid } else { !arguments.end() };
-            }
             self.close_block(out);
             match self.pop_waiting() {
                 Some(block) => self.open_block(block, out),
@@ -213,7 +207,6 @@ impl Writer {
         if self.next == 0 {
             empty_block(out);
         }
-        self.finish = Some((reason, stop.cloned()));
     }
 }
 
@@ -226,7 +219,7 @@ pub(crate) fn empty_block(out: &mut Vec<u8>) {
 
 impl super::Writer for Writer {
     fn write(&mut self, event: &Event, out: &mut Vec<u8>) {
-        if event.choice().is_some_and(|choice| choice > 0) || self.finish.is_some() {
+        if event.choice().is_some_and(|choice| choice > 0) {
             return;
         }
         match event {
@@ -234,7 +227,10 @@ impl super::Writer for Writer {
             Event::Text { text, .. } | Event::Refusal { text, .. } => self.add(Kind::Text, text, out),
             Event::ToolStart { tool, id, name, .. } => self.tool(*tool, id, name, out),
             Event::ToolArguments { tool, fragment, .. } => self.arguments(*tool, fragment, out),
-            Event::Finish { reason, stop_sequence, .. } => self.finish(*reason, stop_sequence.as_ref(), out),
+            // Blocks stay open: more may follow.
+            Event::Finish { reason, stop_sequence, .. } => {
+                self.finish = Some((*reason, stop_sequence.clone()))
+            }
             Event::Usage(stated) => self.stated = Some(*stated),
             Event::Ping if self.started => out.extend_from_slice(manner::PING),
             Event::Start | Event::Energy(_) | Event::Ping | Event::End => {}
@@ -246,7 +242,9 @@ impl super::Writer for Writer {
     }
 
     fn is_spoilt(&self) -> bool {
-        self.broken
+        let reason = self.finish.as_ref().map(|(reason, _)| *reason);
+        let cut = matches!(reason, Some(Finish::Length | Finish::Window | Finish::ContentFilter));
+        self.broken || self.open.iter().chain(&self.waiting).any(|block| block.is_spoilt(cut))
     }
 
     fn kept(&self) -> usize {
@@ -254,10 +252,9 @@ impl super::Writer for Writer {
     }
 
     fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Vec<u8>) {
-        if self.finish.is_none() {
-            self.finish(Finish::Stop, None, out);
-        }
-        if self.broken {
+        let spoilt = super::Writer::is_spoilt(self);
+        self.close_blocks(out);
+        if spoilt {
             let refusal = Refusal::because(
                 Code::Unavailable,
                 "The model called a tool with arguments that are not valid JSON.",
@@ -265,7 +262,6 @@ impl super::Writer for Writer {
             return self.fail(&refusal, &self.manner.face.id.clone(), out);
         }
         let (reason, stop) = self.finish.take().unwrap_or((Finish::Stop, None));
-        self.finish = Some((reason, None));
         out.extend_from_slice(
             br#"event: message_delta
 data: {"type":"message_delta","delta":{"#,

@@ -30,8 +30,8 @@ impl Face {
 /// Events arrive shaped: choices below `n`, tool calls already cut to what was
 /// asked, finish reasons that fit what was said. Nothing is ever taken back.
 pub trait Writer: Send {
-    /// Appends what this event is in the dialect. A [`Event::Finish`] is kept
-    /// for [`Writer::close`]; `Start`, `Usage`, `Energy`, `Ping` and `End` need
+    /// Appends what this event is in the dialect. The last [`Event::Finish`] is kept
+    /// for [`Writer::close`], and content may follow one; `Start`, `Usage`, `Energy`, `Ping` and `End` need
     /// not say anything, though `Usage` before the first content may be used
     /// for the opening event.
     fn write(&mut self, event: &Event, out: &mut Vec<u8>);
@@ -39,8 +39,8 @@ pub trait Writer: Send {
     /// Whether the client sees [`Event::Reasoning`]; a rescue compares only what it saw.
     fn shows_reasoning(&self) -> bool;
 
-    /// Whether the answer has turned out to be none that the dialect can say
-    /// (asked at a finish): the provider has failed, and only [`Writer::fail`] can end it.
+    /// Whether the answer, if it ends here, is none that the dialect can say (asked at
+    /// its end): the provider has failed, and only [`Writer::fail`] can end it.
     fn is_spoilt(&self) -> bool {
         false
     }

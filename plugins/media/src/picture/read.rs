@@ -16,10 +16,10 @@ pub(super) fn pictures(body: &Bytes) -> Result<Vec<Picture>, Fault> {
     let malformed = || Fault::new(FaultKind::Malformed);
     let mut list = None;
     let mut members = json::members(body);
-    while let Some((key, value)) = members.next_pair() {
-        match key {
-            b"error" if !matches!(value, b"null" | b"\"\"") => return Err(Fault::new(FaultKind::InBand)),
-            b"data" | b"images" => list = list.or(Some(value)),
+    while let Some((key, value)) = members.next_named() {
+        match &*key {
+            "error" if !matches!(value, b"null" | b"\"\"") => return Err(Fault::new(FaultKind::InBand)),
+            "data" | "images" => list = list.or(Some(value)),
             _ => {}
         }
     }
@@ -40,19 +40,19 @@ fn picture(body: &Bytes, element: &[u8]) -> Option<Picture> {
     }
     let (mut found, mut revised_prompt) = (None, None);
     let mut members = json::members(element);
-    while let Some((key, value)) = members.next_pair() {
+    while let Some((key, value)) = members.next_named() {
         if value.first() != Some(&b'"') {
             continue;
         }
-        match key {
-            b"b64_json" | b"base64" | b"b64" | b"image" | b"url" if value.len() > 2 => {
+        match &*key {
+            "b64_json" | "base64" | "b64" | "image" | "url" if value.len() > 2 => {
                 // An image that is there beats one to be fetched.
-                let source = source(text(body, value)?, key == b"url")?;
+                let source = source(text(body, value)?, key == "url")?;
                 if !matches!((&found, &source), (Some(_), PictureSource::Url(_))) {
                     found = Some(source);
                 }
             }
-            b"revised_prompt" => {
+            "revised_prompt" => {
                 let sound = json::inside(value.get(1..value.len() - 1)?) != Inside::Unsound;
                 revised_prompt = sound.then(|| body.slice_ref(value));
             }

@@ -75,12 +75,12 @@ fn read(embed: &Embed, count: usize, body: Bytes) -> Result<(Vectors, Said), Fau
     let mut cursor = Cursor::new(&body);
     let read = cursor.object(|key, cursor| {
         match key {
-            b"data" if array.is_none() => {
+            "data" if array.is_none() => {
                 let start = cursor.at();
                 cursor.array(|cursor| reader.item(cursor))?;
                 array = Some(start..cursor.at());
             }
-            b"error" => error |= cursor.bytes()? != b"null",
+            "error" => error |= cursor.bytes()? != b"null",
             _ => said.read(key, cursor.bytes()?),
         }
         Some(())

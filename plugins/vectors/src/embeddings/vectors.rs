@@ -4,7 +4,7 @@
 use crate::cursor::Cursor;
 use crate::floats;
 use bytes::Bytes;
-use penstock_wire::figures;
+use penstock_wire::{figures, json};
 use std::ops::Range;
 
 /// Bytes that are set aside at most before they are needed.
@@ -83,9 +83,9 @@ impl Reader {
         let (mut place, mut index, mut named) = (None, None, false);
         cursor.object(|key, cursor| {
             match key {
-                b"embedding" if place.is_none() => place = Some(self.place(cursor)?),
-                b"index" => index = Some(usize::try_from(figures::whole_number(cursor.bytes()?)?).ok()?),
-                b"object" => named = cursor.bytes()? == b"\"embedding\"",
+                "embedding" if place.is_none() => place = Some(self.place(cursor)?),
+                "index" => index = Some(usize::try_from(figures::whole_number(cursor.bytes()?)?).ok()?),
+                "object" => named = json::is_string(cursor.bytes()?, "embedding"),
                 _ => {
                     cursor.value()?;
                 }

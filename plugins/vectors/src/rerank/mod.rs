@@ -59,8 +59,8 @@ fn read(body: &[u8], count: usize) -> Result<Scores, Fault> {
     } else {
         cursor.object(|key, cursor| {
             match key {
-                b"results" | b"data" if cursor.peek() == Some(b'[') => results(cursor)?,
-                b"error" => error |= cursor.bytes()? != b"null",
+                "results" | "data" if cursor.peek() == Some(b'[') => results(cursor)?,
+                "error" => error |= cursor.bytes()? != b"null",
                 _ => said.read(key, cursor.bytes()?),
             }
             Some(())
@@ -79,8 +79,8 @@ fn result(cursor: &mut Cursor<'_>) -> Option<(usize, f64)> {
     cursor.object(|key, cursor| {
         let value = cursor.bytes()?;
         match key {
-            b"index" => index = usize::try_from(figures::whole_number(value)?).ok(),
-            b"relevance_score" | b"score" => score = std::str::from_utf8(value).ok()?.parse::<f64>().ok(),
+            "index" => index = usize::try_from(figures::whole_number(value)?).ok(),
+            "relevance_score" | "score" => score = std::str::from_utf8(value).ok()?.parse::<f64>().ok(),
             _ => {}
         }
         Some(())

@@ -1,5 +1,6 @@
 //! Finding members and elements without reading what is in them.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Nesting beyond this is not JSON to us.
@@ -211,6 +212,12 @@ impl<'a> Members<'a> {
         let member = self.next()?;
         let key = self.json.get(member.key.start + 1..member.key.end - 1)?;
         Some((key, self.json.get(member.value)?))
+    }
+
+    /// The next member as (key unescaped, value); an unsound key is none that is known.
+    pub fn next_named(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
+        let (key, value) = self.next_pair()?;
+        Some((super::unescape_lossy(key).unwrap_or_default(), value))
     }
 
     fn step(&mut self) -> Option<Member> {

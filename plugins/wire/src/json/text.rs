@@ -146,6 +146,20 @@ pub fn surrogate(escape: &[u8]) -> Surrogate {
     }
 }
 
+/// Whether what stands between the quotes of a JSON string says this text, however it is escaped.
+#[must_use]
+pub fn says(escaped: &[u8], text: &str) -> bool {
+    // Escapes are never shorter than what they say.
+    escaped == text.as_bytes()
+        || (escaped.len() > text.len() && unescape(escaped).is_some_and(|said| said == text))
+}
+
+/// Whether a JSON value is the string of this text, however it is escaped.
+#[must_use]
+pub fn is_string(value: &[u8], text: &str) -> bool {
+    matches!(value, [b'"', escaped @ .., b'"'] if says(escaped, text))
+}
+
 /// Reads like [`unescape`], with U+FFFD for each missing half of a surrogate pair.
 #[must_use]
 pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {

@@ -72,6 +72,7 @@ impl Chunks {
         let mut cursor = Cursor::new(chunk);
         let Ok(()) = cursor.members::<Infallible>(|key, value| {
             match key {
+                "choices" if is_nothing(value) => choices.clear(),
                 "choices" => {
                     choices.clear();
                     return value.elements(|_, choice| {
@@ -80,7 +81,7 @@ impl Chunks {
                     });
                 }
                 "error" => failed |= value.value() != b"null",
-                "object" => failed |= value.value() == b"\"error\"",
+                "object" => failed |= json::is_string(value.value(), "error"),
                 "usage" => usage = figures::usage(value.value()).or(usage),
                 "x_groq" => usage = usage.or_else(|| vendor_usage(value.value())),
                 "energy" => measured = figures::energy(value.value()).or(measured),
@@ -141,7 +142,8 @@ impl Chunks {
             self.choices.resize_with(at + 1, Choice::default);
         }
         let choice = self.choices.get_mut(at).ok_or_else(malformed)?;
-        if choice.finished {
+        // In a whole answer it can only be another candidate under a wrong number.
+        if choice.finished && self.whole {
             return Ok(None);
         }
         // A whole answer has said something, even if that is nothing.
@@ -205,13 +207,17 @@ impl Choice {
         if !scan::is_array(calls) {
             return Err(malformed());
         }
-        let mut called = None;
+        let (mut called, mut named) = (None, Vec::new());
         for element in scan::elements(calls) {
             let mut fragment = Fragment::read(element).ok_or_else(malformed)?;
             // In a whole answer each element is a call; in one list so is each
-            // that has a name and nothing that tells it from the one before.
-            let unmarked = fragment.index.is_none() && fragment.id.is_none() && fragment.name.is_some();
+            // that has a name and nothing that tells it from one before.
+            let unmarked = fragment.id.is_none()
+                && fragment.name.is_some()
+                && fragment.index.is_none_or(|index| named.contains(&index));
             fragment.alone = seen.whole || (called.is_some() && unmarked);
+            let fresh = fragment.index.filter(|index| fragment.name.is_some() && !named.contains(index));
+            named.extend(fresh);
             called = Some(fragment.arguments.filter(|_| called.is_none() && fragment.name.is_none()));
             self.calls.take(&fragment, &mut place)?;
         }
@@ -248,11 +254,20 @@ fn finish(word: Option<&[u8]>, whole: bool) -> Result<Option<Finish>, Fault> {
     }
 }
 
+/// Whether the value that comes is `null` or an empty object: some engines write no list where there is none.
+fn is_nothing(value: &Cursor<'_>) -> bool {
+    if value.first() == Some(b'[') {
+        return false;
+    }
+    let json = value.clone().value();
+    scan::is_null(json) || (scan::is_object(json) && scan::members(json).next().is_none())
+}
+
 /// Groq's own corner: `x_groq.usage`.
 fn vendor_usage(object: &[u8]) -> Option<penstock_contract::Stated> {
     let mut members = json::members(object);
-    while let Some((key, value)) = members.next_pair() {
-        if key == b"usage" {
+    while let Some((key, value)) = members.next_named() {
+        if key == "usage" {
             return figures::usage(value);
         }
     }
@@ -363,13 +378,13 @@ impl Speaker<'_> {
             return Err(malformed());
         }
         let mut members = json::members(part);
-        while let Some((key, value)) = members.next_pair() {
-            match key {
-                b"text" => self.string(voice, Some(value), None)?,
-                b"thinking" if value.first() == Some(&b'[') => {
+        while let Some((key, value)) = members.next_named() {
+            match &*key {
+                "text" => self.string(voice, Some(value), None)?,
+                "thinking" if value.first() == Some(&b'[') => {
                     scan::elements(value).try_for_each(|part| self.part(part, Voice::Reasoning))?;
                 }
-                b"thinking" => self.string(Voice::Reasoning, Some(value), None)?,
+                "thinking" => self.string(Voice::Reasoning, Some(value), None)?,
                 _ => {}
             }
         }

@@ -67,12 +67,12 @@ fn a_frame_does_not_make_bad_json_good() {
 }
 
 #[test]
-fn a_frame_that_ends_in_a_finish_is_not_kept() {
+fn a_frame_that_ends_in_a_finish_is_read_anew_each_time() {
     let done =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n";
     let (events, fault) = decode(&done.repeat(2));
-    assert_eq!((texts(&events).len(), fault), (1, None));
-    assert_eq!(events.iter().filter(|event| matches!(event, Event::Finish { .. })).count(), 1);
+    assert_eq!((texts(&events).len(), fault), (2, None));
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::Finish { .. })).count(), 2);
 }
 
 #[test]

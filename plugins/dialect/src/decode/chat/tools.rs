@@ -3,6 +3,10 @@
 //! The dialect says: `index` tells calls apart, id and name come once. Engines
 //! leave out the index, repeat id and name, send null for what is absent, give
 //! every call index 0, or send arguments as an object.
+//!
+//! Where the index does not tell, a fragment with a name begins another call if
+//! the arguments so far are whole or still empty and its id or name differs, or
+//! if they are whole and it has arguments itself.
 
 use super::voice::{Half, Voice};
 use crate::arguments::{Arguments, State};
@@ -33,8 +37,9 @@ pub(super) struct Calls {
 struct Call {
     index: Option<u64>,
     id: Option<Text>,
-    /// The name as written.
-    name: Option<Box<[u8]>>,
+    /// Its id is the gateway's own.
+    own_id: bool,
+    name: Option<Text>,
     /// Number given when it started.
     number: Option<u32>,
     /// Arguments so far as escaped text.
@@ -61,26 +66,35 @@ impl<'a> Fragment<'a> {
     pub(super) fn read(element: &'a [u8]) -> Option<Self> {
         let mut fragment = Self::default();
         let mut members = json::members(element);
-        while let Some((key, value)) = members.next_pair() {
-            match key {
+        while let Some((key, value)) = members.next_named() {
+            match &*key {
                 _ if value == b"null" => {}
-                b"index" => fragment.index = Some(scan::number(value)?),
-                b"id" => fragment.id = text(value)?,
-                b"function" => fragment.function(value)?,
+                "index" => fragment.index = Some(scan::number(value)?),
+                "id" => fragment.id = text(value)?,
+                "function" => fragment.function(value)?,
                 _ => {}
             }
         }
         scan::is_object(element).then_some(fragment)
     }
 
+    /// Whether it has arguments that are more than white space.
+    fn has_arguments(&self) -> bool {
+        let blank = |arguments: &[u8]| {
+            inside(arguments)
+                .is_some_and(|said| json::unescape(said).is_some_and(|said| said.trim().is_empty()))
+        };
+        self.arguments.is_some_and(|arguments| !blank(arguments))
+    }
+
     /// Reads a `function` object; `None` for what is none, or has a name that is no string. Arguments may be of any
     /// type: engines give what the model wrote.
     pub(super) fn function(&mut self, object: &'a [u8]) -> Option<()> {
         let mut members = json::members(object);
-        while let Some((key, value)) = members.next_pair() {
-            match key {
-                b"name" if value != b"null" => self.name = text(value)?,
-                b"arguments" => {
+        while let Some((key, value)) = members.next_named() {
+            match &*key {
+                "name" if value != b"null" => self.name = text(value)?,
+                "arguments" => {
                     self.arguments = Some(value).filter(|value| *value != b"null" && *value != b"\"\"");
                 }
                 _ => {}
@@ -142,8 +156,9 @@ impl Calls {
             let Some(name) = fragment.name else {
                 return if call.arguments.len() > MAX_WAITING { Err(malformed()) } else { Ok(()) };
             };
-            call.name = Some(name.into());
             let name = short(place.source, name).ok_or_else(malformed)?;
+            call.name = Some(name.clone());
+            call.own_id = call.id.is_none();
             let id = match call.id.take() {
                 Some(id) => id,
                 None => Text::new(&made_up(place.seed, place.choice, number)),
@@ -203,19 +218,22 @@ impl Calls {
         Some(self.calls.len() - 1)
     }
 
-    /// Whether a fragment that looks like more of this call begins another one:
-    /// it has a name, and neither name nor id are this call's; or one of them is
-    /// not (of the two it has, or it has no index), and the arguments are complete.
+    /// Whether a fragment that looks like more of this call begins another one.
     fn is_another(&mut self, at: usize, fragment: &Fragment<'_>) -> bool {
         let Some(call) = self.calls.get_mut(at).filter(|call| call.number.is_some()) else { return false };
         let Some(name) = fragment.name else { return false };
-        let renamed = call.name.as_deref() != Some(name);
-        let same = match fragment.id {
-            Some(id) if renamed && !is_id(call, id) => return true,
-            Some(id) => is_id(call, id) && !renamed,
-            None => fragment.index.is_some(),
-        };
-        (fragment.arguments.is_some() || renamed) && !same && call.is_complete()
+        let renamed = !is_text(call.name.as_ref(), name);
+        let other_id = fragment.id.is_some_and(|id| !is_id(call, id));
+        if renamed && other_id {
+            return true;
+        }
+        // An id that comes late is not another one.
+        let differs = renamed || (other_id && !call.own_id);
+        match call.progress() {
+            State::Empty => differs,
+            State::Whole => differs || fragment.has_arguments(),
+            State::Open | State::Odd | State::Invalid => false,
+        }
     }
 }
 
@@ -224,6 +242,7 @@ impl Call {
         Self {
             index,
             id: None,
+            own_id: false,
             name: None,
             number: None,
             arguments: Vec::new(),
@@ -232,14 +251,17 @@ impl Call {
         }
     }
 
-    /// Whether its arguments are whole. An engine may make this be asked with every
+    /// How far its arguments have come. An engine may make this be asked with every
     /// fragment, so what went by is not looked at again.
-    fn is_complete(&mut self) -> bool {
+    fn progress(&mut self) -> State {
         if let Some(fresh) = self.arguments.get(self.watched..).and_then(json::unescape) {
             self.watch.push(&fresh);
         }
         self.watched = self.arguments.len();
-        self.watch.state() != State::Empty && self.watch.end()
+        match self.watch.state() {
+            State::Odd if self.watch.end() => State::Whole,
+            state => state,
+        }
     }
 
     /// Keeps more of its arguments; how much that was.
@@ -253,7 +275,12 @@ impl Call {
 }
 
 fn is_id(call: &Call, id: &[u8]) -> bool {
-    call.id.as_ref().is_some_and(|known| known.escaped() == id)
+    is_text(call.id.as_ref(), id)
+}
+
+/// Whether a text is what stands between the quotes of this string, however that is escaped.
+fn is_text(known: Option<&Text>, inside: &[u8]) -> bool {
+    known.is_some_and(|known| known.escaped() == inside || json::says(inside, &known.decoded()))
 }
 
 /// A name or an id: sound and not endless.

@@ -367,7 +367,7 @@ fn what_a_reply_keeps_is_told() {
     let mut reply =
         pair(Dialect::Messages, Dialect::Chat).reply(&ask, &trial::target(Dialect::Chat, &abilities));
     let mut out = Out::default();
-    reply.push(Bytes::from(call(0, "{") + &call(1, &format!("[{long}"))), &mut out).unwrap();
+    reply.push(Bytes::from(call(0, "{") + &call(1, &format!("{{\"b\":\"{long}"))), &mut out).unwrap();
     let waiting = reply.kept();
     assert!(waiting >= 100_000, "{waiting}: as arguments, and until its block opens");
     reply.push(Bytes::from(call(0, "}")), &mut out).unwrap();

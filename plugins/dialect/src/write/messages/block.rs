@@ -62,9 +62,25 @@ impl Block {
         self.kind == kind && self.signature.is_none()
     }
 
-    /// Keeps a text for later.
-    pub(super) fn keep(&mut self, text: &Text) {
+    /// Keeps a text for later, if there is anything in it that a client may see; returns the bytes kept.
+    pub(super) fn keep(&mut self, text: &Text) -> usize {
+        if !self.takes_in(text) {
+            return 0;
+        }
         self.kept.push(text.clone());
+        text.escaped().len()
+    }
+
+    /// Whether a text of this block is shown; arguments go by their watch.
+    fn takes_in(&mut self, text: &Text) -> bool {
+        match self.kind {
+            Kind::Text => true,
+            Kind::Thinking { omitted } => {
+                self.hash = fnv1a_more(self.hash, text.escaped());
+                !omitted
+            }
+            Kind::Tool(_) => matches!(self.arguments.push(&text.decoded()), State::Open | State::Whole),
+        }
     }
 
     pub(super) fn open(&mut self, index: u32, out: &mut Vec<u8>) {
@@ -97,18 +113,26 @@ impl Block {
 
     /// Says more, if there is anything that a client may see.
     pub(super) fn delta(&mut self, text: &Text, out: &mut Vec<u8>) {
-        let shown = match self.kind {
-            Kind::Text => true,
-            Kind::Thinking { omitted } => {
-                self.hash = fnv1a_more(self.hash, text.escaped());
-                !omitted
-            }
-            Kind::Tool(_) => matches!(self.arguments.push(&text.decoded()), State::Open | State::Whole),
-        };
-        if shown && !text.is_empty() {
+        if self.takes_in(text) {
+            self.say(text, out);
+        }
+    }
+
+    /// Says what was kept.
+    pub(super) fn say(&self, text: &Text, out: &mut Vec<u8>) {
+        if !text.is_empty() {
             out.extend_from_slice(&self.lead);
             out.extend_from_slice(text.escaped());
             out.extend_from_slice(b"\"}}\n\n");
+        }
+    }
+
+    /// Whether it could not be closed as a success after an answer that was `cut` short, or was not.
+    pub(super) fn is_spoilt(&self, cut: bool) -> bool {
+        match self.kind {
+            Kind::Tool(_) if cut => self.arguments.state() == State::Invalid,
+            Kind::Tool(_) => !self.arguments.end(),
+            Kind::Text | Kind::Thinking { .. } => false,
         }
     }
 

@@ -1,0 +1,282 @@
+//! Parallel calls that all have index 0: the stream gives the calls that the plain answer gives, in both dialects and
+//! wherever the bytes are cut.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use crate::answer::Answer;
+use crate::trial;
+use bytes::Bytes;
+use penstock_contract::{Abilities, Dialect};
+use serde_json::{Value, json};
+
+/// One element of `tool_calls` under index 0; `null` leaves id, name or arguments as null.
+fn part(id: Value, name: Value, arguments: Value) -> Value {
+    json!({"index": 0, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+}
+
+/// More of the arguments.
+fn more(arguments: &str) -> Value {
+    json!({"index": 0, "function": {"arguments": arguments}})
+}
+
+type Calls = Vec<(String, String)>;
+
+/// Name and arguments of the calls that a client reads from a stream of these chunks.
+fn streamed(client: Dialect, chunks: &[Vec<Value>]) -> Calls {
+    let mut stream = String::new();
+    for (at, calls) in chunks.iter().enumerate() {
+        let end = (at + 1 == chunks.len()).then_some("tool_calls");
+        let choice = json!({"index": 0, "delta": {"tool_calls": calls}, "finish_reason": end});
+        stream.push_str(&format!("data: {}\n\n", json!({"choices": [choice]})));
+    }
+    stream.push_str("data: [DONE]\n\n");
+    let body = json!({"model": "m", "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": "x"}],
+        "tools": [{"name": "f", "input_schema": {}}]});
+    let ask = trial::ask(client, body.to_string().as_bytes());
+    let abilities = Abilities::default();
+    let target = trial::target(Dialect::Chat, &abilities);
+    let pair = crate::translator(client, Dialect::Chat).unwrap();
+    let run = trial::run_all_ways(&|| pair.reply(&ask, &target), stream.as_bytes());
+    assert_eq!(run.fault, None, "{stream}");
+    let events = String::from_utf8(run.out).unwrap();
+    let data = events.lines().filter_map(|line| line.strip_prefix("data: "));
+    read(client, data.filter_map(|data| serde_json::from_str(data).ok()))
+}
+
+fn read(client: Dialect, events: impl Iterator<Item = Value>) -> Calls {
+    let mut calls = Calls::new();
+    for event in events {
+        match client {
+            Dialect::Chat => {
+                for call in event["choices"][0]["delta"]["tool_calls"].as_array().into_iter().flatten() {
+                    let at = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
+                    if at == calls.len() {
+                        calls.push((call["function"]["name"].as_str().unwrap().to_owned(), String::new()));
+                    }
+                    calls[at].1.push_str(call["function"]["arguments"].as_str().unwrap());
+                }
+            }
+            Dialect::Messages => {
+                if event["content_block"]["type"] == "tool_use" {
+                    calls.push((event["content_block"]["name"].as_str().unwrap().to_owned(), String::new()));
+                }
+                if let Some(piece) = event["delta"]["partial_json"].as_str() {
+                    calls.last_mut().unwrap().1.push_str(piece);
+                }
+            }
+        }
+    }
+    for (_, arguments) in &mut calls {
+        if arguments.is_empty() {
+            arguments.push_str("{}");
+        }
+    }
+    calls
+}
+
+/// The same calls as a plain answer would give them.
+fn plain(calls: &[(&str, &str, &str)]) -> Calls {
+    let calls: Vec<Value> =
+        calls.iter().map(|(id, name, arguments)| part(json!(id), json!(name), json!(arguments))).collect();
+    let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
+    let body =
+        json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}).to_string();
+    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[]}"#);
+    let abilities = Abilities::default();
+    let answer = Answer::read(&ask, &trial::target(Dialect::Chat, &abilities), Bytes::from(body)).unwrap();
+    let said = |call: &crate::ToolCall| {
+        let arguments: String = call.arguments.iter().map(|text| text.decoded().into_owned()).collect();
+        (call.name.decoded().into_owned(), if arguments.is_empty() { "{}".to_owned() } else { arguments })
+    };
+    answer.candidates[0].tools.iter().map(said).collect()
+}
+
+#[test]
+fn calls_under_one_index_are_told_apart_as_in_the_plain_answer() {
+    let (a, b, f, g, none) = (json!("call_a"), json!("call_b"), json!("f"), json!("g"), Value::Null);
+    let (one, two, empty) = (json!(r#"{"x":1}"#), json!(r#"{"y":2}"#), json!(""));
+    let two_f: &[(&str, &str, &str)] = &[("call_a", "f", r#"{"x":1}"#), ("call_b", "f", r#"{"y":2}"#)];
+    let f_g: &[(&str, &str, &str)] = &[("call_a", "f", r#"{"x":1}"#), ("call_b", "g", r#"{"y":2}"#)];
+    let bare_f: &[(&str, &str, &str)] = &[("call_a", "f", ""), ("call_b", "f", r#"{"y":2}"#)];
+    let cases: Vec<(&str, Vec<Vec<Value>>, &[(&str, &str, &str)])> = vec![
+        (
+            "no ids, other names",
+            vec![
+                vec![json!({"index":0,"function":{"name":"f","arguments":"{\"x\":1}"}})],
+                vec![json!({"index":0,"function":{"name":"g","arguments":"{\"y\":2}"}})],
+            ],
+            f_g,
+        ),
+        (
+            "no ids, one name",
+            vec![
+                vec![json!({"index":0,"function":{"name":"f","arguments":"{\"x\":1}"}})],
+                vec![json!({"index":0,"function":{"name":"f","arguments":"{\"y\":2}"}})],
+            ],
+            two_f,
+        ),
+        (
+            "null ids",
+            vec![
+                vec![part(none.clone(), f.clone(), one.clone())],
+                vec![part(none.clone(), g.clone(), two.clone())],
+            ],
+            f_g,
+        ),
+        (
+            "empty ids",
+            vec![
+                vec![part(empty.clone(), f.clone(), one.clone())],
+                vec![part(empty.clone(), g.clone(), two.clone())],
+            ],
+            f_g,
+        ),
+        (
+            "null ids in one chunk",
+            vec![vec![
+                part(none.clone(), f.clone(), one.clone()),
+                part(none.clone(), f.clone(), two.clone()),
+            ]],
+            two_f,
+        ),
+        (
+            "no ids, arguments in pieces",
+            vec![
+                vec![part(none.clone(), f.clone(), empty.clone())],
+                vec![more("{\"x\"")],
+                vec![more(":1}")],
+                vec![part(none.clone(), g.clone(), empty.clone())],
+                vec![more("{\"y\":")],
+                vec![more("2}")],
+            ],
+            f_g,
+        ),
+        (
+            "no ids, the first without arguments",
+            vec![
+                vec![part(none.clone(), f.clone(), none.clone())],
+                vec![part(none.clone(), g.clone(), two.clone())],
+            ],
+            &[("a", "f", ""), ("b", "g", r#"{"y":2}"#)],
+        ),
+        (
+            "other ids, one name, empty first arguments",
+            vec![
+                vec![part(a.clone(), f.clone(), empty.clone())],
+                vec![part(b.clone(), f.clone(), empty.clone())],
+                vec![more(r#"{"y":2}"#)],
+            ],
+            bare_f,
+        ),
+        (
+            "other ids, one name, absent first arguments",
+            vec![
+                vec![json!({"index":0,"id":"call_a","function":{"name":"f"}})],
+                vec![json!({"index":0,"id":"call_b","function":{"name":"f"}})],
+                vec![more("{\"y\":"), more("2}")],
+            ],
+            bare_f,
+        ),
+        (
+            "other ids, one name, null first arguments",
+            vec![
+                vec![part(a.clone(), f.clone(), none.clone())],
+                vec![part(b.clone(), f.clone(), two.clone())],
+            ],
+            bare_f,
+        ),
+        (
+            "other ids, one name, whole arguments",
+            vec![
+                vec![part(a.clone(), f.clone(), one.clone())],
+                vec![part(b.clone(), f.clone(), two.clone())],
+            ],
+            two_f,
+        ),
+        (
+            "one id, whole arguments",
+            vec![
+                vec![part(a.clone(), f.clone(), one.clone())],
+                vec![part(a.clone(), f.clone(), two.clone())],
+            ],
+            two_f,
+        ),
+        (
+            "one id, other names, whole arguments",
+            vec![
+                vec![part(a.clone(), f.clone(), one.clone())],
+                vec![part(a.clone(), g.clone(), two.clone())],
+            ],
+            f_g,
+        ),
+        (
+            "one id, arguments as objects",
+            vec![
+                vec![part(a.clone(), f.clone(), json!({"x":1}))],
+                vec![part(a.clone(), f.clone(), json!({"y":2}))],
+            ],
+            two_f,
+        ),
+        (
+            "one call, id and name on every piece",
+            vec![
+                vec![part(a.clone(), f.clone(), empty.clone())],
+                vec![part(a.clone(), f.clone(), json!("{\"x\""))],
+                vec![part(a.clone(), f.clone(), json!(":1}"))],
+                vec![part(a.clone(), f.clone(), empty.clone())],
+                vec![part(a.clone(), f.clone(), json!("\n "))],
+            ],
+            &[("call_a", "f", "{\"x\":1}\n ")],
+        ),
+        (
+            "two calls, id and name on every piece",
+            vec![
+                vec![part(a.clone(), f.clone(), json!("{\"x\""))],
+                vec![part(a.clone(), f.clone(), json!(":1}"))],
+                vec![part(b.clone(), f.clone(), json!("{\"y\""))],
+                vec![part(b.clone(), f.clone(), json!(":2}"))],
+            ],
+            two_f,
+        ),
+        (
+            "the name on every piece, no ids",
+            vec![
+                vec![part(none.clone(), f.clone(), json!("{\"x\""))],
+                vec![part(none.clone(), f.clone(), json!(":1}"))],
+            ],
+            &[("a", "f", r#"{"x":1}"#)],
+        ),
+        (
+            "an id that comes late",
+            vec![
+                vec![part(none.clone(), f.clone(), empty.clone())],
+                vec![part(a.clone(), f.clone(), one.clone())],
+            ],
+            &[("a", "f", r#"{"x":1}"#)],
+        ),
+    ];
+    for client in [Dialect::Chat, Dialect::Messages] {
+        for (what, chunks, calls) in &cases {
+            assert_eq!(streamed(client, chunks), plain(calls), "{what}, {client:?}");
+        }
+    }
+}
+
+#[test]
+fn keys_and_names_are_compared_as_what_they_say() {
+    let stream = concat!(
+        r#"data: {"choi\u0063es":[{"ind\u0065x":0,"delta":{"tool_c\u0061lls":[{"ind\u0065x":0,"\u0069d":"c\u0061","functi\u006fn":{"n\u0061me":"f","argum\u0065nts":"{\"x\":1"}}]}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"ca","function":{"name":"\u0066","arguments":"}"}}]},"finish_re\u0061son":"tool\u005fcalls"}],"us\u0061ge":{"prompt\u005ftokens":7,"completion_tokens":3}}"#,
+        "\n\ndata: [DONE]\n\n"
+    );
+    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+    let abilities = Abilities::default();
+    let target = trial::target(Dialect::Chat, &abilities);
+    let pair = crate::translator(Dialect::Chat, Dialect::Chat).unwrap();
+    let run = trial::run_all_ways(&|| pair.reply(&ask, &target), stream.as_bytes());
+    assert_eq!((run.fault, run.usage.map(|usage| (usage.input, usage.output))), (None, Some((7, 3))));
+    let out = String::from_utf8(run.out).unwrap();
+    let data = out.lines().filter_map(|line| line.strip_prefix("data: "));
+    let calls = read(Dialect::Chat, data.filter_map(|data| serde_json::from_str(data).ok()));
+    assert_eq!(calls, [("f".to_owned(), r#"{"x":1}"#.to_owned())]);
+}
