@@ -276,7 +276,7 @@ fn lacking(offer: &Offer, needs: &Needs, client: Dialect) -> Option<Refusal> {
     if needs.tools && !accepts("tools") {
         return says("tools", "This model does not take tools.");
     }
-    if needs.json_schema && !accepts("response_format") && !accepts("structured_outputs") {
+    if needs.json_schema && !penstock_dialect::takes_json_schema(&offer.abilities) {
         return says(format, "'response_format' of type 'json_schema' is not supported with this model.");
     }
     if needs.json_object && !accepts("response_format") {
@@ -291,8 +291,11 @@ fn lacking(offer: &Offer, needs: &Needs, client: Dialect) -> Option<Refusal> {
     if needs.files && !reads("file") {
         return says(messages, "This model does not read files.");
     }
-    if needs.logprobs && !accepts("logprobs") && !accepts("logit_bias") {
+    if needs.logprobs && !accepts("logprobs") && !accepts("top_logprobs") {
         return says("logprobs", "This model does not give log probabilities.");
+    }
+    if needs.logit_bias && !accepts("logit_bias") {
+        return says("logit_bias", "This model does not take a bias of tokens.");
     }
     None
 }

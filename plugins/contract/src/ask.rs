@@ -56,8 +56,10 @@ pub struct Needs {
     pub audio: bool,
     /// File parts.
     pub files: bool,
-    /// `logprobs`, `top_logprobs` or `logit_bias`, which cannot be dropped silently.
+    /// `logprobs` or `top_logprobs`, which cannot be dropped silently.
     pub logprobs: bool,
+    /// `logit_bias`, which cannot be dropped silently.
+    pub logit_bias: bool,
     /// More than one candidate.
     pub many: bool,
     /// The last message is the assistant's and is to be continued.
@@ -76,8 +78,11 @@ pub struct Said {
     /// System messages where not every provider takes one: anywhere but in the first place, and anywhere in
     /// `messages` of the messages dialect.
     pub later_system: bool,
-    /// Messages dialect: texts that no provider should get, empty ones and the billing header of coding agents.
+    /// Messages dialect: texts that no provider should get, those of white space alone and the billing header of coding
+    /// agents.
     pub idle_text: bool,
+    /// Messages dialect: ids of calls with other characters than letters, digits, `_` and `-`.
+    pub odd_ids: bool,
 }
 
 /// Whether and how thinking is shown (messages dialect).

@@ -14,6 +14,7 @@
 pub mod decode;
 pub mod event;
 pub mod grammar;
+pub mod parameters;
 pub mod write;
 
 mod answer;
@@ -21,6 +22,8 @@ mod arguments;
 mod chat_chat;
 mod chat_messages;
 mod classify;
+mod effort;
+mod form;
 mod messages_chat;
 mod messages_messages;
 mod pair;
@@ -36,6 +39,7 @@ mod waiting;
 pub use answer::{Answer, Candidate, ToolCall};
 pub use chat_messages::MAX_TOKENS;
 pub use classify::classify;
+pub use form::takes_json_schema;
 pub use reply::{Answering, reply};
 pub use shape::Shape;
 

@@ -183,6 +183,13 @@ pub(crate) fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     members(object).find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| !is_null(value))
 }
 
+/// Whether `text`, the inside of a JSON string, is white space alone, or nothing.
+pub(crate) fn is_blank(text: &[u8]) -> bool {
+    let may_be = |byte: u8| byte == b' ' || byte == b'\\' || byte > 0x7f;
+    text.first().is_none_or(|first| may_be(*first))
+        && json::unescape_lossy(text).is_some_and(|text| text.trim().is_empty())
+}
+
 /// `text` without white space at its end, where `text` is the inside of a
 /// JSON string: escaped white space (`\n`) counts.
 pub(crate) fn trim_end(mut text: &[u8]) -> &[u8] {

@@ -40,7 +40,8 @@ pub(crate) fn ask(dialect: Dialect, body: &[u8]) -> Ask {
         stop: strings(&value["stop"]),
         preset: None,
         needs: Needs {
-            logprobs: set("logprobs") || set("top_logprobs") || set("logit_bias"),
+            logprobs: set("logprobs") || set("top_logprobs"),
+            logit_bias: set("logit_bias"),
             prefill: set("continue_final_message"),
             ..Needs::default()
         },

@@ -8,7 +8,7 @@ mod tools;
 
 use crate::body::{Top, prove};
 use crate::edits::Edits;
-use crate::json::Tape;
+use crate::json::{Tape, Value};
 use crate::limits::Limits;
 use crate::members;
 use crate::path::Style;
@@ -28,14 +28,14 @@ const NUMBERS: Numbers = &[
 const INTEGERS: Integers =
     &[("top_k", -1, i64::MAX), ("seed", i64::MIN, i64::MAX), ("n", 1, 10), ("top_logprobs", 0, 20)];
 const BOOLEANS: &[&str] = &["stream", "logprobs", "parallel_tool_calls", "continue_final_message"];
+const THINKING: &[&str] = &["enabled", "disabled", "adaptive", "auto"];
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /// Proves a request of `/v1/chat/completions`.
 ///
-/// `max_completion_tokens` wins over `max_tokens`. Efforts beyond the contract's
-/// three are folded by an edit (`minimal` to `low`, `xhigh` and `max` to `high`);
-/// `none` is left to the translator. `functions` and `function_call` become
-/// `tools` and `tool_choice`, in `fields` and by edits.
+/// `max_completion_tokens` wins over `max_tokens`. Efforts are left to the
+/// translators. `functions` and `function_call` become `tools` and
+/// `tool_choice`, in `fields` and by edits.
 ///
 /// # Errors
 /// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
@@ -70,7 +70,7 @@ fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
     let max_completion_tokens = plain::tokens(&top, "max_completion_tokens", 1)?;
     let max_output_tokens = plain::tokens(&top, "max_output_tokens", 1)?;
     let n = candidates(&top);
-    effort(&top, &mut found)?;
+    effort(&top)?;
     logprobs(&top, &mut found)?;
     format::response_format(&top, &mut found)?;
     let fields = tools::tools(&top, limits, &mut found)?;
@@ -126,15 +126,25 @@ fn modalities(top: &Top<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn effort(top: &Top<'_>, found: &mut Findings) -> Result<(), Refusal> {
-    let canonical = match plain::word(top, "reasoning_effort", EFFORTS)? {
-        Some("minimal") => "\"low\"",
-        Some("xhigh" | "max") => "\"high\"",
-        _ => return Ok(()),
-    };
-    if let Some(value) = top.get("reasoning_effort") {
-        found.edits.replace(value.range(), canonical);
+/// How much the model is to think, in the words of each vendor; translators read it.
+fn effort(top: &Top<'_>) -> Result<(), Refusal> {
+    plain::word(top, "reasoning_effort", EFFORTS)?;
+    if let Some(reasoning) = top.get("reasoning") {
+        let path = top.path("reasoning");
+        let [effort, enabled] = read::object(reasoning, &path, ["effort", "enabled"])?;
+        effort.map(|effort| read::one_of(effort, &path.key("effort"), EFFORTS)).transpose()?;
+        read::flag(enabled, &path.key("enabled"))?;
     }
+    if let Some(thinking) = top.get("thinking").filter(Value::is_object) {
+        let path = top.path("thinking");
+        let [kind] = read::object(thinking, &path, ["type"])?;
+        kind.map(|kind| read::one_of(kind, &path.key("type"), THINKING)).transpose()?;
+    } else {
+        read::flag(top.get("thinking"), &top.path("thinking"))?;
+    }
+    read::flag(top.get("enable_thinking"), &top.path("enable_thinking"))?;
+    let path = top.path("chat_template_kwargs");
+    top.get("chat_template_kwargs").map(|kwargs| read::any_object(kwargs, &path)).transpose()?;
     Ok(())
 }
 
@@ -148,7 +158,7 @@ fn logprobs(top: &Top<'_>, found: &mut Findings) -> Result<(), Refusal> {
             read::number(value, &path.key(&token.text()), -100.0, 100.0)
                 .map_err(|_| path.wrong("expected an object of token ids and numbers from -100 to 100"))?;
         }
-        wanted |= !bias.is_hollow();
+        found.needs.logit_bias = !bias.is_hollow();
     }
     found.needs.logprobs = wanted;
     Ok(())

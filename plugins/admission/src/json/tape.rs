@@ -137,6 +137,15 @@ impl<'d> Value<'d> {
         }
     }
 
+    /// A string of white space alone, or of nothing.
+    pub(crate) fn is_blank(&self) -> bool {
+        let mut rest = self.body();
+        while let [b' ', after @ ..] | [b'\\', b'n' | b'r' | b't', after @ ..] = rest {
+            rest = after;
+        }
+        self.is_string() && rest.is_empty()
+    }
+
     /// The values of an array in order; nothing for anything else.
     pub(crate) fn items(&self) -> Items<'d> {
         let end = if self.is_array() { self.node.next } else { self.index + 1 };

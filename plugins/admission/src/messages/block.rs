@@ -87,20 +87,24 @@ pub(super) fn block<'d>(
     };
     match read::one_of(kind, &path, place.words())? {
         "text" => {
-            let is_empty = string(text, "text")?.body().is_empty();
-            found.said.idle_text |= is_empty;
-            return Ok(if is_empty { Block::Nothing } else { Block::Said });
+            let text = string(text, "text")?;
+            found.said.idle_text |= text.is_blank();
+            return Ok(if text.body().is_empty() { Block::Nothing } else { Block::Said });
         }
         "tool_use" => {
             read::name(name, &at.key("name"))?;
             let path = at.key("input");
             read::any_object(read::required(input, &path, "an object")?, &path)?;
-            return Ok(Block::Call(read::name(id, &at.key("id"))?));
+            let id = read::name(id, &at.key("id"))?;
+            found.said.odd_ids |= !is_plain(id);
+            return Ok(Block::Call(id));
         }
         "tool_result" => {
             read::flag(is_error, &at.key("is_error"))?;
             content.map(|content| inner(content, &at.key("content"), Place::Result, found)).transpose()?;
-            return Ok(Block::Result(read::name(call, &at.key("tool_use_id"))?));
+            let call = read::name(call, &at.key("tool_use_id"))?;
+            found.said.odd_ids |= !is_plain(call);
+            return Ok(Block::Result(call));
         }
         "thinking" => {
             string(thinking, "thinking")?;
@@ -112,6 +116,11 @@ pub(super) fn block<'d>(
         _ => source::search_result(block, at, found)?,
     }
     Ok(Block::Said)
+}
+
+/// Whether an id is one that every provider of the dialect takes.
+fn is_plain(id: Value<'_>) -> bool {
+    id.body().iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
 /// The content of a block: a string, or blocks; may be empty.
@@ -136,6 +145,7 @@ pub(super) fn inner(
 /// A string, or an array of text blocks: `system`, messages of that role.
 pub(super) fn texts(content: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
     if content.is_string() {
+        found.said.idle_text |= content.is_blank();
         return Ok(());
     }
     if !content.is_array() {
@@ -147,8 +157,8 @@ pub(super) fn texts(content: Value<'_>, at: &Path<'_>, found: &mut Findings) -> 
         let path = at.key("type");
         read::one_of(read::required(kind, &path, "\"text\"")?, &path, &["text"])?;
         let path = at.key("text");
-        let text = read::string(read::required(text, &path, "a string")?, &path)?.body();
-        found.said.idle_text |= text.is_empty() || text.starts_with(BILLING_HEADER);
+        let text = read::string(read::required(text, &path, "a string")?, &path)?;
+        found.said.idle_text |= text.is_blank() || text.body().starts_with(BILLING_HEADER);
     }
     Ok(())
 }

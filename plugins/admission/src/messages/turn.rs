@@ -108,7 +108,7 @@ impl<'d> Turns<'d> {
         found: &mut Findings,
     ) -> Result<(), Refusal> {
         if content.is_string() {
-            found.said.idle_text |= content.body().is_empty();
+            found.said.idle_text |= content.is_blank();
             return Ok(());
         }
         found.said.idle_text |= content.is_hollow();

@@ -120,19 +120,8 @@ fn only_allowed_tools_stay() {
 }
 
 #[test]
-fn efforts_are_folded_to_the_contracts_three() {
-    for (from, to) in [
-        ("minimal", "low"),
-        ("low", "low"),
-        ("medium", "medium"),
-        ("high", "high"),
-        ("xhigh", "high"),
-        ("max", "high"),
-        ("none", "none"),
-    ] {
-        assert_eq!(
-            edited(&taken(&with(&format!("\"reasoning_effort\":\"{from}\""))))["reasoning_effort"],
-            to
-        );
+fn efforts_are_left_to_the_translators() {
+    for effort in ["minimal", "low", "medium", "high", "xhigh", "max", "none"] {
+        assert!(taken(&with(&format!("\"reasoning_effort\":\"{effort}\""))).edits.is_empty());
     }
 }

@@ -41,7 +41,7 @@ fn everything_the_house_must_know_is_read() {
     );
     assert_eq!(ask.stop, ["a\n", "b"]);
     assert_eq!(ask.preset.as_deref(), Some("reasoning"));
-    assert!(ask.needs.many && ask.needs.logprobs && ask.needs.json_object);
+    assert!(ask.needs.many && ask.needs.logit_bias && !ask.needs.logprobs && ask.needs.json_object);
     assert!(!ask.needs.tools && !ask.needs.json_schema && !ask.needs.prefill);
     assert_eq!(ask.value("foo"), Some(b"[1]".as_slice()));
     assert_eq!(&ask.body, &body);

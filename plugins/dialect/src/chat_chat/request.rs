@@ -1,9 +1,11 @@
-//! A request, member by member. Only what is listed here is passed on: unknown
-//! members, and those that say who is asking (`user`, `metadata` …), are not.
+//! A request, member by member. Only what is listed here and in the table of
+//! engine parameters is passed on: unknown members, and those that say who is
+//! asking (`user`, `metadata` …), are not.
 
 use super::messages;
+use crate::effort::Effort;
 use crate::pieces::Pieces;
-use crate::{scan, shape};
+use crate::{form, parameters, scan, shape};
 use bytes::Bytes;
 use penstock_contract::{Ask, Field, Refusal, Target};
 
@@ -11,9 +13,10 @@ use penstock_contract::{Ask, Field, Refusal, Target};
 const ALWAYS: &[&str] = &["tools", "tool_choice", "response_format"];
 /// Passed on unless the catalogue lists the model's parameters and leaves them out.
 const USUAL: &[&str] = &["temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"];
-/// Passed on where the catalogue lists them.
-const LISTED: &[&str] =
-    &["top_k", "min_p", "repetition_penalty", "parallel_tool_calls", "chat_template_kwargs"];
+/// Passed on where the catalogue lists them, as what tunes sampling is.
+const LISTED: &[&str] = &["parallel_tool_calls"];
+/// Read as effort, and not passed on under these names.
+const EFFORTS: &[&str] = &["enable_thinking", "thinking_budget"];
 /// Mean nothing without tools, and some engines answer 400 to them then.
 const OF_TOOLS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
 /// Cannot be dropped in silence: without them the figures in the answer would be wrong.
@@ -31,19 +34,21 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
         return Err(Refusal::unsupported("stop", sentence));
     }
+    let effort = Effort::of(ask);
     let mut out = Pieces::over(&ask.body);
     out.put(r#"{"model":"#);
     out.string(target.model);
     messages::write(ask, target, delivered, &mut out)?;
     for field in &ask.fields.0 {
-        if passes(ask, target, field)? {
+        if passes(ask, target, effort, field)? {
             out.byte(b',');
             edited(ask, field, &mut out);
         }
     }
+    form::write(ask, target.abilities, &mut out)?;
     limits(ask, target, &mut out);
-    effort(ask, target, &mut out);
-    preset(ask, target, &mut out);
+    think(ask, target, effort, &mut out);
+    preset(ask, target, effort, &mut out);
     if ask.stream {
         out.put(r#","stream":true,"stream_options":{"include_usage":true}"#);
     }
@@ -52,7 +57,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
 }
 
 /// Whether a member goes to this provider as it stands.
-fn passes(ask: &Ask, target: &Target<'_>, field: &Field) -> Result<bool, Refusal> {
+fn passes(ask: &Ask, target: &Target<'_>, effort: Effort, field: &Field) -> Result<bool, Refusal> {
     let name = &*field.name;
     let Some(value) = ask.value(name) else { return Ok(false) };
     let abilities = target.abilities;
@@ -66,10 +71,19 @@ fn passes(ask: &Ask, target: &Target<'_>, field: &Field) -> Result<bool, Refusal
         let sentence = format!("This model does not support `{name}`.");
         return Err(Refusal::unsupported(name, sentence));
     }
-    let plain = name == "response_format" && is_plain_text(value);
-    Ok((ALWAYS.contains(&name) && !plain)
-        || (USUAL.contains(&name) && shape::takes(abilities, name))
-        || (LISTED.contains(&name) && abilities.accepts(name) && !switches_thinking(ask, target, name)))
+    if ALWAYS.contains(&name) {
+        return Ok(name != "response_format" || !is_plain_text(value));
+    }
+    if USUAL.contains(&name) {
+        return Ok(shape::takes(abilities, name));
+    }
+    if LISTED.contains(&name) {
+        return Ok(abilities.accepts(name));
+    }
+    if form::is_form(name) || EFFORTS.contains(&name) || switches_thinking(target, effort, name) {
+        return Ok(false);
+    }
+    parameters::passes(abilities, name, value)
 }
 
 fn has_tools(ask: &Ask) -> bool {
@@ -82,12 +96,8 @@ fn is_plain_text(format: &[u8]) -> bool {
 }
 
 /// Whether `chat_template_kwargs` is written with the effort instead.
-fn switches_thinking(ask: &Ask, target: &Target<'_>, name: &str) -> bool {
-    name == "chat_template_kwargs" && is_none(ask) && target.abilities.thinking_switch
-}
-
-fn is_none(ask: &Ask) -> bool {
-    ask.value("reasoning_effort") == Some(b"\"none\"")
+fn switches_thinking(target: &Target<'_>, effort: Effort, name: &str) -> bool {
+    name == "chat_template_kwargs" && effort.switch.is_some() && target.abilities.thinking_switch
 }
 
 /// A member with the ask's edits in it.
@@ -115,17 +125,16 @@ fn limits(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     }
 }
 
-/// How hard the model thinks. Without a switch, `none` is as little as possible.
-fn effort(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
-    let Some(field) = ask.fields.get("reasoning_effort").filter(|_| ask.value("reasoning_effort").is_some())
-    else {
-        return;
-    };
-    if is_none(ask) && target.abilities.thinking_switch {
-        out.put(r#","chat_template_kwargs":{"enable_thinking":false"#);
+/// Whether and how hard the model thinks. Without a switch, off is as little as possible.
+fn think(ask: &Ask, target: &Target<'_>, effort: Effort, out: &mut Pieces<'_>) {
+    let abilities = target.abilities;
+    if let Some(on) = effort.switch.filter(|_| abilities.thinking_switch) {
+        out.put(r#","chat_template_kwargs":{"enable_thinking":"#);
+        out.put(if on { "true" } else { "false" });
         let preset = target.preset.iter().find(|(name, _)| &**name == "chat_template_kwargs");
         let preset = || preset.map(|(_, value)| value.as_bytes());
-        let own = ask.value("chat_template_kwargs").or_else(preset).unwrap_or_default();
+        let listed = abilities.accepts("chat_template_kwargs");
+        let own = ask.value("chat_template_kwargs").filter(|_| listed).or_else(preset).unwrap_or_default();
         for (key, value) in scan::members(own).filter(|(key, _)| key != "enable_thinking") {
             out.byte(b',');
             out.string(&key);
@@ -133,22 +142,29 @@ fn effort(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
             out.raw(value);
         }
         out.byte(b'}');
-    } else if target.abilities.accepts("reasoning_effort") {
-        if is_none(ask) {
-            out.put(r#","reasoning_effort":"low""#);
-        } else {
-            out.byte(b',');
-            edited(ask, field, out);
+        if !on {
+            return;
         }
+    }
+    let word = match (effort.switch, effort.level) {
+        (Some(false), _) => "low",
+        (_, Some(level)) => level.chat_word(),
+        (_, None) => return,
+    };
+    if abilities.accepts("reasoning_effort") {
+        out.put(r#","reasoning_effort":""#);
+        out.put(word);
+        out.byte(b'"');
     }
 }
 
 /// What the client left to the model's preset.
-fn preset(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
+fn preset(ask: &Ask, target: &Target<'_>, effort: Effort, out: &mut Pieces<'_>) {
     for (name, value) in target.preset {
         let tokens = matches!(&**name, "max_tokens" | "max_completion_tokens")
             && target.max_tokens.or(ask.max_tokens).is_some();
-        if ask.value(name).is_none() && !tokens && !switches_thinking(ask, target, name) {
+        let thought = name.as_ref() == "reasoning_effort" && effort != Effort::default();
+        if ask.value(name).is_none() && !tokens && !thought && !switches_thinking(target, effort, name) {
             out.byte(b',');
             out.string(name);
             out.byte(b':');

@@ -9,6 +9,7 @@ use crate::messages_chat::ids;
 use crate::pieces::Pieces;
 use crate::scan;
 use penstock_contract::{Abilities, Refusal};
+use penstock_wire::json;
 use std::borrow::Cow;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,18 +34,14 @@ struct Turn<'a> {
 /// The messages of a request.
 pub(super) struct Turns<'a>(Vec<Turn<'a>>);
 
-fn is_system(role: &[u8]) -> bool {
-    matches!(role, b"\"system\"" | b"\"developer\"")
-}
-
 impl<'a> Turns<'a> {
     /// Reads canonical messages.
     pub(super) fn read(messages: &'a [u8]) -> Self {
         let turn = |raw| {
-            let role = match scan::member(raw, "role") {
-                Some(role) if is_system(role) => Role::System,
-                Some(b"\"assistant\"") => Role::Assistant,
-                Some(b"\"tool\"") => Role::Tool,
+            let role = match scan::member(raw, "role").and_then(scan::string).as_deref() {
+                Some("system" | "developer") => Role::System,
+                Some("assistant") => Role::Assistant,
+                Some("tool") => Role::Tool,
                 _ => Role::User,
             };
             let contents = scan::member(raw, "content").map(Cow::Borrowed).into_iter().collect();
@@ -66,7 +63,7 @@ impl<'a> Turns<'a> {
     /// Adds what was already answered, as the assistant's last turn.
     pub(super) fn go_on(&mut self, delivered: &str, prefilled: bool) -> Result<(), Refusal> {
         let mut content = Vec::with_capacity(delivered.len() + 2);
-        penstock_wire::json::write_str(&mut content, delivered);
+        json::write_str(&mut content, delivered);
         let last = self.0.last_mut().filter(|turn| prefilled && turn.role == Role::Assistant);
         match last {
             Some(last) => {
@@ -193,7 +190,7 @@ fn own(contents: Vec<Cow<'_, [u8]>>) -> Turn<'_> {
 /// Leaves the texts of a tool's result and takes everything else along.
 fn take_images<'a>(turn: &mut Turn<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
     let [Cow::Borrowed(list)] = turn.contents.as_slice() else { return };
-    let is_text = |part: &&[u8]| scan::member(part, "type") == Some(b"\"text\"");
+    let is_text = |part: &&[u8]| scan::member(part, "type").is_some_and(|kind| json::is_string(kind, "text"));
     if !scan::is_array(list) || scan::elements(list).all(|part| is_text(&part)) {
         return;
     }

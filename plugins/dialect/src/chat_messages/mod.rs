@@ -8,6 +8,7 @@ mod request;
 mod turns;
 
 pub use request::MAX_TOKENS;
+pub(crate) use request::schema;
 
 use crate::pair::{self, Pair};
 use penstock_contract::Dialect;

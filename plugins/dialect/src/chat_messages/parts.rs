@@ -1,10 +1,12 @@
 //! Content parts of the chat dialect as blocks of the messages dialect.
 
 use crate::event::Text;
+use crate::messages_chat::ids;
 use crate::pieces::Pieces;
 use crate::scan;
 use penstock_contract::Refusal;
 use penstock_wire::json;
+use std::borrow::Cow;
 
 /// Types of images that the dialect has words for, and names that they go by.
 const IMAGES: [(&str, &str); 7] = [
@@ -19,10 +21,17 @@ const IMAGES: [(&str, &str); 7] = [
 
 /// One block of a turn; bytes are insides of JSON strings unless told otherwise.
 pub(super) enum Block<'a> {
-    /// Not empty.
+    /// Not of white space alone.
     Text(&'a [u8]),
     /// Text of the gateway's own making.
     Own(String),
+    /// A system text in a turn of the user, marked as not from the user.
+    Folded(&'a [u8]),
+    /// A text of one of several users, led by the name.
+    Named {
+        name: &'a [u8],
+        text: &'a [u8],
+    },
     Inline {
         media: &'static str,
         data: &'a [u8],
@@ -46,6 +55,13 @@ impl Block<'_> {
         match self {
             Self::Text(text) => around(r#"{"type":"text","text":""#, text, r#""}"#, out),
             Self::Own(text) => around(r#"{"type":"text","text":""#, Text::new(text).escaped(), r#""}"#, out),
+            Self::Folded(text) => {
+                around(r#"{"type":"text","text":"<system>\n"#, text, r#"\n</system>"}"#, out);
+            }
+            Self::Named { name, text } => {
+                around(r#"{"type":"text","text":""#, name, ": ", out);
+                around("", text, r#""}"#, out);
+            }
             Self::Inline { media, data } => {
                 around(
                     r#"{"type":"image","source":{"type":"base64","media_type":""#,
@@ -60,13 +76,14 @@ impl Block<'_> {
                 around(r#"{"type":"image","source":{"type":"url","url":""#, url, r#""}}"#, out)
             }
             Self::ToolUse { id, name, arguments } => {
-                around(r#"{"type":"tool_use","id":""#, id, r#"","name":""#, out);
+                around(r#"{"type":"tool_use","id":""#, &ids::plain(id), r#"","name":""#, out);
                 around("", name, r#"","input":"#, out);
                 out.put(arguments);
                 out.byte(b'}');
             }
             Self::ToolResult { id, content } => {
-                around(r#"{"type":"tool_result","tool_use_id":""#, id, r#"","content":"#, out);
+                let id = ids::plain(id);
+                around(r#"{"type":"tool_result","tool_use_id":""#, &id, r#"","content":"#, out);
                 write_content(content, out);
                 out.byte(b'}');
             }
@@ -98,7 +115,7 @@ pub(super) fn write_content(blocks: &[Block<'_>], out: &mut Pieces<'_>) {
     }
 }
 
-/// Content that is a string, null or a list of parts. Empty texts are dropped.
+/// Content that is a string, null or a list of parts. Texts of white space alone are dropped: providers refuse them.
 ///
 /// # Errors
 /// A part that the messages dialect has no block for; `at` is the content's path.
@@ -118,17 +135,17 @@ pub(super) fn blocks<'a>(
         return Err(Refusal::invalid(at, "Expected a string or a list of content parts."));
     }
     for (index, part) in scan::elements(content).enumerate() {
-        let (mut kind, mut said) = (&b""[..], &b""[..]);
+        let (mut kind, mut said) = (Cow::Borrowed(""), &b""[..]);
         for (key, value) in scan::members(part) {
             match &*key {
-                "type" => kind = scan::inner(value).unwrap_or_default(),
+                "type" => kind = scan::string(value).unwrap_or_default(),
                 "text" | "refusal" => said = scan::inner(value).unwrap_or_default(),
                 _ => {}
             }
         }
-        match kind {
-            b"text" | b"refusal" => push_text(said, out),
-            b"image_url" => out.push(image(part, || format!("{at}[{index}].image_url"))?),
+        match &*kind {
+            "text" | "refusal" => push_text(said, out),
+            "image_url" => out.push(image(part, || format!("{at}[{index}].image_url"))?),
             _ => {
                 return Err(Refusal::unsupported(
                     format!("{at}[{index}].type"),
@@ -141,7 +158,7 @@ pub(super) fn blocks<'a>(
 }
 
 pub(super) fn push_text<'a>(text: &'a [u8], out: &mut Vec<Block<'a>>) {
-    if !text.is_empty() {
+    if !scan::is_blank(text) {
         out.push(Block::Text(text));
     }
 }

@@ -3,12 +3,15 @@
 //! or has no meaning for the answer (`user`, `metadata` …).
 
 use super::turns::Turns;
+use crate::effort::Effort;
 use crate::event::Text;
 use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
-use crate::shape;
+use crate::{form, parameters, shape};
 use bytes::Bytes;
 use penstock_contract::{Ask, Field, Fields, Refusal, Target};
+use penstock_wire::json;
+use std::borrow::Cow;
 use std::convert::Infallible;
 
 /// `max_tokens` where neither client nor target sets one: the dialect requires it.
@@ -40,6 +43,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     out.number(target.max_tokens.or(ask.max_tokens).unwrap_or(MAX_TOKENS));
     tools(ask, &mut out)?;
     sampling(ask, target, &mut out);
+    engine(ask, target, &mut out)?;
     output(ask, target, &mut out)?;
     if ask.stream {
         out.put(r#","stream":true"#);
@@ -100,21 +104,21 @@ fn refuse(ask: &Ask) -> Result<(), Refusal> {
 fn tools(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     let choice = ask.value("tool_choice").or_else(|| ask.value("function_call")).unwrap_or_default();
     let allowed = scan::member(choice, "allowed_tools");
-    let allowed_names: Option<Vec<&[u8]>> = allowed.map(|allowed| {
-        scan::elements(scan::member(allowed, "tools").unwrap_or_default())
-            .filter_map(|tool| name(tool))
-            .collect()
+    let read = |name| json::unescape_lossy(name);
+    let allowed_names: Option<Vec<Cow<'_, str>>> = allowed.map(|allowed| {
+        let tools = scan::elements(scan::member(allowed, "tools").unwrap_or_default());
+        tools.filter_map(|tool| name(tool).and_then(read)).collect()
     });
     let mut any = false;
     Cursor::new(ask.value("tools").unwrap_or_default()).elements(|index, tool| {
         let tool = Tool::read(tool);
-        if tool.kind.is_some_and(|kind| kind != b"function") {
+        if tool.kind.is_some_and(|kind| !json::says(kind, "function")) {
             return Err(Refusal::unsupported(
                 format!("tools[{index}].type"),
                 "Only tools of type `function` are supported.",
             ));
         }
-        let name = tool.function.name.and_then(scan::inner);
+        let name = tool.function.name.and_then(scan::string);
         if allowed_names.as_ref().is_some_and(|names| name.is_none_or(|name| !names.contains(&name))) {
             return Ok(());
         }
@@ -129,9 +133,9 @@ fn tools(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     out.byte(b']');
     let mode = allowed.and_then(|allowed| scan::member(allowed, "mode")).unwrap_or(choice);
     let one = if ask.parallel_tools { "}" } else { r#","disable_parallel_tool_use":true}"# };
-    match (scan::inner(mode), name(choice)) {
-        (Some(b"none"), _) => out.put(r#","tool_choice":{"type":"none"}"#),
-        (Some(b"required"), _) => {
+    match (scan::string(mode).as_deref(), name(choice)) {
+        (Some("none"), _) => out.put(r#","tool_choice":{"type":"none"}"#),
+        (Some("required"), _) => {
             out.put(r#","tool_choice":{"type":"any""#);
             out.put(one);
         }
@@ -215,7 +219,7 @@ impl<'a> Declared<'a> {
             out.raw(description);
         }
         out.put(r#","input_schema":"#);
-        out.raw(self.parameters.unwrap_or(br#"{"type":"object","properties":{}}"#));
+        schema(self.parameters.unwrap_or(br#"{"type":"object","properties":{}}"#), out);
         if let Some(strict) = self.strict {
             out.put(r#","strict":"#);
             out.raw(strict);
@@ -223,6 +227,34 @@ impl<'a> Declared<'a> {
         out.byte(b'}');
         Ok(())
     }
+}
+
+/// A schema with the type that this dialect asks of it.
+pub(crate) fn schema(schema: &[u8], out: &mut Pieces<'_>) {
+    let is_typed = scan::members(schema).any(|(key, _)| key == "type");
+    let rest = schema.strip_prefix(b"{").filter(|_| !is_typed);
+    let Some(rest) = rest else { return out.raw(schema) };
+    let is_empty = scan::members(schema).next().is_none();
+    out.put(if is_empty { r#"{"type":"object""# } else { r#"{"type":"object","# });
+    out.raw(rest);
+}
+
+/// Parameters of engines, where the offer lists them.
+fn engine(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    for field in &ask.fields.0 {
+        let name = &*field.name;
+        let Some(value) = ask.value(name).filter(|_| !form::is_form(name) && !SAMPLING.contains(&name))
+        else {
+            continue;
+        };
+        if parameters::passes(target.abilities, name, value)? {
+            out.byte(b',');
+            out.string(name);
+            out.byte(b':');
+            out.raw(value);
+        }
+    }
+    Ok(())
 }
 
 fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
@@ -248,53 +280,70 @@ fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     }
 }
 
-/// `response_format` and `reasoning_effort`.
-fn output(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+/// The schema that the answer is to follow.
+fn format(ask: &Ask) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
     let format = ask.value("response_format").unwrap_or_default();
     let kind = scan::member(format, "type").and_then(scan::string).unwrap_or_default();
-    let schema: Option<&[u8]> = match &*kind {
-        "" | "text" => None,
-        "json_object" => Some(br#"{"type":"object"}"#),
+    let engines = form::schema(ask)?;
+    match &*kind {
+        "" | "text" => Ok(engines),
+        "json_object" => {
+            let own = scan::member(format, "schema").filter(|schema| scan::is_object(schema));
+            Ok(Some(Cow::Borrowed(own.unwrap_or(form::ANY_OBJECT))))
+        }
         "json_schema" => {
             let schema = scan::member(format, "json_schema").and_then(|named| scan::member(named, "schema"));
-            Some(schema.ok_or_else(|| {
+            let schema = schema.ok_or_else(|| {
                 Refusal::invalid("response_format.json_schema.schema", "A schema is missing.")
-            })?)
+            })?;
+            Ok(Some(Cow::Borrowed(schema)))
         }
-        _ => {
-            return Err(Refusal::invalid(
-                "response_format.type",
-                "A format must be `text`, `json_object` or `json_schema`.",
-            ));
-        }
-    };
-    let preset = target.preset.iter().find(|(name, _)| &**name == "reasoning_effort");
-    let preset = || preset.map(|(_, value)| value.as_bytes());
-    let effort = ask.value("reasoning_effort").or_else(preset).and_then(scan::string);
-    let effort = effort.filter(|_| target.abilities.accepts("reasoning_effort"));
-    let word = match effort.as_deref() {
-        Some("none") => {
-            out.put(r#","thinking":{"type":"disabled"}"#);
-            None
-        }
-        Some("minimal" | "low") => Some("low"),
-        Some("medium") => Some("medium"),
-        Some(_) => Some("high"),
-        None => None,
-    };
-    if word.is_some() {
-        out.put(r#","thinking":{"type":"adaptive"}"#);
+        _ => Err(Refusal::invalid(
+            "response_format.type",
+            "A format must be `text`, `json_object` or `json_schema`.",
+        )),
     }
-    if word.is_none() && schema.is_none() {
+}
+
+/// How much the model is to think: what the client said, else the preset.
+fn effort(ask: &Ask, target: &Target<'_>) -> Effort {
+    let abilities = target.abilities;
+    let said = Effort::of(ask);
+    let preset = || {
+        let preset = target.preset.iter().find(|(name, _)| &**name == "reasoning_effort");
+        preset.map(|(_, value)| crate::effort::word(value.as_bytes())).unwrap_or_default()
+    };
+    let effort = if said == Effort::default() { preset() } else { said };
+    if abilities.accepts("reasoning_effort") {
+        effort
+    } else if abilities.thinking_switch {
+        Effort { level: None, ..effort }
+    } else {
+        Effort::default()
+    }
+}
+
+/// Thinking and its effort, and the form of the answer.
+fn output(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    let schema = format(ask)?;
+    let effort = effort(ask, target);
+    let level = effort.level.filter(|_| effort.switch != Some(false));
+    if effort.switch == Some(false) {
+        out.put(r#","thinking":{"type":"disabled"}"#);
+    } else if effort.switch == Some(true) || level.is_some() {
+        // Newer models keep their thinking back unless they are told to show it.
+        out.put(r#","thinking":{"type":"adaptive","display":"summarized"}"#);
+    }
+    if level.is_none() && schema.is_none() {
         return Ok(());
     }
     out.put(r#","output_config":{"#);
-    if let Some(word) = word {
+    if let Some(level) = level {
         out.put(r#""effort":""#);
-        out.put(word);
+        out.put(level.word());
         out.put(if schema.is_some() { r#"","# } else { "\"" });
     }
-    if let Some(schema) = schema {
+    if let Some(schema) = &schema {
         out.put(r#""format":{"type":"json_schema","schema":"#);
         out.raw(schema);
         out.byte(b'}');

@@ -3,8 +3,9 @@
 //! Tool messages and the user's words that follow them are one turn of the
 //! user, results first. System texts at the beginning are the system prompt;
 //! later ones stay where they are if the provider takes that, else they join
-//! the user's turn at that place. Every tool call has its result in the next
-//! turn of the user, or the request is refused.
+//! the user's turn at that place, marked as not from the user. Users of several
+//! names have turns of their own, led by the name. Every tool call has its
+//! result in the next turn of the user, or the request is refused.
 
 use super::parts::{Block, blocks, push_text, write_content};
 use crate::pieces::Pieces;
@@ -24,12 +25,27 @@ enum Role {
 
 struct Turn<'a> {
     role: Role,
+    /// Name of the user, the inside of a JSON string.
+    speaker: Option<&'a [u8]>,
     /// What goes before its blocks.
     results: Vec<Block<'a>>,
     blocks: Vec<Block<'a>>,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    /// Says who speaks.
+    fn introduce(&mut self) {
+        let Some(name) = self.speaker else { return };
+        match self.blocks.iter_mut().find(|block| matches!(block, Block::Text(_))) {
+            Some(block) => {
+                if let Block::Text(text) = *block {
+                    *block = Block::Named { name, text };
+                }
+            }
+            None => self.blocks.insert(0, Block::Named { name, text: b"" }),
+        }
+    }
+
     fn whole(&mut self) {
         if !self.results.is_empty() {
             self.results.append(&mut self.blocks);
@@ -64,6 +80,9 @@ impl<'a> Turns<'a> {
         };
         Cursor::new(messages).elements(|index, message| turns.message(index, &Seen::read(message)))?;
         turns.all_answered()?;
+        if turns.have_speakers() {
+            turns.turns.iter_mut().for_each(Turn::introduce);
+        }
         turns.turns.iter_mut().for_each(Turn::whole);
         if turns.turns.is_empty() {
             return Err(Refusal::invalid("messages", "There must be at least one message with content."));
@@ -101,7 +120,7 @@ impl<'a> Turns<'a> {
     /// The blocks of the turn that goes on, or of a new one.
     fn turn(&mut self, role: Role) -> &mut Vec<Block<'a>> {
         if self.turns.last().is_none_or(|turn| turn.role != role) {
-            self.turns.push(Turn { role, results: Vec::new(), blocks: Vec::new() });
+            self.turns.push(Turn { role, speaker: None, results: Vec::new(), blocks: Vec::new() });
         }
         let last = self.turns.len() - 1;
         match self.turns.get_mut(last) {
@@ -120,7 +139,7 @@ impl<'a> Turns<'a> {
             }
             "user" => {
                 blocks(seen.content, &at, &mut said)?;
-                self.add(Role::User, said);
+                self.user(seen.name, said);
             }
             "assistant" => {
                 let thought =
@@ -147,6 +166,31 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
+    /// Words of a user: of the turn that goes on unless another one spoke in it.
+    fn user(&mut self, name: Option<&'a [u8]>, mut said: Vec<Block<'a>>) {
+        if said.is_empty() {
+            return;
+        }
+        let speaks = |turn: &&mut Turn<'a>| {
+            turn.role == Role::User && (turn.blocks.is_empty() || is_same(turn.speaker, name))
+        };
+        match self.turns.last_mut().filter(speaks) {
+            Some(turn) => {
+                turn.speaker = name;
+                turn.blocks.append(&mut said);
+            }
+            None => {
+                self.turns.push(Turn { role: Role::User, speaker: name, results: Vec::new(), blocks: said });
+            }
+        }
+    }
+
+    /// Whether users of different names speak.
+    fn have_speakers(&self) -> bool {
+        let mut names = self.turns.iter().filter_map(|turn| turn.speaker);
+        names.next().is_some_and(|first| names.any(|name| !is_same(Some(first), Some(name))))
+    }
+
     fn add(&mut self, role: Role, mut said: Vec<Block<'a>>) {
         if !said.is_empty() {
             self.turn(role).append(&mut said);
@@ -167,7 +211,11 @@ impl<'a> Turns<'a> {
         } else if self.abilities.system_anywhere && self.waiting.is_empty() {
             self.add(Role::System, said);
         } else {
-            self.add(Role::User, said);
+            let folded = |block| match block {
+                Block::Text(text) => Block::Folded(text),
+                other => other,
+            };
+            self.add(Role::User, said.into_iter().map(folded).collect());
         }
     }
 
@@ -217,6 +265,11 @@ impl<'a> Turns<'a> {
     }
 }
 
+/// Whether two names, insides of JSON strings, say the same.
+fn is_same(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
+    one == other || one.zip(other).is_some_and(|(one, other)| json::unescape(one) == json::unescape(other))
+}
+
 fn unasked(index: usize) -> Refusal {
     Refusal::invalid(
         format!("messages[{index}].tool_call_id"),
@@ -230,6 +283,7 @@ fn unasked(index: usize) -> Refusal {
 struct Seen<'a> {
     role: Cow<'a, str>,
     content: Option<&'a [u8]>,
+    name: Option<&'a [u8]>,
     reasoning: Option<&'a [u8]>,
     refusal: Option<&'a [u8]>,
     tool_calls: Vec<Call<'a>>,
@@ -263,6 +317,7 @@ impl<'a> Seen<'a> {
                 _ if scan::is_null(value) => {}
                 "role" => seen.role = scan::string(value).unwrap_or_default(),
                 "content" => seen.content = Some(value),
+                "name" => seen.name = scan::inner(value).filter(|name| !scan::is_blank(name)),
                 "reasoning_content" => seen.reasoning = scan::inner(value),
                 "reasoning" => seen.reasoning = seen.reasoning.or(scan::inner(value)),
                 "refusal" => seen.refusal = scan::inner(value),

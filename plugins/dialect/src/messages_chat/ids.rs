@@ -6,6 +6,7 @@
 //! Tool names over 64 characters are cut and marked with a hash.
 
 use crate::scan;
+use penstock_wire::json;
 use std::borrow::Cow;
 
 /// The longest tool name that chat providers take.
@@ -26,12 +27,37 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     fnv1a_more(FNV_START, bytes)
 }
 
+/// The id (inside of a JSON string) as providers of the messages dialect take it: letters, digits, `_` and `-`. The
+/// same id always becomes the same, so that call and result still meet.
+pub(crate) fn plain(id: &[u8]) -> Cow<'_, [u8]> {
+    if is_plain(id) {
+        return Cow::Borrowed(id);
+    }
+    let said = decoded(id);
+    // Two ids that differ stay two.
+    let (one, other) = (fnv1a(&said), fnv1a_more(fnv1a(b"id"), &said));
+    Cow::Owned(format!("call_{one:016x}{other:016x}").into_bytes())
+}
+
+/// Whether an id needs no other spelling there.
+pub(crate) fn is_plain(id: &[u8]) -> bool {
+    !id.is_empty() && id.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// What an id says, however it is escaped.
+fn decoded(id: &[u8]) -> Cow<'_, [u8]> {
+    match json::unescape_lossy(id) {
+        Some(Cow::Owned(said)) => Cow::Owned(said.into_bytes()),
+        _ => Cow::Borrowed(id),
+    }
+}
+
 /// The id (inside of a JSON string) as a provider of nine-character ids takes it.
 pub(crate) fn short(id: &[u8]) -> Cow<'_, [u8]> {
     if id.len() == 9 && id.iter().all(u8::is_ascii_alphanumeric) {
         return Cow::Borrowed(id);
     }
-    let mut left = fnv1a(id);
+    let mut left = fnv1a(&decoded(id));
     let digits = (0..9).map(|_| {
         let at = usize::try_from(left % 62).unwrap_or_default();
         left /= 62;
@@ -81,6 +107,8 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing)]
+
     use super::*;
 
     #[test]
@@ -90,6 +118,21 @@ mod tests {
         assert!(hashed.len() == 9 && hashed.iter().all(u8::is_ascii_alphanumeric));
         assert_eq!(short(b"toolu_01AbCdEf"), hashed);
         assert_ne!(short(b"toolu_01AbCdEg"), hashed);
+    }
+
+    #[test]
+    fn an_id_of_other_characters_becomes_one_that_is_the_same_each_time() {
+        for id in ["toolu_01AbC-d", "call_1"] {
+            assert_eq!(plain(id.as_bytes()), id.as_bytes());
+        }
+        let odd: [&[u8]; 4] =
+            [b"functions.get_weather:0", b"functions.get_weather:1", "caf\u{e9}".as_bytes(), b"a b"];
+        let mapped = odd.map(|id| plain(id).into_owned());
+        assert!(mapped.iter().all(|id| is_plain(id) && id.len() <= 64));
+        assert!(mapped.iter().enumerate().all(|(at, id)| !mapped[..at].contains(id)));
+        assert_eq!(plain(br"functions.g\u0065t_weather:0"), mapped[0]);
+        assert_eq!(short(br"functions.g\u0065t_weather:0"), short(odd[0]));
+        assert_eq!(plain(b""), plain(b""));
     }
 
     #[test]

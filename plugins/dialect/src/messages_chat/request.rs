@@ -7,7 +7,7 @@ use super::turns::Turns;
 use super::{ids, speak};
 use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
-use crate::shape;
+use crate::{parameters, shape};
 use bytes::Bytes;
 use penstock_contract::{Ask, Continuation, Prefill, Refusal, Target};
 
@@ -38,6 +38,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
         out.number(max);
     }
     sampling(ask, target, &mut out);
+    engine(ask, target, &mut out)?;
     stop(ask, target, &mut out);
     format(ask, &mut out)?;
     thinking(ask, target, &mut out);
@@ -180,6 +181,21 @@ fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
         out.byte(b':');
         out.raw(value.as_bytes());
     }
+}
+
+/// Parameters of engines beside `top_k`, where the offer lists them.
+fn engine(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    for field in &ask.fields.0 {
+        let name = &*field.name;
+        let Some(value) = ask.value(name).filter(|_| name != "top_k") else { continue };
+        if parameters::passes(target.abilities, name, value)? {
+            out.byte(b',');
+            out.string(name);
+            out.byte(b':');
+            out.raw(value);
+        }
+    }
+    Ok(())
 }
 
 /// As many stop sequences as the provider takes; the reply watches for all of them.

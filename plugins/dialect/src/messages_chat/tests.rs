@@ -34,10 +34,17 @@ fn ask(dialect: Dialect, body: &[u8]) -> Ask {
     if dialect == Dialect::Messages {
         ask.needs = Needs::default();
         let text = String::from_utf8_lossy(body);
-        let idle = [r#""text":"""#, r#""content":"""#, "x-anthropic-billing-header"];
+        let idle = [
+            r#""text":"""#,
+            r#""text":" "#,
+            r#""text":"\n"#,
+            r#""content":"""#,
+            "x-anthropic-billing-header",
+        ];
         ask.said = Said {
             later_system: text.contains(r#""role":"system""#),
             idle_text: idle.iter().any(|idle| text.contains(idle)),
+            odd_ids: text.contains(r#"functions."#),
             ..Said::default()
         };
         ask.stop = scan::elements(ask.value("stop_sequences").unwrap_or_default())

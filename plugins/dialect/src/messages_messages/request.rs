@@ -1,9 +1,10 @@
 //! The client's own members, as they came, in the client's order. Only a conversation that the provider does not
 //! take that way is told anew.
 
+use super::said::around;
 use super::turns::{self, Conversation};
 use crate::pieces::Pieces;
-use crate::{scan, shape};
+use crate::{chat_messages, parameters, scan, shape};
 use bytes::Bytes;
 use penstock_contract::{Ask, Refusal, Target};
 
@@ -40,6 +41,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
         return Err(Refusal::unsupported("messages", "This provider does not continue an answer."));
     }
     let told = Conversation::of(ask, target);
+    let engine = engine(ask, target)?;
     let mut out = Pieces::over(&ask.body);
     out.put(r#"{"model":"#);
     out.string(target.model);
@@ -56,6 +58,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
         match (name, target.max_tokens, delivered) {
             ("max_tokens", Some(max), _) => out.number(max),
             ("stop_sequences", ..) if enforced_stops(ask, target) => stops(ask, target, &mut out),
+            ("tools", ..) if !are_typed(value) => tools(value, &mut out),
             ("messages", _, Some(delivered)) => {
                 out.raw(value.strip_suffix(b"]").unwrap_or(value));
                 turns::continuation(delivered, &mut out);
@@ -63,6 +66,12 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
             }
             _ => out.raw(value),
         }
+    }
+    for (name, value) in engine {
+        out.byte(b',');
+        out.string(name);
+        out.byte(b':');
+        out.raw(value);
     }
     for (name, value) in target.preset.iter().filter(|(name, _)| ask.value(name).is_none()) {
         // The client's own is within its dialect, the operator's may be meant for the other one.
@@ -84,6 +93,42 @@ fn passes(ask: &Ask, target: &Target<'_>, name: &str) -> bool {
         _ if SAMPLING.contains(&name) => shape::takes(target.abilities, name),
         _ => PASSED.contains(&name),
     }
+}
+
+/// Parameters of engines, where the offer lists them.
+fn engine<'a>(ask: &'a Ask, target: &Target<'_>) -> Result<Vec<(&'a str, &'a [u8])>, Refusal> {
+    let mut passed = Vec::new();
+    for field in &ask.fields.0 {
+        let name = &*field.name;
+        let Some(value) = ask.value(name).filter(|_| !PASSED.contains(&name)) else { continue };
+        if parameters::passes(target.abilities, name, value)? {
+            passed.push((name, value));
+        }
+    }
+    Ok(passed)
+}
+
+/// Whether each schema begins with its type, as nearly all do: looked at before all tools are walked over.
+fn are_typed(tools: &[u8]) -> bool {
+    let count = |text: &[u8]| memchr::memmem::find_iter(tools, text).count();
+    count(br#""input_schema":{"type":"#) == count(br#""input_schema""#) && count(br"\u") == 0
+}
+
+/// Tools whose schemas have a type.
+fn tools(tools: &[u8], out: &mut Pieces<'_>) {
+    for (at, tool) in scan::elements(tools).enumerate() {
+        out.byte(if at == 0 { b'[' } else { b',' });
+        let schema = scan::member(tool, "input_schema").unwrap_or_default();
+        match around(tool, schema) {
+            Some((before, after)) if !schema.is_empty() => {
+                out.raw(before);
+                chat_messages::schema(schema, out);
+                out.raw(after);
+            }
+            _ => out.raw(tool),
+        }
+    }
+    out.byte(b']');
 }
 
 /// A choice means nothing without tools, and the dialect answers 400 to it then.

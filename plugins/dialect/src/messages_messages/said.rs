@@ -1,5 +1,6 @@
 //! What one message says, as slices of it.
 
+use crate::messages_chat::ids;
 use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
 use std::borrow::Cow;
@@ -10,12 +11,22 @@ const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
 /// One block, or what becomes one.
 pub(super) enum Said<'a> {
-    /// A block as it came.
-    Block(&'a [u8]),
+    /// A block as it came, less some parts that are told otherwise.
+    Block { block: &'a [u8], edits: Vec<(&'a [u8], Edit<'a>)>, text: Option<&'a [u8]> },
     /// A string with its quotes, to be said as a text block.
     Text(&'a [u8]),
-    /// A tool result, less empty texts.
-    Result { block: &'a [u8], content: Content<'a> },
+    /// A string with its quotes, a system text that is said in a turn of the user.
+    Folded(&'a [u8]),
+}
+
+/// Change of a part of a block.
+pub(super) enum Edit<'a> {
+    /// Content of a tool result, less idle texts.
+    Content(Content<'a>),
+    /// An id in characters that every provider takes.
+    Id,
+    /// A system text, marked as not from the user.
+    Mark,
 }
 
 /// The `content` of a message or a tool result, or a `system`.
@@ -26,6 +37,8 @@ pub(super) struct Content<'a> {
     pub(super) said: Vec<Said<'a>>,
     /// What is said differs from what came.
     pub(super) changed: bool,
+    /// Nothing but idle texts, kept because nothing else is said.
+    pub(super) idle: bool,
     /// Blocks that call a tool.
     pub(super) calls: usize,
     /// Blocks that are a tool's result.
@@ -35,7 +48,7 @@ pub(super) struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Reads the value that comes, without empty texts; `system` leaves the billing header out.
+    /// Reads the value that comes, without idle texts; `system` leaves the billing header out.
     pub(super) fn read(cursor: &mut Cursor<'a>, system: bool) -> Self {
         let start = cursor.at();
         let mut content = Self::default();
@@ -46,7 +59,7 @@ impl<'a> Content<'a> {
             });
         } else {
             let text = cursor.value();
-            content.said.extend((text != b"\"\"").then_some(Said::Text(text)));
+            content.said.extend((!is_blank(text)).then_some(Said::Text(text)));
         }
         content.value = cursor.since(start);
         if system {
@@ -55,26 +68,52 @@ impl<'a> Content<'a> {
         content
     }
 
+    /// The same with its idle texts, where nothing else is said.
+    pub(super) fn unless_empty(mut self) -> Self {
+        if !self.said.is_empty() {
+            return self;
+        }
+        if scan::is_array(self.value) {
+            let block = |block| Said::Block { block, edits: Vec::new(), text: None };
+            self.said.extend(scan::elements(self.value).map(block));
+        } else if !self.value.is_empty() {
+            self.said.push(Said::Text(self.value));
+        }
+        self.changed = false;
+        self.idle = true;
+        self
+    }
+
     fn block(&mut self, cursor: &mut Cursor<'a>) {
         let start = cursor.at();
         let (mut kind, mut text, mut inner) = (Cow::Borrowed(""), None, None);
+        let (mut own, mut answered) = (None, None);
         let Ok(()) = cursor.members::<Infallible>(|key, value| {
             match key {
                 "type" => kind = scan::string(value.value()).unwrap_or_default(),
                 "text" => text = Some(value.value()),
+                "id" => own = Some(value.value()),
+                "tool_use_id" => answered = Some(value.value()),
                 "content" if value.first() == Some(b'[') => inner = Some(Self::read(value, false)),
                 _ => {}
             }
             Ok(())
         });
         let block = cursor.since(start);
-        match (&*kind, inner) {
-            ("text", _) if text == Some(b"\"\"") => self.changed = true,
-            ("tool_result", Some(content)) if content.changed => {
-                self.said.push(Said::Result { block, content });
-                self.changed = true;
-            }
-            _ => self.said.push(Said::Block(block)),
+        let id = match &*kind {
+            "tool_use" => own,
+            "tool_result" => answered,
+            _ => None,
+        };
+        let odd = id.filter(|id| scan::inner(id).is_some_and(|id| !ids::is_plain(id)));
+        let mut edits: Vec<_> = odd.map(|id| (id, Edit::Id)).into_iter().collect();
+        let inner = inner.filter(|content| &*kind == "tool_result" && content.changed);
+        edits.extend(inner.map(|content| (content.value, Edit::Content(content))));
+        self.changed |= !edits.is_empty();
+        if &*kind == "text" && text.is_some_and(is_blank) {
+            self.changed = true;
+        } else {
+            self.said.push(Said::Block { block, edits, text });
         }
         match &*kind {
             "tool_use" => self.calls += 1,
@@ -90,9 +129,9 @@ impl<'a> Content<'a> {
     pub(super) fn leave_out_billing(&mut self) {
         let before = self.said.len();
         self.said.retain(|said| match said {
-            Said::Block(block) => !scan::member(block, "text")
-                .and_then(scan::inner)
-                .is_some_and(|text| text.starts_with(BILLING_HEADER)),
+            Said::Block { text: Some(text), .. } => {
+                !scan::inner(text).is_some_and(|text| text.starts_with(BILLING_HEADER))
+            }
             _ => true,
         });
         self.changed |= self.said.len() < before;
@@ -118,6 +157,18 @@ impl<'a> Content<'a> {
         self.said.splice(self.behind_results..self.behind_results, texts);
     }
 
+    /// System texts on their way into a turn of the user, marked as not from the user.
+    pub(super) fn marked(mut self) -> Self {
+        for said in &mut self.said {
+            match said {
+                Said::Text(text) => *said = Said::Folded(text),
+                Said::Block { edits, text: Some(text), .. } => edits.push((text, Edit::Mark)),
+                Said::Block { .. } | Said::Folded(_) => {}
+            }
+        }
+        self
+    }
+
     pub(super) fn write(&self, out: &mut Pieces<'_>) {
         if !self.changed {
             return out.raw(self.value);
@@ -136,20 +187,51 @@ impl<'a> Content<'a> {
 impl Said<'_> {
     fn write(&self, out: &mut Pieces<'_>) {
         match self {
-            Self::Block(block) => out.raw(block),
+            Self::Block { block, edits, .. } => write_edited(block, edits, out),
             Self::Text(text) => {
                 out.put(r#"{"type":"text","text":"#);
                 out.raw(text);
                 out.byte(b'}');
             }
-            Self::Result { block, content } => {
-                let Some((before, after)) = around(block, content.value) else { return };
-                out.raw(before);
-                content.write(out);
-                out.raw(after);
+            Self::Folded(text) => {
+                out.put(r#"{"type":"text","text":"#);
+                write_marked(text, out);
+                out.byte(b'}');
             }
         }
     }
+}
+
+/// A block with its edits, in the order of where they stand.
+fn write_edited(block: &[u8], edits: &[(&[u8], Edit<'_>)], out: &mut Pieces<'_>) {
+    let mut rest = block;
+    let mut edits: Vec<_> = edits.iter().collect();
+    edits.sort_by_key(|(part, _)| part.as_ptr() as usize);
+    for (part, edit) in edits {
+        let Some((before, after)) = around(rest, part) else { continue };
+        out.raw(before);
+        match edit {
+            Edit::Content(content) => content.write(out),
+            Edit::Id => {
+                out.byte(b'"');
+                out.raw(&ids::plain(scan::inner(part).unwrap_or_default()));
+                out.byte(b'"');
+            }
+            Edit::Mark => write_marked(part, out),
+        }
+        rest = after;
+    }
+    out.raw(rest);
+}
+
+fn write_marked(text: &[u8], out: &mut Pieces<'_>) {
+    out.put(r#""<system>\n"#);
+    out.raw(scan::inner(text).unwrap_or_default());
+    out.put(r#"\n</system>""#);
+}
+
+fn is_blank(text: &[u8]) -> bool {
+    scan::inner(text).is_some_and(scan::is_blank)
 }
 
 /// What stands before and behind `part` in `whole`; none if it does not stand there.

@@ -1,11 +1,14 @@
 //! The conversation where the provider does not take it as it came, in slices of
 //! the client's own bytes.
 //!
-//! - Texts that no provider should get are left out: empty ones, which clients
-//!   send back from our own answers, and the billing header of coding agents.
+//! - Texts that no provider should get are left out: those of white space alone,
+//!   which clients send back from our own answers, and the billing header of
+//!   coding agents.
+//! - Ids of calls from elsewhere are told in characters that every provider takes.
 //! - System turns of a provider that takes none join `system` if they lead, else
-//!   the user turn next to them, behind its tool results. None is ever moved to
-//!   the front: that would change the prompt's prefix on every turn.
+//!   the user turn next to them, behind its tool results and marked as not from
+//!   the user. None is ever moved to the front: that would change the prompt's
+//!   prefix on every turn.
 
 use super::said::{Content, Said, around};
 use crate::event::Text;
@@ -48,7 +51,7 @@ impl<'a> Conversation<'a> {
     /// What is to be said instead; none where the client's own members may pass.
     pub(super) fn of(ask: &'a Ask, target: &Target<'_>) -> Option<Self> {
         let fold = ask.said.later_system && !target.abilities.system_anywhere;
-        if !fold && !ask.said.idle_text {
+        if !fold && !ask.said.idle_text && !ask.said.odd_ids {
             return None;
         }
         let system = ask.value("system").map(|system| Content::read(&mut Cursor::new(system), true));
@@ -86,6 +89,7 @@ impl<'a> Conversation<'a> {
         let gap = std::mem::take(&mut self.gap);
         match self.turns.last_mut() {
             // Between the two there was an empty answer: strict templates want turns to alternate.
+            Some(last) if gap && last.role == turn.role && turn.content.idle => {}
             Some(last) if gap && last.role == turn.role => last.content.append(turn.content),
             _ => self.turns.push(turn),
         }
@@ -94,8 +98,10 @@ impl<'a> Conversation<'a> {
     fn fold(&mut self, system: Content<'a>) {
         match self.turns.last_mut() {
             None => self.system.get_or_insert_default().append(system),
-            Some(turn) if turn.role == Role::User && self.pending == 0 => turn.content.append(system),
-            Some(_) => self.carry.extend(system.said),
+            Some(turn) if turn.role == Role::User && self.pending == 0 => {
+                turn.content.append(system.marked())
+            }
+            Some(_) => self.carry.extend(system.marked().said),
         }
     }
 
@@ -147,8 +153,11 @@ impl<'a> Turn<'a> {
             Ok(())
         });
         turn.message = message.since(start);
-        if turn.role == Role::System {
-            turn.content.leave_out_billing();
+        match turn.role {
+            Role::System => turn.content.leave_out_billing(),
+            // A turn of the user is never left out: that would be another conversation.
+            Role::User => turn.content = turn.content.unless_empty(),
+            Role::Assistant => {}
         }
         turn
     }

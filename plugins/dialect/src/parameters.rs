@@ -1,0 +1,300 @@
+//! Parameters of engines beyond the dialects: what each does to the answer, and so what happens to it.
+//!
+//! - What *constrains* the answer reaches the engine, or the request is refused with its name.
+//! - What *tunes* sampling reaches the engine where the catalogue lists it, else it is dropped.
+//! - What is *private* to a caller or an engine is dropped.
+//!
+//! Names in `supported_parameters` are checked against [`is_known`].
+
+use crate::scan;
+use penstock_contract::{Abilities, Refusal};
+use penstock_wire::json;
+
+/// What a parameter does to the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Without it the answer would be a wrong one.
+    Constrains,
+    /// Without it the answer is another good one.
+    Tunes,
+    /// Nothing that a client may ask of an engine.
+    Private,
+}
+
+/// One parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name at the top of the body.
+    pub name: &'static str,
+    /// What it does.
+    pub effect: Effect,
+    /// A value, as JSON, that asks for nothing, besides `null`, `false`, `0`, `""`, `[]` and `{}`.
+    pub idle: &'static str,
+}
+
+const fn constrains(name: &'static str) -> Parameter {
+    Parameter { name, effect: Effect::Constrains, idle: "null" }
+}
+
+/// A constraint whose default is another value than nothing.
+const fn unless(name: &'static str, idle: &'static str) -> Parameter {
+    Parameter { name, effect: Effect::Constrains, idle }
+}
+
+const fn tunes(name: &'static str) -> Parameter {
+    Parameter { name, effect: Effect::Tunes, idle: "null" }
+}
+
+const fn private(name: &'static str) -> Parameter {
+    Parameter { name, effect: Effect::Private, idle: "null" }
+}
+
+/// Parameters of vLLM, SGLang, TGI, llama.cpp, TensorRT-LLM and APIs built on them, sorted by name.
+pub const PARAMETERS: &[Parameter] = &[
+    private("add_generation_prompt"),
+    private("add_special_tokens"),
+    constrains("allowed_token_ids"),
+    constrains("bad_words"),
+    unless("best_of", "1"),
+    private("bootstrap_host"),
+    private("bootstrap_port"),
+    private("bootstrap_room"),
+    private("cache_prompt"),
+    private("cache_salt"),
+    constrains("chat_template"),
+    tunes("chat_template_kwargs"),
+    constrains("custom_logit_processor"),
+    constrains("custom_params"),
+    private("data_parallel_rank"),
+    private("details"),
+    tunes("do_sample"),
+    constrains("documents"),
+    tunes("dry_allowed_length"),
+    tunes("dry_base"),
+    tunes("dry_multiplier"),
+    tunes("dry_penalty_last_n"),
+    tunes("dry_sequence_breakers"),
+    tunes("dynatemp_exponent"),
+    tunes("dynatemp_range"),
+    tunes("early_stopping"),
+    constrains("ebnf"),
+    constrains("echo"),
+    constrains("enable_search"),
+    tunes("enable_thinking"),
+    tunes("epsilon_cutoff"),
+    tunes("eta_cutoff"),
+    constrains("grammar"),
+    constrains("grammar_lazy"),
+    constrains("grammar_triggers"),
+    constrains("guided_choice"),
+    private("guided_decoding_backend"),
+    constrains("guided_grammar"),
+    constrains("guided_json"),
+    constrains("guided_regex"),
+    tunes("guided_whitespace_pattern"),
+    private("id_slot"),
+    constrains("ignore_eos"),
+    private("include_reasoning"),
+    constrains("include_stop_str_in_output"),
+    constrains("json_schema"),
+    private("kv_transfer_params"),
+    tunes("length_penalty"),
+    constrains("logits_processors"),
+    constrains("lora"),
+    constrains("lora_path"),
+    constrains("min_keep"),
+    constrains("min_new_tokens"),
+    tunes("min_p"),
+    constrains("min_tokens"),
+    tunes("mirostat"),
+    tunes("mirostat_eta"),
+    tunes("mirostat_tau"),
+    tunes("mm_processor_kwargs"),
+    constrains("n_discard"),
+    constrains("n_keep"),
+    unless("n_predict", "-1"),
+    constrains("n_probs"),
+    constrains("no_repeat_ngram_size"),
+    constrains("no_stop_trim"),
+    unless("num_beams", "1"),
+    private("parse_tool_calls"),
+    private("post_sampling_probs"),
+    private("priority"),
+    constrains("prompt_logprobs"),
+    unless("reasoning_budget", "-1"),
+    private("reasoning_format"),
+    constrains("regex"),
+    tunes("repeat_last_n"),
+    tunes("repeat_penalty"),
+    tunes("repetition_penalty"),
+    private("request_id"),
+    private("return_hidden_states"),
+    private("return_progress"),
+    constrains("return_token_ids"),
+    constrains("return_tokens_as_token_ids"),
+    private("rid"),
+    constrains("safe_prompt"),
+    tunes("samplers"),
+    private("separate_reasoning"),
+    unless("skip_special_tokens", "true"),
+    tunes("smoothing_factor"),
+    unless("spaces_between_special_tokens", "true"),
+    constrains("stop_regex"),
+    constrains("stop_token_ids"),
+    private("stream_reasoning"),
+    constrains("structural_tag"),
+    constrains("structured_outputs"),
+    private("t_max_predict_ms"),
+    tunes("tfs_z"),
+    tunes("thinking_budget"),
+    tunes("thinking_token_budget"),
+    private("timings_per_token"),
+    tunes("top_a"),
+    tunes("top_k"),
+    tunes("top_n_sigma"),
+    unless("truncate_prompt_tokens", "-1"),
+    tunes("typical_p"),
+    constrains("use_beam_search"),
+    tunes("verbosity"),
+    private("vllm_xargs"),
+    private("watermark"),
+    tunes("xtc_probability"),
+    tunes("xtc_threshold"),
+];
+
+/// Members of the dialects and of the other kinds of requests that `supported_parameters` may list.
+pub const MEMBERS: &[&str] = &[
+    "dimensions",
+    "encoding_format",
+    "frequency_penalty",
+    "include_reasoning",
+    "language",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "n",
+    "num_inference_steps",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "prompt",
+    "quality",
+    "reasoning",
+    "reasoning_effort",
+    "response_format",
+    "return_documents",
+    "seed",
+    "size",
+    "stop",
+    "stop_sequences",
+    "stream",
+    "stream_options",
+    "style",
+    "system",
+    "temperature",
+    "thinking",
+    "timestamp_granularities",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_n",
+    "top_p",
+    "user",
+];
+
+/// The row of a name.
+#[must_use]
+pub fn parameter(name: &str) -> Option<&'static Parameter> {
+    let at = PARAMETERS.binary_search_by(|row| row.name.cmp(name)).ok()?;
+    PARAMETERS.get(at)
+}
+
+/// Whether `supported_parameters` may list this name.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    MEMBERS.binary_search(&name).is_ok() || parameter(name).is_some()
+}
+
+impl Parameter {
+    /// Whether a value asks for something.
+    pub(crate) fn asks(&self, value: &[u8]) -> bool {
+        let hollow = |value: &[u8]| {
+            let inside = value.get(1..value.len().saturating_sub(1)).unwrap_or_default();
+            matches!(value.first(), Some(b'[' | b'{' | b'"')) && json::trim(inside).is_empty()
+        };
+        let nothing =
+            matches!(value, b"null" | b"false") || hollow(value) || scan::decimal(value) == Some(0.0);
+        // `false` is what these are not by default.
+        let unless = self.idle != "null";
+        value != self.idle.as_bytes() && (!nothing || (unless && self.idle == "true" && value == b"false"))
+    }
+}
+
+/// Whether an offer is sent this member of a request. Names that are in no table are not.
+///
+/// # Errors
+/// `Unsupported` for a constraint that the offer does not take.
+pub(crate) fn passes(abilities: &Abilities, name: &str, value: &[u8]) -> Result<bool, Refusal> {
+    let Some(parameter) = parameter(name) else { return Ok(false) };
+    match parameter.effect {
+        Effect::Private => Ok(false),
+        Effect::Tunes => Ok(abilities.accepts(name)),
+        Effect::Constrains if abilities.accepts(name) => Ok(true),
+        Effect::Constrains if parameter.asks(value) => Err(refused(name)),
+        Effect::Constrains => Ok(false),
+    }
+}
+
+/// The refusal of a constraint.
+pub(crate) fn refused(name: &str) -> Refusal {
+    Refusal::unsupported(name, format!("This model does not support `{name}`."))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+    use super::*;
+
+    #[test]
+    fn the_tables_are_sorted_and_name_nothing_twice() {
+        assert!(PARAMETERS.windows(2).all(|two| two[0].name < two[1].name));
+        assert!(MEMBERS.windows(2).all(|two| two[0] < two[1]));
+        assert!(is_known("tools") && is_known("top_k") && is_known("guided_json"));
+        assert!(!is_known("tool") && !is_known(""));
+    }
+
+    #[test]
+    fn a_constraint_passes_where_it_is_listed_and_is_refused_elsewhere_unless_it_asks_for_nothing() {
+        let listing = |names: &[&str]| Abilities {
+            parameters: names.iter().map(|name| (*name).into()).collect(),
+            ..Abilities::default()
+        };
+        for row in PARAMETERS {
+            let with = listing(&[row.name]);
+            let without = listing(&["temperature"]);
+            let value = if row.idle == "true" { &b"false"[..] } else { b"5" };
+            let taken = passes(&with, row.name, value).unwrap();
+            match row.effect {
+                Effect::Constrains => {
+                    assert!(taken, "{}", row.name);
+                    let refusal = passes(&without, row.name, value).unwrap_err();
+                    assert_eq!(refusal.param.as_deref(), Some(row.name));
+                    for idle in ["null", "[]", "{ }", "\"\"", row.idle] {
+                        assert!(!passes(&without, row.name, idle.as_bytes()).unwrap(), "{} {idle}", row.name);
+                    }
+                }
+                Effect::Tunes => {
+                    assert!(taken && !passes(&without, row.name, value).unwrap(), "{}", row.name)
+                }
+                Effect::Private => assert!(!taken, "{}", row.name),
+            }
+        }
+        for (name, value) in
+            [("min_tokens", "0"), ("min_tokens", "0.0"), ("ignore_eos", "false"), ("best_of", "1")]
+        {
+            assert!(!passes(&listing(&[]), name, value.as_bytes()).unwrap(), "{name}");
+        }
+        assert!(passes(&listing(&[]), "unheard_of", b"1").is_ok_and(|passes| !passes));
+    }
+}
