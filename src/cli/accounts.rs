@@ -3,9 +3,9 @@
 use super::Reached;
 use super::client::reach;
 use super::limits::{Limits, shown, warnings};
+use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::live::{cell, data, print};
 use super::speak::{err, out};
-use super::table::table;
 use super::way::{Way, encoded};
 use crate::civil::day;
 use clap::{Args, Subcommand};
@@ -35,9 +35,8 @@ enum Command {
     },
     /// Lists accounts
     List {
-        /// Print JSON instead of a table
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Shows an account as JSON: its limits and, while the gateway runs, what it has used and has left
     Show {
@@ -68,9 +67,8 @@ enum Command {
     ///
     /// Only a running gateway can do this: it knows the catalogue, and which limits no request has met.
     Check {
-        /// Print JSON instead of a list
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
 }
 
@@ -84,7 +82,7 @@ pub fn run(accounts: Accounts) -> Result<(), String> {
             let made = way.ask(&Method::POST, "/admin/accounts", &[], Some(&Value::Object(body)))?;
             said(&made, "created")
         }
-        Command::List { json } => list(&way, json),
+        Command::List { output } => list(&way, output),
         Command::Show { id } => print(&way.ask(&Method::GET, &path(&id), &[], None)?),
         Command::Change { id, name, limits } => {
             let body = members(name, &limits);
@@ -98,7 +96,7 @@ pub fn run(accounts: Accounts) -> Result<(), String> {
         }
         Command::Suspend { id } => state(&way, &id, "suspended"),
         Command::Resume { id } => state(&way, &id, "active"),
-        Command::Check { json } => check(&way, json),
+        Command::Check { output } => check(&way, output),
     }
 }
 
@@ -122,39 +120,33 @@ fn said(account: &Value, done: &str) -> Result<(), String> {
     out(&format!("Account {} is {done}: {limits}.\n", cell(account, "id")))
 }
 
-fn list(way: &Way, json: bool) -> Result<(), String> {
+fn list(way: &Way, output: OutputArgs) -> Result<(), String> {
     let all = way.every("/admin/accounts", &[])?;
-    if json {
-        return print(&json!({ "data": all }));
-    }
-    let rows: Vec<Vec<String>> = all
-        .iter()
-        .map(|account| {
-            let made = account.get("created").and_then(Value::as_u64).map(day).unwrap_or_default();
-            vec![cell(account, "id"), cell(account, "name"), made, cell(account, "state"), shown(account)]
-        })
-        .collect();
-    out(&table(&["ID", "NAME", "CREATED", "STATE", "LIMITS"], &rows))
+    let rows = all.iter().map(|account| {
+        let created = account.get("created").and_then(Value::as_u64).map(day).unwrap_or_default();
+        vec![cell(account, "id"), cell(account, "name"), created, cell(account, "state"), shown(account)]
+    });
+    let listing = Listing::new(&["ID", "NAME", "CREATED", "STATE", "LIMITS"]).with_rows(rows);
+    output.print(&listing, || json!({ "data": all }))
 }
 
-fn check(way: &Way, json: bool) -> Result<(), String> {
+fn check(way: &Way, output: OutputArgs) -> Result<(), String> {
     let found = way.ask(&Method::GET, "/admin/unmatched", &[], None)?;
-    if json {
-        return print(&found);
-    }
-    let mut text = String::new();
+    let mut rows = Vec::new();
     for item in data(&found) {
         let (kind, id) = match item.get("key") {
             Some(_) => ("key", cell(item, "key")),
             None => ("account", cell(item, "account")),
         };
         for warning in item.get("warnings").and_then(Value::as_array).into_iter().flatten() {
-            text.push_str(&format!("{kind} {id}: {}\n", warning.as_str().unwrap_or_default()));
+            let finding = warning.as_str().unwrap_or_default();
+            rows.push(vec![kind.to_owned(), id.clone(), finding.to_owned()]);
         }
     }
-    if text.is_empty() {
+    if rows.is_empty() && output.format() == OutputFormat::Table {
         return out("All limits, scopes and models of keys and accounts match something.\n");
     }
-    out(&text)?;
-    Err(format!("{} of them match nothing.", text.lines().count()))
+    let count = rows.len();
+    output.print(&Listing::new(&["OF", "ID", "FINDING"]).with_rows(rows), || found.clone())?;
+    if count == 0 { Ok(()) } else { Err(format!("{count} of them match nothing.")) }
 }

@@ -2,9 +2,9 @@
 
 use super::Reached;
 use super::client::reach;
-use super::live::{cell, print};
+use super::listing::{Listing, OutputArgs, OutputFormat};
+use super::live::cell;
 use super::speak::out;
-use super::table::table;
 use super::way::Way;
 use crate::civil::rfc3339;
 use clap::Args;
@@ -19,11 +19,10 @@ pub struct Audit {
     /// Only changes of this account or key
     #[arg(long, value_name = "ID")]
     target: Option<String>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
     /// Verify the log's hash chain instead, and end with 1 if an entry does not fit
-    #[arg(long, conflicts_with_all = ["target", "json"])]
+    #[arg(long, conflicts_with_all = ["target", "json", "format"])]
     verify: bool,
 }
 
@@ -42,21 +41,17 @@ pub fn run(audit: &Audit) -> Result<(), String> {
     }
     let target = audit.target.as_deref().map(|target| ("target", target));
     let all = way.every("/admin/audit", &target.into_iter().collect::<Vec<_>>())?;
-    if audit.json {
-        return print(&json!({ "data": all }));
-    }
-    if let (Some(target), true) = (&audit.target, all.is_empty()) {
+    let table = audit.output.format() == OutputFormat::Table;
+    if let (Some(target), true) = (&audit.target, all.is_empty() && table) {
         return out(&format!(
             "No changes of {target} are recorded, neither of an account nor of a key with this id.\n"
         ));
     }
-    let rows: Vec<Vec<String>> = all
-        .iter()
-        .map(|entry| {
-            let at = entry.get("at").and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
-            let cell = |name: &str| cell(entry, name);
-            vec![cell("number"), at, cell("who"), cell("what"), cell("target"), cell("change")]
-        })
-        .collect();
-    out(&table(&["NO", "WHEN", "WHO", "WHAT", "TARGET", "CHANGE"], &rows))
+    let rows = all.iter().map(|entry| {
+        let at = entry.get("at").and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
+        let cell = |name: &str| cell(entry, name);
+        vec![cell("number"), at, cell("who"), cell("what"), cell("target"), cell("change")]
+    });
+    let listing = Listing::new(&["NO", "WHEN", "WHO", "WHAT", "TARGET", "CHANGE"]).with_rows(rows);
+    audit.output.print(&listing, || json!({ "data": all }))
 }

@@ -8,9 +8,9 @@ pub use way::Way;
 
 use super::Reached;
 use super::client::{Client, reach};
+use super::listing::{Listing, OutputArgs};
 use super::live::{cell, data, print};
 use super::speak::{err, out};
-use super::table::table;
 use clap::{Args, Subcommand};
 use export::Export;
 use serde_json::{Value, json};
@@ -32,9 +32,8 @@ enum Command {
     Balance {
         /// Only this account
         account: Option<String>,
-        /// Print JSON instead of a table
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Replaces the amount of a charge or a grant
     ///
@@ -118,11 +117,11 @@ pub fn run(credits: Credits) -> Result<(), String> {
             let body = json!({ "entry": entry, "credits": amount.credits, "kwh": amount.kwh, "id": id, "note": note });
             told(&way.post("/admin/credits/correct", &body)?)
         }
-        Command::Balance { account, json } => {
+        Command::Balance { account, output } => {
             let query: Vec<(&str, &str)> =
                 account.iter().map(|account| ("account", account.as_str())).collect();
             let answer = way.get("/admin/credits", &query)?;
-            if json { print(&answer) } else { out(&balances(&answer)) }
+            output.print(&balances(&answer), || answer.clone())
         }
         Command::Verify => proven(&way.get("/admin/credits/verify", &[])?),
         Command::Rerate { day } => {
@@ -139,25 +138,30 @@ pub fn run(credits: Credits) -> Result<(), String> {
 
 fn told(answer: &Value) -> Result<(), String> {
     err(&format!("Entry {} ({}).\n", cell(answer, "entry"), cell(answer, "id")));
-    out(&balances(&json!({ "data": [answer] })))
+    out(&balances(&json!({ "data": [answer] })).table())
 }
 
-fn balances(answer: &Value) -> String {
-    let rows: Vec<Vec<String>> = data(answer)
-        .iter()
-        .map(|account| {
-            let of = |wallet: &str, name: &str| {
-                account.get(wallet).map(|wallet| cell(wallet, name)).unwrap_or_default()
-            };
-            let mut row = vec![cell(account, "account")];
-            for wallet in ["credits", "energy_kwh"] {
-                row.extend(["balance", "reserved", "available"].map(|name| of(wallet, name)));
-            }
-            row
-        })
-        .collect();
-    let heading = ["ACCOUNT", "CREDITS", "RESERVED", "AVAILABLE", "KWH", "RESERVED", "AVAILABLE"];
-    table(&heading, &rows)
+fn balances(answer: &Value) -> Listing {
+    let rows = data(answer).iter().map(|account| {
+        let of = |wallet: &str, name: &str| {
+            account.get(wallet).map(|wallet| cell(wallet, name)).unwrap_or_default()
+        };
+        let mut row = vec![cell(account, "account")];
+        for wallet in ["credits", "energy_kwh"] {
+            row.extend(["balance", "reserved", "available"].map(|name| of(wallet, name)));
+        }
+        row
+    });
+    let heading = [
+        "ACCOUNT",
+        "CREDITS",
+        "CREDITS RESERVED",
+        "CREDITS AVAILABLE",
+        "KWH",
+        "KWH RESERVED",
+        "KWH AVAILABLE",
+    ];
+    Listing::new(&heading).with_rows(rows)
 }
 
 /// Says what a proof found; an error if anything does not fit.

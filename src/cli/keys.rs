@@ -3,9 +3,9 @@
 use super::Reached;
 use super::client::reach;
 use super::limits::{Limits, shown, warnings};
+use super::listing::{Listing, OutputArgs};
 use super::live::{cell, print};
 use super::speak::{err, out};
-use super::table::table;
 use super::way::{Way, now};
 use crate::civil::{day, rfc3339};
 use crate::config::duration;
@@ -34,9 +34,8 @@ enum Command {
         /// Only the keys of this account
         #[arg(long)]
         account: Option<String>,
-        /// Print JSON instead of a table
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Shows a key as JSON: its rights and limits and, while the gateway runs, what it has used and has left
     Show {
@@ -132,7 +131,7 @@ pub fn run(keys: Keys) -> Result<(), String> {
     let way = Way::to(&reach)?;
     match keys.command {
         Command::Create(create) => make(&way, &create),
-        Command::List { account, json } => list(&way, account.as_deref(), json),
+        Command::List { account, output } => list(&way, account.as_deref(), output),
         Command::Show { id } => print(&way.ask(&Method::GET, &path(&id, "")?, &[], None)?),
         Command::Change(change) => alter(&way, change),
         Command::Rotate { id, overlap } => {
@@ -216,15 +215,12 @@ fn alter(way: &Way, change: Change) -> Result<(), String> {
     out(&format!("Key {} is changed: it may use {}, {limits}.\n", cell(&key, "id"), cell(&key, "scopes")))
 }
 
-fn list(way: &Way, account: Option<&str>, json: bool) -> Result<(), String> {
+fn list(way: &Way, account: Option<&str>, output: OutputArgs) -> Result<(), String> {
     let account = account.map(|account| ("account", account));
     let all = way.every("/admin/keys", &account.into_iter().collect::<Vec<_>>())?;
-    if json {
-        return print(&json!({ "data": all }));
-    }
-    let rows: Vec<Vec<String>> = all.iter().map(|key| row(key, now())).collect();
     let heading = ["ID", "NAME", "ACCOUNT", "SCOPES", "MODELS", "LIMITS", "CREATED", "LAST USED", "STATE"];
-    out(&table(&heading, &rows))
+    let listing = Listing::new(&heading).with_rows(all.iter().map(|key| row(key, now())));
+    output.print(&listing, || json!({ "data": all }))
 }
 
 fn row(key: &Value, now: u64) -> Vec<String> {

@@ -1,39 +1,33 @@
 //! Questions to the running gateway: its models, its providers, a reload.
 
 use super::client::{Client, reach};
+use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::speak::{err, out};
-use super::table::table;
 use crate::config::Source;
 use serde_json::Value;
 
 /// `penstock models`.
-pub fn models(source: &Source, json: bool) -> Result<(), String> {
+pub fn models(source: &Source, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/models")?;
-    if json {
-        return print(&answer);
-    }
-    let rows: Vec<Vec<String>> = data(&answer)
-        .iter()
-        .map(|model| {
-            let cell = |name: &str| cell(model, name);
-            vec![cell("id"), cell("kind"), cell("context_length"), cell("aliases"), cell("providers")]
-        })
-        .collect();
-    out(&table(&["MODEL", "KIND", "WINDOW", "ALIASES", "PROVIDERS"], &rows))
+    let rows = data(&answer).iter().map(|model| {
+        ["id", "kind", "context_length", "aliases", "providers"].map(|name| cell(model, name)).to_vec()
+    });
+    let listing = Listing::new(&["MODEL", "KIND", "WINDOW", "ALIASES", "PROVIDERS"]).with_rows(rows);
+    output.print(&listing, || answer.clone())
 }
 
 /// `penstock providers`: a line for each offer, since health and speed are an offer's own.
-pub fn providers(source: &Source, json: bool) -> Result<(), String> {
+pub fn providers(source: &Source, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/providers")?;
-    if json {
-        return print(&answer);
-    }
+    // People see the provider once above its offers; a program needs it in each row.
+    let every_row = output.format() == OutputFormat::Csv;
     let mut rows = Vec::new();
     for provider in data(&answer) {
         let place = format!("{}, {}", cell(provider, "city"), cell(provider, "country"));
         let mut first = vec![cell(provider, "id"), place, cell(provider, "check")];
         for offer in list(provider.get("offers")) {
-            let mut row = std::mem::replace(&mut first, vec![String::new(); 3]);
+            let rest = if every_row { first.clone() } else { vec![String::new(); 3] };
+            let mut row = std::mem::replace(&mut first, rest);
             row.push(cell(offer, "model"));
             row.push(state(&cell(offer, "state")));
             row.push(number(offer.get("first_token_seconds"), 1_000.0, "ms"));
@@ -41,11 +35,12 @@ pub fn providers(source: &Source, json: bool) -> Result<(), String> {
             row.push(cell(offer, "requests_in_flight"));
             rows.push(row);
         }
-        if first.iter().any(|cell| !cell.is_empty()) {
+        if list(provider.get("offers")).is_empty() {
             rows.push(first);
         }
     }
-    out(&table(&["PROVIDER", "PLACE", "CHECK", "MODEL", "STATE", "FIRST TOKEN", "TOKENS/S", "BUSY"], &rows))
+    let heading = ["PROVIDER", "PLACE", "CHECK", "MODEL", "STATE", "FIRST TOKEN", "TOKENS/S", "BUSY"];
+    output.print(&Listing::new(&heading).with_rows(rows), || answer.clone())
 }
 
 /// `penstock reload`.

@@ -8,6 +8,7 @@ mod configuration;
 mod credits;
 mod keys;
 mod limits;
+mod listing;
 mod live;
 mod memory;
 mod owner;
@@ -127,9 +128,8 @@ struct Reached {
 struct Live {
     #[command(flatten)]
     reached: Reached,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: listing::OutputArgs,
 }
 
 impl Reached {
@@ -180,8 +180,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Credits(credits)) => credits::run(credits)?,
         Some(Command::Statement(monthly)) => statement::run(&monthly)?,
         Some(Command::Store(store)) => store::run(&store)?,
-        Some(Command::Models(asked)) => live::models(&asked.reached.source(), asked.json)?,
-        Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.json)?,
+        Some(Command::Models(asked)) => live::models(&asked.reached.source(), asked.output)?,
+        Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.output)?,
         Some(Command::Reload(reached)) => live::reload(&reached.source())?,
         Some(Command::Simulate(simulate)) => simulated::run(simulate)?,
     }

@@ -3,6 +3,7 @@
 
 use super::Reached;
 use super::credits::Way;
+use super::listing::csv_line;
 use super::live::{cell, print};
 use super::speak::out;
 use super::table::table;
@@ -22,14 +23,15 @@ pub struct Monthly {
     #[arg(long)]
     account: Option<String>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
     /// For people
-    Text,
+    #[value(alias = "text")]
+    Table,
     /// A row for each account, each key and each model; add up those of one kind (column `of`)
     Csv,
     /// For machines, with the terms of every charge
@@ -45,7 +47,7 @@ pub fn run(monthly: &Monthly) -> Result<(), String> {
     match monthly.format {
         Format::Json => print(&answer),
         Format::Csv => out(&csv(&answer)),
-        Format::Text => out(&text(&answer)),
+        Format::Table => out(&text(&answer)),
     }
 }
 
@@ -158,17 +160,6 @@ pub fn heading(columns: &[&str]) -> String {
 
 /// A line of a CSV text (RFC 4180).
 pub fn row(columns: &[&str], of: &Value) -> String {
-    let quoted = |cell: String| {
-        let formula =
-            cell.starts_with(['=', '+', '@']) || (cell.starts_with('-') && cell.parse::<f64>().is_err());
-        // What a spreadsheet would compute is shown instead.
-        let cell = if formula { format!("'{cell}") } else { cell };
-        if cell.contains([',', '"', '\n', '\r']) {
-            format!("\"{}\"", cell.replace('"', "\"\""))
-        } else {
-            cell
-        }
-    };
-    let cells: Vec<String> = columns.iter().map(|column| quoted(cell(of, column))).collect();
-    format!("{}\r\n", cells.join(","))
+    let cells: Vec<String> = columns.iter().map(|column| cell(of, column)).collect();
+    csv_line(cells.iter().map(String::as_str))
 }

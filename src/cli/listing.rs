@@ -1,0 +1,147 @@
+//! Output of the commands that list things: a table for people, JSON or CSV for programs.
+
+use super::live::print;
+use super::speak::out;
+use super::table::table;
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+/// Format of a listing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// Aligned columns
+    #[default]
+    Table,
+    /// The answer of the admin API, with every member
+    Json,
+    /// A header line and one line for each row (RFC 4180)
+    Csv,
+}
+
+/// Arguments that choose the format of a listing.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OutputArgs {
+    /// Output format
+    #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
+    format: OutputFormat,
+    /// Print JSON; the same as `--format json`
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl OutputArgs {
+    /// The chosen format.
+    #[must_use]
+    pub fn format(self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { self.format }
+    }
+
+    /// Prints a listing in the chosen format. `json` is called for JSON alone.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub fn print(self, listing: &Listing, json: impl FnOnce() -> Value) -> Result<(), String> {
+        match self.format() {
+            OutputFormat::Table => out(&listing.table()),
+            OutputFormat::Csv => out(&listing.csv()),
+            OutputFormat::Json => print(&json()),
+        }
+    }
+}
+
+/// A heading and rows of as many cells.
+#[derive(Debug, Default)]
+pub struct Listing {
+    heading: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Listing {
+    /// A listing without rows. Headings are in capitals and differ from each other: CSV has them in lower case as names
+    /// of columns.
+    #[must_use]
+    pub fn new(heading: &[&'static str]) -> Self {
+        Self { heading: heading.to_vec(), rows: Vec::new() }
+    }
+
+    /// The same listing with these rows added; missing cells are empty.
+    #[must_use]
+    pub fn with_rows(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Self {
+        self.rows.extend(rows.into_iter().map(|mut row| {
+            row.resize(self.heading.len(), String::new());
+            row
+        }));
+        self
+    }
+
+    /// Aligned columns under the heading.
+    #[must_use]
+    pub fn table(&self) -> String {
+        table(&self.heading, &self.rows)
+    }
+
+    fn csv(&self) -> String {
+        let names: Vec<String> = self.heading.iter().map(|name| column(name)).collect();
+        let mut text = csv_line(names.iter().map(String::as_str));
+        for row in &self.rows {
+            text.push_str(&csv_line(row.iter().map(String::as_str)));
+        }
+        text
+    }
+}
+
+/// A heading as the name of a CSV column: `FIRST TOKEN` is `first_token`.
+fn column(heading: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
+    heading.chars().map(plain).collect()
+}
+
+/// A line of CSV text (RFC 4180). Spreadsheets evaluate a cell that begins like a formula, so such a cell begins with an
+/// apostrophe instead.
+pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let cells: Vec<String> = cells.map(csv_cell).collect();
+    format!("{}\r\n", cells.join(","))
+}
+
+fn csv_cell(cell: &str) -> String {
+    let negative_number = cell.starts_with('-') && cell.parse::<f64>().is_ok();
+    let formula = cell.starts_with(['=', '+', '@', '-', '\t', '\r']) && !negative_number;
+    let cell = if formula { format!("'{cell}") } else { cell.to_owned() };
+    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing() -> Listing {
+        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        Listing::new(&["ID", "FIRST TOKEN", "NOTE"])
+            .with_rows([row(&["a", "5ms", "one, \"two\""]), row(&["=1+1", "-5"])])
+    }
+
+    #[test]
+    fn csv_quotes_cells_and_never_begins_one_like_a_formula() {
+        assert_eq!(
+            listing().csv(),
+            "id,first_token,note\r\na,5ms,\"one, \"\"two\"\"\"\r\n'=1+1,-5,\r\n"
+        );
+        for cell in ["=1", "+1", "@a", "-a", "\tx", "\rx"] {
+            assert!(csv_cell(cell).trim_start_matches('"').starts_with('\''), "{cell:?}");
+        }
+        assert_eq!(csv_cell("-0.5"), "-0.5");
+        assert_eq!(csv_cell("a-b"), "a-b");
+    }
+
+    #[test]
+    fn rows_are_as_wide_as_the_heading() {
+        assert_eq!(listing().table(), "ID    FIRST TOKEN  NOTE\na     5ms          one, \"two\"\n=1+1  -5\n");
+    }
+
+    #[test]
+    fn json_is_a_format_under_either_name() {
+        let args = |format, json| OutputArgs { format, json }.format();
+        assert_eq!(args(OutputFormat::Table, true), OutputFormat::Json);
+        assert_eq!(args(OutputFormat::Csv, false), OutputFormat::Csv);
+    }
+}
