@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The member of this name; null where nobody has explained it.
 pub(super) fn member(name: &str) -> Value {
-    held(name).or_else(|| written(name)).unwrap_or_default()
+    held(name).or_else(|| written(name)).or_else(|| stored(name)).unwrap_or_default()
 }
 
 fn about(kind: &str, text: &str) -> Value {
@@ -64,6 +64,34 @@ fn held(name: &str) -> Option<Value> {
         "spent_this_month" => about("string", "Credits spent in this calendar month, UTC."),
         "revoked" => json!({ "type": ["integer", "boolean", "null"], "description": "When it was revoked, Unix seconds; `true` in the answer of a revocation." }),
         "already" => about("boolean", "It was revoked before."),
+        _ => return None,
+    })
+}
+
+/// Of batches and files.
+#[rustfmt::skip]
+fn stored(name: &str) -> Option<Value> {
+    Some(match name {
+        "endpoint" => about("string", "Path that every line of the batch requests."),
+        "model" => maybe("string", "Model of the first line."),
+        "status" => about("string", "Status of the batch or of the file, as its owner reads it."),
+        "request_counts" => about("object", "Lines by state."),
+        "scheduled" => time("Earliest start, for a batch that waits for a cleaner grid"),
+        "started" => time("Start of the first line"),
+        "ended" => time("Completion, failure or cancellation"),
+        "window_ends" => time("End of the completion window"),
+        "input_file_id" => about("string", "File that holds the requests."),
+        "output_file_id" => maybe("string", "File that holds the results; `null` before the first result."),
+        "output_bytes" => about("integer", "Bytes of results so far."),
+        "usage" => about("object", "Tokens of all results."),
+        "errors" => maybe("object", "Reasons for the failure of the batch."),
+        "metadata" => about("object", "Pairs that the owner keeps with the batch."),
+        "filename" => about("string", "Name that the owner gave to the file."),
+        "purpose" => about("string", "`batch` for requests, `batch_output` for results."),
+        "bytes" => about("integer", "Size of the contents in bytes."),
+        "lines" => about("integer", "Requests in the file."),
+        "sha256" => maybe("string", "SHA-256 of the contents in hexadecimal, once the file is complete."),
+        "deleted" => about("boolean", "`true`: the file is gone."),
         _ => return None,
     })
 }

@@ -3,10 +3,12 @@
 
 pub mod accounts;
 mod audit;
+mod batches;
 pub mod credits;
 pub mod desk;
 mod enrich;
 pub mod fields;
+mod files;
 pub mod keys;
 mod members;
 pub mod openapi;
@@ -178,7 +180,10 @@ impl Admin {
             return Err(Refusal::because(Code::Unavailable, message).retry_after(1));
         }
         match route.work {
-            Work::House(work) => Ok(written(200, &work(house, &self.source).await?)),
+            Work::House(work) => {
+                let asked = self.asked(session, id).await?;
+                Ok(written(200, &work(house, &self.source, &asked).await?))
+            }
             Work::Ledger(work) => {
                 match work(&house.vault, &house.ledger, &self.asked(session, id).await?).await? {
                     Told::Json(status, value) => Ok(written(status, &value)),

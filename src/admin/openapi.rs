@@ -2,9 +2,10 @@
 //! the very lists of members that requests are read by: it cannot say less or
 //! more than the listener does.
 
-use super::fields;
 use super::members::member;
 use super::routes::{self, Route};
+use super::{batches, fields, files};
+use penstock_storage::files::Purpose;
 use serde_json::{Map, Value, json};
 
 /// The document, OpenAPI 3.1.
@@ -95,7 +96,11 @@ fn parameter(name: &str) -> Value {
         "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::desk::PAGE,
             "default": super::desk::PAGE, "description": "Most rows of the page." }),
         "after" => json!({ "type": "string", "description": "`next` of the page before." }),
-        "account" => json!({ "type": "string", "description": "Only this account, or its keys." }),
+        "account" => json!({ "type": "string", "description": "Only this account, or what belongs to it." }),
+        "state" => json!({ "enum": batches::STATES, "description": "Only batches with this status." }),
+        "purpose" => {
+            json!({ "enum": Purpose::ALL.map(Purpose::name), "description": "Only files with this purpose." })
+        }
         "month" => {
             json!({ "type": "string", "description": "Such as 2026-11, UTC; the running one unless given." })
         }
@@ -175,6 +180,8 @@ fn schemas() -> Value {
         "NewKey": answered(&with_key),
         "Balance": answered(&["account", "credits", "energy_kwh"]),
         "Granted": answered(&["account", "credits", "energy_kwh", "id", "entry"]),
+        "Batch": answered(&batches::BATCH),
+        "File": answered(&files::FILE),
         "Limits": limits,
         "Now": answered(&NOW),
         "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {

@@ -15,7 +15,7 @@ pub const ROUTES: &[Route] = &[Route::post(
     "/admin/reload",
     "reload",
     "Swaps in the configuration as it is written now",
-    Work::House(|house, source| Box::pin(answer(house, source))),
+    Work::House(|house, source, _| Box::pin(answer(house, source))),
 )
 .answers(200, || answered(&["config", "next_start", "warnings"]))];
 

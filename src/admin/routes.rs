@@ -2,7 +2,7 @@
 //! line on a store, and for the OpenAPI document. A new one is a row of the file that does it.
 
 use super::desk::{Asked, Done, Told};
-use super::{accounts, audit, credits, keys, orders, reload, status, unmatched};
+use super::{accounts, audit, batches, credits, files, keys, orders, reload, status, unmatched};
 use crate::gateway::Source;
 use crate::house::House;
 use crate::ledger::Ledger;
@@ -76,6 +76,16 @@ impl Route {
         Self::new(&Method::POST, path, name, summary, work)
     }
 
+    /// Something is deleted.
+    pub(super) const fn delete(
+        path: &'static str,
+        name: &'static str,
+        summary: &'static str,
+        work: Work,
+    ) -> Self {
+        Self::new(&Method::DELETE, path, name, summary, work)
+    }
+
     /// Something is changed.
     pub(super) const fn patch(
         path: &'static str,
@@ -120,7 +130,7 @@ pub type OnStore = fn(&Vault, &Asked) -> Result<Done, Refusal>;
 /// What is done with the ledger.
 pub type OnLedger = for<'a> fn(&'a Vault, &'a Arc<Ledger>, &'a Asked) -> Working<'a, Told>;
 /// What is asked of a gateway that runs.
-pub type OnHouse = for<'a> fn(&'a Arc<House>, &'a Source) -> Working<'a, Value>;
+pub type OnHouse = for<'a> fn(&'a Arc<House>, &'a Source, &'a Asked) -> Working<'a, Value>;
 /// Work that is waited for.
 pub type Working<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
@@ -147,6 +157,8 @@ const ROUTES: &[&[Route]] = &[
     unmatched::ROUTES,
     credits::ROUTES,
     orders::ROUTES,
+    batches::ROUTES,
+    files::ROUTES,
     reload::ROUTES,
     status::ROUTES,
 ];

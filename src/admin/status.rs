@@ -19,14 +19,14 @@ pub const ROUTES: &[Route] = &[
         "/admin/models",
         "listModels",
         "Lists the catalogue",
-        Work::House(|house, _| Box::pin(ready(Ok(models(house))))),
+        Work::House(|house, _, _| Box::pin(ready(Ok(models(house))))),
     )
     .answers(200, || openapi::list(json!({ "type": "object" }))),
     Route::get(
         "/admin/providers",
         "listProviders",
         "Lists providers and how they are",
-        Work::House(|house, _| Box::pin(ready(Ok(providers(house))))),
+        Work::House(|house, _, _| Box::pin(ready(Ok(providers(house))))),
     )
     .answers(200, || openapi::list(json!({ "type": "object" }))),
 ];

@@ -21,7 +21,7 @@ pub const ROUTES: &[Route] = &[Route::get(
     "/admin/unmatched",
     "listUnmatched",
     "Lists limits and permissions that match nothing",
-    Work::House(|house, _| Box::pin(listed(house.clone()))),
+    Work::House(|house, _, _| Box::pin(listed(house.clone()))),
 )
 .answers(200, || openapi::list(answered(&["key", "account", "name", "warnings"])))];
 

@@ -122,10 +122,7 @@ mod tests {
 
     #[test]
     fn csv_quotes_cells_and_never_begins_one_like_a_formula() {
-        assert_eq!(
-            listing().csv(),
-            "id,first_token,note\r\na,5ms,\"one, \"\"two\"\"\"\r\n'=1+1,-5,\r\n"
-        );
+        assert_eq!(listing().csv(), "id,first_token,note\r\na,5ms,\"one, \"\"two\"\"\"\r\n'=1+1,-5,\r\n");
         for cell in ["=1", "+1", "@a", "-a", "\tx", "\rx"] {
             assert!(csv_cell(cell).trim_start_matches('"').starts_with('\''), "{cell:?}");
         }

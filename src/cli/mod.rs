@@ -3,13 +3,17 @@
 
 mod accounts;
 mod audit;
+mod batches;
 mod client;
+mod completions;
 mod configuration;
 mod credits;
+mod files;
 mod keys;
 mod limits;
 mod listing;
 mod live;
+mod manual;
 mod memory;
 mod owner;
 mod simulated;
@@ -76,6 +80,14 @@ enum Command {
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Keys(keys::Keys),
+    /// Lists, shows and cancels batches of all accounts
+    ///
+    /// Through the running gateway, or read from its store when none runs.
+    Batches(batches::Batches),
+    /// Lists, shows and deletes files of all accounts
+    ///
+    /// Through the running gateway, or read from its store when none runs.
+    Files(files::Files),
     /// Lists who changed which account or key, and when
     ///
     /// Through the running gateway, or directly in its store when none runs.
@@ -105,6 +117,14 @@ enum Command {
     /// For load tests and for trying a configuration. It serves every endpoint. The same seed and request give the
     /// same answer, and its texts say that they are simulated.
     Simulate(simulated::Simulate),
+    /// Prints the completion script of a shell
+    ///
+    /// For example: penstock completions bash > ~/.local/share/bash-completion/completions/penstock
+    Completions(completions::Completions),
+    /// Writes the manual pages
+    ///
+    /// Without a folder, the page of `penstock` goes to standard output: penstock manual | man -l -
+    Manual(manual::Manual),
 }
 
 /// A configuration to read whole.
@@ -183,6 +203,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Models(asked)) => live::models(&asked.reached.source(), asked.output)?,
         Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.output)?,
         Some(Command::Reload(reached)) => live::reload(&reached.source())?,
+        Some(Command::Batches(batches)) => batches::run(batches)?,
+        Some(Command::Files(files)) => files::run(files)?,
+        Some(Command::Completions(completions)) => completions::run(&completions)?,
+        Some(Command::Manual(manual)) => manual::run(&manual)?,
         Some(Command::Simulate(simulate)) => simulated::run(simulate)?,
     }
     Ok(())

@@ -44,6 +44,10 @@ fn every_command_parses_and_explains_itself() {
         "providers",
         "reload",
         "simulate",
+        "batches",
+        "files",
+        "completions",
+        "manual",
     ] {
         let help = Cli::try_parse_from(["penstock", command, "--help"]).unwrap_err().to_string();
         assert!(help.contains("Usage:"), "{help}");
@@ -72,6 +76,11 @@ fn every_command_parses_and_explains_itself() {
         &["penstock", "credits", "correct", "7", "--kwh", "0", "--note", "counted wrong"],
         &["penstock", "credits", "export", "--format", "csv", "--after", "9", "--output", "x"],
         &["penstock", "statement", "--month", "2026-11", "--account", "acme", "--format", "csv"],
+        &["penstock", "statement", "--format", "text"],
+        &["penstock", "batches", "list", "--account", "acme", "--state", "failed", "--format", "csv"],
+        &["penstock", "files", "list", "--purpose", "batch_output", "--json"],
+        &["penstock", "completions", "zsh"],
+        &["penstock", "manual", "--to", "x"],
     ] {
         assert!(Cli::try_parse_from(line).is_ok(), "{line:?}");
     }
@@ -81,6 +90,8 @@ fn every_command_parses_and_explains_itself() {
         &["penstock", "simulate", "--certificate", "x"],
         &["penstock", "credits", "grant", "acme"],
         &["penstock", "credits", "grant", "acme", "--credits", "1", "--kwh", "1"],
+        &["penstock", "keys", "list", "--json", "--format", "csv"],
+        &["penstock", "completions", "tcsh"],
     ] {
         assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
     }
@@ -228,4 +239,31 @@ fn tables_align_and_days_are_those_of_the_calendar() {
     assert_eq!(day(0), "1970-01-01");
     assert_eq!(day(951_782_400), "2000-02-29");
     assert_eq!(day(1_798_761_599), "2026-12-31");
+}
+
+/// Every command that lists something, as a path of subcommands.
+fn listing_commands(command: &clap::Command, path: &str, found: &mut Vec<(String, bool)>) {
+    for inner in command.get_subcommands() {
+        let path = format!("{path} {}", inner.get_name());
+        let lists = inner.get_about().is_some_and(|about| about.to_string().starts_with("Lists "));
+        if lists && inner.get_subcommands().next().is_none() {
+            let formats = inner.get_arguments().find(|argument| argument.get_id() == "format");
+            let names: Vec<String> = formats
+                .iter()
+                .flat_map(|format| format.get_possible_values())
+                .map(|value| value.get_name().to_owned())
+                .collect();
+            found.push((path.clone(), names == ["table", "json", "csv"]));
+        }
+        listing_commands(inner, &path, found);
+    }
+}
+
+#[test]
+fn every_command_that_lists_has_the_three_formats() {
+    let mut found = Vec::new();
+    listing_commands(&Cli::command(), "penstock", &mut found);
+    assert!(found.len() >= 8, "{found:?}");
+    let without: Vec<_> = found.iter().filter(|(_, formats)| !formats).collect();
+    assert!(without.is_empty(), "{without:?}");
 }

@@ -202,6 +202,18 @@ impl BatchStore {
         Ok(BatchPage { batches, more: page.more })
     }
 
+    /// A page of all batches in the order of their ids, starting behind the id `after`.
+    ///
+    /// # Errors
+    /// As [`Store::scan`].
+    pub fn all(&self, after: Option<&str>, limit: usize) -> Result<BatchPage, StoreError> {
+        let after = after.map(place);
+        let page = self.store.scan(Space::Batches, ALL, after.as_deref(), limit)?;
+        let batches =
+            page.rows.iter().map(|row| versioned::read(WHAT, &row.value)).collect::<Result<_, _>>()?;
+        Ok(BatchPage { batches, more: page.more })
+    }
+
     /// The batches that are not over.
     ///
     /// # Errors

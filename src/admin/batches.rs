@@ -1,0 +1,134 @@
+//! Batches of all accounts for the operator: list, show, cancel.
+
+use super::desk::{Asked, Done, failed};
+use super::openapi::{page, reference};
+use super::routes::{Route, Work};
+use crate::batch::view;
+use crate::house::House;
+use crate::vault::{Vault, off_thread};
+use penstock_contract::{Code, Refusal};
+use penstock_storage::Batch;
+use penstock_storage::batches::{BatchRecord, BatchStore};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Parameters of the list.
+const LIST: [&str; 4] = ["account", "state", "after", "limit"];
+
+/// Names of the states of a batch.
+pub(super) const STATES: [&str; 5] = ["validating", "in_progress", "completed", "failed", "cancelled"];
+
+/// Members of a batch in answers.
+pub(super) const BATCH: [&str; 18] = [
+    "id",
+    "account",
+    "key",
+    "endpoint",
+    "model",
+    "status",
+    "request_counts",
+    "created",
+    "scheduled",
+    "started",
+    "ended",
+    "window_ends",
+    "input_file_id",
+    "output_file_id",
+    "output_bytes",
+    "usage",
+    "errors",
+    "metadata",
+];
+
+/// Routes of batches.
+pub const ROUTES: &[Route] = &[
+    Route::get("/admin/batches", "listBatches", "Lists the batches of all accounts", Work::Store(list))
+        .query(&LIST)
+        .answers(200, || page(reference("Batch"))),
+    Route::get("/admin/batches/{id}", "getBatch", "Shows a batch", Work::Store(get))
+        .answers(200, || reference("Batch")),
+    Route::post(
+        "/admin/batches/{id}/cancel",
+        "cancelBatch",
+        "Cancels a batch; its finished results stay readable",
+        Work::House(|house, _, asked| Box::pin(cancel(house, asked))),
+    )
+    .answers(200, || reference("Batch")),
+];
+
+/// A page of batches in the order of their ids. Rows that a filter leaves out count towards the limit of the page, so
+/// that a page never reads more than that from the store.
+fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let limit = asked.limit(&LIST)?;
+    let (account, state) = (asked.query("account", &LIST)?, asked.query("state", &LIST)?);
+    let found =
+        BatchStore::new(vault.store.clone()).all(asked.query("after", &LIST)?, limit).map_err(failed)?;
+    let wanted = |record: &&BatchRecord| {
+        account.is_none_or(|account| record.account == account)
+            && state.is_none_or(|state| view::state(record.state).name() == state)
+    };
+    let data: Vec<Value> = found.batches.iter().filter(wanted).map(object).collect();
+    let next = found.batches.last().filter(|_| found.more).map(|record| record.id.as_str());
+    Ok(Done::told(json!({ "data": data, "has_more": found.more, "next": next })))
+}
+
+fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let record = BatchStore::new(vault.store.clone()).get(&asked.id).map_err(failed)?;
+    Ok(Done::told(object(&record.ok_or_else(unknown)?)))
+}
+
+async fn cancel(house: &Arc<House>, asked: &Asked) -> Result<Value, Refusal> {
+    let (store, id) = (house.vault.store.clone(), asked.id.clone());
+    let record = off_thread(move || BatchStore::new(store).get(&id)).await;
+    let record = record.map_err(|why| Refusal::because(Code::Internal, why))?.ok_or_else(unknown)?;
+    let record = house.batches.cancel(&record.key, &record.id).await?;
+    let entry = asked.said("batch.cancel", &record.id, json!({ "account": record.account }));
+    let audit = house.vault.audit.clone();
+    off_thread(move || audit.apply(&Batch::new(), &entry))
+        .await
+        .map_err(|why| Refusal::because(Code::Internal, why))?;
+    Ok(object(&record))
+}
+
+fn unknown() -> Refusal {
+    Refusal::because(Code::NotFound, "There is no batch with this id.")
+}
+
+/// A batch as the admin API shows it. Times are Unix seconds.
+fn object(record: &BatchRecord) -> Value {
+    let public = view::object(record);
+    let member = |name: &str| public.get(name).cloned().unwrap_or_default();
+    json!({
+        "id": record.id,
+        "account": record.account,
+        "key": record.key,
+        "endpoint": record.endpoint,
+        "model": record.model,
+        "status": member("status"),
+        "request_counts": member("request_counts"),
+        "created": record.created_ms / 1_000,
+        "scheduled": record.scheduled,
+        "started": record.in_progress,
+        "ended": record.completed.or(record.failed).or(record.cancelled),
+        "window_ends": record.expires,
+        "input_file_id": record.input,
+        "output_file_id": record.output,
+        "output_bytes": record.output_bytes,
+        "usage": member("usage"),
+        "errors": member("errors"),
+        "metadata": member("metadata"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_batch_has_the_members_that_the_document_names() {
+        let object = object(&BatchRecord::default());
+        let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, BATCH);
+    }
+}

@@ -1,0 +1,127 @@
+//! Files of all accounts for the operator: list, show, delete. Contents are not shown.
+
+use super::desk::{Asked, Done, failed};
+use super::openapi::{answered, page, reference};
+use super::routes::{Route, Work};
+use crate::house::House;
+use crate::vault::{Vault, off_thread};
+use penstock_contract::{Code, Refusal};
+use penstock_storage::Batch;
+use penstock_storage::files::{FileRecord, FileStore};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Parameters of the list.
+const LIST: [&str; 4] = ["account", "purpose", "after", "limit"];
+
+/// Members of a file in answers.
+pub(super) const FILE: [&str; 11] = [
+    "id", "account", "key", "filename", "purpose", "bytes", "lines", "status", "created", "expires", "sha256",
+];
+
+/// Routes of files.
+pub const ROUTES: &[Route] = &[
+    Route::get(
+        "/admin/files",
+        "listFiles",
+        "Lists the files of all accounts, the oldest first",
+        Work::Store(list),
+    )
+    .query(&LIST)
+    .answers(200, || page(reference("File"))),
+    Route::get("/admin/files/{id}", "getFile", "Shows a file, without its contents", Work::Store(get))
+        .answers(200, || reference("File")),
+    Route::delete(
+        "/admin/files/{id}",
+        "deleteFile",
+        "Deletes a file; a batch that reads it is cancelled first",
+        Work::House(|house, _, asked| Box::pin(delete(house, asked))),
+    )
+    .answers(200, || answered(&["id", "deleted"])),
+];
+
+/// A page of files in the order of their ids. Rows that a filter leaves out count towards the limit of the page, so
+/// that a page never reads more than that from the store.
+fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let limit = asked.limit(&LIST)?;
+    let (account, purpose) = (asked.query("account", &LIST)?, asked.query("purpose", &LIST)?);
+    let found =
+        FileStore::new(vault.store.clone()).all(asked.query("after", &LIST)?, limit).map_err(failed)?;
+    let wanted = |record: &&FileRecord| {
+        account.is_none_or(|account| record.account == account)
+            && purpose.is_none_or(|purpose| record.purpose.name() == purpose)
+    };
+    let data: Vec<Value> = found.files.iter().filter(wanted).map(object).collect();
+    let next = found.files.last().filter(|_| found.more).map(|record| record.id.as_str());
+    Ok(Done::told(json!({ "data": data, "has_more": found.more, "next": next })))
+}
+
+fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+    let record = FileStore::new(vault.store.clone()).get(&asked.id).map_err(failed)?;
+    Ok(Done::told(object(&record.ok_or_else(unknown)?)))
+}
+
+async fn delete(house: &Arc<House>, asked: &Asked) -> Result<Value, Refusal> {
+    let (store, id) = (house.vault.store.clone(), asked.id.clone());
+    let record = off_thread(move || FileStore::new(store).get(&id)).await;
+    let record = record.map_err(|why| Refusal::because(Code::Internal, why))?.ok_or_else(unknown)?;
+    house.files.delete(&record.key, &record.id, house.when()).await?;
+    let entry = asked.said("file.delete", &record.id, json!({ "account": record.account }));
+    let audit = house.vault.audit.clone();
+    off_thread(move || audit.apply(&Batch::new(), &entry))
+        .await
+        .map_err(|why| Refusal::because(Code::Internal, why))?;
+    Ok(json!({ "id": record.id, "deleted": true }))
+}
+
+fn unknown() -> Refusal {
+    Refusal::because(Code::NotFound, "There is no file with this id.")
+}
+
+/// A file as the admin API shows it. Times are Unix seconds.
+fn object(record: &FileRecord) -> Value {
+    json!({
+        "id": record.id,
+        "account": record.account,
+        "key": record.key,
+        "filename": record.filename,
+        "purpose": record.purpose.name(),
+        "bytes": record.bytes,
+        "lines": record.lines,
+        "status": record.status.name(),
+        "created": record.created_at,
+        "expires": record.expires_at,
+        "sha256": record.sha256,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use penstock_storage::files::{FileStatus, Purpose};
+
+    #[test]
+    fn a_file_has_the_members_that_the_document_names() {
+        let record = FileRecord {
+            id: "file-1".to_owned(),
+            key: "k".to_owned(),
+            account: "a".to_owned(),
+            filename: "in.jsonl".to_owned(),
+            purpose: Purpose::Batch,
+            bytes: 1,
+            sha256: None,
+            sums: None,
+            created_at: 1,
+            finished_at: None,
+            expires_at: None,
+            status: FileStatus::Processed,
+            status_details: None,
+            lines: 1,
+            url: None,
+        };
+        let object = object(&record);
+        let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, FILE);
+    }
+}

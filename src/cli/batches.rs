@@ -1,0 +1,97 @@
+//! `penstock batches`: batches of all accounts, through the running gateway, or read from its store when none runs.
+
+use super::Reached;
+use super::client::reach;
+use super::listing::{Listing, OutputArgs};
+use super::live::{cell, print};
+use super::speak::out;
+use super::way::{Way, encoded};
+use crate::civil::rfc3339;
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Value, json};
+
+/// Arguments of the command.
+#[derive(Debug, Args)]
+pub struct Batches {
+    #[command(flatten)]
+    reached: Reached,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists batches with their progress
+    List {
+        /// Only batches of this account
+        #[arg(long)]
+        account: Option<String>,
+        /// Only batches with this status: validating, in_progress, completed, failed or cancelled
+        #[arg(long, value_name = "STATUS")]
+        state: Option<String>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Shows a batch as JSON, with the reasons if it failed
+    Show {
+        /// The batch's id
+        id: String,
+    },
+    /// Cancels a batch; its finished results stay readable and are charged
+    ///
+    /// Only a running gateway can do this.
+    Cancel {
+        /// The batch's id
+        id: String,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The gateway's own sentence, or why neither gateway nor store can be reached.
+pub fn run(batches: Batches) -> Result<(), String> {
+    let way = Way::to(&reach(&batches.reached.source())?)?;
+    match batches.command {
+        Command::List { account, state, output } => {
+            let account = account.as_deref().map(|account| ("account", account));
+            let state = state.as_deref().map(|state| ("state", state));
+            let query: Vec<(&str, &str)> = account.into_iter().chain(state).collect();
+            let all = way.every("/admin/batches", &query)?;
+            let heading =
+                ["ID", "ACCOUNT", "ENDPOINT", "STATUS", "LINES", "DONE", "FAILED", "CREATED", "WINDOW ENDS"];
+            output.print(&Listing::new(&heading).with_rows(all.iter().map(row)), || json!({ "data": all }))
+        }
+        Command::Show { id } => print(&way.ask(&Method::GET, &path(&id, ""), &[], None)?),
+        Command::Cancel { id } => {
+            let batch = way.ask(&Method::POST, &path(&id, "/cancel"), &[], None)?;
+            let counts = batch.get("request_counts").cloned().unwrap_or_default();
+            out(&format!(
+                "Batch {id} is cancelled: {} of {} lines have a result.\n",
+                cell(&counts, "completed"),
+                cell(&counts, "total")
+            ))
+        }
+    }
+}
+
+fn path(id: &str, rest: &str) -> String {
+    format!("/admin/batches/{}{rest}", encoded(id))
+}
+
+fn row(batch: &Value) -> Vec<String> {
+    let counts = batch.get("request_counts").cloned().unwrap_or_default();
+    let time = |name: &str| batch.get(name).and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
+    vec![
+        cell(batch, "id"),
+        cell(batch, "account"),
+        cell(batch, "endpoint"),
+        cell(batch, "status"),
+        cell(&counts, "total"),
+        cell(&counts, "completed"),
+        cell(&counts, "failed"),
+        time("created"),
+        time("window_ends"),
+    ]
+}

@@ -1,0 +1,56 @@
+//! `penstock manual`: manual pages, made from the definition of the command line.
+
+use super::Cli;
+use super::speak::{err, out};
+use clap::{Args, CommandFactory};
+use clap_mangen::Man;
+use std::path::PathBuf;
+
+/// Arguments of the command.
+#[derive(Debug, Args)]
+pub struct Manual {
+    /// Folder to write one page for each command to, such as /usr/local/share/man/man1
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<PathBuf>,
+}
+
+/// Writes the pages, or prints the page of the program.
+///
+/// # Errors
+/// The folder or standard output cannot be written to.
+pub fn run(manual: &Manual) -> Result<(), String> {
+    let command = complete();
+    let Some(folder) = &manual.to else {
+        let mut page = Vec::new();
+        Man::new(command).render(&mut page).map_err(|error| error.to_string())?;
+        return out(&String::from_utf8_lossy(&page));
+    };
+    let failed = |error: std::io::Error| format!("{} cannot be written to: {error}.", folder.display());
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    clap_mangen::generate_to(command, folder).map_err(failed)?;
+    err(&format!("The manual pages are in {}.\n", folder.display()));
+    Ok(())
+}
+
+/// The command line with names of all its pages filled in, without the generated `help` commands.
+fn complete() -> clap::Command {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        run(&Manual { to: Some(folder.path().to_owned()) }).unwrap();
+        for page in ["penstock.1", "penstock-keys-create.1", "penstock-batches-list.1", "penstock-check.1"] {
+            let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+            assert!(text.contains(".SH SYNOPSIS"), "{page}");
+        }
+    }
+}
