@@ -28,6 +28,8 @@ const SWEEP: Duration = Duration::from_secs(5);
 const OLD: Duration = Duration::from_secs(60);
 /// How often it is looked whether an archive is due.
 const EXPORT: Duration = Duration::from_secs(1);
+/// Interval between measurements of what is stored.
+const MEASURE: Duration = Duration::from_secs(60);
 /// How often it is looked whether a check is due.
 const CHECK: Duration = Duration::from_millis(250);
 
@@ -61,6 +63,9 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         every(CHECK, stop, house, |house| async move { watch_store(&house) }),
         every(CLOCK, stop, house, |house| async move { follow_clock(house.clock) }),
         every(EXPORT, stop, house, |house| async move { exports::due(&house).await }),
+        every(MEASURE, stop, house, |house| async move {
+            tokio::task::spawn_blocking(move || house.metrics.measure_disk(&house)).await.ok();
+        }),
     ]
 }
 

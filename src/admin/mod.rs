@@ -30,6 +30,8 @@ use crate::session::Session;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use desk::{Asked, Done, Effect, Told};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http::{Method, header};
 use penstock_contract::{Code, Dialect, Refusal};
 use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
@@ -37,6 +39,7 @@ use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use routes::{OnStore, Work};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -79,6 +82,9 @@ const ACTOR_BYTES: usize = 64;
 /// An answer: status, content type, body.
 struct Answer(u16, &'static str, Vec<u8>);
 
+/// Smallest body that is worth compressing.
+const COMPRESSIBLE: usize = 1024;
+
 const JSON: &str = "application/json";
 const JSON_LINES: &str = "application/jsonl";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -95,12 +101,19 @@ impl HttpServerApp for Admin {
         session.set_keepalive(None);
         let _served = Served::new(&self.house);
         let id = RequestId::random();
+        let gzip = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
         let answer = self.answer(&mut session).await;
         let mut session = Session::Library(Box::new(session), None);
         let caller = &mut Caller::Connection(&mut session);
         match answer {
             Ok(Answer(status, kind, body)) => {
-                Head::new(status, &id).whole(caller, kind, vec![Bytes::from(body)]).await.ok();
+                let head = Head::new(status, &id).with("vary", "accept-encoding");
+                let (head, body) =
+                    match (gzip && body.len() >= COMPRESSIBLE).then(|| compressed(&body)).flatten() {
+                        Some(compressed) => (head.with("content-encoding", "gzip"), compressed),
+                        None => (head, body),
+                    };
+                head.whole(caller, kind, vec![Bytes::from(body)]).await.ok();
             }
             Err(refusal) => {
                 crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, false).await.ok();
@@ -241,6 +254,26 @@ pub async fn done_in(house: &Arc<House>, work: OnStore, asked: Asked) -> Result<
     tokio::task::spawn_blocking(turn).await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
 }
 
+/// Whether a client takes gzip: `accept-encoding` names it, or every encoding, and not with a weight of zero
+/// (RFC 9110 §12.5.3).
+fn accepts_gzip(accepted: &[u8]) -> bool {
+    let accepted = String::from_utf8_lossy(accepted).to_ascii_lowercase();
+    let weight = |wanted: &str| {
+        accepted.split(',').find_map(|coding| {
+            let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+            let weight = parameters.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.trim().parse().ok());
+            (name.trim() == wanted).then_some(weight.unwrap_or(0.0_f32))
+        })
+    };
+    weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
+}
+
+fn compressed(body: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok()
+}
+
 /// Whether an authorization bears this token. None bears the empty one.
 fn bears(authorization: &[u8], token: &str) -> bool {
     let given = authorization.strip_prefix(b"Bearer ").filter(|given| !given.is_empty());
@@ -296,6 +329,16 @@ async fn body(session: &mut ServerSession) -> Result<Value, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gzip_is_used_where_the_client_takes_it() {
+        for accepted in ["gzip", "deflate, GZIP;q=0.5", "*", "gzip;q=1.0", "br;q=1, *;q=0.1"] {
+            assert!(accepts_gzip(accepted.as_bytes()), "{accepted}");
+        }
+        for refused in ["", "identity", "gzip;q=0", "gzip;q=0.0, *", "*;q=0", "br", "gzip;q=x", "xgzip"] {
+            assert!(!accepts_gzip(refused.as_bytes()), "{refused}");
+        }
+    }
 
     #[test]
     fn no_token_and_an_empty_one_open_nothing() {

@@ -1,8 +1,8 @@
 //! Connections of clients and the certificate that they are shown, for Prometheus.
 
-use super::metrics::{counter, registered};
+use super::metrics::{counter, gauge, registered};
 use crate::house::House;
-use prometheus::{IntCounterVec, IntGauge, Registry, Result};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// Why clients are turned away.
 const REASONS: [&str; 5] = ["house", "client", "heads", "h2_abuse", "h2_malformed"];
@@ -11,7 +11,7 @@ const REASONS: [&str; 5] = ["house", "client", "heads", "h2_abuse", "h2_malforme
 pub(super) struct Doors {
     pub(super) connections: IntGauge,
     turned_away: IntCounterVec,
-    certificate: IntGauge,
+    certificate: IntGaugeVec,
 }
 
 impl Doors {
@@ -25,9 +25,11 @@ impl Doors {
                 "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many heads in memory (heads).",
                 &["reason"],
             )?,
-            certificate: one(
+            certificate: gauge(
+                r,
                 "penstock_certificate_expires_seconds",
-                "When the certificate of the TLS listener is over, Unix seconds; 0 without one.",
+                "End of the validity of the TLS listener's certificate, Unix seconds; absent without that listener.",
+                &[],
             )?,
         };
         // There before they happen: the first of a series that was not there is no rise to Prometheus.
@@ -43,6 +45,9 @@ impl Doors {
     }
 
     pub(super) fn look(&self, house: &House) {
-        self.certificate.set(house.tls().map_or(0, |tls| tls.expires));
+        self.certificate.reset();
+        if let Some(tls) = house.tls() {
+            self.certificate.with_label_values::<&str>(&[]).set(tls.expires);
+        }
     }
 }

@@ -1,14 +1,14 @@
 //! What lasts, for Prometheus: how charges get to the disk, and when all of it was last saved elsewhere.
 
-use super::metrics::{counter, registered};
+use super::metrics::{counter, gauge, registered};
 use crate::house::House;
 use crate::ledger::State;
-use prometheus::{Gauge, IntCounterVec, IntGauge, Registry, Result};
+use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// Archives, and the ledger.
 pub(super) struct Kept {
     exports: IntCounterVec,
-    exported: IntGauge,
+    exported: IntGaugeVec,
     ledger: Ledger,
 }
 
@@ -21,12 +21,11 @@ impl Kept {
                 "Archives that the gateway made of what lasts, by result.",
                 &["result"],
             )?,
-            exported: registered(
+            exported: gauge(
                 r,
-                IntGauge::new(
-                    "penstock_export_last_timestamp_seconds",
-                    "When the last archive was finished, Unix seconds; 0 if there is none.",
-                )?,
+                "penstock_export_last_timestamp_seconds",
+                "Time of the last complete archive, Unix seconds; absent if there is none.",
+                &[],
             )?,
             ledger: Ledger::new(r)?,
         };
@@ -43,7 +42,11 @@ impl Kept {
 
     pub(super) fn look(&self, house: &House) {
         self.ledger.look(&house.ledger.state());
-        self.exported.set(i64::try_from(house.exports.last()).unwrap_or(i64::MAX));
+        let last = i64::try_from(house.exports.last()).unwrap_or(i64::MAX);
+        self.exported.reset();
+        if last > 0 {
+            self.exported.with_label_values::<&str>(&[]).set(last);
+        }
     }
 }
 

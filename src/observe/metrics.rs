@@ -9,6 +9,7 @@ use super::doors::Doors;
 use super::kept::Kept;
 use super::offers::{Offers, Standing};
 use super::overload::Overload;
+use super::process::Process;
 use super::requests::Requests;
 use super::series::{Keeper, Series};
 use crate::house::House;
@@ -37,6 +38,7 @@ pub struct Metrics {
     images_gone: IntCounter,
     clock_ahead: IntGauge,
     overload: Overload,
+    process: Process,
     /// Batches and their lines.
     pub batches: Batches,
     keeper: Keeper,
@@ -87,6 +89,7 @@ impl Metrics {
                 "How far dates here are ahead of the system's clock, which was set back; 0 if they are close.",
             )?,
             overload: Overload::new(&r)?,
+            process: Process::new(&r)?,
             batches: Batches::new(&r)?,
             keeper: Keeper::new(&r)?,
             registry: r,
@@ -113,7 +116,7 @@ impl Metrics {
         self.requests.ended(record, took);
         let series: std::sync::Arc<Series> = self.keeper.of(record);
         // How long batch work queued is no figure of a model.
-        series.observe(record, took.saturating_sub(record.queued));
+        series.observe(&self.keeper, record, took.saturating_sub(record.queued));
     }
 
     /// Counts an active check.
@@ -149,6 +152,11 @@ impl Metrics {
     /// Counts an archive.
     pub fn exported(&self, good: bool) {
         self.kept.exported(good);
+    }
+
+    /// Measures the sizes of what is stored; blocks.
+    pub fn measure_disk(&self, house: &House) {
+        self.process.measure(house);
     }
 
     /// Everything, in Prometheus' text format.

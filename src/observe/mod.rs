@@ -8,6 +8,7 @@ pub mod metrics;
 mod offers;
 mod overload;
 pub mod panics;
+mod process;
 mod record;
 mod requests;
 #[cfg(test)]

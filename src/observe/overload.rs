@@ -48,7 +48,7 @@ impl Overload {
                 "penstock_overload_refused_total",
                 "Requests refused because there was too much to do: too many waited (queue), no place came (house, \
                  provider), too many bytes (bytes), in no hurry and in the way (batch).",
-                &["why"],
+                &["reason"],
             )?,
             panics: registered(
                 r,
@@ -76,8 +76,8 @@ impl Overload {
         let seats: u32 = house.live().providers.iter().map(|provider| provider.seats.waiting()).sum();
         self.waiting.with_label_values(&["house"]).set(count(standing.waiting));
         self.waiting.with_label_values(&["provider"]).set(i64::from(seats));
-        for (why, refused) in house.overload.refusals() {
-            let counter = self.refused.with_label_values(&[why]);
+        for (reason, refused) in house.overload.refusals() {
+            let counter = self.refused.with_label_values(&[reason]);
             counter.inc_by(refused.saturating_sub(counter.get()));
         }
     }

@@ -1,7 +1,7 @@
 //! What became of requests and of their attempts, for Prometheus.
 
 use super::Record;
-use super::metrics::{counter, histogram};
+use super::metrics::{NONE, counter, histogram};
 use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ impl Requests {
             ended: counter(
                 r,
                 "penstock_requests_total",
-                "Requests by endpoint, outcome, status and work (request, or batch: a line of a batch).",
-                &["endpoint", "outcome", "status", "work"],
+                "Requests by endpoint, model of the catalogue (none where no model was found), outcome, status and work (request, or batch: a line of a batch).",
+                &["endpoint", "model", "outcome", "status", "work"],
             )?,
             lines: counter(
                 r,
@@ -58,7 +58,8 @@ impl Requests {
     pub(super) fn ended(&self, record: &Record, took: Duration) {
         let mut status = itoa::Buffer::new();
         let work = if record.line { "batch" } else { "request" };
-        let labels = [record.endpoint, record.outcome.name(), status.format(record.status), work];
+        let model = record.model.as_deref().unwrap_or(NONE);
+        let labels = [record.endpoint, model, record.outcome.name(), status.format(record.status), work];
         self.ended.with_label_values(&labels).inc();
         if record.line {
             self.lines.with_label_values(&[record.endpoint, record.outcome.name()]).inc();

@@ -9,7 +9,7 @@ use prometheus::core::{AtomicF64, GenericCounter};
 use prometheus::{CounterVec, Histogram, HistogramVec, IntCounterVec, Opts, Registry, Result};
 use rust_decimal::prelude::ToPrimitive;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Seconds, from a small embedding to a long generation.
@@ -44,24 +44,27 @@ pub struct Keeper {
     known: RwLock<HashMap<u64, Vec<Known>, ahash::RandomState>>,
 }
 
+/// A counter of an amount.
+type Sum = GenericCounter<AtomicF64>;
+
 /// A series with its labels: endpoint, model, provider.
 type Known = (&'static str, Box<str>, Box<str>, Arc<Series>);
 
 /// The series of one endpoint, model and provider.
 pub struct Series {
     duration: Histogram,
-    first_token: Histogram,
-    per_token: Histogram,
-    input: Histogram,
-    output: Histogram,
-    energy: GenericCounter<AtomicF64>,
-    carbon: GenericCounter<AtomicF64>,
-    water: GenericCounter<AtomicF64>,
-    credits: GenericCounter<AtomicF64>,
-    images: GenericCounter<AtomicF64>,
-    audio: GenericCounter<AtomicF64>,
-    charged_kwh: GenericCounter<AtomicF64>,
-    counted: prometheus::IntCounter,
+    first_token: OnceLock<Histogram>,
+    per_token: OnceLock<Histogram>,
+    input: OnceLock<Histogram>,
+    output: OnceLock<Histogram>,
+    energy: OnceLock<Sum>,
+    carbon: OnceLock<Sum>,
+    water: OnceLock<Sum>,
+    credits: OnceLock<Sum>,
+    images: OnceLock<Sum>,
+    audio: OnceLock<Sum>,
+    charged_kwh: OnceLock<Sum>,
+    counted: OnceLock<prometheus::IntCounter>,
 }
 
 impl Keeper {
@@ -138,22 +141,20 @@ impl Keeper {
 
     fn add(&self, hash: u64, endpoint: &'static str, model: &str, provider: &str) -> Arc<Series> {
         let labels = [endpoint, model, provider];
-        let tokens = |kind| self.tokens.with_label_values(&[endpoint, model, provider, kind]);
-        let sums = [provider, model];
         let series = Arc::new(Series {
             duration: self.duration.with_label_values(&labels),
-            first_token: self.first_token.with_label_values(&labels),
-            per_token: self.per_token.with_label_values(&labels),
-            input: tokens("input"),
-            output: tokens("output"),
-            energy: self.energy.with_label_values(&sums),
-            carbon: self.carbon.with_label_values(&sums),
-            water: self.water.with_label_values(&sums),
-            credits: self.credits.with_label_values(&sums),
-            images: self.images.with_label_values(&sums),
-            audio: self.audio.with_label_values(&sums),
-            charged_kwh: self.charged_kwh.with_label_values(&sums),
-            counted: self.counted.with_label_values(&sums),
+            first_token: OnceLock::new(),
+            per_token: OnceLock::new(),
+            input: OnceLock::new(),
+            output: OnceLock::new(),
+            energy: OnceLock::new(),
+            carbon: OnceLock::new(),
+            water: OnceLock::new(),
+            credits: OnceLock::new(),
+            images: OnceLock::new(),
+            audio: OnceLock::new(),
+            charged_kwh: OnceLock::new(),
+            counted: OnceLock::new(),
         });
         let known = (endpoint, model.into(), provider.into(), series.clone());
         self.known.write().entry(hash).or_default().push(known);
@@ -162,44 +163,86 @@ impl Keeper {
 }
 
 impl Series {
-    /// Counts an ended exchange.
-    pub(super) fn observe(&self, record: &Record, took: Duration) {
+    /// Counts an ended exchange. A series appears with its first value: a chat model never has one of images.
+    pub(super) fn observe(&self, keeper: &Keeper, record: &Record, took: Duration) {
+        let labels = Labels::of(record);
         self.duration.observe(took.as_secs_f64());
+        let timed = |series: &OnceLock<Histogram>, of: &HistogramVec, seconds: f64| {
+            series.get_or_init(|| of.with_label_values(&labels.full())).observe(seconds);
+        };
         if let Some(first) = record.first_token {
-            self.first_token.observe(first.as_secs_f64());
+            timed(&self.first_token, &keeper.first_token, first.as_secs_f64());
         }
         if let Some(usage) = record.done.as_ref().and_then(Done::usage) {
-            self.input.observe(usage.input as f64);
-            self.output.observe(usage.output as f64);
+            let tokens = |series: &OnceLock<Histogram>, kind, count: u64| {
+                let series = series.get_or_init(|| keeper.tokens.with_label_values(&labels.with(kind)));
+                series.observe(count as f64);
+            };
+            tokens(&self.input, "input", usage.input);
+            tokens(&self.output, "output", usage.output);
             if let Some(first) = record.first_token
                 && usage.output > 1
             {
                 let rest = took.saturating_sub(first).as_secs_f64();
-                self.per_token.observe(rest / (usage.output - 1) as f64);
+                timed(&self.per_token, &keeper.per_token, rest / (usage.output - 1) as f64);
             }
-            if usage.source == penstock_contract::UsageSource::Gateway {
-                self.counted.inc();
-            }
+            let counted = self.counted.get_or_init(|| keeper.counted.with_label_values(&labels.sums()));
+            counted.inc_by(u64::from(usage.source == penstock_contract::UsageSource::Gateway));
         }
+        let sum = |series: &OnceLock<Sum>, of: &CounterVec, amount: rust_decimal::Decimal| {
+            add(series.get_or_init(|| of.with_label_values(&labels.sums())), amount);
+        };
         match record.done {
-            Some(Done::Images { count, .. }) => self.images.inc_by(f64::from(count)),
-            Some(Done::Audio { seconds }) => add(&self.audio, seconds),
+            Some(Done::Images { count, .. }) => sum(&self.images, &keeper.images, count.into()),
+            Some(Done::Audio { seconds }) => sum(&self.audio, &keeper.audio, seconds),
             Some(Done::Tokens(_) | Done::Unknown) | None => {}
         }
         if let Some(footprint) = &record.footprint {
-            add(&self.energy, footprint.energy_kwh);
-            add(&self.carbon, footprint.carbon_g);
-            add(&self.water, footprint.water_l);
+            sum(&self.energy, &keeper.energy, footprint.energy_kwh);
+            sum(&self.carbon, &keeper.carbon, footprint.carbon_g);
+            sum(&self.water, &keeper.water, footprint.water_l);
         }
         if let Some(charge) = &record.charge {
-            add(&self.credits, charge.credits.credits());
-            add(&self.charged_kwh, charge.energy.kwh());
+            sum(&self.credits, &keeper.credits, charge.credits.credits());
+            let kwh = charge.energy.kwh();
+            if !kwh.is_zero() {
+                sum(&self.charged_kwh, &keeper.charged_kwh, kwh);
+            }
         }
     }
 }
 
+/// Values of the labels of a record's series.
+struct Labels<'a> {
+    endpoint: &'a str,
+    model: &'a str,
+    provider: &'a str,
+}
+
+impl<'a> Labels<'a> {
+    fn of(record: &'a Record) -> Self {
+        Self {
+            endpoint: record.endpoint,
+            model: record.model.as_deref().unwrap_or(NONE),
+            provider: record.provider.as_deref().unwrap_or(NONE),
+        }
+    }
+
+    fn full(&self) -> [&'a str; 3] {
+        [self.endpoint, self.model, self.provider]
+    }
+
+    fn with(&self, kind: &'a str) -> [&'a str; 4] {
+        [self.endpoint, self.model, self.provider, kind]
+    }
+
+    fn sums(&self) -> [&'a str; 2] {
+        [self.provider, self.model]
+    }
+}
+
 /// Prometheus knows floats only; the exact sums are elsewhere.
-fn add(counter: &GenericCounter<AtomicF64>, amount: rust_decimal::Decimal) {
+fn add(counter: &Sum, amount: rust_decimal::Decimal) {
     let float = match (i32::try_from(amount.mantissa()), SCALES.get(amount.scale() as usize)) {
         // Both are exact, and so what they give is the nearest there is.
         (Ok(short), Some(scale)) => f64::from(short) / scale,

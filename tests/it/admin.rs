@@ -96,8 +96,8 @@ async fn metrics_tell_requests_attempts_tokens_and_energy() {
     crate::harness::until("the exchange to be told", || running.gateway.house.exchanges() == 0).await;
     let metrics = Client { address: running.gateway.admin, key: String::new() }.get("/metrics").await.text();
     for line in [
-        "penstock_requests_total{endpoint=\"chat\",outcome=\"ok\",status=\"200\",work=\"request\"} 1",
-        "penstock_requests_total{endpoint=\"chat\",outcome=\"refused\",status=\"503\",work=\"request\"} 1",
+        "penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"ok\",status=\"200\",work=\"request\"} 1",
+        "penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"refused\",status=\"503\",work=\"request\"} 1",
         "penstock_attempts_total{outcome=\"ok\",provider=\"a\"} 1",
         "penstock_attempts_total{outcome=\"status\",provider=\"a\"} 1",
         "penstock_credits_total{model=\"m\",provider=\"a\"} 0.0025",

@@ -373,7 +373,7 @@ async fn requests_are_counted_by_endpoint_and_logged_without_their_text() {
     embed(&running, json!("x")).await;
     let metrics = running.admin().get("/metrics").await.text();
     for line in [
-        r#"penstock_requests_total{endpoint="embeddings",outcome="ok",status="200",work="request"} 1"#,
+        r#"penstock_requests_total{endpoint="embeddings",model="m",outcome="ok",status="200",work="request"} 1"#,
         r#"gen_ai_client_token_usage_sum{gen_ai_operation_name="embeddings",gen_ai_provider_name="a",gen_ai_request_model="m",gen_ai_token_type="input"} 30"#,
     ] {
         assert!(metrics.contains(line), "{line}\n{metrics}");

@@ -281,8 +281,8 @@ async fn lines_are_counted_as_what_they_are() {
     drop(ask(&running, &running.ask()).await);
     let metrics = running.admin().get("/metrics").await.text();
     for line in [
-        r#"penstock_requests_total{endpoint="chat",outcome="ok",status="200",work="request"} 1"#,
-        r#"penstock_requests_total{endpoint="chat",outcome="ok",status="200",work="batch"} 1"#,
+        r#"penstock_requests_total{endpoint="chat",model="m",outcome="ok",status="200",work="request"} 1"#,
+        r#"penstock_requests_total{endpoint="chat",model="m",outcome="ok",status="200",work="batch"} 1"#,
         r#"penstock_batch_lines_total{endpoint="chat",outcome="ok"} 1"#,
     ] {
         assert!(metrics.contains(line), "{line}\n{metrics}");

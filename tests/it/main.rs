@@ -22,6 +22,7 @@ mod trace;
 
 mod accounts;
 mod admin;
+mod admin_jobs;
 mod agent;
 mod aside;
 mod batch_input;

@@ -122,7 +122,7 @@ async fn a_refused_head_hears_why_in_the_dialect_of_its_path() {
     let metrics = running.admin().get("/metrics").await.text();
     assert!(
         metrics.contains(
-            r#"penstock_requests_total{endpoint="unknown",outcome="refused",status="400",work="request"} 3"#
+            r#"penstock_requests_total{endpoint="unknown",model="none",outcome="refused",status="400",work="request"} 3"#
         ),
         "they are counted"
     );
