@@ -2,6 +2,7 @@
 //! batch, which has its body already and keeps its answer. One exchange serves both.
 
 use crate::ledger::Ending;
+use crate::pace;
 use crate::reply::head::Head;
 use crate::session::Session;
 use bytes::{Bytes, BytesMut};
@@ -144,13 +145,18 @@ impl Caller<'_> {
         }
     }
 
-    /// The next piece of the request's body, `None` at its end.
+    /// The next piece of the request's body, `None` at its end. Ends the turn of its task when that has read enough.
     ///
     /// # Errors
     /// It was cut short.
     pub async fn read_request_body(&mut self) -> Result<Option<Bytes>> {
         match self {
-            Self::Connection(session) => session.read_body().await,
+            Self::Connection(session) => {
+                pace::step().await;
+                let piece = session.read_body().await?;
+                pace::charge(piece.as_ref().map_or(0, Bytes::len));
+                Ok(piece)
+            }
             Self::Line(line) => Ok(line.body.take()),
         }
     }
@@ -161,7 +167,12 @@ impl Caller<'_> {
     /// It was cut short.
     pub async fn read_into(&mut self, body: &mut BytesMut) -> Result<usize> {
         match self {
-            Self::Connection(session) => session.read_into(body).await,
+            Self::Connection(session) => {
+                pace::step().await;
+                let read = session.read_into(body).await?;
+                pace::charge(read);
+                Ok(read)
+            }
             Self::Line(line) => {
                 let piece = line.body.take().unwrap_or_default();
                 body.extend_from_slice(&piece);

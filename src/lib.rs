@@ -28,6 +28,7 @@
 //! | [`descriptors`] | how many connections the system allows |
 //! | [`civil`] | times as people and headers write them |
 //! | [`buffers`] | memory for large bodies, kept for a moment |
+//! | [`pace`] | turns of tasks that read, so that no peer keeps a thread to itself |
 //! | [`session`] | a request and its answer on the connection of a client |
 //! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
 //! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
@@ -88,6 +89,7 @@ pub mod notify;
 pub mod object_id;
 pub mod observe;
 pub mod overload;
+pub mod pace;
 pub mod relay;
 pub mod reply;
 pub mod request_id;

@@ -6,7 +6,9 @@
 
 use super::http2::Streams;
 use super::{PARTING, SILENCE};
+use crate::pace;
 use async_trait::async_trait;
+use penstock_wire::frames::FrameHeads;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -22,9 +24,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// What a client says before its first frame.
-const PREFACE: usize = 24;
-const HEAD: usize = 9;
 /// The time that a limit is for.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Bytes of answers that explain one frame more: their client opens windows for them.
@@ -52,20 +51,17 @@ struct Parting {
     until: Instant,
 }
 
-/// Frames that carried nothing, in a row of bytes that is cut anywhere.
+/// Frames that carried nothing.
 #[derive(Debug)]
 struct Count {
-    /// Bytes before the next head of a frame.
-    skip: usize,
-    head: [u8; HEAD],
-    filled: usize,
+    heads: FrameHeads,
     empty: u64,
 }
 
 impl Frames {
     /// Counts the frames of a connection that has just begun.
     pub(super) fn new(stream: Stream, streams: Arc<Streams>, most: usize) -> Self {
-        let count = Count { skip: PREFACE, head: [0; HEAD], filled: 0, empty: 0 };
+        let count = Count::new();
         Self { stream, streams, most: most as u64, count, written: 0, since: Instant::now(), parting: None }
     }
 
@@ -84,46 +80,31 @@ impl Frames {
 }
 
 impl Count {
-    fn push(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            if self.skip > 0 {
-                let skipped = self.skip.min(bytes.len());
-                self.skip -= skipped;
-                bytes = bytes.get(skipped..).unwrap_or_default();
-                continue;
-            }
-            let Some((first, rest)) = bytes.split_first() else { return };
-            bytes = rest;
-            if let Some(byte) = self.head.get_mut(self.filled) {
-                *byte = *first;
-            }
-            self.filled += 1;
-            if self.filled == HEAD {
-                self.filled = 0;
-                self.frame();
-            }
-        }
+    fn new() -> Self {
+        Self { heads: FrameHeads::of_client(), empty: 0 }
     }
 
-    fn frame(&mut self) {
-        let [a, b, c, kind, flags, ..] = self.head;
-        let length = u32::from_be_bytes([0, a, b, c]) as usize;
-        self.skip = length;
-        let carries = match kind {
-            // Data, but for nothing that does not end anything.
-            0 => length > 0 || flags & 1 == 1,
-            // Headers: what they open is limited as streams are.
-            1 => true,
-            _ => false,
-        };
-        self.empty += u64::from(!carries);
+    fn push(&mut self, bytes: &[u8]) {
+        let empty = &mut self.empty;
+        self.heads.push(bytes, |head| {
+            let carries = match head.kind {
+                // Data, but for nothing that does not end anything.
+                0 => head.length > 0 || head.flags & 1 == 1,
+                // Headers: what they open is limited as streams are.
+                1 => true,
+                _ => false,
+            };
+            *empty += u64::from(!carries);
+        });
     }
 }
 
 impl AsyncRead for Frames {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        ready!(pace::poll_turn(cx));
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        pace::charge(buf.filled().len() - before);
         self.count.push(buf.filled().get(before..).unwrap_or_default());
         if self.flooded() {
             self.streams.abuse();
@@ -244,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_carries_nothing_is_counted_however_it_is_cut() {
-        let mut bytes = vec![b'P'; PREFACE];
+        let mut bytes = vec![b'P'; 24];
         for (kind, flags, payload) in [
             (4, 0, &[][..]),
             (1, 4, b"headers"),
@@ -259,9 +240,9 @@ mod tests {
             bytes.extend(frame(kind, flags, payload));
         }
         for cut in 1..bytes.len() {
-            let mut count = Count { skip: PREFACE, head: [0; HEAD], filled: 0, empty: 0 };
+            let mut count = Count::new();
             bytes.chunks(cut).for_each(|piece| count.push(piece));
-            assert_eq!((count.empty, count.skip, count.filled), (6, 0, 0), "{cut}");
+            assert_eq!((count.empty, count.heads.is_between()), (6, true), "{cut}");
         }
     }
 }

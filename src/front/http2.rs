@@ -195,6 +195,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
             // It was malformed, and the library has said so; that counts like one that was given up.
             Ok(Some(H2Accept::Rejected)) => {
                 front.house.metrics.turned_away("h2_malformed");
+                refusal::unheard(front);
                 streams.ended(true);
             }
             Ok(None) | Err(_) => return,
@@ -297,7 +298,12 @@ fn wrong(session: &HttpSession, limits: &Limits) -> Option<Refusal> {
     let target = head.raw_path().len();
     // The library takes any scheme, none too; over HTTP/1.1 a target with another is refused as well.
     let foreign = |scheme: &str| !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
-    let wrong = if head.uri.scheme_str().is_some_and(foreign) {
+    let no_host = |host: &[u8]| !penstock_wire::head::is_host(host);
+    let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let fields = head.headers.get_all(http::header::HOST).iter().map(http::HeaderValue::as_bytes);
+    let wrong = if named.into_iter().chain(fields).any(no_host) {
+        Wrong::Malformed("its Host is no host and port")
+    } else if head.uri.scheme_str().is_some_and(foreign) {
         Wrong::Malformed("its scheme is none of HTTP's")
     } else if target > limits.target {
         Wrong::LongTarget

@@ -42,6 +42,15 @@ pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wr
     }
 }
 
+/// Records a request over HTTP/2 that the library has refused, without its head.
+pub(super) fn unheard(front: &Front) {
+    let mut record = Record::new(RequestId::random(), Dialect::Chat);
+    let why = "The request's head is not valid HTTP/2.";
+    record.refused(&Refusal::because(Code::InvalidRequest, why));
+    record.end(false, 0);
+    front.house.observe(&record, Instant::now());
+}
+
 /// The dialect that a head is answered in, by the path alone.
 pub(super) fn dialect(head: &[u8]) -> Dialect {
     endpoint::dialect(target(head).split('?').next().unwrap_or_default(), false)

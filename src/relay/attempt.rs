@@ -175,6 +175,9 @@ async fn refused(
     let mut body = BytesMut::new();
     let alarm = clock::now() + ERROR_WAIT;
     let whole = loop {
+        if clock::now() >= alarm {
+            break false;
+        }
         let read = {
             let read = pin!(way.read_body());
             run.watch.race(&mut run.x.caller, read, alarm).await
@@ -210,7 +213,7 @@ pub fn text(value: &[u8]) -> Option<String> {
     std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
 }
 
-/// Reads the next bytes of an answer; `None` at its end.
+/// Reads the next bytes of an answer until `alarm`; `None` at its end.
 pub async fn read(
     run: &mut Run<'_, '_>,
     answering: &mut Answering,
@@ -218,7 +221,9 @@ pub async fn read(
     silent: FaultKind,
 ) -> Result<Option<Bytes>, Stop> {
     let alarm = alarm.min(answering.until);
-    let read = {
+    let read = if clock::now() >= alarm {
+        Woken::Alarm
+    } else {
         let read = pin!(answering.way.read_body());
         run.watch.race(&mut run.x.caller, read, alarm).await
     };

@@ -117,7 +117,8 @@ async fn fetch(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, url: &str, room: u
         }
     };
     let mut answering = Answering { until, ..answering };
-    let image = plain::whole(run, &mut answering, timeouts.idle, room).await?;
+    let due = Instant::now() + timeouts.idle;
+    let image = plain::whole(run, &mut answering, (due, timeouts.idle), room).await?;
     answering.way.release().await;
     if image.is_empty() { Err(malformed()) } else { Ok(image) }
 }

@@ -69,9 +69,10 @@ async fn ask(
     let mut answers = Vec::with_capacity(calls.len());
     let mut room = run.x.live.settings.limits.response_buffer;
     for call in calls {
-        // A plain answer's head comes when all of it is generated.
+        // A plain answer's head comes when all of it is generated; with some providers only white space does until then.
+        let due = clock::now() + timeouts.plain;
         let mut answering = attempt::open(run, offer, speech, call, timeouts.plain).await?;
-        let body = whole(run, &mut answering, timeouts.idle, room).await?;
+        let body = whole(run, &mut answering, (due, timeouts.idle), room).await?;
         room = room.saturating_sub(body.len());
         let headers = heard(&answering, speech);
         answering.way.release().await;
@@ -86,16 +87,27 @@ fn heard(answering: &Answering, speech: Speech) -> Vec<Option<Box<str>>> {
     speech.heeds().iter().map(value).collect()
 }
 
-/// The whole body, within its cap.
+/// The whole body, within its cap. Its first byte other than white space is waited for until `due`; after that
+/// white space does not count as progress.
 pub async fn whole(
     run: &mut Run<'_, '_>,
     answering: &mut Answering,
-    idle: Duration,
+    (due, idle): (Instant, Duration),
     cap: usize,
 ) -> Result<Bytes, Stop> {
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
-    while let Some(piece) = attempt::read(run, answering, clock::now() + idle, FaultKind::Idle).await? {
+    let (mut begun, mut alarm) = (false, clock::now() + idle);
+    // What has waited for its head as long as it may is given a moment for its body.
+    let due = due.max(alarm);
+    loop {
+        let until = if begun { alarm } else { alarm.min(due) };
+        let Some(piece) = attempt::read(run, answering, until, FaultKind::Idle).await? else { break };
+        let says = piece.iter().any(|byte| !byte.is_ascii_whitespace());
+        if says || !begun {
+            alarm = clock::now() + idle;
+        }
+        begun |= says;
         if body.len() + only.as_ref().map_or(0, Bytes::len) + piece.len() > cap {
             return Err(Stop::Fault(Fault::new(FaultKind::Malformed)));
         }

@@ -5,6 +5,7 @@
 use super::attempt::{self, Answering, Stop};
 use super::watch::{HEARTBEAT, Woken};
 use super::{Run, settle};
+use crate::clock;
 use crate::exchange::{Ended, ended};
 use crate::reply::head::Head;
 use crate::upstream::offer::OfferLive;
@@ -19,14 +20,67 @@ use std::time::{Duration, Instant};
 /// How long a finished stream is waited for its usage and its last word.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
+/// Most bytes of a stream in a row without progress (comments, pings, empty deltas), those aside that wait for the rest
+/// of their event. Real keep-alives are some bytes a second.
+const BARREN: usize = 4 << 20;
+
 /// The times of one attempt.
 struct Times {
     asked: Instant,
     /// When a content token has to be there.
     token_by: Instant,
-    /// The last sign of life.
-    heard: Instant,
+    /// The last progress: generated text, reasoning or a tool call, or a finish. Nothing else is a sign of life.
+    progressed: Instant,
+    /// When a finished stream is over, whatever still comes.
+    over_by: Option<Instant>,
     first_token: Option<Duration>,
+    /// What the reply has heard of the provider, and how far it was, at the last progress.
+    heard: (usize, Progress),
+    /// Bytes since then.
+    barren: usize,
+    /// What its client took of the time.
+    delayed: Duration,
+}
+
+impl Times {
+    /// The times of a stream whose head has come.
+    fn new(asked: Instant, first_token: Duration, reply: Option<&dyn Reply>) -> Self {
+        let now = clock::now();
+        Self {
+            asked,
+            token_by: now + first_token,
+            progressed: now,
+            over_by: None,
+            first_token: None,
+            heard: reply.map_or((0, Progress::Waiting), |reply| (reply.generated(), reply.progress())),
+            barren: 0,
+            delayed: Duration::ZERO,
+        }
+    }
+
+    /// Notes what so many bytes have brought.
+    fn note(&mut self, reply: &dyn Reply, bytes: usize) {
+        let heard = (reply.generated(), reply.progress());
+        let now = clock::now();
+        self.barren += bytes;
+        if heard != self.heard {
+            (self.heard, self.progressed, self.barren) = (heard, now, 0);
+        }
+        if heard.1 >= Progress::Committed && self.first_token.is_none() {
+            self.first_token = Some(now.saturating_duration_since(self.asked));
+        }
+        if heard.1 >= Progress::Finished {
+            self.over_by.get_or_insert(now + LAST_WORD);
+        }
+    }
+
+    /// Nothing was read for so long, since the client took its time: that is no silence of the provider's.
+    fn delay(&mut self, by: Duration) {
+        self.delayed += by;
+        self.token_by += by;
+        self.progressed += by;
+        self.over_by = self.over_by.map(|over| over + by);
+    }
 }
 
 /// One attempt at a stream, or at the rest of one.
@@ -65,8 +119,7 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     let mut answering = opened?;
     run.current = Some(offer.clone());
     run.asked = Some(asked);
-    let now = Instant::now();
-    let mut times = Times { asked, token_by: now + timeouts.first_token, heard: now, first_token: None };
+    let mut times = Times::new(asked, timeouts.first_token, run.reply.as_deref());
     pump(run, offer, &mut answering, &mut times, number).await?;
     close(run, offer, answering, &times).await
 }
@@ -87,24 +140,36 @@ async fn pump(
         }
         let heard = hear(run, offer, answering, times, progress).await?;
         let Some(reply) = run.reply.as_mut() else { return Ok(()) };
+        let bytes = heard.as_ref().map_or(0, Bytes::len);
         let (fault, over) = match heard {
             Some(piece) => (reply.push(piece, &mut out).err(), false),
             None => (reply.end(&mut out).err(), true),
         };
-        let (now, kept) = (Instant::now(), reply.kept());
-        times.heard = now;
+        let kept = reply.kept();
+        times.note(&**reply, bytes);
         let committed = reply.progress() >= Progress::Committed;
-        if committed && times.first_token.is_none() {
-            times.first_token = Some(now.saturating_duration_since(times.asked));
-        }
         if run.begun || (committed && fault.is_none()) {
-            tell(run, offer, &mut out, times, number).await?;
+            let before = clock::now();
+            tell(run, offer, &mut out, number).await?;
+            times.delay(clock::now().saturating_duration_since(before));
         }
         match fault.or_else(|| weigh(run, kept).err()) {
             Some(fault) => return Err(Stop::Fault(fault)),
             None if over => return Ok(()),
+            None if times.barren > kept.saturating_add(BARREN) => return barren(run, out).await,
             None => {}
         }
+    }
+}
+
+/// A provider that goes on without a word. An answer that was finished before is over; any other was none.
+async fn barren(run: &mut Run<'_, '_>, mut out: Out) -> Result<(), Stop> {
+    match run.reply.as_mut() {
+        Some(reply) if reply.progress() >= Progress::Finished => {
+            reply.end(&mut out).map_err(Stop::Fault)?;
+            if out.is_empty() { Ok(()) } else { write(run, joined(&mut out), false).await }
+        }
+        _ => Err(Stop::Fault(Fault::new(FaultKind::Malformed))),
     }
 }
 
@@ -116,7 +181,8 @@ fn weigh(run: &mut Run<'_, '_>, kept: usize) -> Result<(), Fault> {
     run.weight.set(run.x, kept)
 }
 
-/// The next bytes of the provider, `None` at its end.
+/// The next bytes of the provider, `None` at its end. The time is compared before each read: one that is always ready
+/// hears no alarm.
 async fn hear(
     run: &mut Run<'_, '_>,
     offer: &OfferLive,
@@ -127,18 +193,27 @@ async fn hear(
     let timeouts = &offer.offer.provider.timeouts;
     let (limit, silent) = match progress {
         Progress::Waiting => (times.token_by, FaultKind::FirstToken),
-        Progress::Committed => (times.heard + timeouts.idle, FaultKind::Idle),
-        Progress::Finished | Progress::Ended => (times.heard + LAST_WORD, FaultKind::Idle),
+        Progress::Committed => (times.progressed + timeouts.idle, FaultKind::Idle),
+        Progress::Finished | Progress::Ended => {
+            (times.over_by.unwrap_or(times.progressed + LAST_WORD), FaultKind::Idle)
+        }
     };
-    let woken = {
+    let alarm = limit.min(answering.until);
+    let woken = if clock::now() >= alarm {
+        Woken::Alarm
+    } else {
         let read = pin!(answering.way.read_body());
-        run.watch.race(&mut run.x.caller, read, limit.min(answering.until)).await
+        run.watch.race(&mut run.x.caller, read, alarm).await
     };
     match woken {
         Woken::Done(Ok(piece)) => unpacked(answering, piece),
         // A finished answer needs no proper end.
         Woken::Done(Err(_)) | Woken::Alarm if progress == Progress::Finished => Ok(None),
         Woken::Done(Err(_)) => Err(Stop::Fault(Fault::new(FaultKind::Reset))),
+        // The time for all is over, and its client took most of it: that is no fault of the provider's.
+        Woken::Alarm if answering.until < limit && times.delayed > times.asked.elapsed() / 2 => {
+            Err(Stop::Fault(Fault::new(FaultKind::Deadline)))
+        }
         woken => Err(woken.stop(silent, run.deadline)),
     }
 }
@@ -149,13 +224,7 @@ fn unpacked(answering: &mut Answering, piece: Option<Bytes>) -> Result<Option<By
 }
 
 /// Sends what there is to send, the head first if it has not gone out yet.
-async fn tell(
-    run: &mut Run<'_, '_>,
-    offer: &Arc<OfferLive>,
-    out: &mut Out,
-    times: &Times,
-    number: u32,
-) -> Result<(), Stop> {
+async fn tell(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, out: &mut Out, number: u32) -> Result<(), Stop> {
     if !run.begun {
         run.begun = true;
         run.x.record.first_token = Some(run.x.started.elapsed());
@@ -166,7 +235,7 @@ async fn tell(
     if out.is_empty() {
         return run.x.caller.flush().await.map_err(|_| Stop::Left);
     }
-    run.watch.told(times.heard);
+    run.watch.told(clock::now());
     write(run, joined(out), false).await?;
     #[cfg(feature = "inject")]
     run.x.house.inject.at(crate::inject::At::Stream);

@@ -7,7 +7,7 @@ use crate::caller::Caller;
 use crate::clock;
 use crate::keyring::Grant;
 use bytes::Bytes;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,11 @@ impl Watch {
     }
 
     /// Waits for `work`, at most until `alarm`. After an alarm the same work can
-    /// be waited for again.
+    /// be waited for again. The clock is compared and the client looked at on
+    /// every call, also when the work is always ready. Work that is ready when
+    /// the alarm is due is taken once more: a thread that was busy elsewhere is no
+    /// silence of the provider's. Whoever calls in a loop has to compare the time
+    /// between two calls.
     pub async fn race<T>(
         &mut self,
         caller: &mut Caller<'_>,
@@ -60,29 +64,27 @@ impl Watch {
         alarm: Instant,
     ) -> Woken<T> {
         loop {
+            let now = clock::now();
             let beat = self.told.map(|told| told + self.heartbeat);
+            if beat.is_some_and(|beat| now >= beat) && now < alarm {
+                // Boxed: it is rare, and its state would be a part of every wait's.
+                if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {
+                    return Woken::Left;
+                }
+                self.told = Some(clock::now());
+                continue;
+            }
+            let late = now >= alarm;
             let next = beat.map_or(alarm, |beat| beat.min(alarm));
             let timer = arm(&mut self.timer, &mut self.armed, next);
             tokio::select! {
                 biased;
-                done = work.as_mut() => return Woken::Done(done),
                 () = caller.gone() => return Woken::Left,
                 () = self.revoked.as_mut() => return Woken::Revoked,
-                () = timer => {
-                    let now = clock::now();
-                    // It may have been set for something that is over.
-                    self.timer = None;
-                    if now >= alarm {
-                        return Woken::Alarm;
-                    }
-                    if beat.is_some_and(|beat| now >= beat) {
-                        // Boxed: it is rare, and its state would be a part of every wait's.
-                        if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {
-                            return Woken::Left;
-                        }
-                        self.told = Some(clock::now());
-                    }
-                }
+                done = work.as_mut() => return Woken::Done(done),
+                () = ready(()), if late => return Woken::Alarm,
+                // It may have been set for something that is over.
+                () = timer => self.timer = None,
             }
         }
     }

@@ -22,8 +22,11 @@ const PIECE: usize = 64 * 1024;
 const CRAMPED: usize = 512;
 /// Bytes that most requests have at most.
 const USUAL: u64 = 4 * 1024;
-/// What a client may send ahead of its answer; no more of it is read.
+/// What is kept of the bytes that a client sends ahead of its answer …
 const AHEAD: usize = 16 * 1024;
+/// … and how many more are read and thrown away, so that the end of the connection behind them is noticed. The
+/// connection serves no other request then.
+const PASSED_OVER: usize = 64 << 20;
 /// Pieces of an answer up to here are written in one go with what stands around them; copying them costs less than
 /// another write.
 const SMALL: usize = 16 * 1024;
@@ -37,6 +40,8 @@ pub struct Http1 {
     method: Method,
     /// What has come and was not read yet.
     buffer: BytesMut,
+    /// Bytes behind it that were thrown away.
+    passed_over: usize,
     body: Body,
     keep: bool,
     /// The house is told to stop: what is answered from then on is the last of its connection.
@@ -79,7 +84,19 @@ impl Http1 {
         };
         let method = Method::from_bytes(request.method()).unwrap_or_default();
         let (out, answer) = (BytesMut::new(), Answer::Ahead);
-        Self { stream, request, method, buffer, body, keep: false, stop, answer, out, sent: 0 }
+        Self {
+            stream,
+            request,
+            method,
+            buffer,
+            passed_over: 0,
+            body,
+            keep: false,
+            stop,
+            answer,
+            out,
+            sent: 0,
+        }
     }
 
     pub(super) const fn request(&self) -> &Request {
@@ -102,6 +119,11 @@ impl Http1 {
         matches!(self.body, Body::Over)
     }
 
+    /// Whether something came behind the request.
+    fn has_more(&self) -> bool {
+        !self.buffer.is_empty() || self.passed_over > 0
+    }
+
     pub(super) const fn answered(&self) -> bool {
         !matches!(self.answer, Answer::Ahead)
     }
@@ -109,6 +131,11 @@ impl Http1 {
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.out.capacity()
+    }
+
+    #[cfg(test)]
+    pub(super) fn buffered(&self) -> usize {
+        self.buffer.len()
     }
 
     pub(super) const fn body_bytes_sent(&self) -> usize {
@@ -177,12 +204,20 @@ impl Http1 {
         }
     }
 
-    /// Ends only when the client is gone. What it sends meanwhile waits.
+    /// Ends only when the client is gone. Of what it sends meanwhile the beginning waits.
     pub(super) async fn gone(&mut self) {
         while self.buffer.len() < AHEAD {
             if self.fill(CRAMPED).await.is_err() {
                 return;
             }
+        }
+        while self.is_body_done() && self.passed_over < PASSED_OVER {
+            let kept = self.buffer.len();
+            if self.fill(CRAMPED).await.is_err() {
+                return;
+            }
+            self.passed_over += self.buffer.len() - kept;
+            self.buffer.truncate(kept);
         }
         pending().await
     }
@@ -224,7 +259,7 @@ impl Http1 {
             self.buffer.advance(left);
             self.body = Body::Over;
         }
-        let behind = !self.is_body_done() || !self.buffer.is_empty() || self.request.length().is_none();
+        let behind = !self.is_body_done() || self.has_more() || self.request.length().is_none();
         !behind && self.answer != Answer::Close && !*self.stop.borrow()
     }
 
@@ -302,7 +337,7 @@ impl Http1 {
         if self.answer != Answer::Over {
             return Rest::Cut;
         }
-        if !self.is_body_done() || !self.buffer.is_empty() {
+        if !self.is_body_done() || self.has_more() {
             return Rest::Unread(self.stream);
         }
         let Some(length) = self.request.length().filter(|_| self.keep) else {

@@ -12,9 +12,10 @@ use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
 use crate::descriptors;
 use crate::socket::Socket;
 use penstock_contract::{Fault, FaultKind};
-use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::client::HttpSession;
 use pingora_core::protocols::l4::ext::set_tcp_keepalive;
 use pingora_core::protocols::tls::SslDigest;
+use pingora_core::protocols::{ALPN, Stream};
 use pingora_core::upstreams::peer::{HttpPeer, Peer};
 use pingora_error::{Error, ErrorType};
 use std::io;
@@ -37,6 +38,8 @@ const H2_PING: Duration = Duration::from_secs(30);
 
 /// Longest time to look a name up.
 const LOOKUP: Duration = Duration::from_secs(5);
+/// Most addresses of one name.
+const ADDRESSES: usize = 32;
 
 /// One provider's addresses and how it is connected to.
 pub struct Route {
@@ -128,7 +131,7 @@ impl Route {
             return;
         }
         let found = timeout(LOOKUP, tokio::net::lookup_host((&*self.base.host, self.base.port))).await;
-        let addresses: Vec<SocketAddr> = found.into_iter().flatten().flatten().collect();
+        let addresses: Vec<SocketAddr> = found.into_iter().flatten().flatten().take(ADDRESSES).collect();
         if !addresses.is_empty() {
             self.set(provider, &addresses);
         }
@@ -211,10 +214,7 @@ impl Route {
     async fn through(&self, door: Arc<Door>) -> Result<Way, FaultKind> {
         let pool = self.pool.clone();
         if !door.only_http1() {
-            let opened = Box::pin(pool.http.get_http_session(&door.peer)).await;
-            let (session, reused) = opened.map_err(|error| connect_fault(&error))?;
-            door.is_new_enough(session.digest().and_then(|digest| digest.ssl_digest.as_deref()))?;
-            return Ok(Way::agreed(session, reused, door, pool));
+            return Box::pin(agreed(door, pool)).await;
         }
         if let Some((stream, home)) = pool.take(&door) {
             return Ok(Way::http1(stream, true, home, door, pool));
@@ -223,6 +223,30 @@ impl Route {
         let stream = Box::pin(door.connect(&pool)).await?;
         Ok(Way::http1(stream, false, Home::here(), door, pool))
     }
+}
+
+/// A way through a door behind which HTTP/2 may be spoken. Which it is is agreed on in the TLS handshake; in clear text
+/// it is what the configuration says.
+async fn agreed(door: Arc<Door>, pool: Arc<Pool>) -> Result<Way, FaultKind> {
+    let failed = |error: Box<Error>| connect_fault(&error);
+    if let Some(session) = pool.take_h2(&door).await.map_err(failed)? {
+        return Ok(Way::agreed(HttpSession::H2(session), true, door, pool));
+    }
+    let only_h2 = door.peer.options.alpn.get_min_http_version() == 2;
+    if !only_h2 && let Some((stream, home)) = pool.take(&door) {
+        return Ok(Way::http1(stream, true, home, door, pool));
+    }
+    let stream = pool.streams.new_stream(&door.peer).await.map_err(failed)?;
+    door.is_new_enough(stream.get_ssl_digest().as_deref())?;
+    match stream.selected_alpn_proto() {
+        Some(ALPN::H2) => {}
+        None if only_h2 && !door.peer.is_tls() => {}
+        _ => return Ok(Way::http1(stream, false, Home::here(), door, pool)),
+    }
+    // A new connection has to take a few bytes; it is given as long as it had to be there.
+    let opened = timeout(door.connect * 2, pool.open_h2(&door, stream)).await;
+    let session = opened.map_err(|_| FaultKind::Connect)?.map_err(failed)?;
+    Ok(Way::agreed(HttpSession::H2(session), false, door, pool))
 }
 
 /// Whose fault it is that there is no connection.

@@ -3,8 +3,9 @@
 //! comes: a stream that is silent holds a KiB, a long body is read in large
 //! pieces. Reading may be given up at any point and taken up again.
 
+use crate::pace;
 use bytes::{Bytes, BytesMut};
-use penstock_wire::answer::{Chunks, Framing, Head, Malformed, Step};
+use penstock_wire::answer::{Chunks, Framing, Head, HeadScan, Malformed, Step};
 use pingora_core::protocols::Stream;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,8 +15,10 @@ use tokio::time::timeout;
 const SMALL: usize = 4 * 1024;
 /// Bytes that most events fit in.
 const EVENT: usize = 1024;
-/// Most bytes read at once.
+/// Most bytes read at once of a body whose length is known …
 const LARGE: usize = 64 * 1024;
+/// … and of a stream: what is read at once is worked on at once, while others wait.
+const STREAM: usize = 16 * 1024;
 /// Room below which another buffer is taken.
 const CRAMPED: usize = 512;
 
@@ -88,8 +91,9 @@ impl Http1 {
     /// # Errors
     /// There is none.
     pub async fn read_head(&mut self) -> Result<u16, Broken> {
+        let mut scan = HeadScan::default();
         loop {
-            let read = if self.buffer.is_empty() { None } else { Head::read(&self.buffer)? };
+            let read = if scan.is_due(&self.buffer) { Head::read(&self.buffer)? } else { None };
             let Some(head) = read else {
                 match self.fill().await? {
                     0 => return Err(Broken::Gone),
@@ -208,8 +212,10 @@ impl Http1 {
             Some(patience) => timeout(patience, read).await.map_err(|_| Broken::Gone)?,
         };
         let read = read.map_err(|_| Broken::Gone)?;
+        pace::charge(read);
         if read == room {
-            self.room = (room * 2).clamp(EVENT, LARGE);
+            let most = if matches!(self.body, Body::Left(_)) { LARGE } else { STREAM };
+            self.room = (room * 2).clamp(EVENT, most);
         }
         Ok(read)
     }

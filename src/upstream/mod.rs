@@ -6,6 +6,7 @@ pub mod bill;
 pub mod check;
 pub mod connect;
 pub mod decode;
+mod frames;
 pub mod http1;
 mod idle;
 pub mod live;

@@ -2,12 +2,15 @@
 //! show the same.
 
 use super::connect::Door;
+use super::frames::Counted;
 use super::idle::{Home, Idle};
 use crate::config::settings::{Provider, TlsVersion};
-use pingora_core::connectors::http::Connector;
+use pingora_core::connectors::http::v2::{Connector, H2HandshakeSettings, handshake};
 use pingora_core::connectors::{ConnectorOptions, TransportConnector};
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::client::HttpSession;
+use pingora_core::protocols::http::v2::client::Http2Session;
+use pingora_error::{Error, ErrorType};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,10 +52,10 @@ impl Trust {
 
 /// Connections with the same trust.
 pub struct Pool {
-    /// To providers that may agree on HTTP/2.
-    pub(super) http: Connector,
-    /// To providers that are asked in HTTP/1.1 over TLS. Kept as bare streams, so that a
-    /// request's head and body leave in one write: a session flushes between them.
+    /// Connections on which HTTP/2 was agreed on.
+    h2: Connector,
+    /// New connections. Those that speak HTTP/1.1 are kept as bare streams, so that a request's head and body leave
+    /// in one write: a session flushes between them.
     pub(super) streams: TransportConnector,
     idle: Idle,
 }
@@ -60,7 +63,7 @@ pub struct Pool {
 impl Pool {
     fn new(trust: &Trust) -> Arc<Self> {
         Arc::new(Self {
-            http: Connector::new(Some(options(trust))),
+            h2: Connector::new(Some(options(trust))),
             streams: TransportConnector::new(Some(options(trust))),
             idle: Idle::new(POOL, IDLE),
         })
@@ -76,9 +79,33 @@ impl Pool {
         self.idle.put(door.key, stream, home);
     }
 
-    /// The same for one whose protocol was agreed on.
-    pub(super) async fn put_session(&self, door: &Door, session: HttpSession) {
-        self.http.release_http_session(session, &door.peer, Some(IDLE)).await;
+    /// A stream on a connection that speaks HTTP/2 and has room for one.
+    pub(super) async fn take_h2(&self, door: &Door) -> pingora_error::Result<Option<Http2Session>> {
+        self.h2.reused_http_session(&door.peer).await
+    }
+
+    /// Opens HTTP/2 on a new connection, with its frames counted; its first stream.
+    pub(super) async fn open_h2(&self, door: &Door, stream: Stream) -> pingora_error::Result<Http2Session> {
+        let options = &door.peer.options;
+        let mut settings = H2HandshakeSettings::new();
+        settings.max_streams = options.max_h2_streams;
+        settings.ping_interval = options.h2_ping_interval;
+        settings.stream_window_size = options.h2_stream_window_size;
+        settings.connection_window_size = options.h2_connection_window_size;
+        let connection = handshake(Box::new(Counted::new(stream)), settings).await?;
+        let none = || Error::explain(ErrorType::H2Error, "a new connection has no room for a stream");
+        let session = connection.spawn_stream().await?.ok_or_else(none)?;
+        if connection.more_streams_allowed() {
+            self.h2.in_use_pool().insert(door.key, connection);
+        }
+        Ok(session)
+    }
+
+    /// Gives a stream back, and keeps its connection.
+    pub(super) fn put_session(&self, door: &Door, session: HttpSession) {
+        if let HttpSession::H2(session) = session {
+            self.h2.release_http_session(session, &door.peer, Some(IDLE));
+        }
     }
 }
 

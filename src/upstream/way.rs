@@ -7,8 +7,8 @@ use super::idle::Home;
 use super::offer::RequestHead;
 use super::pools::Pool;
 use super::send::{self, Unsent};
-use crate::clock;
 use crate::spool::Spooled;
+use crate::{clock, pace};
 use bytes::Bytes;
 use penstock_contract::Call;
 use pingora_core::protocols::http::client::HttpSession;
@@ -16,6 +16,7 @@ use pingora_error::ErrorType;
 use pingora_http::RequestHeader;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 /// Pooled connections that may turn out to be closed before a new one is made.
 pub const STALE: usize = 3;
@@ -26,6 +27,8 @@ const SOON: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(1);
 /// Pieces of it.
 const PIECES: usize = 16;
+/// Most heads with a status below 200 before the head of an answer.
+const INFORMATIONAL: usize = 100;
 
 /// An open exchange.
 pub struct Way {
@@ -45,7 +48,7 @@ pub struct Way {
 /// What the connection speaks.
 enum Session {
     Http1(Http1),
-    /// What was agreed on in the handshake.
+    /// HTTP/2.
     Agreed(Box<HttpSession>),
 }
 
@@ -62,7 +65,7 @@ impl Way {
         Self { session, reused, home, whole: true, since: clock::now(), door, pool }
     }
 
-    /// Over one whose protocol was agreed on.
+    /// Over a stream of one that speaks HTTP/2.
     pub(super) fn agreed(session: HttpSession, reused: bool, door: Arc<Door>, pool: Arc<Pool>) -> Self {
         let session = Session::Agreed(Box::new(session));
         Self { session, reused, home: Home::here(), whole: true, since: clock::now(), door, pool }
@@ -148,12 +151,14 @@ impl Way {
         }
     }
 
-    /// Reads the head of the answer; its status. Heads that only inform are passed over.
+    /// Reads the head of the answer; its status. Heads that only inform are passed over, 100 of them at most; they do
+    /// not extend the time that the answer has.
     ///
     /// # Errors
     /// There is none.
     pub async fn read_head(&mut self) -> Result<u16, Broken> {
-        loop {
+        for _ in 0..=INFORMATIONAL {
+            pace::step().await;
             let status = match &mut self.session {
                 Session::Http1(http1) => http1.read_head().await?,
                 Session::Agreed(session) => {
@@ -165,6 +170,7 @@ impl Way {
                 return Ok(status);
             }
         }
+        Err(Broken::Malformed)
     }
 
     /// The status of the answer.
@@ -185,14 +191,19 @@ impl Way {
         }
     }
 
-    /// The next bytes of the answer, `None` at its end.
+    /// The next bytes of the answer, `None` at its end. Ends the turn of its task when that has read enough.
     ///
     /// # Errors
     /// It was cut.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, Broken> {
+        pace::step().await;
         match &mut self.session {
             Session::Http1(http1) => http1.read_body().await,
-            Session::Agreed(session) => session.read_response_body().await.map_err(|_| Broken::Gone),
+            Session::Agreed(session) => {
+                let piece = session.read_response_body().await.map_err(|_| Broken::Gone)?;
+                pace::charge(piece.as_ref().map_or(0, Bytes::len));
+                Ok(piece)
+            }
         }
     }
 
@@ -214,7 +225,7 @@ impl Way {
                     self.pool.put(&self.door, stream, self.home);
                 }
             }
-            Session::Agreed(session) => Box::pin(self.pool.put_session(&self.door, *session)).await,
+            Session::Agreed(session) => self.pool.put_session(&self.door, *session),
         }
     }
 
@@ -222,16 +233,16 @@ impl Way {
     /// connection can serve again.
     pub fn release_soon(mut self) {
         tokio::spawn(async move {
-            self.wait(REST);
-            for _ in 0..PIECES {
-                if self.is_over() {
-                    return self.release().await;
+            let over = timeout(REST, async {
+                for _ in 0..PIECES {
+                    if self.is_over() || self.read_body().await?.is_none() {
+                        return Ok(true);
+                    }
                 }
-                match self.read_body().await {
-                    Ok(Some(_)) => {}
-                    Ok(None) => return self.release().await,
-                    Err(_) => return,
-                }
+                Ok::<_, Broken>(false)
+            });
+            if matches!(over.await, Ok(Ok(true))) {
+                self.release().await;
             }
         });
     }

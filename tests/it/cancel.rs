@@ -69,3 +69,20 @@ async fn stopping_lets_an_open_stream_end() {
     assert_eq!(answer.streamed(), "One two");
     stopping.await.unwrap();
 }
+
+/// What a client has sent behind its request does not hide that it has left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_behind_much_that_nobody_reads_is_noticed() {
+    for ahead in [1, 16 << 10, (16 << 10) + 1, 4 << 20] {
+        let provider = Provider::start().await;
+        provider.always(vec![Act::Hang]);
+        let running = Bench::new().provider("a", &provider).start().await;
+        let body = running.ask().to_string();
+        let mut open = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
+        provider.until_calls(1).await;
+        open.send(&vec![b'x'; ahead]).await;
+        drop(open);
+        provider.until_left(1).await;
+        until("the exchange to end", || running.gateway.house.exchanges() == 0).await;
+    }
+}

@@ -201,6 +201,10 @@ pub trait Reply: Send {
     /// Bytes of generated text passed to the client, for a count where usage is missing.
     fn output_bytes(&self) -> usize;
 
+    /// Bytes of generated text that the provider at work has sent: text, reasoning and tool calls, with what the client
+    /// had already. While they do not grow the answer makes no progress, whatever else is sent.
+    fn generated(&self) -> usize;
+
     /// What the provider at work has used, whatever another did before: as it says, else by the text that it has sent
     /// itself, with what the client had already.
     fn worked(&self) -> Usage;

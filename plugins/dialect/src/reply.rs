@@ -257,6 +257,10 @@ impl Reply for Answering {
         self.output_bytes
     }
 
+    fn generated(&self) -> usize {
+        self.sent_bytes
+    }
+
     fn worked(&self) -> Usage {
         let counted = Usage::counted(self.prompt_bytes, self.sent_bytes);
         let said = self.stated.map_or(counted, |stated| stated.filled(&counted));

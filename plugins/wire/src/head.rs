@@ -46,6 +46,8 @@ const USUAL: usize = 20;
 pub struct Scan {
     /// Where the next line begins.
     at: usize,
+    /// Bytes that hold no end of it, so that a line that trickles in is not searched anew with each byte.
+    searched: usize,
     begun: bool,
     blank: bool,
     old: bool,
@@ -70,7 +72,9 @@ impl Scan {
         loop {
             let from = self.at;
             let rest = bytes.get(from..).unwrap_or_default();
-            let Some(end) = memchr::memchr(b'\n', rest) else { break };
+            let searched = self.searched.saturating_sub(from);
+            let found = memchr::memchr(b'\n', rest.get(searched..).unwrap_or_default());
+            let Some(end) = found.map(|end| searched + end) else { break };
             let line = rest.get(..end).unwrap_or_default();
             self.at += end + 1;
             // A request line that was given up before its end came is given up with it too: what a client hears must not
@@ -91,6 +95,7 @@ impl Scan {
                 self.field(line, from, caps)?;
             }
         }
+        self.searched = bytes.len();
         let rest = bytes.get(self.at..).unwrap_or_default();
         if bytes.len() > caps.bytes || (!self.begun && rest.len() > caps.target.saturating_add(AROUND)) {
             return Err(self.large(rest, caps));
@@ -155,6 +160,8 @@ impl Scan {
                 }
                 if value.contains(&b'@') {
                     Err(Wrong::Malformed("there is a user in its Host"))
+                } else if !is_host(value) {
+                    Err(Wrong::Malformed("its Host is no host and port"))
                 } else {
                     Ok(())
                 }
@@ -219,12 +226,39 @@ pub fn target(bytes: &[u8]) -> &str {
     std::str::from_utf8(target).unwrap_or_default()
 }
 
-const fn control(byte: u8) -> bool {
+pub(crate) const fn control(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') || byte == 0x7f
 }
 
+/// Whether it is a host, and perhaps a port, in the characters that RFC 3986 §3.2.2 has for them. An empty one is what
+/// a target without a host has (RFC 9112 §3.2).
+#[must_use]
+pub fn is_host(authority: &[u8]) -> bool {
+    let (host, rest) = match authority.strip_prefix(b"[") {
+        Some(inner) => {
+            let Some(end) = memchr::memchr(b']', inner) else { return false };
+            let (address, rest) =
+                (inner.get(..end).unwrap_or_default(), inner.get(end + 1..).unwrap_or_default());
+            let is_address = std::str::from_utf8(address)
+                .is_ok_and(|address| address.parse::<core::net::Ipv6Addr>().is_ok());
+            if !is_address {
+                return false;
+            }
+            (&b""[..], rest)
+        }
+        None => authority.split_at(memchr::memchr(b':', authority).unwrap_or(authority.len())),
+    };
+    let of_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(byte);
+    let port = match rest.split_first() {
+        None => true,
+        Some((b':', port)) => port.len() <= 5 && port.iter().all(u8::is_ascii_digit),
+        Some(_) => false,
+    };
+    host.iter().all(of_host) && port
+}
+
 /// Whether it is a token, as names of methods and fields are (RFC 9110 §5.6.2).
-fn is_token(bytes: &[u8]) -> bool {
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().fold(true, |all, byte| all & of_token(*byte))
 }
 

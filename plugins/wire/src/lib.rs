@@ -8,6 +8,7 @@ pub mod answer;
 pub mod error;
 pub mod figures;
 pub mod form;
+pub mod frames;
 pub mod head;
 pub mod json;
 pub mod sse;

@@ -133,7 +133,8 @@ pub struct Timeouts {
     pub plain: Span,
     /// From the head of a stream to its first content token.
     pub first_token: Span,
-    /// Silence between two pieces.
+    /// Without progress. A stream makes progress with generated text, reasoning or a tool call, and not with comments,
+    /// pings or empty deltas; any other answer with what is no white space.
     pub idle: Span,
     /// The whole attempt.
     pub total: Span,

@@ -4,6 +4,7 @@
 
 pub mod bench;
 pub mod client;
+pub mod endless;
 pub mod frames;
 pub mod h2;
 pub mod jobs;

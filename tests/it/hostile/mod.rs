@@ -5,6 +5,8 @@
 mod addresses;
 mod bombs;
 mod crowd;
+mod endless;
+mod endless_h2;
 mod floods;
 mod frames;
 mod heads;

@@ -348,6 +348,10 @@ impl Reply for Passing {
         self.shadow.output_bytes()
     }
 
+    fn generated(&self) -> usize {
+        self.shadow.generated()
+    }
+
     fn worked(&self) -> Usage {
         self.shadow.worked()
     }

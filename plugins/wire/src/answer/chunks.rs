@@ -1,6 +1,7 @@
 //! A body in chunks, however its bytes are cut.
 
 use super::Malformed;
+use crate::head::{control, is_token};
 use bytes::{Bytes, BytesMut};
 
 /// Longest line that gives a chunk's size, its extensions included, or that is a trailer.
@@ -71,6 +72,7 @@ impl Chunks {
                 },
                 At::Trailers => match line(buffer)? {
                     Some(end) if end.is_empty() => self.at = At::Over,
+                    Some(trailer) if !is_field(&trailer) => return Err(Malformed("a trailer is no field")),
                     Some(trailer) => {
                         self.trailers += trailer.len();
                         if self.trailers > TRAILERS {
@@ -99,7 +101,17 @@ fn line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, Malformed> {
         return Err(Malformed("a line of its chunks ends without CR LF"));
     }
     line.truncate(end - 1);
+    // Where others may see the end of a line, or none.
+    if line.iter().any(|byte| control(*byte)) {
+        return Err(Malformed("a line of its chunks holds a control character"));
+    }
     Ok(Some(line))
+}
+
+/// Whether a line is a name, a colon and a value (RFC 9112 §5), as trailers are too.
+fn is_field(line: &[u8]) -> bool {
+    let name = memchr::memchr(b':', line).and_then(|colon| line.get(..colon));
+    name.is_some_and(is_token)
 }
 
 /// The length of a chunk: hexadecimal digits, then perhaps extensions, which say nothing to us.

@@ -79,6 +79,36 @@ impl Head {
     }
 }
 
+/// A search for the end of a head that comes in pieces. Reading it anew with each byte would cost the square of its
+/// length: it is read when its blank line may be there, and whenever it has doubled, so that what is no head is refused
+/// early.
+#[derive(Debug, Default)]
+pub struct HeadScan {
+    /// Bytes that have been searched for a blank line.
+    searched: usize,
+    /// Bytes when it was last read.
+    read: usize,
+}
+
+impl HeadScan {
+    /// Whether [`Head::read`] may find something new in these bytes, which are those of the last call and what came
+    /// since.
+    pub fn is_due(&mut self, bytes: &[u8]) -> bool {
+        // A blank line is the end of a line and at most two bytes before it.
+        let from = self.searched.saturating_sub(2);
+        self.searched = bytes.len();
+        let rest = bytes.get(from..).unwrap_or_default();
+        let ends = |at: usize| matches!(rest.get(at + 1..), Some([b'\n', ..] | [b'\r', b'\n', ..]));
+        let due = bytes.len() > HEAD
+            || bytes.len() >= self.read.saturating_mul(2).max(1)
+            || memchr::memchr_iter(b'\n', rest).any(ends);
+        if due {
+            self.read = bytes.len();
+        }
+        due
+    }
+}
+
 /// What providers are forgiven: values that go on in another line and blanks before a colon, of which nothing that
 /// is read here gets another meaning.
 fn lenient() -> httparse::ParserConfig {

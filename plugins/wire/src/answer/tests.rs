@@ -78,6 +78,41 @@ fn a_head_is_the_same_however_it_is_cut() {
     assert_eq!(field(text.as_bytes(), "none"), None);
 }
 
+/// How often a head is read that comes byte by byte, and with how many bytes it was whole.
+fn arrived(text: &[u8]) -> (usize, Option<usize>) {
+    let (mut scan, mut reads) = (HeadScan::default(), 0);
+    for end in 0..=text.len() {
+        let bytes = text.get(..end).unwrap();
+        if scan.is_due(bytes) {
+            reads += 1;
+            if Head::read(bytes).unwrap().is_some() {
+                return (reads, Some(end));
+            }
+        }
+    }
+    (reads, None)
+}
+
+#[test]
+fn a_head_that_trickles_in_is_read_a_few_times_and_found_at_its_last_byte() {
+    for end in ["\r\n", "\n"] {
+        let line = format!("X: {}{end}", "y".repeat(500));
+        let text = format!("HTTP/1.1 200 OK{end}{}Content-Length: 2{end}{end}", line.repeat(100));
+        let (reads, found) = arrived(text.as_bytes());
+        assert_eq!(found, Some(text.len()));
+        assert!(reads <= 18, "{reads}");
+        assert_eq!(arrived(text.get(..text.len() - 1).unwrap().as_bytes()).1, None);
+    }
+    // Cut anywhere, it is due when it is whole.
+    let text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+    for cut in 0..text.len() {
+        let mut scan = HeadScan::default();
+        scan.is_due(text.get(..cut).unwrap());
+        assert!(scan.is_due(text), "{cut}");
+    }
+    assert!(!HeadScan::default().is_due(b""));
+}
+
 /// The body that pieces give, or what is wrong with them; what is left over.
 fn body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), Malformed> {
     let (mut chunks, mut buffer, mut body) = (Chunks::default(), BytesMut::new(), Vec::new());
@@ -97,7 +132,8 @@ fn body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), Malformed> {
 
 #[test]
 fn chunks_are_the_same_however_they_are_cut() {
-    let text = b"5\r\nhello\r\n1;name=\"x\"\r\n,\r\n00A\r\n 0123\r\n56 \r\n0\r\nTrailer: x\r\n\r\nnext";
+    let text =
+        b"5\r\nhello\r\n1 ;name=\"x\"\r\n,\r\n00A\t\r\n 0123\r\n56 \r\n0\r\nTrailer: x\r\nA-b:\t\r\n\r\nnext";
     let whole = (b"hello, 0123\r\n56 ".to_vec(), true, 4);
     assert_eq!(body(&[text]), Ok(whole.clone()));
     for cut in 0..text.len() {
@@ -122,6 +158,23 @@ fn chunks_that_break_a_rule_are_refused() {
         "0x5\r\n",
         "5\r\nhello!\r\n",
         "5\r\nhello\n0\r\n\r\n",
+        "\r5\r\nhello\r\n0\r\n\r\n",
+        "5\r\r\nhello\r\n0\r\n\r\n",
+        "5 \r;a\r\nhello\r\n0\r\n\r\n",
+        "5;a=\rb\r\nhello\r\n0\r\n\r\n",
+        "5;a=\0b\r\nhello\r\n0\r\n\r\n",
+        "5\x0b\r\nhello\r\n0\r\n\r\n",
+        "5;\x7f\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\r\n0\r\n\r\n",
+        "0\r\nno colon\r\n\r\n",
+        "0\r\n: no name\r\n\r\n",
+        "0\r\na b: c\r\n\r\n",
+        "0\r\na : c\r\n\r\n",
+        "0\r\n a: c\r\n\r\n",
+        "0\r\na: b\r\n c\r\n\r\n",
+        "0\r\na: b\rc\r\n\r\n",
+        "0\r\na: b\0\r\n\r\n",
+        "0\r\n\r\r\n\r\n",
         "1000000000000000\r\n",
         " ;\r\n",
         &long,

@@ -1,6 +1,6 @@
 //! What a request asks for: a path, in one of the forms that RFC 9112 §3.2 has.
 
-use super::{Span, Wrong, part};
+use super::{Span, Wrong, is_host, part};
 
 /// Where path, query and authority of a target stand in the head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +27,7 @@ impl Target {
                 let rest = target.get(start..).unwrap_or_default();
                 let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
                 let authority = rest.get(..end).unwrap_or_default();
-                if authority.is_empty() || authority.iter().any(|byte| matches!(byte, b'@' | b'\\')) {
+                if authority.is_empty() || !is_host(authority) {
                     return Err(Wrong::Malformed("its target names no host"));
                 }
                 (Some((from + start, from + start + end)), from + start + end)

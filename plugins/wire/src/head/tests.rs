@@ -68,6 +68,77 @@ fn whatever_ends_a_body_in_two_ways_is_refused() {
 }
 
 #[test]
+fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
+    for host in [
+        "",
+        "a",
+        "A-b.example",
+        "a.example:80",
+        "127.0.0.1:65535",
+        "[::1]",
+        "[2001:db8::1]:8080",
+        "a:",
+        "under_score",
+        "%41",
+    ] {
+        assert!(is_host(host.as_bytes()), "{host:?}");
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(scan(head.as_bytes()), Ok(Some(head.len())), "{host:?}");
+    }
+    for host in [
+        "a b<>",
+        "a b",
+        "a<",
+        "a>",
+        "a/b",
+        "a?b",
+        "a#b",
+        "a\\b",
+        "a\"",
+        "a@b",
+        "@",
+        "a,b c",
+        "a{b}",
+        "a|b",
+        "a^b",
+        "a`b",
+        "a[b]",
+        "[::1",
+        "::1",
+        "[]",
+        "[a]",
+        "[::1]a",
+        "[::1]:a",
+        "[::1%25eth0]",
+        "a:b",
+        "a:80:80",
+        "a:123456",
+        "a:-1",
+        "a\u{e4}",
+        "a\tb",
+    ] {
+        assert!(!is_host(host.as_bytes()), "{host:?}");
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert!(malformed(scan(head.as_bytes())), "{host:?}");
+        assert!(
+            malformed(scan(format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())),
+            "{host:?}"
+        );
+    }
+}
+
+#[test]
+fn a_head_that_trickles_in_is_found_at_its_last_byte() {
+    let head = [&b"GET / HTTP/1.1\r\nHost: a\r\nX: "[..], &[b'y'; 400], b"\r\nZ: \r\n\r\n"].concat();
+    let mut scan = Scan::default();
+    for end in 0..head.len() {
+        assert_eq!(scan.push(&head[..end], CAPS), Ok(None), "{end}");
+        assert!(scan.searched == end && scan.at <= end);
+    }
+    assert_eq!(scan.push(&head, CAPS), Ok(Some(head.len())));
+}
+
+#[test]
 fn a_request_line_has_three_words_and_a_known_version() {
     for line in [
         "GET /\r\n",

@@ -1,0 +1,106 @@
+//! The heads of HTTP/2 frames (RFC 9113 §4.1) in a row of bytes that is cut
+//! anywhere. Payloads are passed over without a look.
+
+/// Bytes of a frame's head.
+const HEAD: usize = 9;
+/// Bytes that a client sends before its first frame (RFC 9113 §3.4).
+const PREFACE: usize = 24;
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    /// Bytes of its payload.
+    pub length: u32,
+    /// Its type.
+    pub kind: u8,
+    /// Its flags.
+    pub flags: u8,
+    /// Its stream; 0 is the connection.
+    pub stream: u32,
+}
+
+/// Reads the heads of one direction of a connection.
+#[derive(Debug, Default)]
+pub struct FrameHeads {
+    /// Bytes before the next head.
+    skip: usize,
+    head: [u8; HEAD],
+    filled: usize,
+}
+
+impl FrameHeads {
+    /// Of what a client sends, its preface included.
+    #[must_use]
+    pub fn of_client() -> Self {
+        Self { skip: PREFACE, ..Self::default() }
+    }
+
+    /// Of what a server sends.
+    #[must_use]
+    pub fn of_server() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes, and tells each head that they complete.
+    pub fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameHead)) {
+        while !bytes.is_empty() {
+            if self.skip > 0 {
+                let skipped = self.skip.min(bytes.len());
+                self.skip -= skipped;
+                bytes = bytes.get(skipped..).unwrap_or_default();
+                continue;
+            }
+            let Some((first, rest)) = bytes.split_first() else { return };
+            bytes = rest;
+            if let Some(byte) = self.head.get_mut(self.filled) {
+                *byte = *first;
+            }
+            self.filled += 1;
+            if self.filled == HEAD {
+                self.filled = 0;
+                let [a, b, c, kind, flags, stream @ ..] = self.head;
+                let length = u32::from_be_bytes([0, a, b, c]);
+                self.skip = length as usize;
+                // The first bit is reserved.
+                let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
+                tell(FrameHead { length, kind, flags, stream });
+            }
+        }
+    }
+
+    /// Whether the bytes so far end with a whole frame.
+    #[must_use]
+    pub const fn is_between(&self) -> bool {
+        self.skip == 0 && self.filled == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_the_same_however_the_bytes_are_cut() {
+        let frames =
+            [(0, 1, 3, &b"data"[..]), (4, 0, 0, b""), (3, 0, 0x8000_0005, b"1234"), (0x42, 255, 7, b"x")];
+        let mut bytes = vec![b'P'; PREFACE];
+        for (kind, flags, stream, payload) in frames {
+            let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
+            bytes.extend([a, b, c, kind, flags]);
+            bytes.extend(u32::to_be_bytes(stream));
+            bytes.extend(payload);
+        }
+        let expected = frames.map(|(kind, flags, stream, payload)| FrameHead {
+            length: payload.len() as u32,
+            kind,
+            flags,
+            stream: stream & 0x7fff_ffff,
+        });
+        for cut in 1..=bytes.len() {
+            let (mut heads, mut found) = (FrameHeads::of_client(), Vec::new());
+            bytes.chunks(cut).for_each(|piece| heads.push(piece, |head| found.push(head)));
+            assert_eq!(found, expected, "{cut}");
+            assert!(heads.is_between());
+        }
+    }
+}
