@@ -32,11 +32,14 @@ use bytes::{Bytes, BytesMut};
 use desk::{Asked, Done, Effect, Told};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use http::uri::Authority;
 use http::{Method, header};
 use penstock_contract::{Code, Dialect, Refusal};
+use penstock_wire::host::Named;
 use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
+use pingora_http::RequestHeader;
 use routes::{OnStore, Work};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -145,6 +148,7 @@ impl Drop for Served<'_> {
 impl Admin {
     async fn answer(&self, session: &mut ServerSession) -> Result<Answer, Refusal> {
         let head = session.req_header();
+        self.check_host(head)?;
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
         match (&method, path.as_str()) {
             (&Method::GET, "/metrics") => Ok(Answer(200, METRICS, self.house.metrics.text(&self.house))),
@@ -157,6 +161,22 @@ impl Admin {
                 self.administer(session, &method, &path).await
             }
         }
+    }
+
+    /// A page of another site can lead its own name to this machine (DNS rebinding), and its scripts would read what is
+    /// answered without a token: it is answered under addresses and known names alone.
+    fn check_host(&self, head: &RequestHeader) -> Result<(), Refusal> {
+        let live = self.house.live();
+        let known = |host: &str| !matches!(live.settings.listen.hosts.named(host), Named::Unknown);
+        let fields = head.headers.get_all(header::HOST).iter();
+        let mut hosts = fields
+            .map(|host| host.to_str().unwrap_or("\u{0}"))
+            .chain(head.uri.authority().map(Authority::as_str));
+        if hosts.all(known) {
+            return Ok(());
+        }
+        let message = "host: expected an IP address, localhost or a name in listen.hosts.";
+        Err(Refusal::because(Code::Misdirected, message))
     }
 
     /// Ready means that requests are taken: not draining, and a store that works. What else is wrong is said, and no

@@ -21,6 +21,8 @@ use bytes::Bytes;
 use http::header;
 use penstock_contract::{Code, Dialect, Refusal};
 use penstock_limits::{Cost, Used, Work};
+use penstock_wire::host::Named;
+use std::net::{IpAddr, UdpSocket};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -199,15 +201,18 @@ impl Exchange<'_> {
         }
     }
 
-    /// Scheme and host by which this client reaches the gateway: as configured,
-    /// else what it asked itself.
+    /// Scheme and host by which this client reaches the gateway: as configured, else what it asked itself if that is
+    /// known to be the gateway. Empty otherwise: an address is a path then.
     pub fn public_url(&self) -> String {
-        if let Some(url) = &self.live.settings.listen.public_url {
+        let listen = &self.live.settings.listen;
+        if let Some(url) = &listen.public_url {
             return url.to_string();
         }
-        let host = self.caller.authority();
-        let may = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
-        let host = host.filter(|host| !host.is_empty() && host.bytes().all(may));
+        let host = self.caller.authority().filter(|host| match listen.hosts.named(host) {
+            Named::Loopback | Named::Known => true,
+            Named::Address(address) => is_own(address),
+            Named::Nothing | Named::Unknown => false,
+        });
         let scheme = if self.caller.is_tls() { "https" } else { "http" };
         host.map_or_else(String::new, |host| format!("{scheme}://{host}"))
     }
@@ -267,6 +272,11 @@ impl Exchange<'_> {
         let head = Head::new(204, &self.id).for_browser(true);
         ended(head.json(&mut self.caller, Vec::new()).await)
     }
+}
+
+/// Whether an address is one of this machine's: only those can be bound.
+fn is_own(address: IpAddr) -> bool {
+    !address.is_unspecified() && UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Whether a write reached its end.

@@ -138,3 +138,44 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     assert_eq!(admin.post("/admin/reload", &json!({})).await.status, 200);
     assert_eq!(who().await, "second");
 }
+
+/// A page leads a name of its own to this machine: under that nothing is answered, not even what needs no token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_admin_listener_answers_under_known_hosts_alone() {
+    let provider = Provider::start().await;
+    let bench = Bench::new()
+        .listen("public_url = \"https://api.example.eu\"\nhosts = [\"Metrics.example.eu\", \"penstock\"]");
+    let running = bench.provider("a", &provider).start().await;
+    let paths =
+        ["/metrics", "/healthz", "/readyz", "/status", "/admin/openapi.json", "/admin/keys", "/nothing"];
+    for host in [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "evil.example:9090",
+        "penstock.evil.example",
+    ] {
+        for path in paths {
+            let refused = running.admin().send("GET", path, &[("host", host)], b"").await;
+            assert_eq!(refused.status, 421, "{host} {path}");
+            let body = refused.json();
+            assert_eq!(body["error"]["code"], "RESOURCE_5010", "{host} {path}: {body}");
+            assert!(!refused.text().contains("evil") && refused.header("x-request-id").is_some(), "{body}");
+        }
+    }
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for host in [
+        "localhost",
+        "LOCALHOST:9090",
+        "127.0.0.1",
+        "[::1]:9090",
+        "192.0.2.7:9090",
+        "metrics.example.eu",
+        "penstock:9090",
+        "api.example.eu",
+        machine.trim(),
+    ] {
+        let answer = running.admin().send("GET", "/status", &[("host", host)], b"").await;
+        assert_eq!(answer.status, 200, "{host:?}: {}", answer.text());
+    }
+}

@@ -53,6 +53,7 @@ mod full_disk;
 mod full_disk_batch;
 mod guessing;
 mod hostile;
+mod hosts;
 mod images;
 mod ledger;
 mod life;

@@ -37,6 +37,8 @@ pub enum Code {
     TargetTooLong,
     /// A request head over one of its limits.
     HeadTooLarge,
+    /// A host that the listener does not answer under.
+    Misdirected,
     /// A limit of requests or tokens.
     RateLimited,
     /// The client took too long to send its request.
@@ -78,7 +80,7 @@ const fn row(
 
 impl Code {
     /// Every code, as they stand above.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::InvalidRequest,
         Self::Unsupported,
         Self::ContextLength,
@@ -96,6 +98,7 @@ impl Code {
         Self::RangeNotSatisfiable,
         Self::TargetTooLong,
         Self::HeadTooLarge,
+        Self::Misdirected,
         Self::RateLimited,
         Self::RequestTimeout,
         Self::Internal,
@@ -126,6 +129,7 @@ impl Code {
             Self::RangeNotSatisfiable => row(416, "RESOURCE_5007", "range_not_satisfiable", "invalid_request_error", "The file does not have these bytes."),
             Self::TargetTooLong => row(414, "RESOURCE_5008", "request_too_large", "invalid_request_error", "The address of the request is too long."),
             Self::HeadTooLarge => row(431, "RESOURCE_5009", "request_too_large", "invalid_request_error", "The head of the request is too large."),
+            Self::Misdirected => row(421, "RESOURCE_5010", "misdirected_request", "invalid_request_error", "This listener does not answer under that host."),
             Self::RateLimited => row(429, "RATE_2001", "rate_limit_exceeded", "rate_limit_error", "The rate limit is reached; try again later."),
             Self::RequestTimeout => row(408, "INFERENCE_3204", "request_timeout", "timeout_error", "The request did not arrive in time."),
             Self::Internal => row(500, "SERVER_9001", "server_error", "api_error", "Something went wrong in the gateway."),

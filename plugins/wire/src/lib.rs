@@ -10,5 +10,6 @@ pub mod figures;
 pub mod form;
 pub mod frames;
 pub mod head;
+pub mod host;
 pub mod json;
 pub mod sse;

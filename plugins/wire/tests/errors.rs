@@ -63,7 +63,8 @@ fn again(code: Code) -> &'static str {
         | Code::UnsupportedMediaType
         | Code::RangeNotSatisfiable
         | Code::TargetTooLong
-        | Code::HeadTooLarge => "no",
+        | Code::HeadTooLarge
+        | Code::Misdirected => "no",
     }
 }
 

@@ -14,9 +14,14 @@ pub struct Listen {
     pub http: OneOrMany,
     /// HTTP over TLS.
     pub https: Option<Https>,
-    /// Where clients reach the gateway, for addresses in its answers; what their request was sent to when left out.
+    /// Where clients reach the gateway, for addresses in its answers. When left out they start with the host of the
+    /// request if that is known (`hosts`, localhost, an address of this machine), else with the path.
     #[schemars(length(min = 1), example = &"https://api.example.eu")]
     pub public_url: Option<String>,
+    /// Names under which this gateway is reached, without port, beside that of `public_url`, the machine's own, localhost
+    /// and IP addresses. The admin listener answers under no other.
+    #[schemars(inner(length(min = 1)), example = &["penstock", "metrics.example.eu"])]
+    pub hosts: Vec<String>,
     /// Metrics, health and administration. Keep it from the public.
     #[schemars(extend("format" = "address"), example = &"127.0.0.1:9090")]
     pub admin: String,
@@ -75,6 +80,7 @@ impl Default for Listen {
             http: OneOrMany::One("127.0.0.1:8080".into()),
             https: None,
             public_url: None,
+            hosts: Vec::new(),
             admin: "127.0.0.1:9090".into(),
         }
     }

@@ -6,6 +6,8 @@ use super::super::settings::{
 };
 use super::spot::Spot;
 use super::{Proof, url};
+use penstock_wire::head::is_host;
+use penstock_wire::host::{self, Hosts};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::net::SocketAddr;
@@ -145,12 +147,34 @@ impl Proof<'_> {
             None => Some(None),
         };
         let admin = self.address(&raw.listen.admin, &spot.key("admin"));
+        let hosts =
+            self.hosts(&raw.listen.hosts, public_url.as_ref().and_then(Option::as_deref), &spot.key("hosts"));
         Some(Listen {
             http: http.into_iter().collect::<Option<_>>()?,
             https: https.map_or(Some(None), |https| https.map(Some))?,
             public_url: public_url?,
+            hosts,
             admin: admin?,
         })
+    }
+
+    /// Names by which the gateway is reached.
+    fn hosts(&mut self, written: &[String], public_url: Option<&str>, spot: &Spot<'_>) -> Hosts {
+        for (index, name) in written.iter().enumerate() {
+            let is_name = !name.is_empty() && host::name(name) == name && is_host(name.as_bytes());
+            if !is_name || name.contains('*') {
+                let why = "It is no name of a host.";
+                self.wrong(
+                    &spot.at(index),
+                    why,
+                    "Write it without scheme, port and path, such as \"metrics.example.eu\".",
+                );
+            }
+        }
+        let public =
+            public_url.and_then(|url| url.split_once("://")).map(|(_, authority)| host::name(authority));
+        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Hosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
     /// Scheme and host, as clients write them in front of `/v1`.

@@ -10,6 +10,7 @@ pub use offers::*;
 pub use super::raw::{ClientCertificates, Evidence, HttpVersion, LogFormat, LogLevel, TlsVersion};
 
 use super::secret::Secret;
+use penstock_wire::host::Hosts;
 use rust_decimal::Decimal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -84,6 +85,8 @@ pub struct Listen {
     pub https: Option<Https>,
     /// Scheme and host, no slash at its end, by which clients reach it.
     pub public_url: Option<Box<str>>,
+    /// Names by which it is reached, those of `public_url` and of the machine included.
+    pub hosts: Hosts,
     /// Metrics, health and administration; not for the public.
     pub admin: SocketAddr,
 }

@@ -86,8 +86,11 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Open {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
         let given = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+        if !given("host") {
+            head.push_str(&format!("host: {}\r\n", self.address));
+        }
         if !self.key.is_empty() && !given("authorization") && !given("x-api-key") {
             head.push_str(&format!("authorization: Bearer {}\r\n", self.key));
         }

@@ -1,0 +1,133 @@
+//! Names of hosts in `Host` fields and `:authority`. A name that somebody else
+//! controls may lead to this machine (DNS rebinding); an IP address or a loopback
+//! name cannot be made to.
+
+use crate::head::is_host;
+use core::net::IpAddr;
+
+/// Names under which a listener may be asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts {
+    /// In lower case, without port.
+    names: Vec<Box<str>>,
+}
+
+/// The kinds of hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// None is named.
+    Nothing,
+    /// `localhost`, a name below it, or an address of the loopback.
+    Loopback,
+    /// Another IP address.
+    Address(IpAddr),
+    /// One of the names.
+    Known,
+    /// Another name.
+    Unknown,
+}
+
+impl Hosts {
+    /// Hosts with these names, whatever their case.
+    #[must_use]
+    pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let name = |name: &str| name.trim_end_matches('.').to_ascii_lowercase().into_boxed_str();
+        Self { names: names.into_iter().map(name).filter(|name| !name.is_empty()).collect() }
+    }
+
+    /// The kind of the host of an authority, with or without a port.
+    #[must_use]
+    pub fn named(&self, authority: &str) -> Named {
+        if authority.is_empty() {
+            return Named::Nothing;
+        }
+        if !is_host(authority.as_bytes()) {
+            return Named::Unknown;
+        }
+        let name = name(authority);
+        if let Ok(address) = name.parse::<IpAddr>() {
+            return if is_loopback(address) { Named::Loopback } else { Named::Address(address) };
+        }
+        let ends = |end: &str| {
+            let start = name.len().checked_sub(end.len()).and_then(|at| name.get(at..));
+            start.is_some_and(|start| start.eq_ignore_ascii_case(end))
+        };
+        if name.eq_ignore_ascii_case("localhost") || ends(".localhost") {
+            Named::Loopback
+        } else if self.names.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+            Named::Known
+        } else {
+            Named::Unknown
+        }
+    }
+}
+
+/// The host of an authority, without port, brackets and the dot at its end.
+#[must_use]
+pub fn name(authority: &str) -> &str {
+    let name = match authority.strip_prefix('[') {
+        Some(inner) => inner.split(']').next(),
+        None => authority.split(':').next(),
+    };
+    name.unwrap_or_default().trim_end_matches('.')
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback(),
+        IpAddr::V6(address) => {
+            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_known_names_are_told_from_others() {
+        let hosts = Hosts::new(["Gateway.Example.", "penstock", ""]);
+        let is = |authority: &str| hosts.named(authority);
+        assert_eq!(is(""), Named::Nothing);
+        for loopback in [
+            "localhost",
+            "LOCALHOST:80",
+            "localhost.",
+            "a.localhost:9",
+            "127.0.0.1",
+            "127.1.2.3:80",
+            "[::1]",
+            "[::1]:80",
+            "[::ffff:127.0.0.1]",
+        ] {
+            assert_eq!(is(loopback), Named::Loopback, "{loopback}");
+        }
+        for address in ["10.0.0.1", "192.0.2.1:9090", "[2001:db8::1]:80", "0.0.0.0"] {
+            assert!(matches!(is(address), Named::Address(_)), "{address}");
+        }
+        for known in ["gateway.example", "GATEWAY.example:8080", "gateway.example.", "penstock:1"] {
+            assert_eq!(is(known), Named::Known, "{known}");
+        }
+        for unknown in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "notlocalhost",
+            ".localhost.example",
+            "gateway.example.evil.example",
+            "evil.example:80",
+            "127.0.0.1@evil.example",
+            "a b<>",
+            "localhost/",
+            "[::1",
+            "2130706433",
+            "0x7f000001",
+            "127.1",
+            "penstock.evil.example",
+            "\u{e9}",
+        ] {
+            assert_eq!(is(unknown), Named::Unknown, "{unknown}");
+        }
+    }
+}
