@@ -4,6 +4,7 @@
 use crate::config::settings::Storage;
 use crate::handover::far::Handed;
 use crate::handover::link::Link;
+use crate::observe::log;
 use penstock_contract::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
@@ -13,7 +14,7 @@ use penstock_storage::spend::SpendStore;
 use penstock_storage::{Options, Store, StoreError};
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,7 +69,10 @@ impl Vault {
     /// One sentence that says what is in the way.
     pub fn open(storage: &Storage) -> Result<Self, String> {
         let folder = &storage.path;
-        fs::create_dir_all(folder)
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
             .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
         let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
         let place = folder.join(STORE);
@@ -84,6 +88,7 @@ impl Vault {
         };
         let path = folder.join(ADMIN_TOKEN);
         let admin_token = long(&path, made(&path, hex_secret)?)?;
+        restrict(folder);
         Ok(Self {
             keys: KeyStore::new(store.clone()),
             accounts: AccountStore::new(store.clone()),
@@ -187,6 +192,20 @@ fn given(text: &str) -> Result<String, String> {
         return Err("storage.pepper has to be 64 hexadecimal digits.".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// What lasts is its owner's alone, also where an earlier version made it, or the store's engine, which asks for no mode.
+/// The folder itself stays as it is: whoever made it may want others to get at archives in it.
+fn restrict(folder: &Path) {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files =
+        files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
+    for path in [folder.join(STORE), folder.join(LEDGER)].into_iter().chain(files) {
+        if let Err(error) = penstock_storage::restrict(&path) {
+            let members = [("path", &*path.display().to_string()), ("reason", &*error.to_string())];
+            log::event(log::warn(), "others_may_read", &members);
+        }
+    }
 }
 
 /// Reads a secret file, or makes it, readable by its owner alone. It appears

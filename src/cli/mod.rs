@@ -161,6 +161,8 @@ impl Reached {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Whatever is made here is for its owner alone; the store's engine asks for no mode of its own.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -65,6 +65,7 @@ mod overload;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod power_cut;
 mod privacy;
+mod private;
 mod process;
 mod published;
 mod raw_answers;

@@ -22,6 +22,7 @@ pub mod files;
 pub mod keys;
 pub mod ledger;
 mod memory;
+mod private;
 mod row;
 mod sled;
 mod space;
@@ -34,5 +35,6 @@ pub use batch::{Batch, MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE, Operation, Step
 pub use error::StoreError;
 pub use export::{export, import};
 pub use memory::memory;
+pub use private::restrict;
 pub use space::Space;
 pub use store::{Copied, Health, MAX_PAGE, MAX_PAGE_BYTES, Page, Row, Store, Verified};

@@ -2,14 +2,14 @@
 //! most [`LATER`] after that, once for all commits of that time: the store has each of them durably already, and
 //! what a power cut takes from the file is written again when it is opened.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Group, LedgerStore, Sheet};
-use crate::StoreError;
+use crate::{StoreError, private};
 
 /// Entries whose sheets are compared with the end of the file when it is opened: more than one commit's.
 const TAIL: u64 = 16_384;
@@ -41,7 +41,7 @@ impl Copies {
     pub(super) fn open(folder: &Path) -> Result<Copies, StoreError> {
         let failed = |error| StoreError::io("open the folder of the ledger's second copy", &error);
         let fresh = !folder.exists();
-        fs::create_dir_all(folder).map_err(failed)?;
+        private::folder(folder).map_err(failed)?;
         let folder = folder.canonicalize().map_err(failed)?;
         if fresh && let Some(parent) = folder.parent() {
             sync_dir(parent)?;
@@ -133,7 +133,7 @@ impl Copies {
         if self.open.as_ref().is_none_or(|(open, ..)| open != month) {
             let path = path(&self.folder, month);
             let fresh = !path.exists();
-            let file = OpenOptions::new()
+            let file = private::options()
                 .create(true)
                 .truncate(false)
                 .read(true)

@@ -1,12 +1,12 @@
 //! Room kept back for a full disk: sled cannot be opened without writing, so without it a store on a full
 //! disk could not even be read.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::folder::{room, sync_dir};
-use crate::StoreError;
+use crate::{StoreError, private};
 
 const CHUNK: usize = 1 << 20;
 
@@ -60,7 +60,7 @@ fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     if bytes > room(path.parent().unwrap_or(path))? {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    let mut file = File::create(path)?;
+    let mut file = private::options().create(true).truncate(true).write(true).open(path)?;
     let chunk = vec![0_u8; CHUNK];
     let mut left = bytes;
     while left > 0 {

@@ -11,7 +11,7 @@
 //! sled.salvage/ copy of a damaged store a repair works on; worthless
 //! ```
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use rustix::fs::statvfs;
 
-use crate::StoreError;
+use crate::{StoreError, private};
 
 /// Tries for a lock that another process has, and the pause between them.
 const TRIES: u32 = 20;
@@ -49,13 +49,13 @@ impl Folder {
     pub(crate) fn claim(root: &Path) -> Result<Folder, StoreError> {
         let failed = |error| StoreError::io("open its folder", &error);
         let fresh = !root.exists();
-        fs::create_dir_all(root).map_err(failed)?;
+        private::folder(root).map_err(failed)?;
         // Absolute, so that a later change of the working folder does not lead elsewhere.
         let root = root.canonicalize().map_err(failed)?;
         if fresh && let Some(parent) = root.parent() {
             sync_dir(parent)?;
         }
-        let lock = OpenOptions::new()
+        let lock = private::options()
             .create(true)
             .truncate(false)
             .write(true)

@@ -9,7 +9,7 @@ use super::engine::Writes;
 use super::folder::{Folder, remove_all};
 use super::live::Live;
 use super::tip::{self, Tip, is_row, mark};
-use crate::{Space, StoreError, row};
+use crate::{Space, StoreError, private, row};
 
 /// Bytes written per batch.
 const PORTION: usize = 1 << 20;
@@ -71,7 +71,7 @@ fn attempt(from: &Folder, to: &Folder, without: &[&str], options: &Options) -> R
 
 fn copy_files(from: &Path, to: &Path, without: &[&str]) -> Result<(), StoreError> {
     let failed = |error| StoreError::io("copy its files", &error);
-    fs::create_dir_all(to).map_err(failed)?;
+    private::folder(to).map_err(failed)?;
     for entry in fs::read_dir(from).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();

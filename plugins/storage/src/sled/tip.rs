@@ -5,11 +5,11 @@
 //! last acknowledged group is also noted in a file beside the log, and an older store is not opened as if
 //! nothing had happened; and a walk over all rows can tell that one is missing.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-use crate::StoreError;
+use crate::{StoreError, private};
 
 /// Key of the row. Tag 0 is no space's, so no caller sees it.
 pub(crate) const KEY: &[u8] = b"\0tip";
@@ -76,7 +76,7 @@ pub(crate) struct Note {
 
 impl Note {
     pub(crate) fn open(path: &Path) -> Result<Note, StoreError> {
-        let opened = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
+        let opened = private::options().create(true).truncate(false).read(true).write(true).open(path);
         let file = opened.map_err(|error| StoreError::io("open its note of the last group", &error))?;
         Ok(Note { file })
     }

@@ -1,0 +1,95 @@
+//! Folders and files for their owner alone, whatever the umask of the process.
+
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::Result;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Mode of folders.
+const FOLDER: u32 = 0o700;
+/// Mode of files.
+const FILE: u32 = 0o600;
+
+/// Makes a folder, and those above it that are missing.
+pub(crate) fn folder(path: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER).create(path)
+}
+
+/// How files are opened that may have to be made.
+pub(crate) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(FILE);
+    options
+}
+
+/// Takes a folder or a file, and all that is in it, from everybody but its owner. Links are not followed. What cannot be
+/// changed is passed over.
+///
+/// # Errors
+/// The first that was passed over; what is gone meanwhile is none.
+pub fn restrict(path: &Path) -> Result<()> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mode = match metadata.file_type() {
+        kind if kind.is_dir() => FOLDER,
+        kind if kind.is_file() => FILE,
+        _ => return Ok(()),
+    };
+    let mut done = Ok(());
+    if metadata.permissions().mode() & 0o7777 != mode {
+        done = fs::set_permissions(path, Permissions::from_mode(mode));
+    }
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path)? {
+            let restricted = entry.and_then(|entry| restrict(&entry.path()));
+            done = done.and(restricted);
+        }
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn what_was_open_to_others_is_not_any_more_and_links_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, beside) = (folder.path().join("store"), folder.path().join("beside"));
+        fs::create_dir_all(store.join("a/b")).unwrap();
+        fs::write(&beside, "x").unwrap();
+        fs::write(store.join("a/b/file"), "x").unwrap();
+        for (path, open) in [("", 0o755), ("a", 0o777), ("a/b", 0o2775), ("a/b/file", 0o644)] {
+            fs::set_permissions(store.join(path), Permissions::from_mode(open)).unwrap();
+        }
+        fs::set_permissions(&beside, Permissions::from_mode(0o644)).unwrap();
+        symlink(&beside, store.join("link")).unwrap();
+        restrict(&store).unwrap();
+        for (path, closed) in [("", FOLDER), ("a", FOLDER), ("a/b", FOLDER), ("a/b/file", FILE)] {
+            assert_eq!(mode(&store.join(path)), closed, "{path}");
+        }
+        assert_eq!(mode(&beside), 0o644);
+        restrict(&store.join("nothing")).unwrap();
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b");
+        folder(&path).unwrap();
+        options().create(true).write(true).open(path.join("file")).unwrap();
+        assert_eq!(
+            [mode(&path), mode(&root.path().join("a")), mode(&path.join("file"))],
+            [FOLDER, FOLDER, FILE]
+        );
+    }
+}
