@@ -199,7 +199,8 @@ async fn refused(
         way.release().await;
     }
     let window = offer.offer.context_length;
-    let fault = penstock_dialect::classify(speech.dialect(), status, retry_after.as_deref(), &body, window);
+    let (dialect, request) = (speech.dialect(), &run.ask.body);
+    let fault = penstock_dialect::classify(dialect, status, retry_after.as_deref(), &body, window, request);
     Stop::Fault(fault)
 }
 

@@ -67,6 +67,7 @@ mod power_cut;
 mod privacy;
 mod private;
 mod process;
+mod provider_words;
 mod published;
 mod raw_answers;
 mod refusals;

@@ -1,7 +1,12 @@
 //! Members that would move state to the server: refused by name, and what the provider receives is the whole history.
 
 use crate::harness::{Bench, Provider};
+use penstock_admission::members::{Asks, MEMBERS, Treatment};
+use penstock_contract::Dialect;
+use penstock_dialect::parameters::{Effect, PARAMETERS};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::Path;
 
 /// Turns as the current client libraries send them: the thread's first request, and the same without the thread.
 fn turn(thread: Option<Value>) -> Value {
@@ -71,4 +76,61 @@ async fn other_state_of_a_server_is_refused_by_name_and_reaches_no_provider() {
         assert!(param.is_some_and(|param| param.starts_with(member)), "{error}");
     }
     assert_eq!(provider.calls(), 0);
+}
+
+const PAGE: &str = "# Parameters\n\n\
+What happens to each member of a request, and to the parameters of engines. This page is generated from the tables in \
+`plugins/admission/src/members.rs` and `plugins/dialect/src/parameters.rs`; do not edit it. The test \
+`the_page_of_parameters_is_current` fails when they differ, and writes it anew when `PENSTOCK_BLESS` is set.\n\n\
+A member that stands in no table is dropped for chat, and for messages unless it belongs to the dialect, so that clients \
+with a new beta go on working. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \
+value asks for something: `null`, `false` and empty values pass.\n";
+
+/// The page as the tables say it.
+fn page() -> String {
+    let mut page = PAGE.to_owned();
+    for (dialect, title) in [(Dialect::Chat, "Chat completions"), (Dialect::Messages, "Messages")] {
+        write!(page, "\n## {title}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();
+        for member in MEMBERS.iter().filter(|member| member.dialect == dialect) {
+            let happens = match member.treatment {
+                Treatment::Honoured => "honoured",
+                Treatment::Harmless => "harmless: dropped, or passed to a provider that knows it",
+                Treatment::Engine => "see the parameters of engines",
+                Treatment::Refused(Asks::Elsewhere) => "refused for a place outside of the European Union",
+                Treatment::Refused(Asks::Edits) => "refused with edits other than `clear_thinking_…`",
+                Treatment::Refused(Asks::OthersPay) => "refused unless `bill_to` is `self`",
+                Treatment::Refused(Asks::Mode) => "refused unless `mode` is `off`",
+                Treatment::Refused(Asks::Given | Asks::Filled) => "refused",
+            };
+            writeln!(page, "| `{}` | {happens} | {} |", member.name, member.about).unwrap();
+        }
+    }
+    page.push_str("\n## Parameters of engines\n");
+    for (effect, text) in [
+        (
+            Effect::Constrains,
+            "Constrain the answer: sent to an offer that lists them in `supported_parameters`, else refused",
+        ),
+        (Effect::Tunes, "Tune the answer: sent to an offer that lists them, else dropped"),
+        (Effect::Private, "Private to a caller or an engine: dropped"),
+    ] {
+        let names = PARAMETERS.iter().filter(|row| row.effect == effect).map(|row| format!("`{}`", row.name));
+        write!(page, "\n{text}:\n{}.\n", names.collect::<Vec<_>>().join(", ")).unwrap();
+    }
+    page.push_str(
+        "\n`guided_json`, `structured_outputs` with `json`, and `response_format` of type `json_schema` are one ability: an \
+         offer that lists one of the words is sent that one. So are `guided_regex`, `guided_choice`, `guided_grammar` and \
+         the members of `structured_outputs`. `chat_template_kwargs.enable_thinking`, `enable_thinking`, `thinking` and \
+         `reasoning` on chat are read as `reasoning_effort` is.\n",
+    );
+    page
+}
+
+#[test]
+fn the_page_of_parameters_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/parameters.md");
+    if std::env::var_os("PENSTOCK_BLESS").is_some() {
+        std::fs::write(&path, page()).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), page());
 }

@@ -1,9 +1,11 @@
 //! What a provider's error means: whose fault it is, and what the client may read of it.
 //!
-//! Providers' sentences are never passed on: they name providers, hosts and
-//! parts of prompts. What is passed on is what they are about.
+//! Of a provider's sentence only words are passed on: no address, key or id, and
+//! nothing that stands in the request.
 
 mod about;
+mod history;
+mod sentence;
 #[cfg(test)]
 mod tests;
 
@@ -15,12 +17,14 @@ use std::time::Duration;
 const MAX_REST: u64 = 3600;
 
 /// Reads a provider's error answer: its status, its `Retry-After` in seconds
-/// (whoever has a clock makes them of a date), its body, and the window that
-/// the catalogue gives for the model (0 if unknown).
+/// (whoever has a clock makes them of a date), its body, the window that the
+/// catalogue gives for the model (0 if unknown), and the request that it is to.
 ///
 /// 401, 402, 403 and 404 are the operator's affair; 408, 409, 425, 429 and
 /// everything that is no 4xx is the provider's; any other 4xx is the caller's,
-/// most exactly for a full context window and for refused content.
+/// most exactly for a full context window and for refused content. So is a 5xx
+/// whose text is about the length of the input or about a history that the
+/// engine cannot read, and a 500 to a history with a call that was cut short.
 #[must_use]
 pub fn classify(
     _provider: Dialect,
@@ -28,20 +32,48 @@ pub fn classify(
     retry_after: Option<&str>,
     body: &[u8],
     model_window: u64,
+    request: &[u8],
 ) -> Fault {
     let kind = match status {
         401..=404 => FaultKind::Credentials(status),
         400 | 405..=407 | 410..=424 | 426..=428 | 430..=499 => {
+            return callers(&About::read(body), status, body, model_window, request);
+        }
+        500..=503 => {
             let about = About::read(body);
-            return Fault {
-                room: room(&about, model_window),
-                ..Fault::caller(refusal(&about, model_window))
-            };
+            if about.failed_for_length() || about.failed_for_history() {
+                return callers(&about, status, body, model_window, request);
+            }
+            if let Some(at) = history::cut_call(request).filter(|_| status == 500) {
+                let sentence = format!(
+                    "{at}: the arguments are no JSON object, and the model's provider fails over them."
+                );
+                return Fault::caller(Refusal::invalid(at, sentence));
+            }
+            FaultKind::Status(status)
         }
         _ => FaultKind::Status(status),
     };
     Fault { retry_after: retry_after.and_then(seconds), ..Fault::new(kind) }
 }
+
+/// A fault of the caller, in the provider's eyes.
+fn callers(about: &About, status: u16, body: &[u8], model_window: u64, request: &[u8]) -> Fault {
+    let mut refusal = refusal(about, model_window);
+    let too_large = status == 413 && refusal.code == Code::InvalidRequest && refusal.param.is_none();
+    if too_large {
+        refusal = Refusal::because(Code::TooLarge, "The request is too large for the model's provider.");
+    }
+    let plain = too_large || refusal.message == NOT_ACCEPTED;
+    if let Some(said) = sentence::of(body, request).filter(|_| plain) {
+        let lead = refusal.message.trim_end_matches('.');
+        refusal.message = format!("{lead}: {said}").into();
+    }
+    Fault { room: room(about, model_window), ..Fault::caller(refusal) }
+}
+
+/// What is said of a refusal for which no exact words are known.
+const NOT_ACCEPTED: &str = "The model's provider does not accept this request.";
 
 /// Reads an error object that came inside a good answer. It is the caller's
 /// fault only where it speaks of the window or of the content.
@@ -56,7 +88,7 @@ pub(crate) fn in_band(body: &[u8]) -> Fault {
 
 /// What the window leaves for the answer, where the input fits and it is the answer that does not.
 fn room(about: &About, model_window: u64) -> Option<u64> {
-    if about.content_is_refused() || !about.window_is_full() {
+    if about.content_is_refused() || !about.window_is_full() || about.is_of_the_input() {
         return None;
     }
     let window = about.window().unwrap_or(model_window);
@@ -68,8 +100,7 @@ fn refusal(about: &About, model_window: u64) -> Refusal {
         return Refusal::new(Code::ContentRefused);
     }
     if !about.window_is_full() {
-        let refusal =
-            Refusal::because(Code::InvalidRequest, "The model's provider does not accept this request.");
+        let refusal = Refusal::because(Code::InvalidRequest, NOT_ACCEPTED);
         return match about.field() {
             Some(field) => refusal.at(field),
             None => refusal,
@@ -77,6 +108,9 @@ fn refusal(about: &About, model_window: u64) -> Refusal {
     }
     let window = about.window().unwrap_or(model_window);
     match about.input_beside(window) {
+        Some(input) if window > 0 && input <= window && about.is_of_the_input() => {
+            Refusal::new(Code::ContextLength).with("input_tokens", input)
+        }
         Some(input) if window > 0 && input <= window => Refusal::invalid(
             "max_tokens",
             format!("max_tokens does not fit: the input has {input} tokens, the context window {window}."),

@@ -46,7 +46,7 @@ impl<'d> Calls<'d> {
         }
         let path = at.key("function");
         let function = read::required(function, &path, "an object")?;
-        self::function(function, &path)?;
+        self::function(function, &path, found)?;
         found.edits.keep_members(call, |key, member| {
             !member.is_null() && ["id", "type", "function"].iter().any(|name| key.is(name))
         });
@@ -71,7 +71,7 @@ impl<'d> Calls<'d> {
         at: &Path<'_>,
         found: &mut Findings,
     ) -> Result<(), Refusal> {
-        let name = self::function(call, at)?;
+        let name = self::function(call, at, found)?;
         self.legacy.insert(name.text(), self.count);
         if let Some(key) = key {
             found.edits.replace(key.range(), r#""tool_calls""#);
@@ -100,10 +100,22 @@ fn legacy_id(count: usize) -> String {
     format!("call_legacy_{count}")
 }
 
-/// `{name, arguments}` of a call; returns the name.
-fn function<'d>(function: Value<'d>, at: &Path<'_>) -> Result<Value<'d>, Refusal> {
+/// `{name, arguments}` of a call; returns the name. A call without arguments gets an empty object of them: engines fail
+/// over nothing.
+fn function<'d>(function: Value<'d>, at: &Path<'_>, found: &mut Findings) -> Result<Value<'d>, Refusal> {
     let [name, arguments] = read::object(function, at, ["name", "arguments"])?;
-    let arguments_path = at.key("arguments");
-    read::string(read::required(arguments, &arguments_path, "a string of JSON")?, &arguments_path)?;
+    match arguments {
+        Some(arguments) if read::string(arguments, &at.key("arguments"))?.is_blank() => {
+            found.edits.replace(arguments.range(), NOTHING);
+        }
+        Some(_) => {}
+        None => match function.members().find(|(key, _)| key.is("arguments")) {
+            Some((_, null)) => found.edits.replace(null.range(), NOTHING),
+            None => found.edits.prepend(function, format!("\"arguments\":{NOTHING},")),
+        },
+    }
     read::name(name, &at.key("name"))
 }
+
+/// The arguments of a call without any.
+const NOTHING: &str = r#""{}""#;

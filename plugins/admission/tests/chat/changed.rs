@@ -1,7 +1,7 @@
 //! What is changed: a provider gets the shape that every engine takes, whatever older or looser one came.
 
 use crate::support::{ask_chat, assert_refused, edited};
-use crate::{conversation, taken, with};
+use crate::{CALL, conversation, taken, with};
 use serde_json::{Value, json};
 
 /// The messages as a provider gets them.
@@ -124,4 +124,34 @@ fn efforts_are_left_to_the_translators() {
     for effort in ["minimal", "low", "medium", "high", "xhigh", "max", "none"] {
         assert!(taken(&with(&format!("\"reasoning_effort\":\"{effort}\""))).edits.is_empty());
     }
+}
+
+#[test]
+fn a_call_without_arguments_is_one_with_an_empty_object_of_them() {
+    for function in [
+        r#"{"name":"f"}"#,
+        r#"{"name":"f","arguments":""}"#,
+        r#"{"name":"f","arguments":" \n"}"#,
+        r#"{"name":"f","arguments":null}"#,
+        r#"{"x":1,"arguments":null,"name":"f"}"#,
+        r#"{"x":1,"name":"f"}"#,
+        r#"{"name":"f","argum\u0065nts":""}"#,
+    ] {
+        let call = format!(
+            r#"{{"role":"assistant","tool_calls":[{{"id":"c1","type":"function","function":{function}}}]}},{{"role":"tool","tool_call_id":"c1","content":"r"}}"#
+        );
+        let legacy = format!(
+            r#"{{"role":"assistant","function_call":{function}}},{{"role":"function","name":"f","content":"r"}}"#
+        );
+        for messages in [call, legacy] {
+            let sent = edited(&taken(&conversation(&messages)));
+            let said = &sent["messages"][0]["tool_calls"][0]["function"];
+            assert_eq!(*said, json!({"name": "f", "arguments": "{}"}), "{messages}");
+        }
+    }
+    let cut = CALL.replace(r#""{}""#, r#""{\"a\":""#);
+    let sent = edited(&taken(&conversation(&format!(
+        r#"{cut},{{"role":"tool","tool_call_id":"c1","content":"r"}}"#
+    ))));
+    assert_eq!(sent["messages"][0]["tool_calls"][0]["function"]["arguments"], r#"{"a":"#);
 }

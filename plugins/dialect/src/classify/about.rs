@@ -6,6 +6,28 @@ use serde_json::Value;
 const MAX_BODY: usize = 64 << 10;
 
 const WINDOW: &[&str] = &[
+    "max_input_len",
+    "maximum input length",
+    "maximum model length",
+    "maximum prompt length",
+    "maximum allowed length",
+    "maximum number of tokens",
+    "exceeded model token limit",
+    "input token length too long",
+    "input token count",
+    "prompt exceeds max length",
+    "too many tokens",
+    "range of input length",
+    "max_num_tokens",
+    "input length exceeds",
+    "prompt (total length",
+    "input prompt (",
+    "is too large to process",
+    "exceeds the available context",
+    "reduce the length of the messages",
+    "inputlengtherror",
+    "输入长度超",
+    "超长",
     "context length",
     "context_length",
     "context window",
@@ -30,6 +52,69 @@ const CONTENT: &[&str] = &[
     "moderation",
     "safety system",
     "was flagged",
+];
+/// Words without which a sentence of a failed engine about its window is not about the request.
+const EXCESS: &[&str] = &[
+    "exceed",
+    "too long",
+    "too large",
+    "too many",
+    "longer than",
+    "larger than",
+    "greater than",
+    "less than",
+    "must be <=",
+    "must be at least",
+    "should be",
+    "maximum",
+    "reduce the length",
+    "超",
+];
+/// Words of an engine that ran out of memory, whatever else it says.
+const MEMORY: &[&str] = &["out of memory", "outofmemory", "oom", "cuda error", "hip error", "no space left"];
+/// An overflow: the window less the input is what is left for the answer.
+const LEFT: &[&str] = &["max_tokens must be at least 1, got ", "max_new_tokens must be at least 1, got "];
+/// What engines say of a history that their template does not take, or of content that they cannot read.
+const HISTORY: &[&str] = &[
+    "roles must alternate",
+    "role must be",
+    "roles are supported",
+    "role not supported",
+    "role is not supported",
+    "unexpected role",
+    "unexpected message role",
+    "unknown role",
+    "invalid role",
+    "no user query found",
+    "expected last role",
+    "last message must be",
+    "last message cannot be",
+    "first message must be",
+    "no previous assistant message with a tool call",
+    "number of function calls and responses",
+    "single tool-calls at once",
+    "tool call id",
+    "tool_call_id",
+    "tool call arguments",
+    "function call arguments",
+    "json.exception.parse_error",
+    "jsondecodeerror",
+    "unterminated string starting at",
+    "expecting value: line",
+    "expecting property name",
+    "raise_exception",
+    "templateerror",
+    "template error",
+    "error rendering prompt",
+    "failed to apply chat template",
+    "failed to apply prompt template",
+    "failed to parse grammar",
+    "invalid grammar",
+    "failed to load image",
+    "cannot identify image file",
+    "failed to decode image",
+    "invalid base64",
+    "invalid image",
 ];
 /// Fields that may be named to the client, longest first where one contains another.
 const FIELDS: &[&str] = &[
@@ -95,7 +180,43 @@ impl About {
 
     /// The context window is too small for what was asked.
     pub(super) fn window_is_full(&self) -> bool {
-        WINDOW.iter().any(|word| self.text.contains(word))
+        self.overflow().is_some() || self.says(WINDOW)
+    }
+
+    /// The same of an engine that failed: it may speak of its window for other reasons.
+    pub(super) fn failed_for_length(&self) -> bool {
+        let about = self.overflow().is_some() || (self.says(WINDOW) && self.says(EXCESS));
+        about && !self.says(MEMORY)
+    }
+
+    /// An engine failed over a history, or content, that it cannot read.
+    pub(super) fn failed_for_history(&self) -> bool {
+        self.says(HISTORY) && !self.says(MEMORY)
+    }
+
+    fn says(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.text.contains(word))
+    }
+
+    /// By how many tokens the input is longer than the window, of engines that say what is left for the answer.
+    fn overflow(&self) -> Option<u64> {
+        let left = |phrase: &&str| {
+            let (_, rest) = self.text.split_once(*phrase)?;
+            let digits = rest.strip_prefix('-').unwrap_or(rest);
+            let end = digits.bytes().take_while(u8::is_ascii_digit).count();
+            digits.get(..end)?.parse().ok()
+        };
+        LEFT.iter().find_map(left)
+    }
+
+    /// Only the input counts here, not what of the window it leaves.
+    pub(super) fn is_of_the_input(&self) -> bool {
+        self.says(&[
+            "is too large to process",
+            "max_input_len",
+            "maximum input length",
+            "maximum prompt length",
+        ])
     }
 
     /// The provider will not deal with this content.
@@ -112,6 +233,20 @@ impl About {
     /// Tokens of the window, as the provider counts.
     pub(super) fn window(&self) -> Option<u64> {
         let after = [
+            "max_input_len (",
+            "maximum input length (",
+            "maximum model length of ",
+            "maximum prompt length is ",
+            "maximum allowed length (",
+            "maximum number of tokens allowed (",
+            "maximum number of tokens is ",
+            "model token limit: ",
+            "exceeds limit of ",
+            "cannot exceed ",
+            "input length should be [1, ",
+            "max_num_tokens (",
+            "model maximum context length: ",
+            "batch size: ",
             "context length is ",
             "context length of ",
             "context length (",
@@ -128,6 +263,9 @@ impl About {
 
     /// Tokens of the input, as the provider counts.
     pub(super) fn input(&self) -> Option<u64> {
+        if self.overflow().is_some() {
+            return None;
+        }
         let before = [
             " in the messages",
             " tokens from the input",
@@ -140,6 +278,17 @@ impl About {
             "prompt contains ",
             "too long: ",
             "the input (",
+            "input (",
+            "prompt length (",
+            "input length (",
+            "(length ",
+            "(total length ",
+            "prompt length of ",
+            "input prompt (",
+            "token count (",
+            "request contains ",
+            "received ",
+            "is too long: ",
             "context limit: ",
             "request (",
             "you requested ",
@@ -153,9 +302,17 @@ impl About {
 }
 
 impl About {
+    /// Tokens of the input, where the window tells them.
+    pub(super) fn beyond(&self, window: u64) -> Option<u64> {
+        self.overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
+    }
+
     /// The same, where it can be the whole input beside a window of so many: an engine that stops counting once the
     /// answer does not fit says "at least", and a number that leaves a token less than was asked for.
     pub(super) fn input_beside(&self, window: u64) -> Option<u64> {
+        if let Some(input) = self.beyond(window) {
+            return Some(input);
+        }
         let least = |input: u64| input <= window && self.text.contains(&format!("at least {input}"));
         self.input().filter(|input| !least(*input))
     }
@@ -174,6 +331,12 @@ fn collect(value: &Value, text: &mut String, depth: u8) {
         Value::Array(items) if depth < 4 => items.iter().for_each(|value| collect(value, text, depth + 1)),
         _ => {}
     }
+}
+
+/// Whether a word is a field's name, or a path that begins with one.
+pub(super) fn is_field(word: &str) -> bool {
+    let root = word.split(['.', '[']).next().unwrap_or_default();
+    is_path(word) && FIELDS.contains(&root)
 }
 
 /// A path such as `messages[2].content`: nothing that could hold a secret or a sentence.

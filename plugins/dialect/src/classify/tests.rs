@@ -3,8 +3,15 @@
 
 use super::*;
 
+/// A request whose own texts are `secret plan` and `Jane Doe 4711`.
+const REQUEST: &[u8] = br#"{"model":"org/m","messages":[{"role":"user","content":"secret plan"},{"role":"user","content":"J\u0061ne Doe 4711"}],"tools":[{"type":"function","function":{"name":"lookup_salary","parameters":{}}}]}"#;
+
+fn asked(status: u16, body: &str, window: u64) -> Fault {
+    classify(Dialect::Chat, status, None, body.as_bytes(), window, REQUEST)
+}
+
 fn refused(status: u16, body: &str) -> Refusal {
-    let fault = classify(Dialect::Chat, status, None, body.as_bytes(), 8192);
+    let fault = asked(status, body, 8192);
     assert_eq!(fault.kind, FaultKind::Caller, "{body}");
     *fault.refusal.unwrap()
 }
@@ -62,8 +69,8 @@ fn other_refusals_name_the_field_and_nothing_of_the_provider() {
     let body = r#"{"error":{"message":"Vendorcorp at https://10.1.2.3/v1: key sk-abc, prompt 'secret plan': bad","param":"messages[2].content","code":"x"}}"#;
     let refusal = refused(400, body);
     assert_eq!((refusal.code, refusal.param.as_deref()), (Code::InvalidRequest, Some("messages[2].content")));
-    for leak in ["Vendorcorp", "10.1.2.3", "sk-abc", "secret"] {
-        assert!(!refusal.message.contains(leak));
+    for leak in ["https", "10.1.2.3", "sk-abc", "secret", "plan"] {
+        assert!(!refusal.message.contains(leak), "{}", refusal.message);
     }
     let worded = refused(422, r#"{"detail":[{"loc":["body","x"],"msg":"top_p must be below 1"}]}"#);
     assert_eq!(worded.param.as_deref(), Some("top_p"));
@@ -76,7 +83,7 @@ fn other_refusals_name_the_field_and_nothing_of_the_provider() {
 #[test]
 fn keys_and_names_are_the_operators_affair() {
     for status in [401, 402, 403, 404] {
-        let fault = classify(Dialect::Messages, status, None, b"context length", 1);
+        let fault = classify(Dialect::Messages, status, None, b"context length", 1, b"{}");
         assert_eq!(fault.kind, FaultKind::Credentials(status));
         assert!(fault.refusal.is_none());
     }
@@ -85,13 +92,13 @@ fn keys_and_names_are_the_operators_affair() {
 #[test]
 fn what_another_provider_may_not_repeat_is_a_status_with_its_rest() {
     for status in [408, 409, 425, 429, 500, 502, 503, 504, 529, 302, 101] {
-        let fault = classify(Dialect::Chat, status, Some("7"), b"", 1);
+        let fault = classify(Dialect::Chat, status, Some("7"), b"", 1, b"{}");
         assert_eq!(
             (fault.kind, fault.retry_after),
             (FaultKind::Status(status), Some(Duration::from_secs(7)))
         );
     }
-    let rest = |header: &str| classify(Dialect::Chat, 429, Some(header), b"", 1).retry_after;
+    let rest = |header: &str| classify(Dialect::Chat, 429, Some(header), b"", 1, b"{}").retry_after;
     assert_eq!(rest(" 1.2 "), Some(Duration::from_secs(2)));
     assert_eq!(rest("2.0"), Some(Duration::from_secs(2)));
     assert_eq!(rest("99999999"), Some(Duration::from_secs(3600)));
@@ -115,7 +122,7 @@ fn a_bound_of_the_input_is_no_count_of_it() {
             r#"{{"error":{{"message":"This model's maximum context length is 16384 tokens. However, you requested 4096 output tokens and your prompt contains at least {input} input tokens, for a total of at least 20000 tokens.","param":"input_tokens"}}}}"#
         )
     };
-    let beside = classify(Dialect::Chat, 400, None, sentence(12_289).as_bytes(), 16_384);
+    let beside = asked(400, &sentence(12_289), 16_384);
     assert!(beside.room.is_none() && beside.is_for_length());
     let refusal = refused(400, &sentence(12_289));
     assert_eq!(refusal.code, Code::ContextLength);
@@ -124,4 +131,147 @@ fn a_bound_of_the_input_is_no_count_of_it() {
         (&16_384.into(), None)
     );
     assert_eq!(refused(400, &sentence(16_385)).details["input_tokens"], 16_385);
+}
+
+#[test]
+#[rustfmt::skip]
+fn too_long_is_too_long_whatever_the_status_and_the_counts_are_told() {
+    let (window, input) = ("context_length", "input_tokens");
+    for (text, known, counts) in [
+        ("prompt length (40000) exceeds max_input_len (32768)", 32_768, vec![(window, 32_768), (input, 40_000)]),
+        ("input (992 tokens) is too large to process. increase the physical batch size", 8192, vec![(input, 992)]),
+        ("input (992 tokens) is too large to process. increase the physical batch size (current batch size: 512)", 8192, vec![(window, 512), (input, 992)]),
+        ("max_tokens must be at least 1, got -63", 8192, vec![(window, 8192), (input, 8255)]),
+        ("max_tokens must be at least 1, got -63.", 0, vec![]),
+        ("Invalid request: Your request exceeded model token limit: 8192", 8192, vec![(window, 8192)]),
+        ("Prompt exceeds max length", 8192, vec![(window, 8192)]),
+        ("Prompt \u{8d85}\u{957f}", 8192, vec![(window, 8192)]),
+        ("The input (5000 tokens) is longer than the model's context length (4096 tokens).", 8192, vec![(window, 4096), (input, 5000)]),
+        ("Input length (5000 tokens) exceeds the maximum allowed length (4096 tokens).", 8192, vec![(window, 4096), (input, 5000)]),
+        ("Encountered an error in forwardAsync function: Prompt length (5000) exceeds maximum input length (4096).", 8192, vec![(window, 4096), (input, 5000)]),
+        ("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that `max_model_len` is no smaller.", 8192, vec![(window, 4096), (input, 5000)]),
+        ("Input validation error: `inputs` must have less than 4096 tokens. Given: 5000", 8192, vec![(window, 4096), (input, 5000)]),
+        ("Prompt contains 5000 tokens and 0 draft tokens, too large for model with 4096 maximum context length", 8192, vec![(window, 4096), (input, 5000)]),
+        ("too many tokens: total number of tokens in the prompt cannot exceed 4096 - received 5000", 8192, vec![(window, 4096), (input, 5000)]),
+        ("This model's maximum prompt length is 4096 but the request contains 5000 tokens.", 8192, vec![(window, 4096), (input, 5000)]),
+        ("The input token count (5000) exceeds the maximum number of tokens allowed (4096).", 8192, vec![(window, 4096), (input, 5000)]),
+        ("The prompt is too long: 5000, model maximum context length: 4096", 8192, vec![(window, 4096), (input, 5000)]),
+        ("the input length exceeds the context length", 8192, vec![(window, 8192)]),
+        ("Range of input length should be [1, 4096]", 8192, vec![(window, 4096)]),
+    ] {
+        for status in [400, 422, 500, 503] {
+            let body = serde_json::json!({"error": {"message": text, "code": status}}).to_string();
+            let fault = asked(status, &body, known);
+            let refusal = fault.refusal.unwrap_or_else(|| panic!("{status}: {text}"));
+            assert_eq!((fault.kind, refusal.code), (FaultKind::Caller, Code::ContextLength), "{status}: {text}");
+            let told: Vec<_> = [window, input].into_iter().filter_map(|name| Some((name, refusal.details.get(name)?.as_u64()?))).collect();
+            assert_eq!(told, counts, "{status}: {text}");
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_fails_for_itself_is_to_blame_whatever_it_speaks_of() {
+    for text in [
+        "Internal Server Error",
+        "CUDA out of memory while the KV cache for the maximum context length was allocated",
+        "worker for context length 4096 is starting",
+        "",
+    ] {
+        let body = serde_json::json!({"error": {"message": text}}).to_string();
+        assert_eq!(asked(500, &body, 8192).kind, FaultKind::Status(500), "{text}");
+    }
+    assert_eq!(asked(504, "prompt is too long", 8192).kind, FaultKind::Status(504));
+    assert_eq!(asked(529, "prompt is too long", 8192).kind, FaultKind::Status(529));
+}
+
+#[test]
+fn a_history_that_a_template_does_not_take_is_the_callers() {
+    for text in [
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "After the optional system message, conversation roles must alternate user and assistant roles",
+        "System role not supported",
+        "Not the same number of function calls and responses",
+        "[json.exception.parse_error.101] parse error at line 1, column 1",
+        "No user query found in messages.",
+    ] {
+        let fault =
+            asked(500, &serde_json::json!({"error": {"message": text, "code": 500}}).to_string(), 8192);
+        assert_eq!(
+            (fault.kind, fault.refusal.unwrap().code),
+            (FaultKind::Caller, Code::InvalidRequest),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_call_that_was_cut_short_in_the_history_is_the_callers_where_an_engine_fails() {
+    let request = |arguments: &str| {
+        let call = serde_json::json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}});
+        serde_json::json!({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}]}).to_string()
+    };
+    let fault = |arguments: &str, status| {
+        classify(Dialect::Chat, status, None, b"Internal Server Error", 1, request(arguments).as_bytes())
+    };
+    for cut in ["{\"a\":", "{\"a\": 1", "[1]", "x"] {
+        let fault = fault(cut, 500);
+        let param = fault.refusal.unwrap().param;
+        assert_eq!(fault.kind, FaultKind::Caller);
+        assert_eq!(param.as_deref(), Some("messages[1].tool_calls[0].function.arguments"));
+    }
+    for whole in ["{}", "", "{\"a\":1}"] {
+        assert_eq!(fault(whole, 500).kind, FaultKind::Status(500), "{whole}");
+    }
+    assert_eq!(fault("{", 503).kind, FaultKind::Status(503));
+}
+
+#[test]
+#[rustfmt::skip]
+fn the_providers_own_sentence_is_passed_on_without_what_is_no_business_of_the_client() {
+    let said = |status: u16, body: &str| refused(status, body).message.into_owned();
+    let lead = "The model's provider does not accept this request";
+    for (body, sentence) in [
+        (r#"{"error":{"message":"temperature must be less than 1.5"}}"#, "temperature must be less than 1.5"),
+        (r#"{"detail":[{"loc":["body","x"],"msg":"Input should be a valid list","input":"secret plan"}]}"#, "Input should be a valid list"),
+        (r#"{"message":"Invalid image"}"#, "Invalid image"),
+        (r#"{"error":"The tool lookup_salary has no description"}"#, "The tool … has no description"),
+        (r#"{"error":{"message":"Cannot parse 'secret plan' of Jane Doe, account 4711, as JSON"}}"#, "Cannot parse … of … account … as JSON"),
+        (r#"{"error":{"message":"See https://docs.vendor.example/errors or mail help@vendor.example for req_8f2a91c0b7"}}"#, "See … or mail … for"),
+        (r#"{"error":{"message":"Key sk-abc is not valid at 10.1.2.3 port localhost:8000 in /srv/app/main.py"}}"#, "Key … is not valid at … port … in"),
+        (r#"{"error":{"message":"1 validation error: messages.0.role [type=literal_error, input_value='secret', input_type=str]"}}"#, "1 validation error: messages.0.role"),
+        (r#"{"error":{"message":"bad value {\"role\": \"secret plan\"} in messages"}}"#, "bad value … in messages"),
+        ("min_tokens must be positive", "min_tokens must be positive"),
+    ] {
+        assert_eq!(said(400, body), format!("{lead}: {sentence}"), "{body}");
+    }
+    for silent in ["", "<html><body>Bad Request at host</body></html>", "\u{fffd}\u{0}", r#"{"error":{}}"#, "{\"error\":5}", r#"{"error":{"message":"secret plan Jane Doe"}}"#, "Traceback (most recent call last): x"] {
+        assert_eq!(said(400, silent), format!("{lead}."), "{silent}");
+    }
+    let long = format!("bad {}", "sound words ".repeat(500));
+    assert!(said(400, &long).chars().count() < 400);
+}
+
+#[test]
+fn words_without_blanks_between_them_are_compared_by_their_letters() {
+    let request = "{\"messages\":[{\"role\":\"user\",\"content\":\"\u{6211}\u{7684}\u{79d8}\u{5bc6}\u{8ba1}\u{5212}\"}]}";
+    let said = |text: &str| {
+        let fault = classify(Dialect::Chat, 400, None, text.as_bytes(), 1, request.as_bytes());
+        fault.refusal.unwrap().message.into_owned()
+    };
+    assert!(!said("Bad text: \u{79d8}\u{5bc6}\u{8ba1}\u{5212} here").contains('\u{5bc6}'));
+    assert!(said("Bad text: \u{683c}\u{5f0f}\u{9519}\u{8bef} here").contains('\u{683c}'));
+}
+
+#[test]
+fn a_request_that_is_too_large_for_the_provider_stays_that() {
+    let refusal = refused(413, r#"{"error":{"message":"Request body is larger than allowed"}}"#);
+    assert_eq!(refusal.code, Code::TooLarge);
+    assert_eq!(
+        refusal.message,
+        "The request is too large for the model's provider: Request body is larger than allowed"
+    );
+    assert_eq!(refused(413, "").message, "The request is too large for the model's provider.");
+    let length = refused(413, r#"{"error":"`inputs` must have less than 512 tokens. Given: 700"}"#);
+    assert_eq!((length.code, &length.details["input_tokens"]), (Code::ContextLength, &700.into()));
 }
