@@ -2,6 +2,8 @@
 
 use super::Run;
 use super::watch::Woken;
+use crate::config::settings::LogLevel;
+use crate::observe::log;
 use crate::spool::Spooled;
 use crate::upstream::decode::Decoder;
 use crate::upstream::http1::Broken;
@@ -202,6 +204,19 @@ async fn refused(
     let (dialect, request) = (speech.dialect(), &run.ask.body);
     let fault = penstock_dialect::classify(dialect, status, retry_after.as_deref(), &body, window, request);
     Stop::Fault(fault)
+}
+
+/// A line of its own with what a provider says of a request, which has nothing of the request in it.
+pub fn tell_refused(run: &Run<'_, '_>, offer: &OfferLive, refusal: &Refusal) {
+    let fields = [
+        ("id", run.x.id.as_str()),
+        ("provider", &*offer.offer.provider.id),
+        ("model", &*offer.offer.model.card.id),
+        ("code", refusal.row().code),
+        ("param", refusal.param.as_deref().unwrap_or_default()),
+        ("says", &*refusal.message),
+    ];
+    log::event(LogLevel::Info, "refused_by_provider", &fields);
 }
 
 /// A `Retry-After` in seconds: a date is told as the time until then, for rooms have no clock.

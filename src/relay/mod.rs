@@ -24,10 +24,9 @@ mod weight;
 pub use select::{model_named, model_of, no_model};
 
 use crate::clock;
-use crate::config::settings::LogLevel;
 use crate::exchange::{Ended, Exchange};
 use crate::ledger::Hold;
-use crate::observe::{AttemptNote, log};
+use crate::observe::AttemptNote;
 use crate::spool::Spooled;
 use crate::upstream::offer::{OfferLive, Seat};
 use attempt::Stop;
@@ -301,7 +300,7 @@ impl Run<'_, '_> {
                 course.leave_out(|index| {
                     offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small)
                 });
-                self.tell_refused(offer, &refusal);
+                attempt::tell_refused(self, offer, &refusal);
                 self.unsaid = Some(*refusal);
                 Some(course.pass(now))
             }
@@ -328,7 +327,7 @@ impl Run<'_, '_> {
             self.drew(offer);
         }
         if let Some(refusal) = &fault.refusal {
-            self.tell_refused(offer, refusal);
+            attempt::tell_refused(self, offer, refusal);
             // What a rescuer says never hides what broke.
             if !rescue {
                 self.refusal = Some((**refusal).clone());
@@ -336,19 +335,6 @@ impl Run<'_, '_> {
             return;
         }
         *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
-    }
-
-    /// A line of its own with what a provider says of the request, which has nothing of the request in it.
-    fn tell_refused(&self, offer: &OfferLive, refusal: &Refusal) {
-        let fields = [
-            ("id", self.x.id.as_str()),
-            ("provider", &*offer.offer.provider.id),
-            ("model", &*offer.offer.model.card.id),
-            ("code", refusal.row().code),
-            ("param", refusal.param.as_deref().unwrap_or_default()),
-            ("says", &*refusal.message),
-        ];
-        log::event(LogLevel::Info, "refused_by_provider", &fields);
     }
 
     /// What the last attempt drew counts, though nobody is answered with it.

@@ -51,7 +51,10 @@ async fn a_client_that_leaves_is_not_counted_for() {
     let asked: Vec<String> = engine.seen().into_iter().map(|seen| seen.path).collect();
     assert_eq!(asked, ["/tokenize"], "nobody is asked for an answer");
     let metrics = running.admin().get("/metrics").await.text();
-    assert!(metrics.contains("penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"left\""), "{metrics}");
+    assert!(
+        metrics.contains("penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"left\""),
+        "{metrics}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

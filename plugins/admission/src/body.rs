@@ -134,6 +134,12 @@ impl<'d> Top<'d> {
         self.member(name).map(|member| member.value).filter(|value| !value.is_null())
     }
 
+    /// Names and values of all members that are not `null`.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&str, Value<'d>)> {
+        let members = self.members.iter().filter(|member| !member.value.is_null());
+        members.map(|member| (&*member.name, member.value))
+    }
+
     /// The key of a member, `null` or not.
     pub(crate) fn key(&self, name: &str) -> Option<Value<'d>> {
         self.member(name).map(|member| member.key)

@@ -64,7 +64,7 @@ const fn messages(name: &'static str, treatment: Treatment, about: &'static str)
 use Asks::{Edits, Elsewhere, Filled, Given, Mode, OthersPay};
 use Treatment::{Engine, Harmless, Honoured, Refused};
 
-/// Every listed member.
+/// Every listed member, sorted by dialect and name.
 #[rustfmt::skip]
 pub const MEMBERS: &[Member] = &[
     chat("access_programs", Harmless, "a programme of the vendor"),
@@ -158,14 +158,11 @@ pub const MEMBERS: &[Member] = &[
     messages("workspace_id", Harmless, "sent as a header"),
 ];
 
-/// Members that are not in the dialect's table of the libraries: those of [`MEMBERS`] that are refused.
-fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static Member, Asks)> {
-    MEMBERS.iter().filter(move |member| member.dialect == dialect).filter_map(|member| {
-        match member.treatment {
-            Refused(asks) => Some((member, asks)),
-            Honoured | Harmless | Engine => None,
-        }
-    })
+/// The row of a member.
+fn row(dialect: Dialect, name: &str) -> Option<&'static Member> {
+    let at =
+        MEMBERS.binary_search_by(|row| (row.dialect as u8, row.name).cmp(&(dialect as u8, name))).ok()?;
+    MEMBERS.get(at)
 }
 
 /// Refuses members whose silent loss would change what the request means.
@@ -176,10 +173,9 @@ pub(crate) fn refuse(top: &Top<'_>, dialect: Dialect) -> Result<(), Refusal> {
     if dialect == Dialect::Messages && top.get("thread").is_some() {
         return Err(thread(&top.path("thread")));
     }
-    for (member, asks) in refused(dialect) {
-        let Some(value) = top.get(member.name) else { continue };
-        let path = top.path(member.name);
-        if let Some(refusal) = asks.refusal(value, &path, member.about) {
+    for (name, value) in top.given() {
+        let Some(Member { treatment: Refused(asks), about, .. }) = row(dialect, name) else { continue };
+        if let Some(refusal) = asks.refusal(value, &top.path(name), about) {
             return Err(refusal);
         }
     }

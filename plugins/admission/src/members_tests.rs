@@ -20,6 +20,15 @@ fn ask(dialect: Dialect, members: &str) -> Result<Ask, Refusal> {
     }
 }
 
+fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static Member, Asks)> {
+    MEMBERS.iter().filter(move |member| member.dialect == dialect).filter_map(|member| {
+        match member.treatment {
+            Refused(asks) => Some((member, asks)),
+            Honoured | Harmless | Engine => None,
+        }
+    })
+}
+
 #[test]
 fn every_member_of_the_newest_client_libraries_has_a_fate() {
     let list = include_str!("../testdata/sdk_members.txt");
@@ -32,6 +41,11 @@ fn every_member_of_the_newest_client_libraries_has_a_fate() {
         })
         .collect();
     assert_eq!(known.len(), MEMBERS.len(), "no member stands twice");
+    assert!(
+        MEMBERS
+            .windows(2)
+            .all(|two| (two[0].dialect as u8, two[0].name) < (two[1].dialect as u8, two[1].name))
+    );
     let new: Vec<&str> = list.lines().filter(|line| !known.contains(*line)).collect();
     assert!(new.is_empty(), "without a fate: {new:?}");
 }

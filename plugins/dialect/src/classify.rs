@@ -60,9 +60,10 @@ pub fn classify(
 /// A fault of the caller, in the provider's eyes.
 fn callers(about: &About, status: u16, body: &[u8], model_window: u64, request: &[u8]) -> Fault {
     let mut refusal = refusal(about, model_window);
-    let too_large = status == 413 && refusal.code == Code::InvalidRequest && refusal.param.is_none();
+    let too_large = status == 413 && refusal.message == NOT_ACCEPTED;
     if too_large {
-        refusal = Refusal::because(Code::TooLarge, "The request is too large for the model's provider.");
+        refusal.code = Code::TooLarge;
+        refusal.message = "The request is too large for the model's provider.".into();
     }
     let plain = too_large || refusal.message == NOT_ACCEPTED;
     if let Some(said) = sentence::of(body, request).filter(|_| plain) {

@@ -128,8 +128,8 @@ fn read<'a>(ask: &'a Ask, abilities: &Abilities) -> Result<Option<Said<'a>>, Ref
 
 /// A member that asks for something.
 fn asked<'a>(ask: &'a Ask, name: &str) -> Option<&'a [u8]> {
-    let row = parameters::parameter(name)?;
-    ask.value(name).filter(|value| row.asks(value))
+    let value = ask.value(name)?;
+    parameters::parameter(name)?.asks(value).then_some(value)
 }
 
 impl<'a> Said<'a> {
