@@ -19,6 +19,8 @@ fn more(arguments: &str) -> Value {
 }
 
 type Calls = Vec<(String, String)>;
+/// Id, name and arguments of each call.
+type Expected = &'static [(&'static str, &'static str, &'static str)];
 
 /// Name and arguments of the calls that a client reads from a stream of these chunks.
 fn streamed(client: Dialect, chunks: &[Vec<Value>]) -> Calls {
@@ -94,10 +96,10 @@ fn plain(calls: &[(&str, &str, &str)]) -> Calls {
 fn calls_under_one_index_are_told_apart_as_in_the_plain_answer() {
     let (a, b, f, g, none) = (json!("call_a"), json!("call_b"), json!("f"), json!("g"), Value::Null);
     let (one, two, empty) = (json!(r#"{"x":1}"#), json!(r#"{"y":2}"#), json!(""));
-    let two_f: &[(&str, &str, &str)] = &[("call_a", "f", r#"{"x":1}"#), ("call_b", "f", r#"{"y":2}"#)];
-    let f_g: &[(&str, &str, &str)] = &[("call_a", "f", r#"{"x":1}"#), ("call_b", "g", r#"{"y":2}"#)];
-    let bare_f: &[(&str, &str, &str)] = &[("call_a", "f", ""), ("call_b", "f", r#"{"y":2}"#)];
-    let cases: Vec<(&str, Vec<Vec<Value>>, &[(&str, &str, &str)])> = vec![
+    let two_f: Expected = &[("call_a", "f", r#"{"x":1}"#), ("call_b", "f", r#"{"y":2}"#)];
+    let f_g: Expected = &[("call_a", "f", r#"{"x":1}"#), ("call_b", "g", r#"{"y":2}"#)];
+    let bare_f: Expected = &[("call_a", "f", ""), ("call_b", "f", r#"{"y":2}"#)];
+    let cases: Vec<(&str, Vec<Vec<Value>>, Expected)> = vec![
         (
             "no ids, other names",
             vec![
