@@ -170,6 +170,13 @@ impl Conversation {
         messages::read(body)
     }
 
+    /// Whether the body of a request can be read in memory of a few times its size: bodies with millions of JSON
+    /// values cannot, and need not be.
+    #[must_use]
+    pub fn is_readable(body: &[u8]) -> bool {
+        read::is_readable(body)
+    }
+
     /// The same conversation at a time: seconds since 1970 (UTC).
     #[must_use]
     pub fn at(mut self, unix_seconds: i64) -> Self {

@@ -6,11 +6,12 @@
 #[cfg(test)]
 mod tests;
 
+use crate::budget::{Budget, Halt, Meter, outcome};
 use crate::conversation::Conversation;
 use crate::harmony;
 use crate::image::Images;
 use crate::o200k::O200k;
-use crate::template::Template;
+use crate::template::{Template, Unrendered};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -62,6 +63,12 @@ pub enum CountError {
     /// A part whose tokens cannot be known, by its type.
     #[error("a part of type {0} cannot be counted")]
     Opaque(String),
+    /// Rendering its prompt would take more work than the prompt is worth.
+    #[error("the conversation is too large to be counted")]
+    TooLarge,
+    /// The budget's signal ended the count.
+    #[error("nobody waits for the count any more")]
+    Stopped,
 }
 
 /// Counts for one model.
@@ -116,53 +123,97 @@ impl Counter {
         self
     }
 
-    /// The tokens of a conversation.
+    /// The tokens of a conversation, whatever their number.
     ///
     /// # Errors
     /// It cannot be counted exactly; see [`CountError`].
     pub fn count(&self, conversation: &Conversation) -> Result<Count, CountError> {
+        self.count_within(conversation, &Budget::unlimited())
+    }
+
+    /// The tokens of a conversation, or one more than the budget allows.
+    ///
+    /// # Errors
+    /// It cannot be counted exactly, or the budget's signal ended the count; see [`CountError`].
+    pub fn count_within(
+        &self,
+        conversation: &Conversation,
+        budget: &Budget<'_>,
+    ) -> Result<Count, CountError> {
         if let Some(kind) = conversation.opaque() {
             return Err(CountError::Opaque(kind.to_owned()));
         }
         let images = match &self.images {
             None if conversation.images().next().is_some() => return Err(CountError::NoImageRule),
             None => 0,
-            Some(images) => conversation.images().map(|image| images.tokens(*image)).sum(),
+            Some(images) => conversation
+                .images()
+                .fold(0, |sum: u64, image| sum.saturating_add(images.tokens(*image))),
         };
-        let text = match &self.kind {
-            Kind::Harmony(vocabulary) => harmony::count(vocabulary, conversation),
+        let meter = Meter::new(images, *budget);
+        let counted = match &self.kind {
+            Kind::Harmony(vocabulary) => harmony::count(vocabulary, conversation, meter),
             Kind::Files { tokenizer, template } => {
                 let template = template.as_ref().ok_or(CountError::NoTemplate)?;
-                self.count_prompt(tokenizer, template, conversation)?
+                self.count_prompt(tokenizer, template, conversation, images, budget)?
             }
         };
-        Ok(Count { tokens: text + images, method: Method::Exact })
+        let tokens = outcome(counted, budget).ok_or(CountError::Stopped)?;
+        Ok(Count { tokens, method: Method::Exact })
     }
 
-    /// The tokens of a rendered prompt without those that stand for images.
+    /// The tokens of a rendered prompt and of its images, without the marks that stand for these.
     fn count_prompt(
         &self,
         tokenizer: &Tokenizer,
         template: &Template,
         conversation: &Conversation,
-    ) -> Result<u64, CountError> {
+        images: u64,
+        budget: &Budget<'_>,
+    ) -> Result<Result<u64, Halt>, CountError> {
         let mark = self.images.as_ref().and_then(|images| images.placeholder.as_deref());
-        let prompt = template.render(conversation, mark).map_err(CountError::Template)?;
-        let tokens = tokenizer.count(&prompt);
-        let Some(mark) = mark.filter(|mark| !mark.is_empty()) else { return Ok(tokens) };
+        let mark = mark.filter(|mark| !mark.is_empty());
+        let count = conversation.images().count();
+        let each = mark.map_or(0, |mark| tokenizer.count(mark));
+        // The marks are in the prompt, and count as images instead.
+        let most = budget.most.saturating_add(each.saturating_mul(count as u64));
+        let mut meter = Meter::new(images, Budget { most, ..*budget });
+        let bytes = meter.most_bytes(tokenizer.longest());
+        let prompt = match template.render_within(conversation, mark, &meter, bytes) {
+            Ok(prompt) => prompt,
+            Err(Unrendered::Halted(halt)) => return Ok(Err(halt)),
+            Err(Unrendered::TooLarge) => return Err(CountError::TooLarge),
+            Err(Unrendered::Refused(why)) => return Err(CountError::Template(why)),
+        };
+        if let Err(halt) = tokenizer.add(&prompt, &mut meter) {
+            return Ok(Err(halt));
+        }
         // Not more than there are images: a user may have written the mark.
-        let marks = prompt.matches(mark).count().min(conversation.images().count()) as u64;
-        Ok(tokens.saturating_sub(marks * tokenizer.count(mark)))
+        let marks = mark.map_or(0, |mark| prompt.matches(mark).count().min(count)) as u64;
+        Ok(Ok(meter.tokens().saturating_sub(marks.saturating_mul(each))))
     }
 
     /// The tokens of a text that is no chat, such as an input of an embedding, with what the
     /// tokenizer puts around it.
     #[must_use]
     pub fn count_text(&self, text: &str) -> u64 {
-        match &self.kind {
-            Kind::Harmony(vocabulary) => vocabulary.count(text),
-            Kind::Files { tokenizer, .. } => tokenizer.count_document(text),
-        }
+        self.count_text_within(text, &Budget::unlimited()).unwrap_or(u64::MAX)
+    }
+
+    /// The same, or one more than the budget allows; `None` if the budget's signal ended the count.
+    #[must_use]
+    pub fn count_text_within(&self, text: &str, budget: &Budget<'_>) -> Option<u64> {
+        let counted = match &self.kind {
+            Kind::Harmony(vocabulary) => {
+                let mut meter = Meter::new(0, *budget);
+                vocabulary.add(text, &mut meter).map(|()| meter.tokens())
+            }
+            Kind::Files { tokenizer, .. } => {
+                let mut meter = Meter::new(tokenizer.around(), *budget);
+                tokenizer.add(text, &mut meter).map(|()| meter.tokens())
+            }
+        };
+        outcome(counted, budget)
     }
 }
 

@@ -16,6 +16,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::budget::{Budget, Halt, Meter, outcome};
 use crate::conversation::{Conversation, Part, Tool, Turn};
 use crate::counter::{Count, Method};
 use crate::image::{Image, ImageRule, Images};
@@ -52,37 +53,69 @@ pub fn upper_bound(bytes: usize, images: u32, image: u64) -> u64 {
 /// A number that is not below the tokens of a conversation. `images` is the model's rule, if known.
 #[must_use]
 pub fn estimate(conversation: &Conversation, images: Option<&Images>) -> Count {
-    let mut tokens = FRAME;
-    for turn in &conversation.turns {
-        tokens += turn_tokens(turn, images);
-    }
-    if !conversation.tools.is_empty() {
-        tokens += TOOLS;
-    }
-    for tool in &conversation.tools {
-        tokens += TOOL + estimate_text(&written(tool));
-    }
-    Count { tokens, method: Method::Estimate }
+    let none = Count { tokens: u64::MAX, method: Method::Estimate };
+    estimate_within(conversation, images, &Budget::unlimited()).unwrap_or(none)
 }
 
-fn turn_tokens(turn: &Turn, images: Option<&Images>) -> u64 {
-    let mut tokens = TURN + turn.reasoning.as_deref().map_or(0, |thoughts| TURN + estimate_text(thoughts));
+/// The same, or one more than the budget allows; `None` if the budget's signal ended it.
+#[must_use]
+pub fn estimate_within(
+    conversation: &Conversation,
+    images: Option<&Images>,
+    budget: &Budget<'_>,
+) -> Option<Count> {
+    let mut meter = Meter::new(FRAME, *budget);
+    let done = conversation_tokens(conversation, images, &mut meter).map(|()| meter.tokens());
+    outcome(done, budget).map(|tokens| Count { tokens, method: Method::Estimate })
+}
+
+fn conversation_tokens(
+    conversation: &Conversation,
+    images: Option<&Images>,
+    meter: &mut Meter<'_>,
+) -> Result<(), Halt> {
+    for turn in &conversation.turns {
+        turn_tokens(turn, images, meter)?;
+    }
+    if !conversation.tools.is_empty() {
+        meter.add(TOOLS)?;
+    }
+    for tool in &conversation.tools {
+        meter.add(TOOL)?;
+        add_text(&written(tool), meter)?;
+    }
+    Ok(())
+}
+
+fn turn_tokens(turn: &Turn, images: Option<&Images>, meter: &mut Meter<'_>) -> Result<(), Halt> {
+    meter.add(TURN)?;
+    if let Some(thoughts) = &turn.reasoning {
+        meter.add(TURN)?;
+        add_text(thoughts, meter)?;
+    }
     for part in &turn.parts {
-        tokens += match part {
-            Part::Text(text) => estimate_text(text) + 1,
+        match part {
+            Part::Text(text) => {
+                meter.add(1)?;
+                add_text(text, meter)?;
+            }
             Part::Image(image) => {
-                images.map_or_else(|| costliest(*image), |images| images.tokens(*image)) + 4
+                let tokens = images.map_or_else(|| costliest(*image), |images| images.tokens(*image));
+                meter.add(tokens.saturating_add(4))?;
             }
             // 25 tokens a second of sound, 1000 bytes a second at least.
-            Part::Opaque { kind, bytes } if kind == "input_audio" => *bytes as u64 / 16 + 64,
-            Part::Opaque { bytes, .. } => UNKNOWN.max(*bytes as u64),
-        };
+            Part::Opaque { kind, bytes } if kind == "input_audio" => meter.add(*bytes as u64 / 16 + 64)?,
+            Part::Opaque { bytes, .. } => meter.add(UNKNOWN.max(*bytes as u64))?,
+        }
     }
     for call in &turn.calls {
-        tokens += CALL + estimate_text(&call.id) + estimate_text(&call.name) + estimate_text(&call.arguments);
+        meter.add(CALL)?;
+        for text in [&call.id, &call.name, &call.arguments] {
+            add_text(text, meter)?;
+        }
     }
     let names = [&turn.answers, &turn.name];
-    tokens + names.into_iter().flatten().map(|name| estimate_text(name)).sum::<u64>()
+    names.into_iter().flatten().try_for_each(|name| add_text(name, meter))
 }
 
 /// An image by the costliest rule of served models.
@@ -113,15 +146,18 @@ fn written(tool: &Tool) -> String {
 /// A number that is not below the tokens of a text.
 #[must_use]
 pub fn estimate_text(text: &str) -> u64 {
-    let mut tokens = 0;
+    let mut meter = Meter::new(0, Budget::unlimited());
+    add_text(text, &mut meter).map_or(u64::MAX, |()| meter.tokens())
+}
+
+fn add_text(text: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
     // The last character so far, and whether its piece is of ASCII.
     let mut before: Option<(char, bool)> = None;
     O200k::shared().pieces(text, |piece, symbols| {
         let guess = guess(piece, symbols, before);
         before = piece.chars().next_back().map(|last| (last, piece.is_ascii()));
-        tokens += guess.min(piece.len() as u64);
-    });
-    tokens
+        meter.add(guess.min(piece.len() as u64))
+    })
 }
 
 /// What a piece may come to elsewhere, after the one that ends `before` it.

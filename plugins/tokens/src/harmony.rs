@@ -16,6 +16,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use crate::budget::{Halt, Meter};
 use crate::conversation::{Conversation, Effort, Role, Turn};
 use crate::o200k::O200k;
 use crate::strftime::strftime;
@@ -43,33 +44,33 @@ struct Message<'c> {
 
 /// Where the prompt goes.
 trait Sink {
-    fn text(&mut self, text: &str);
-    fn special(&mut self, token: &'static str);
+    fn text(&mut self, text: &str) -> Result<(), Halt>;
+    fn special(&mut self, token: &'static str) -> Result<(), Halt>;
 }
 
-struct Counting<'v> {
+struct Counting<'v, 's> {
     vocabulary: &'v O200k,
-    tokens: u64,
+    meter: Meter<'s>,
 }
 
-impl Sink for Counting<'_> {
-    fn text(&mut self, text: &str) {
-        self.tokens += self.vocabulary.count(text);
+impl Sink for Counting<'_, '_> {
+    fn text(&mut self, text: &str) -> Result<(), Halt> {
+        self.vocabulary.add(text, &mut self.meter)
     }
 
-    fn special(&mut self, _: &'static str) {
-        self.tokens += 1;
+    fn special(&mut self, _: &'static str) -> Result<(), Halt> {
+        self.meter.add(1)
     }
 }
 
-/// The tokens of a conversation.
-pub(crate) fn count(vocabulary: &O200k, conversation: &Conversation) -> u64 {
-    let mut sink = Counting { vocabulary, tokens: 0 };
-    render(conversation, &mut sink);
-    sink.tokens
+/// The tokens of a conversation, and those that the meter has already.
+pub(crate) fn count(vocabulary: &O200k, conversation: &Conversation, meter: Meter<'_>) -> Result<u64, Halt> {
+    let mut sink = Counting { vocabulary, meter };
+    render(conversation, &mut sink)?;
+    Ok(sink.meter.tokens())
 }
 
-fn render(conversation: &Conversation, sink: &mut impl Sink) {
+fn render(conversation: &Conversation, sink: &mut impl Sink) -> Result<(), Halt> {
     let messages = messages(conversation);
     let first_final = messages.iter().position(|message| message.channel == Some("final"));
     let last_is_final = messages
@@ -83,35 +84,37 @@ fn render(conversation: &Conversation, sink: &mut impl Sink) {
         if past && message.channel == Some("analysis") {
             continue;
         }
-        write(&message, conversation.continues && at + 1 == count, sink);
+        write(&message, conversation.continues && at + 1 == count, sink)?;
     }
     if !conversation.continues {
-        sink.special("<|start|>");
-        sink.text("assistant");
+        sink.special("<|start|>")?;
+        sink.text("assistant")?;
     }
+    Ok(())
 }
 
-fn write(message: &Message<'_>, open: bool, sink: &mut impl Sink) {
-    sink.special("<|start|>");
-    sink.text(&message.author);
+fn write(message: &Message<'_>, open: bool, sink: &mut impl Sink) -> Result<(), Halt> {
+    sink.special("<|start|>")?;
+    sink.text(&message.author)?;
     if let Some(recipient) = &message.recipient {
-        sink.text(&format!(" to={recipient}"));
+        sink.text(&format!(" to={recipient}"))?;
     }
     if let Some(channel) = message.channel {
-        sink.special("<|channel|>");
-        sink.text(channel);
+        sink.special("<|channel|>")?;
+        sink.text(channel)?;
     }
     if let Some(content_type) = message.content_type {
-        sink.text(&format!(" {content_type}"));
+        sink.text(&format!(" {content_type}"))?;
     }
-    sink.special("<|message|>");
+    sink.special("<|message|>")?;
     for text in &message.texts {
-        sink.text(text);
+        sink.text(text)?;
     }
     if !open {
         let call = message.author == "assistant" && message.recipient.is_some();
-        sink.special(if call { "<|call|>" } else { "<|end|>" });
+        sink.special(if call { "<|call|>" } else { "<|end|>" })?;
     }
+    Ok(())
 }
 
 /// The function of each call's id.

@@ -9,6 +9,7 @@
 //!
 //! Contents of files and answers of engines are arguments: nothing here reads or sends.
 
+mod budget;
 mod conversation;
 mod counter;
 pub mod engine;
@@ -24,10 +25,12 @@ mod strftime;
 mod template;
 mod tokenizer;
 mod vocabulary;
+mod windows;
 
+pub use budget::Budget;
 pub use conversation::{Call, Conversation, Effort, Part, ReadError, Role, Tool, Turn};
 pub use counter::{Count, CountError, Counter, Method, render_prompt};
-pub use estimate::{estimate, estimate_text, upper_bound};
+pub use estimate::{estimate, estimate_text, estimate_within, upper_bound};
 pub use ids::Encoding;
 pub use image::{Image, ImageRule, Images};
 pub use tokenizer::TokenizerError;

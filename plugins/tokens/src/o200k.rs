@@ -3,10 +3,12 @@
 //! Promises: the tokens of `tiktoken` for ordinary text (special tokens in the text are plain
 //! text), from a vocabulary that costs 0.9 MB of the binary. Unpacked once, on first use.
 
+use crate::budget::{Halt, Meter};
 use crate::merge::{Joins, Symbol, merge};
 use crate::pairs;
 use crate::split::Pattern;
 use crate::vocabulary::Vocabulary;
+use crate::windows::{self, Encode, WINDOW, border};
 use std::sync::OnceLock;
 
 /// See `assets/README.md`.
@@ -53,21 +55,43 @@ impl O200k {
     }
 
     /// How many tokens a text has.
+    #[cfg(test)]
     pub(crate) fn count(&self, text: &str) -> u64 {
-        let mut tokens = 0;
-        self.pieces(text, |_, symbols| tokens += symbols.len() as u64);
-        tokens
+        let mut meter = Meter::new(0, crate::budget::Budget::unlimited());
+        self.add(text, &mut meter).unwrap_or_default();
+        meter.tokens()
     }
 
-    /// Each piece of a text with its tokens.
-    pub(crate) fn pieces(&self, text: &str, mut each: impl FnMut(&str, &[Symbol])) {
+    /// Adds the tokens of a text.
+    pub(crate) fn add(&self, text: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
+        meter.check_bytes(text.len(), Some(self.vocabulary.longest()))?;
         let mut symbols = Vec::with_capacity(64);
-        self.pattern.each(text, |piece, _| {
-            self.encode(piece.as_bytes(), &mut symbols);
-            each(piece, &symbols);
-        });
+        self.pattern.each(text, |piece, _| windows::count(self, piece.as_bytes(), &mut symbols, meter))
     }
 
+    /// Each piece of a text with its tokens. Pieces longer than a window are cut, so that the tokens of some bytes at
+    /// the cuts are others than those of the whole piece: for estimates alone.
+    pub(crate) fn pieces(
+        &self,
+        text: &str,
+        mut each: impl FnMut(&str, &[Symbol]) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        let mut symbols = Vec::with_capacity(64);
+        self.pattern.each(text, |mut piece, _| {
+            loop {
+                let (head, rest) = piece.split_at_checked(border(piece.as_bytes(), WINDOW)).unwrap_or((piece, ""));
+                self.encode(head.as_bytes(), &mut symbols);
+                each(head, &symbols)?;
+                if rest.is_empty() {
+                    return Ok(());
+                }
+                piece = rest;
+            }
+        })
+    }
+}
+
+impl Encode for O200k {
     fn encode(&self, piece: &[u8], symbols: &mut Vec<Symbol>) {
         symbols.clear();
         if let Some(token) = self.vocabulary.find(piece) {

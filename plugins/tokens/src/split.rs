@@ -4,6 +4,7 @@
 //! shape (`…|\s+(?!\S)|\s+`) run on a linear-time automaton; all others on a backtracking engine
 //! with a step limit, beyond which the rest of the text is one piece.
 
+use crate::budget::Halt;
 use fancy_regex::Regex as Backtracking;
 use regex_automata::meta::Regex as Automaton;
 use regex_automata::{Anchored, Input};
@@ -55,44 +56,51 @@ impl Pattern {
     }
 
     /// Every piece in order; the flag says whether the pattern matched it.
-    pub(crate) fn each<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str, bool)) {
+    pub(crate) fn each<'t>(
+        &self,
+        text: &'t str,
+        mut each: impl FnMut(&'t str, bool) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
         let mut done = 0;
         let mut found = |from: usize, to: usize| {
             if from > done {
-                each(text.get(done..from).unwrap_or_default(), false);
+                each(text.get(done..from).unwrap_or_default(), false)?;
             }
             if to > from {
-                each(text.get(from..to).unwrap_or_default(), true);
+                each(text.get(from..to).unwrap_or_default(), true)?;
             }
             done = to.max(done);
+            Ok(())
         };
         match &self.0 {
             Engine::None => {}
-            Engine::Words(automaton) => words(automaton, text, &mut found),
+            Engine::Words(automaton) => words(automaton, text, &mut found)?,
             Engine::Plain(automaton) => {
                 for hit in automaton.find_iter(text) {
-                    found(hit.start(), hit.end());
+                    found(hit.start(), hit.end())?;
                 }
             }
             Engine::Other(regex) => {
                 for hit in regex.find_iter(text) {
                     let Ok(hit) = hit else { break };
-                    found(hit.start(), hit.end());
+                    found(hit.start(), hit.end())?;
                 }
             }
         }
-        if done < text.len() {
-            each(text.get(done..).unwrap_or_default(), false);
-        }
+        if done < text.len() { each(text.get(done..).unwrap_or_default(), false) } else { Ok(()) }
     }
 }
 
-fn words(automaton: &Automaton, text: &str, found: &mut impl FnMut(usize, usize)) {
+fn words(
+    automaton: &Automaton,
+    text: &str,
+    found: &mut impl FnMut(usize, usize) -> Result<(), Halt>,
+) -> Result<(), Halt> {
     let mut at = 0;
     while at < text.len() {
         let here = Input::new(text).range(at..).anchored(Anchored::Yes);
         let hit = automaton.find(here).or_else(|| automaton.find(Input::new(text).range(at..)));
-        let Some(hit) = hit.filter(|hit| !hit.is_empty()) else { return };
+        let Some(hit) = hit.filter(|hit| !hit.is_empty()) else { return Ok(()) };
         let mut end = hit.end();
         // White space before a word leaves its last character to the word, if it has two.
         if hit.pattern().as_usize() == 1 && end < text.len() {
@@ -102,7 +110,8 @@ fn words(automaton: &Automaton, text: &str, found: &mut impl FnMut(usize, usize)
                 end = shorter;
             }
         }
-        found(hit.start(), end);
+        found(hit.start(), end)?;
         at = end;
     }
+    Ok(())
 }

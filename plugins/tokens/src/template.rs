@@ -6,16 +6,19 @@
 
 mod fold;
 mod json;
+mod paper;
 
 #[cfg(test)]
 mod tests;
 
+use crate::budget::{Budget, Halt, Meter};
 use crate::conversation::{Conversation, Part, Role, Turn};
 use crate::strftime::strftime;
 use fold::{Fold, folded};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
+use paper::Paper;
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -24,6 +27,24 @@ thread_local! {
     /// The time of the rendering that runs on this thread. Templates ask for it inside macros, which
     /// see nothing of the context.
     static NOW: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Instructions that a rendering may take: some 200 for each of 100 000 turns, and two seconds of work at most.
+const FUEL: u64 = 20_000_000;
+/// Bytes that a template may copy by adding each system text to those before it, as some do: turns times bytes …
+const SYSTEM_COPIES: u64 = 1 << 30;
+/// … and the same for all turns, should a template do it with those.
+const COPIES: u64 = 32 << 30;
+
+/// Reason for which there is no prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unrendered {
+    /// The template refused the conversation; its own words.
+    Refused(String),
+    /// Rendering would take more work than a prompt is worth.
+    TooLarge,
+    /// The budget of the count ended it.
+    Halted(Halt),
 }
 
 /// A compiled template with the special tokens it may name.
@@ -41,6 +62,7 @@ impl Template {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| error.to_string())?);
+        environment.set_fuel(Some(FUEL));
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_formatter(python_format);
@@ -58,17 +80,35 @@ impl Template {
 
     /// The prompt of a conversation. `mark` stands for an image where the template takes only text.
     pub(crate) fn render(&self, conversation: &Conversation, mark: Option<&str>) -> Result<String, String> {
+        let meter = Meter::new(0, Budget::unlimited());
+        self.render_within(conversation, mark, &meter, usize::MAX).map_err(|why| match why {
+            Unrendered::Refused(why) => why,
+            Unrendered::TooLarge | Unrendered::Halted(_) => "the conversation is too large".to_owned(),
+        })
+    }
+
+    /// The same, of at most so many bytes, for a count that may end early.
+    pub(crate) fn render_within(
+        &self,
+        conversation: &Conversation,
+        mark: Option<&str>,
+        meter: &Meter<'_>,
+        most: usize,
+    ) -> Result<String, Unrendered> {
         let mut why = String::new();
         for fold in [Fold::None, Fold::Later, Fold::All] {
             let Some(turns) = folded(&conversation.turns, fold) else { continue };
-            match self.render_turns(&turns, conversation, mark) {
+            if is_too_large(&turns) {
+                return Err(Unrendered::TooLarge);
+            }
+            match self.render_turns(&turns, conversation, mark, Paper::new(most, *meter)) {
                 Ok(prompt) if fold == Fold::None && !shows_all(&prompt, &turns) => continue,
-                Ok(prompt) => return Ok(prompt),
-                Err(error) if why.is_empty() => why = error,
-                Err(_) => {}
+                Err(Unrendered::Refused(error)) if why.is_empty() => why = error,
+                Err(Unrendered::Refused(_)) => {}
+                done => return done,
             }
         }
-        Err(why)
+        Err(Unrendered::Refused(why))
     }
 
     fn render_turns(
@@ -76,7 +116,8 @@ impl Template {
         turns: &[Turn],
         conversation: &Conversation,
         mark: Option<&str>,
-    ) -> Result<String, String> {
+        mut paper: Paper<'_>,
+    ) -> Result<String, Unrendered> {
         let mut context = self.tokens.clone();
         context.extend(conversation.arguments.clone());
         if let Some(effort) = conversation.effort {
@@ -88,8 +129,17 @@ impl Template {
         context.insert("documents".into(), Json::Null);
         context.insert("add_generation_prompt".into(), (!conversation.continues).into());
         NOW.set(conversation.unix_seconds);
-        let template = self.environment.get_template("chat").map_err(|error| error.to_string())?;
-        let mut prompt = template.render(Value::from(Serde(context))).map_err(|error| sentence(&error))?;
+        let template = self.environment.get_template("chat");
+        let template = template.map_err(|error| Unrendered::Refused(error.to_string()))?;
+        let rendered = template.render_captured_to(Value::from(Serde(context)), &mut paper).map(drop);
+        if let Err(error) = rendered {
+            return Err(match (paper.halt, error.kind()) {
+                (Some(halt), _) => Unrendered::Halted(halt),
+                (None, ErrorKind::OutOfFuel) => Unrendered::TooLarge,
+                (None, _) => Unrendered::Refused(sentence(&error)),
+            });
+        }
+        let mut prompt = paper.into_text();
         if let Some(last) = turns.last().filter(|_| conversation.continues) {
             let said = last.joined("");
             let end = prompt.rfind(said.trim()).map(|at| at + said.trim().len());
@@ -139,6 +189,20 @@ impl Template {
         lines.extend(turn.texts());
         lines.join("\n").into()
     }
+}
+
+/// Whether a template that adds turn after turn to one text would copy too many bytes.
+fn is_too_large(turns: &[Turn]) -> bool {
+    let copies = |system: bool| {
+        let turns = turns.iter().filter(|turn| !system || turn.role == Role::System);
+        let (count, bytes) = turns.fold((0_u64, 0_u64), |(count, bytes), turn| {
+            let own = turn.texts().map(str::len).sum::<usize>() + turn.reasoning.as_deref().map_or(0, str::len);
+            let calls = turn.calls.iter().map(|call| call.arguments.len()).sum::<usize>();
+            (count + 1, bytes.saturating_add((own + calls) as u64))
+        });
+        count.saturating_mul(bytes)
+    };
+    copies(true) > SYSTEM_COPIES || copies(false) > COPIES
 }
 
 fn tools(conversation: &Conversation) -> Json {

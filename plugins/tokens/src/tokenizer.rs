@@ -14,6 +14,7 @@ mod unigram;
 #[cfg(test)]
 mod tests;
 
+use crate::budget::{Halt, Meter};
 use added::Added;
 use bpe::Bpe;
 use normalize::Normalizer;
@@ -47,34 +48,52 @@ impl Tokenizer {
         file::read(json).map_err(|why| TokenizerError(format!("tokenizer.json: {why}")))
     }
 
-    /// The tokens of a rendered prompt.
+    /// The tokens of a rendered prompt, whatever their number.
     pub(crate) fn count(&self, text: &str) -> u64 {
-        let mut tokens = 0;
+        let mut meter = Meter::new(0, crate::Budget::unlimited());
+        self.add(text, &mut meter).unwrap_or_default();
+        meter.tokens()
+    }
+
+    /// Adds the tokens of a rendered prompt.
+    pub(crate) fn add(&self, text: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
+        meter.check_bytes(text.len(), self.longest())?;
         self.added.split_raw(text, |segment, at_start| match segment {
-            None => tokens += 1,
-            Some(segment) => tokens += self.count_segment(segment, at_start),
-        });
-        tokens
+            None => meter.add(1),
+            Some(segment) => self.add_segment(segment, at_start, meter),
+        })
     }
 
-    /// The tokens of a text that is no chat: with what the tokenizer puts around it.
-    pub(crate) fn count_document(&self, text: &str) -> u64 {
-        self.count(text) + self.around
+    /// Tokens that stand around a text that is no chat.
+    pub(crate) const fn around(&self) -> u64 {
+        self.around
     }
 
-    fn count_segment(&self, segment: &str, at_start: bool) -> u64 {
+    /// Most bytes of text that one token stands for; `None` if there is no bound, since the tokenizer drops or joins
+    /// some text however long it is.
+    pub(crate) fn longest(&self) -> Option<usize> {
+        if self.cuts.iter().any(Cut::drops) {
+            return None;
+        }
+        let model = match &self.model {
+            Model::Bpe(bpe) => bpe.longest()?,
+            Model::Unigram(unigram) => unigram.longest()?,
+        };
+        model.max(self.added.longest()?).checked_mul(self.normalizer.shrinks()?)
+    }
+
+    fn add_segment(&self, segment: &str, at_start: bool, meter: &mut Meter<'_>) -> Result<(), Halt> {
         let normalized: Cow<'_, str> = self.normalizer.apply(segment);
-        let mut tokens = 0;
         let mut scratch = Vec::new();
         self.added.split_normalized(&normalized, |piece, first| match piece {
-            None => tokens += 1,
-            Some(piece) => pretokenize::run(&self.cuts, piece, at_start && first, &mut |word, _| {
-                tokens += match &self.model {
-                    Model::Bpe(bpe) => bpe.count(word, &mut scratch),
-                    Model::Unigram(unigram) => unigram.count(word),
+            None => meter.add(1),
+            Some(piece) => {
+                let mut word = |word: &str, _: bool| match &self.model {
+                    Model::Bpe(bpe) => bpe.count(word, &mut scratch, meter),
+                    Model::Unigram(unigram) => unigram.count(word, meter),
                 };
-            }),
-        });
-        tokens
+                pretokenize::run(&self.cuts, piece, at_start && first, &mut word)
+            }
+        })
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Vocabulary {
     /// Open addressing, a power of two, at most half full.
     slots: Vec<u32>,
     hasher: RandomState,
+    /// Bytes of the longest token.
+    longest: usize,
 }
 
 impl Vocabulary {
@@ -29,12 +31,18 @@ impl Vocabulary {
             slots: vec![EMPTY; slots],
             // Fixed: the keys are a file the operator chose, not a stranger's.
             hasher: RandomState::with_seeds(1, 2, 3, 4),
+            longest: 0,
         }
     }
 
     /// How many tokens there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// Bytes of the longest token.
+    pub(crate) const fn longest(&self) -> usize {
+        self.longest
     }
 
     /// The bytes of a token; empty for a number that was never given.
@@ -48,6 +56,10 @@ impl Vocabulary {
     /// The token of these bytes.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<u32> {
+        // Longer ones are not even hashed.
+        if bytes.len() > self.longest {
+            return None;
+        }
         let mask = self.slots.len() - 1;
         let mut slot = self.hasher.hash_one(bytes) as usize & mask;
         loop {
@@ -66,6 +78,7 @@ impl Vocabulary {
         }
         let token = self.ends.len() as u32;
         self.arena.extend_from_slice(bytes);
+        self.longest = self.longest.max(bytes.len());
         self.ends.push(self.arena.len() as u32);
         if self.ends.len() * 2 > self.slots.len() {
             self.grow();

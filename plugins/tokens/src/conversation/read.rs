@@ -18,6 +18,39 @@ impl ReadError {
     }
 }
 
+/// Sum of the depths of all JSON values in a body up to which it is read. Real prompts have a few values for each
+/// turn and tool, at depths of three to eight; values in great numbers or at great depth take many times their bytes
+/// in memory, and indentation in the tools section of a prompt.
+const MOST_DEPTHS: u64 = 1 << 20;
+
+/// Whether a body can be read in memory of a few times its size. Looks at brackets and commas alone.
+pub(super) fn is_readable(body: &[u8]) -> bool {
+    let (mut depths, mut depth) = (0_u64, 0_u64);
+    let mut rest = body.iter();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'"' => {
+                // To the end of the string.
+                while let Some(byte) = rest.next() {
+                    match byte {
+                        b'\\' => drop(rest.next()),
+                        b'"' => break,
+                        _ => {}
+                    }
+                }
+            }
+            b'[' | b'{' => {
+                depth += 1;
+                depths += depth;
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => depths += depth,
+            _ => {}
+        }
+    }
+    depths <= MOST_DEPTHS
+}
+
 /// The body as an object.
 pub(super) fn body(body: &[u8]) -> Result<Map<String, Value>, ReadError> {
     match serde_json::from_slice(body) {

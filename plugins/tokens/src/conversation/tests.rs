@@ -110,3 +110,15 @@ fn printing_a_conversation_shows_no_content() {
     let read = chat(&json!({"messages": [{"role": "user", "content": "secret"}]})).unwrap();
     assert!(!format!("{read:?}").contains("secret"));
 }
+
+#[test]
+fn bodies_with_millions_of_values_are_not_read() {
+    let list = |count: usize| format!("{{\"tools\":[{}0]}}", "0,".repeat(count));
+    // One object at depth one, a list at depth two, and its values.
+    assert!(Conversation::is_readable(list(524_286).as_bytes()));
+    assert!(!Conversation::is_readable(list(524_287).as_bytes()));
+    let text = format!("{{\"messages\":[{{\"role\":\"user\",\"content\":\"{}\"}}]}}", ",[\\\"{".repeat(1 << 20));
+    assert!(Conversation::is_readable(text.as_bytes()), "what stands in a text is text");
+    assert!(!Conversation::is_readable("[".repeat(2_000).as_bytes()));
+    assert!(Conversation::is_readable(b"]]]}}\"\\"), "nothing is too odd");
+}

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
+use crate::conversation::{Role, Turn};
 use crate::image::ImageRule;
 
 /// 22 November 2026.
@@ -153,4 +154,51 @@ fn a_mark_written_by_a_user_is_text() {
         counter.count(&Conversation::from_chat(body.as_bytes()).unwrap()).unwrap().tokens
     };
     assert_eq!(said("<|image_pad|>"), said("x"));
+}
+
+#[test]
+fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let letters = |count: usize| ('a'..='z').cycle().step_by(7).take(count).collect::<String>();
+    let chat = |text: String| Conversation { turns: vec![Turn::text(Role::User, text)], ..Conversation::default() };
+    for counter in [Counter::o200k_harmony(), family!("llama3").counter(), family!("mistral").counter()] {
+        let long = chat(letters(400_000));
+        let all = counter.count(&long).unwrap().tokens;
+        let within = |most: u64| counter.count_within(&long, &Budget { most, stop: &stop }).unwrap().tokens;
+        assert_eq!((within(all), within(all - 1), within(1_000)), (all, all, 1_001));
+        let text = |most: u64| counter.count_text_within("one two three four", &Budget { most, stop: &stop });
+        let words = counter.count_text("one two three four");
+        assert_eq!((text(words), text(words - 1), text(1)), (Some(words), Some(words), Some(2)));
+    }
+    // Too many bytes for the budget, whatever they are: not even looked at.
+    let endless = chat(" ".repeat(4 << 20));
+    let counted = Counter::o200k_harmony().count_within(&endless, &Budget { most: 10_000, stop: &stop });
+    assert_eq!(counted.map(|count| count.tokens), Ok(10_001));
+}
+
+#[test]
+fn a_count_that_nobody_waits_for_ends() {
+    let stop = std::sync::atomic::AtomicBool::new(true);
+    let budget = Budget { most: u64::MAX, stop: &stop };
+    let chat = Conversation { turns: vec![Turn::text(Role::User, "Hello")], ..Conversation::default() };
+    for counter in [Counter::o200k_harmony(), family!("qwen").counter(), family!("gemma").counter()] {
+        assert_eq!(counter.count_within(&chat, &budget), Err(CountError::Stopped));
+        assert_eq!(counter.count_text_within("Hello", &budget), None);
+    }
+    assert_eq!(crate::estimate_within(&chat, None, &budget), None);
+}
+
+#[test]
+fn templates_that_copy_turn_after_turn_are_not_run_on_many() {
+    let turns = |role: Role, count: usize, bytes: usize| Conversation {
+        turns: vec![Turn::text(role, "x".repeat(bytes)); count],
+        ..Conversation::default()
+    };
+    let counter = family!("llama3").counter();
+    assert_eq!(counter.count(&turns(Role::System, 20_000, 4)), Err(CountError::TooLarge), "1.6 GB of copies");
+    assert!(counter.count(&turns(Role::System, 10, 4)).is_ok());
+    assert!(counter.count(&turns(Role::User, 1_000, 400)).is_ok());
+    let loops = "{% for m in messages %}{% for n in messages %}{{ n.role }}{% endfor %}{% endfor %}";
+    let counter = Counter::from_files(family!("llama3").tokenizer, Some(loops), None).unwrap();
+    assert_eq!(counter.count(&turns(Role::User, 4_000, 1)), Err(CountError::TooLarge), "64 million instructions");
 }

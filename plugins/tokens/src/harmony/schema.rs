@@ -4,6 +4,7 @@
 
 use crate::conversation::Tool;
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// The `functions` namespace.
 pub(super) fn namespace(tools: &[Tool]) -> String {
@@ -111,9 +112,10 @@ fn object(schema: &Value, indent: &str) -> String {
         out.push_str(&format!("{indent}// {description}\n"));
     }
     out.push_str("{\n");
-    let required: Vec<_> = list(schema, "required").into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: HashSet<_> =
+        list(schema, "required").into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        let mark = if required.contains(&name.as_str()) { "" } else { "?" };
+        let mark = if required.contains(name.as_str()) { "" } else { "?" };
         comments_above(property, indent, &mut out);
         match list(property, "oneOf") {
             Some(variants) => alternatives(&format!("{name}{mark}"), property, variants, indent, &mut out),

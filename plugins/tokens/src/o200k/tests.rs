@@ -35,6 +35,38 @@ fn long_runs_count_as_the_reference_counts_them() {
     }
 }
 
+/// Text that no space cuts, longer than several windows: cuts change nothing.
+#[test]
+fn text_of_several_windows_counts_as_a_whole() {
+    use crate::windows::WINDOW;
+    let whole = |text: &str| {
+        let mut symbols = Vec::new();
+        O200k::shared().encode(text.as_bytes(), &mut symbols);
+        symbols.len() as u64
+    };
+    let mut seed = 1_u64;
+    let mut letter = |of: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b'a' + ((seed >> 33) % of) as u8)
+    };
+    for of in [26, 4, 2] {
+        let random: String = (0..3 * WINDOW + 77).map(|_| letter(of)).collect();
+        assert_eq!(O200k::shared().count(&random), whole(&random), "{of} letters");
+    }
+    for run in ["a", "qz", "internationalization", "thequickbrownfox", "и", "漢字", "ab\u{301}"] {
+        let text = run.repeat(3 * WINDOW / run.len() + 5);
+        let mut pieces = 0;
+        O200k::shared().pattern.each(&text, |_, _| { pieces += 1; Ok(()) }).unwrap();
+        if pieces == 1 {
+            assert_eq!(O200k::shared().count(&text), whole(&text), "{run}");
+        }
+    }
+    for run in [" ", "-", "=", "_*"] {
+        let text = run.repeat(3 * WINDOW / run.len());
+        assert_eq!(O200k::shared().count(&text), whole(&text), "{run}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 

@@ -1,6 +1,7 @@
 //! A conversation for templates that refuse it as it is.
 
 use crate::conversation::{Part, Role, Turn};
+use std::borrow::Cow;
 
 /// How far a conversation is bent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,9 +16,9 @@ pub(super) enum Fold {
 }
 
 /// The turns so bent; `None` if that changes nothing and another try would be in vain.
-pub(super) fn folded(turns: &[Turn], fold: Fold) -> Option<Vec<Turn>> {
+pub(super) fn folded(turns: &[Turn], fold: Fold) -> Option<Cow<'_, [Turn]>> {
     if fold == Fold::None {
-        return Some(turns.to_vec());
+        return Some(Cow::Borrowed(turns));
     }
     let mut out: Vec<Turn> = Vec::with_capacity(turns.len());
     let mut leading = fold == Fold::Later;
@@ -33,7 +34,7 @@ pub(super) fn folded(turns: &[Turn], fold: Fold) -> Option<Vec<Turn>> {
         }
     }
     let changed = out.len() != turns.len() || out.iter().zip(turns).any(|(new, old)| new.role != old.role);
-    changed.then_some(out)
+    changed.then_some(Cow::Owned(out))
 }
 
 fn join(last: &mut Turn, turn: Turn) {

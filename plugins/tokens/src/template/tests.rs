@@ -29,10 +29,13 @@ fn equal(source: &str, config: &str, expected: &str) {
     let expected: Json = serde_json::from_str(expected).unwrap();
     let cases = cases();
     for (name, reference) in expected["chats"].as_object().unwrap() {
-        let turns = folded(&conversation(&cases[name]).turns, Fold::None).unwrap();
-        match (template.render_turns(&turns, &conversation(&cases[name]), None), reference.get("prompt")) {
+        let conversation = conversation(&cases[name]);
+        let turns = folded(&conversation.turns, Fold::None).unwrap();
+        let paper = Paper::new(usize::MAX, Meter::new(0, Budget::unlimited()));
+        let rendered = template.render_turns(&turns, &conversation, None, paper);
+        match (rendered, reference.get("prompt")) {
             (Ok(prompt), Some(theirs)) => assert_eq!(prompt, theirs.as_str().unwrap(), "{name}"),
-            (Err(why), None) => assert_eq!(why, reference["error"].as_str().unwrap(), "{name}"),
+            (Err(Unrendered::Refused(why)), None) => assert_eq!(why, reference["error"].as_str().unwrap(), "{name}"),
             (ours, _) => panic!("{name}: {ours:?} and {reference}"),
         }
     }

@@ -3,6 +3,7 @@
 //! Promises: leftmost and longest first; those that match raw text before those that match
 //! normalised text; `single_word`, `lstrip` and `rstrip` as the library has them.
 
+use crate::budget::Halt;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 /// One added token.
@@ -33,13 +34,30 @@ impl Added {
 
     /// The text between tokens (`Some`) and the tokens (`None`), in order. The flag is set for what
     /// begins where the text begins.
-    pub(super) fn split_raw<'t>(&self, text: &'t str, each: impl FnMut(Option<&'t str>, bool)) {
-        split(self.raw.as_ref(), text, each);
+    pub(super) fn split_raw<'t>(
+        &self,
+        text: &'t str,
+        each: impl FnMut(Option<&'t str>, bool) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        split(self.raw.as_ref(), text, each)
     }
 
     /// The same for normalised text.
-    pub(super) fn split_normalized<'t>(&self, text: &'t str, each: impl FnMut(Option<&'t str>, bool)) {
-        split(self.normalized.as_ref(), text, each);
+    pub(super) fn split_normalized<'t>(
+        &self,
+        text: &'t str,
+        each: impl FnMut(Option<&'t str>, bool) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        split(self.normalized.as_ref(), text, each)
+    }
+
+    /// Bytes of the longest token; `None` where one takes up white space around it, however much that is.
+    pub(super) fn longest(&self) -> Option<usize> {
+        let tokens = || [&self.raw, &self.normalized].into_iter().flatten().flat_map(|matcher| &matcher.tokens);
+        if tokens().any(|token| token.lstrip || token.rstrip) {
+            return None;
+        }
+        Some(tokens().map(|token| token.content.len()).max().unwrap_or(0))
     }
 }
 
@@ -57,7 +75,11 @@ impl Matcher {
     }
 }
 
-fn split<'t>(matcher: Option<&Matcher>, text: &'t str, mut each: impl FnMut(Option<&'t str>, bool)) {
+fn split<'t>(
+    matcher: Option<&Matcher>,
+    text: &'t str,
+    mut each: impl FnMut(Option<&'t str>, bool) -> Result<(), Halt>,
+) -> Result<(), Halt> {
     let mut done = 0;
     let hits = matcher.into_iter().flat_map(|m| m.automaton.find_iter(text).map(move |hit| (m, hit)));
     for (matcher, hit) in hits {
@@ -71,14 +93,12 @@ fn split<'t>(matcher: Option<&Matcher>, text: &'t str, mut each: impl FnMut(Opti
         let start = if token.lstrip { before.trim_end().len().max(done) } else { hit.start() };
         let end = if token.rstrip { text.len() - after.trim_start().len() } else { hit.end() };
         if done < start {
-            each(text.get(done..start), done == 0);
+            each(text.get(done..start), done == 0)?;
         }
-        each(None, start == 0);
+        each(None, start == 0)?;
         done = end;
     }
-    if done < text.len() {
-        each(text.get(done..), done == 0);
-    }
+    if done < text.len() { each(text.get(done..), done == 0) } else { Ok(()) }
 }
 
 fn is_word(letter: char) -> bool {

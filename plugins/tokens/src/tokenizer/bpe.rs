@@ -1,8 +1,10 @@
 //! Byte-pair encoding by a list of merges.
 
 use super::alphabet;
+use crate::budget::{Halt, Meter};
 use crate::merge::{Joins, Symbol, merge};
 use crate::vocabulary::Vocabulary;
+use crate::windows::{self, Encode, WINDOW};
 use ahash::{HashMap, HashMapExt};
 
 /// The mark for a space in tokenizers of the SentencePiece kind.
@@ -72,40 +74,107 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// The tokens of a word.
-    pub(super) fn count(&self, word: &str, symbols: &mut Vec<Symbol>) -> u64 {
+    /// Adds the tokens of a word.
+    pub(super) fn count(
+        &self,
+        word: &str,
+        symbols: &mut Vec<Symbol>,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), Halt> {
         if !self.by_words {
-            return self.count_word(word.as_bytes(), symbols);
+            return self.count_word(word, symbols, meter);
         }
-        let (mut tokens, mut from, mut before) = (0, 0, MARK);
+        let (mut from, mut before) = (0, MARK);
         for (at, letter) in word.char_indices() {
             if letter == MARK && before != MARK {
-                tokens += self.count_word(word.get(from..at).unwrap_or_default().as_bytes(), symbols);
+                self.count_word(word.get(from..at).unwrap_or_default(), symbols, meter)?;
                 from = at;
             }
             before = letter;
         }
-        tokens + self.count_word(word.get(from..).unwrap_or_default().as_bytes(), symbols)
+        self.count_word(word.get(from..).unwrap_or_default(), symbols, meter)
     }
 
-    fn count_word(&self, word: &[u8], symbols: &mut Vec<Symbol>) -> u64 {
-        if let Some(token) = self.vocabulary.find(word)
+    fn count_word(
+        &self,
+        word: &str,
+        symbols: &mut Vec<Symbol>,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), Halt> {
+        if let Some(token) = self.vocabulary.find(word.as_bytes())
             && self.whole.get(token as usize) == Some(&true)
         {
-            return 1;
+            return meter.add(1);
         }
-        self.encode(word, symbols);
-        symbols.len() as u64
+        if word.len() > WINDOW {
+            return self.count_long(word, symbols, meter);
+        }
+        self.encode(word.as_bytes(), symbols);
+        meter.add(symbols.len() as u64)
     }
 
-    fn encode(&self, word: &[u8], symbols: &mut Vec<Symbol>) {
-        symbols.clear();
-        if self.byte_level {
-            self.split_bytes(word, symbols);
-        } else {
-            self.split_letters(word, symbols);
+    /// A word of several windows. No merge reaches across a character that is not known, so windows are cut from what
+    /// lies between two of them.
+    fn count_long(&self, word: &str, symbols: &mut Vec<Symbol>, meter: &mut Meter<'_>) -> Result<(), Halt> {
+        if self.unknown.is_none() {
+            // What is not known is left out, and what stands at both sides of it may merge.
+            let mut known = word.as_bytes().to_vec();
+            if self.byte_level {
+                known.retain(|byte| self.bytes.get(*byte as usize).copied().flatten().is_some());
+            } else if !self.fallback {
+                known = word.chars().filter(|letter| self.knows(*letter)).collect::<String>().into_bytes();
+            }
+            return windows::count(self, &known, symbols, meter);
         }
-        merge(self, word, symbols);
+        let (mut from, mut unknown) = (0, 0);
+        for (at, letter) in word.char_indices() {
+            if self.knows(letter) {
+                if unknown > 0 {
+                    meter.add(self.unknown_tokens(std::mem::take(&mut unknown)))?;
+                    from = at;
+                }
+                continue;
+            }
+            if unknown == 0 {
+                self.count_known(word.get(from..at).unwrap_or_default(), symbols, meter)?;
+            }
+            unknown += if self.byte_level { letter.len_utf8() as u64 } else { 1 };
+        }
+        if unknown > 0 {
+            return meter.add(self.unknown_tokens(unknown));
+        }
+        self.count_known(word.get(from..).unwrap_or_default(), symbols, meter)
+    }
+
+    fn count_known(
+        &self,
+        word: &str,
+        symbols: &mut Vec<Symbol>,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), Halt> {
+        if word.is_empty() { Ok(()) } else { windows::count(self, word.as_bytes(), symbols, meter) }
+    }
+
+    /// Whether every byte of a character becomes a part of a token.
+    fn knows(&self, letter: char) -> bool {
+        let (mut buffer, known) = ([0; 4], |byte: &u8| self.bytes.get(*byte as usize).copied().flatten());
+        let letter = letter.encode_utf8(&mut buffer).as_bytes();
+        match self.byte_level {
+            true => letter.iter().all(|byte| known(byte).is_some()),
+            false => self.fallback || self.vocabulary.find(letter).is_some(),
+        }
+    }
+
+    /// Tokens of a run of unknown characters, or bytes in the byte alphabet.
+    const fn unknown_tokens(&self, run: u64) -> u64 {
+        if self.fuse_unknown { 1 } else { run }
+    }
+
+    /// Bytes of the longest token; `None` where unknown characters of any number are one token or none.
+    pub(super) fn longest(&self) -> Option<usize> {
+        let all = if self.byte_level { self.bytes.iter().all(Option::is_some) } else { self.fallback };
+        let each = self.unknown.is_some() && !self.fuse_unknown;
+        (all || each).then(|| self.vocabulary.longest().max(char::MAX.len_utf8()))
     }
 
     fn split_bytes(&self, word: &[u8], symbols: &mut Vec<Symbol>) {
@@ -160,6 +229,18 @@ impl Bpe {
             matches!(symbols.as_slice(), [only] if only.token == token)
         });
         whole.collect()
+    }
+}
+
+impl Encode for Bpe {
+    fn encode(&self, word: &[u8], symbols: &mut Vec<Symbol>) {
+        symbols.clear();
+        if self.byte_level {
+            self.split_bytes(word, symbols);
+        } else {
+            self.split_letters(word, symbols);
+        }
+        merge(self, word, symbols);
     }
 }
 

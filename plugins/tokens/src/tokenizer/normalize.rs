@@ -27,6 +27,11 @@ pub(super) enum Step {
 }
 
 impl Normalizer {
+    /// How many times shorter it can make a text, in bytes; `None` if there is no bound.
+    pub(super) fn shrinks(&self) -> Option<usize> {
+        self.0.iter().try_fold(1_usize, |all, step| all.checked_mul(step.shrinks()?))
+    }
+
     /// The normalised text; borrowed if nothing changed it.
     pub(super) fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut text = Cow::Borrowed(text);
@@ -40,6 +45,18 @@ impl Normalizer {
 }
 
 impl Step {
+    /// How many times shorter it can make a text, in bytes; `None` if there is no bound.
+    pub(super) fn shrinks(&self) -> Option<usize> {
+        match self {
+            Self::Prepend(_) => Some(1),
+            // The longest compositions join three characters of one length; the Kelvin sign has three bytes, `K` one.
+            Self::Nfc | Self::Nfd | Self::Lowercase => Some(3),
+            Self::ReplaceText(from, to) if to.len() >= from.len() => Some(1),
+            Self::ReplaceText(from, to) => from.len().checked_div(to.len()).map(|times| times + 1),
+            Self::Nfkc | Self::Nfkd | Self::StripAccents | Self::Strip { .. } | Self::ReplacePattern(..) => None,
+        }
+    }
+
     /// `None` if the text stays.
     fn apply(&self, text: &str) -> Option<String> {
         match self {
@@ -62,7 +79,11 @@ impl Step {
             }
             Self::ReplacePattern(pattern, to) => {
                 let mut out = String::with_capacity(text.len());
-                pattern.each(text, |piece, matched| out.push_str(if matched { to } else { piece }));
+                // Nothing here ends it early.
+                let _ = pattern.each(text, |piece, matched| {
+                    out.push_str(if matched { to } else { piece });
+                    Ok(())
+                });
                 Some(out)
             }
         }

@@ -3,6 +3,7 @@
 //! Promises: the cuts of the `tokenizers` library, applied in order, without copying unless a cut
 //! changes the text.
 
+use crate::budget::Halt;
 use crate::split::Pattern;
 use std::borrow::Cow;
 
@@ -16,6 +17,13 @@ pub(super) enum Cut {
     Metaspace { mark: char, prepend: Prepend, split: bool },
     /// Runs of letters for which a test holds.
     Letters { test: fn(char) -> bool, keep: Keep },
+}
+
+impl Cut {
+    /// Whether it takes text away.
+    pub(super) const fn drops(&self) -> bool {
+        matches!(self, Self::Split { keep: Keep::Removed, .. } | Self::Letters { keep: Keep::Removed, .. })
+    }
 }
 
 /// What becomes of the matches.
@@ -36,30 +44,28 @@ pub(super) enum Prepend {
     Never,
 }
 
+/// A function that is given a word, and whether it begins where the text begins.
+type Each<'e> = dyn FnMut(&str, bool) -> Result<(), Halt> + 'e;
+
 /// Applies the cuts; each word comes with whether it begins where the text begins.
-pub(super) fn run(cuts: &[Cut], text: &str, at_start: bool, each: &mut dyn FnMut(&str, bool)) {
+pub(super) fn run(cuts: &[Cut], text: &str, at_start: bool, each: &mut Each<'_>) -> Result<(), Halt> {
     let Some((cut, rest)) = cuts.split_first() else {
-        if !text.is_empty() {
-            each(text, at_start);
-        }
-        return;
+        return if text.is_empty() { Ok(()) } else { each(text, at_start) };
     };
     let mut first = at_start;
     let mut onwards = |piece: &str| {
-        run(rest, piece, first, each);
+        run(rest, piece, first, each)?;
         first = false;
+        Ok(())
     };
     match cut {
         Cut::Split { pattern, keep: Keep::Isolated, .. } => pattern.each(text, |piece, _| onwards(piece)),
         Cut::Split { pattern, keep, invert } => {
-            let mut pieces = Vec::new();
-            pattern.each(text, |piece, matched| pieces.push((piece.len(), matched != *invert)));
-            regroup(text, pieces, *keep, &mut onwards);
+            let mut groups = Groups::new(text, *keep);
+            pattern.each(text, |piece, matched| groups.add(piece.len(), matched != *invert, &mut onwards))?;
+            groups.end(&mut onwards)
         }
-        Cut::Letters { test, keep } => {
-            let pieces = text.chars().map(|letter| (letter.len_utf8(), test(letter))).collect();
-            regroup(text, join_others(pieces), *keep, &mut onwards);
-        }
+        Cut::Letters { test, keep } => letters(text, test, *keep, &mut onwards),
         Cut::PrefixSpace => {
             onwards(&if text.starts_with(' ') { Cow::Borrowed(text) } else { format!(" {text}").into() })
         }
@@ -67,10 +73,9 @@ pub(super) fn run(cuts: &[Cut], text: &str, at_start: bool, each: &mut dyn FnMut
             let text =
                 marked(text, *mark, *prepend == Prepend::Always || (*prepend == Prepend::First && at_start));
             if *split {
-                let pieces = text.chars().map(|letter| (letter.len_utf8(), letter == *mark)).collect();
-                regroup(&text, join_others(pieces), Keep::WithNext, &mut onwards);
+                letters(&text, |letter| letter == *mark, Keep::WithNext, &mut onwards)
             } else {
-                onwards(&text);
+                onwards(&text)
             }
         }
     }
@@ -85,45 +90,76 @@ fn marked(text: &str, mark: char, prepend: bool) -> String {
     out
 }
 
-/// Letters that do not match stand together; matches stay apart.
-fn join_others(letters: Vec<(usize, bool)>) -> Vec<(usize, bool)> {
-    let mut pieces: Vec<(usize, bool)> = Vec::new();
-    for (length, matched) in letters {
-        match pieces.last_mut() {
-            Some((total, false)) if !matched => *total += length,
-            _ => pieces.push((length, matched)),
+/// Cuts a text at the letters for which a test holds: others stand together, these stay apart.
+fn letters(
+    text: &str,
+    test: impl Fn(char) -> bool,
+    keep: Keep,
+    each: &mut impl FnMut(&str) -> Result<(), Halt>,
+) -> Result<(), Halt> {
+    let mut groups = Groups::new(text, keep);
+    let mut others = 0;
+    for letter in text.chars() {
+        if !test(letter) {
+            others += letter.len_utf8();
+            continue;
         }
+        if others > 0 {
+            groups.add(std::mem::take(&mut others), false, each)?;
+        }
+        groups.add(letter.len_utf8(), true, each)?;
     }
-    pieces
+    if others > 0 {
+        groups.add(others, false, each)?;
+    }
+    groups.end(each)
 }
 
-/// Joins neighbours as `keep` says. `pieces` are lengths with whether they matched.
-fn regroup(text: &str, pieces: Vec<(usize, bool)>, keep: Keep, each: &mut impl FnMut(&str)) {
-    let mut groups: Vec<(usize, bool)> = Vec::new();
-    let mut before = false;
-    let joins = |matched: bool, before: bool| match keep {
-        Keep::Isolated | Keep::Removed => false,
-        Keep::Contiguous => matched == before,
-        Keep::WithPrevious | Keep::WithNext => matched && !before,
-    };
-    let mut add = |(length, matched): (usize, bool)| {
-        match groups.last_mut() {
-            Some((total, _)) if joins(matched, before) => *total += length,
-            _ => groups.push((length, matched)),
-        }
-        before = matched;
-    };
-    if keep == Keep::WithNext {
-        pieces.into_iter().rev().for_each(&mut add);
-        groups.reverse();
-    } else {
-        pieces.into_iter().for_each(&mut add);
+/// Neighbouring pieces of a text on their way to being joined as a [`Keep`] says. Only the last group is kept, however
+/// many pieces there are.
+struct Groups<'t> {
+    text: &'t str,
+    keep: Keep,
+    /// Begin and end of the last group.
+    from: usize,
+    to: usize,
+    /// Whether its last piece matched; `None` before the first piece.
+    matched: Option<bool>,
+}
+
+impl<'t> Groups<'t> {
+    const fn new(text: &'t str, keep: Keep) -> Self {
+        Self { text, keep, from: 0, to: 0, matched: None }
     }
-    let mut at = 0;
-    for (length, matched) in groups {
-        if keep != Keep::Removed || !matched {
-            each(text.get(at..at + length).unwrap_or_default());
+
+    /// Adds the next piece, so many bytes long.
+    fn add(
+        &mut self,
+        length: usize,
+        matched: bool,
+        each: &mut impl FnMut(&str) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        let joins = self.matched.is_some_and(|before| match self.keep {
+            Keep::Isolated | Keep::Removed => false,
+            Keep::Contiguous => matched == before,
+            Keep::WithPrevious => matched && !before,
+            Keep::WithNext => before && !matched,
+        });
+        if !joins {
+            self.end(each)?;
+            self.from = self.to;
         }
-        at += length;
+        self.to += length;
+        self.matched = Some(matched);
+        Ok(())
+    }
+
+    /// Passes on the last group.
+    fn end(&self, each: &mut impl FnMut(&str) -> Result<(), Halt>) -> Result<(), Halt> {
+        let removed = self.keep == Keep::Removed && self.matched == Some(true);
+        if self.matched.is_none() || removed {
+            return Ok(());
+        }
+        each(self.text.get(self.from..self.to).unwrap_or_default())
     }
 }

@@ -27,7 +27,7 @@ fn equal((file, expected): (&[u8], &str)) {
         .map(|at| format!("{:?}: {} instead of {}", texts[at], ours[at], counts[at]))
         .collect();
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), texts.len(), wrong.join("\n"));
-    assert_eq!(tokenizer.count_document(""), expected["special"].as_u64().unwrap());
+    assert_eq!(tokenizer.around(), expected["special"].as_u64().unwrap());
 }
 
 #[test]
@@ -100,4 +100,69 @@ fn a_file_that_cannot_be_used_says_why_in_one_sentence() {
         assert_eq!(refused(&file), sentence);
     }
     assert!(Tokenizer::from_json(b"{").is_err());
+}
+
+/// Words of several windows, with and without characters that the vocabulary lacks.
+#[test]
+fn long_words_count_as_a_whole() {
+    use crate::windows::{Encode, WINDOW};
+    let parts = |unknown: bool, fused: bool, fallback: bool| {
+        let tokens = ["a", "b", "ab", "ba", "aba", "<unk>"].map(str::to_owned).into_iter();
+        let bytes = (0..256).filter(|_| fallback).map(|byte| format!("<0x{byte:02X}>"));
+        bpe::Parts {
+            tokens: tokens.chain(bytes).zip(0..).collect(),
+            merges: vec![("b".into(), "a".into()), ("a".into(), "b".into()), ("a".into(), "ba".into())],
+            unknown: unknown.then(|| "<unk>".to_owned()),
+            fuse_unknown: fused,
+            byte_fallback: fallback,
+            ignore_merges: false,
+            byte_level: false,
+        }
+    };
+    for case in 0..8 {
+        let (unknown, fused, fallback) = (case & 1 > 0, case & 2 > 0, case & 4 > 0);
+        let bpe = Bpe::new(parts(unknown, fused, fallback)).unwrap();
+        for text in ["abbabaab", "abxyab€a", "x", "a🙂🙂🙂b", "ba"] {
+            let text = text.repeat(3 * WINDOW / text.len() + 1) + &"y".repeat(WINDOW + 5) + "ab";
+            let (mut symbols, mut meter) = (Vec::new(), Meter::new(0, crate::Budget::unlimited()));
+            bpe.count(&text, &mut symbols, &mut meter).unwrap();
+            bpe.encode(text.as_bytes(), &mut symbols);
+            assert_eq!(meter.tokens(), symbols.len() as u64, "case {case}: {:?}", text.chars().next());
+        }
+    }
+}
+
+/// The likeliest way, looked for among all ways to each place of a word.
+fn likeliest(tokens: &[(String, f64)], word: &str) -> u64 {
+    let mut ways: Vec<Option<(f64, u64)>> = vec![None; word.len() + 1];
+    ways[0] = Some((0.0, 0));
+    for at in 0..word.len() {
+        let Some((score, count)) = ways[at] else { continue };
+        for (token, more) in tokens {
+            if word[at..].starts_with(token.as_str()) {
+                let best = &mut ways[at + token.len()];
+                if best.is_none_or(|(best, _)| score + more > best) {
+                    *best = Some((score + more, count + 1));
+                }
+            }
+        }
+    }
+    ways[word.len()].unwrap().1
+}
+
+#[test]
+fn long_words_of_the_unigram_model_count_as_a_whole_and_end_with_their_budget() {
+    let tokens = [("a", -2.0), ("b", -2.5), ("ab", -3.0), ("aba", -4.0), ("bbaab", -5.5), ("aaaaaaaa", -7.0)];
+    let tokens: Vec<_> = tokens.iter().map(|(token, score)| (token.to_string(), *score)).collect();
+    let unigram = Unigram::new(unigram::Parts { tokens: tokens.clone(), unknown: None, byte_fallback: false }).unwrap();
+    for run in ["abbabaab", "a", "aab", "bbaaba"] {
+        let text = run.repeat(20_000 / run.len());
+        let all = likeliest(&tokens, &text);
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let counted = |most: u64| {
+            let mut meter = Meter::new(0, crate::Budget { most, stop: &stop });
+            unigram.count(&text, &mut meter).map(|()| meter.tokens())
+        };
+        assert_eq!((counted(all), counted(all - 1), counted(1)), (Ok(all), Err(Halt::Over), Err(Halt::Over)), "{run}");
+    }
 }

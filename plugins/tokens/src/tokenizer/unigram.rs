@@ -1,6 +1,10 @@
 //! The unigram model: of all ways to cut a word into tokens, the likeliest.
+//!
+//! Promises: memory for the longest token, not for the word; work in proportion to the word.
 
+use crate::budget::{Halt, Meter};
 use ahash::{HashMap, HashMapExt};
+use std::collections::VecDeque;
 
 /// How much less likely than the least likely token something unknown is (natural logarithm).
 const PENALTY: f64 = 10.0;
@@ -21,6 +25,8 @@ pub(super) struct Unigram {
     ends: Vec<Option<(u32, f64)>>,
     unknown: Option<u32>,
     unknown_score: f64,
+    /// Bytes of the longest token.
+    longest: usize,
     fallback: bool,
 }
 
@@ -28,9 +34,14 @@ pub(super) struct Unigram {
 #[derive(Clone, Copy)]
 struct Way {
     score: f64,
-    from: usize,
-    token: Option<u32>,
+    /// Tokens on the way, without the run of unknown bytes at its end.
+    tokens: u64,
+    /// Bytes of that run.
+    unknown: u64,
 }
+
+/// How many places pass between two looks at the budget.
+const LOOK: usize = 4096;
 
 impl Unigram {
     pub(super) fn new(parts: Parts) -> Result<Self, String> {
@@ -46,6 +57,7 @@ impl Unigram {
             ends: vec![None],
             unknown: parts.unknown.map(|unknown| unknown as u32),
             unknown_score: least - PENALTY,
+            longest: parts.tokens.iter().map(|(token, _)| token.len()).max().unwrap_or(0),
             fallback,
         };
         for (number, (token, score)) in parts.tokens.iter().enumerate() {
@@ -68,59 +80,88 @@ impl Unigram {
         }
     }
 
-    /// The tokens of a word.
-    pub(super) fn count(&self, word: &str) -> u64 {
-        let ways = self.ways(word);
-        let (mut tokens, mut at, mut unknown) = (0, word.len(), 0);
-        while at > 0 {
-            let Some(Some(way)) = ways.get(at) else { break };
-            if way.token == self.unknown {
-                unknown += at - way.from;
-            } else {
-                tokens += self.unknown_tokens(unknown) + 1;
-                unknown = 0;
+    /// Adds the tokens of a word.
+    pub(super) fn count(&self, word: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
+        // Ways to the places from the one at hand on; none is further away than the longest token.
+        let mut ways: VecDeque<Option<Way>> = VecDeque::new();
+        let mut here = Way { score: 0.0, tokens: 0, unknown: 0 };
+        for (at, letter) in word.char_indices() {
+            if at > 0 {
+                here = self.at_place(&mut ways, here);
             }
-            at = way.from;
+            self.go_on(word.as_bytes().get(at..).unwrap_or_default(), letter, here, &mut ways);
+            // Places inside a character.
+            for _ in 1..letter.len_utf8() {
+                ways.pop_front();
+            }
+            if at % LOOK < letter.len_utf8() {
+                self.look(&ways, here, meter)?;
+            }
         }
-        tokens + self.unknown_tokens(unknown)
+        if !word.is_empty() {
+            here = self.at_place(&mut ways, here);
+        }
+        meter.add(here.tokens + self.unknown_tokens(here.unknown))
+    }
+
+    /// Takes the way to the next place. Every place is reached, by an unknown character if by nothing else.
+    fn at_place(&self, ways: &mut VecDeque<Option<Way>>, before: Way) -> Way {
+        ways.pop_front().flatten().unwrap_or(before)
+    }
+
+    /// Ends the count where every way that is still open has too many tokens already.
+    fn look(&self, ways: &VecDeque<Option<Way>>, here: Way, meter: &Meter<'_>) -> Result<(), Halt> {
+        let open = ways.iter().flatten().chain(std::iter::once(&here));
+        let mut least = *meter;
+        least.add(open.map(|way| way.tokens).min().unwrap_or(0))
+    }
+
+    /// Improves the ways to the places that one token leads to from here. The front of `ways` is the next byte.
+    fn go_on(&self, rest: &[u8], letter: char, here: Way, ways: &mut VecDeque<Option<Way>>) {
+        let (mut node, mut alone) = (0, false);
+        for (length, byte) in rest.iter().enumerate() {
+            let Some(next) = self.children.get(&key(node, *byte)) else { break };
+            node = *next;
+            if let Some((token, score)) = self.ends.get(node as usize).copied().flatten() {
+                alone |= length + 1 == letter.len_utf8();
+                improve(ways, length, self.with(here, Some(token), score, length + 1));
+            }
+        }
+        if !alone {
+            let length = letter.len_utf8();
+            improve(ways, length - 1, self.with(here, self.unknown, self.unknown_score, length));
+        }
+    }
+
+    /// A way with one token more, of so many bytes.
+    fn with(&self, way: Way, token: Option<u32>, score: f64, bytes: usize) -> Way {
+        let score = way.score + score;
+        if token == self.unknown {
+            return Way { score, unknown: way.unknown + bytes as u64, ..way };
+        }
+        Way { score, tokens: way.tokens + self.unknown_tokens(way.unknown) + 1, unknown: 0 }
     }
 
     /// A run of unknown bytes is one token, or its bytes.
-    fn unknown_tokens(&self, bytes: usize) -> u64 {
-        if self.fallback { bytes as u64 } else { u64::from(bytes > 0) }
+    fn unknown_tokens(&self, bytes: u64) -> u64 {
+        if self.fallback { bytes } else { u64::from(bytes > 0) }
     }
 
-    fn ways(&self, word: &str) -> Vec<Option<Way>> {
-        let mut ways: Vec<Option<Way>> = vec![None; word.len() + 1];
-        let improve = |ways: &mut Vec<Option<Way>>, to: usize, way: Way| {
-            if let Some(best) = ways.get_mut(to)
-                && best.is_none_or(|best| way.score > best.score)
-            {
-                *best = Some(way);
-            }
-        };
-        for (at, letter) in word.char_indices() {
-            let so_far =
-                if at == 0 { 0.0 } else { ways.get(at).copied().flatten().map_or(0.0, |way| way.score) };
-            let (mut node, mut alone) = (0, false);
-            for (length, byte) in word.as_bytes().iter().skip(at).enumerate() {
-                let Some(next) = self.children.get(&key(node, *byte)) else { break };
-                node = *next;
-                if let Some((token, score)) = self.ends.get(node as usize).copied().flatten() {
-                    alone |= length + 1 == letter.len_utf8();
-                    improve(
-                        &mut ways,
-                        at + length + 1,
-                        Way { score: so_far + score, from: at, token: Some(token) },
-                    );
-                }
-            }
-            if !alone {
-                let way = Way { score: so_far + self.unknown_score, from: at, token: self.unknown };
-                improve(&mut ways, at + letter.len_utf8(), way);
-            }
-        }
-        ways
+    /// Bytes of the longest token; `None` where a run of unknown characters is one.
+    pub(super) fn longest(&self) -> Option<usize> {
+        self.fallback.then(|| self.longest.max(char::MAX.len_utf8()))
+    }
+}
+
+/// Takes a way to a place if it is better than the one that is known.
+fn improve(ways: &mut VecDeque<Option<Way>>, place: usize, way: Way) {
+    if ways.len() <= place {
+        ways.resize(place + 1, None);
+    }
+    if let Some(best) = ways.get_mut(place)
+        && best.is_none_or(|best| way.score > best.score)
+    {
+        *best = Some(way);
     }
 }
 

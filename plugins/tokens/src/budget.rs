@@ -1,0 +1,133 @@
+//! Bounds of one count: the number of tokens at which it ends, and a signal that ends it earlier.
+//!
+//! Promises: a count that has reached its bound does no further work; the signal is looked at after at most
+//! [`crate::windows::WINDOW`] bytes of encoding, so that a count ends within milliseconds after nobody waits for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The bounds of one count.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget<'s> {
+    /// Tokens that are counted exactly. A count that passes them ends and is reported as this number plus one.
+    pub most: u64,
+    /// Set by whoever no longer needs the count.
+    pub stop: &'s AtomicBool,
+}
+
+/// Never set: for counts that nobody ends.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+impl Budget<'static> {
+    /// No bound at all, for texts whose size the caller has bounded.
+    #[must_use]
+    pub const fn unlimited() -> Self {
+        Self { most: u64::MAX, stop: &NEVER }
+    }
+}
+
+/// Reason for which a count ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// There are more tokens than the budget allows.
+    Over,
+    /// Nobody waits for the count any more.
+    Stopped,
+}
+
+/// Tokens so far, compared with the budget on every addition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meter<'s> {
+    tokens: u64,
+    budget: Budget<'s>,
+}
+
+impl<'s> Meter<'s> {
+    /// A meter that starts with tokens that are known already.
+    pub(crate) const fn new(tokens: u64, budget: Budget<'s>) -> Self {
+        Self { tokens, budget }
+    }
+
+    /// Tokens so far.
+    pub(crate) const fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Adds tokens and checks both bounds.
+    #[inline]
+    pub(crate) fn add(&mut self, tokens: u64) -> Result<(), Halt> {
+        self.tokens = self.tokens.saturating_add(tokens);
+        self.check()
+    }
+
+    /// Checks both bounds.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Halt> {
+        if self.tokens > self.budget.most {
+            return Err(Halt::Over);
+        }
+        if self.budget.stop.load(Ordering::Relaxed) {
+            return Err(Halt::Stopped);
+        }
+        Ok(())
+    }
+
+    /// Ends the count if a text of so many bytes cannot be within the budget, where no token is longer than
+    /// `longest` bytes.
+    pub(crate) fn check_bytes(&self, bytes: usize, longest: Option<usize>) -> Result<(), Halt> {
+        let Some(longest) = longest else { return self.check() };
+        let least = (bytes as u64).div_ceil(longest.max(1) as u64);
+        if self.tokens.saturating_add(least) > self.budget.most { Err(Halt::Over) } else { self.check() }
+    }
+
+    /// Bytes of text beyond which the budget is exceeded for certain.
+    pub(crate) fn most_bytes(&self, longest: Option<usize>) -> usize {
+        let left = self.budget.most.saturating_sub(self.tokens).saturating_add(1);
+        let bytes = longest.map(|longest| left.saturating_mul(longest.max(1) as u64));
+        bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
+    }
+}
+
+/// The tokens of a finished count, or the budget plus one.
+pub(crate) fn outcome(done: Result<u64, Halt>, budget: &Budget<'_>) -> Option<u64> {
+    match done {
+        Ok(tokens) => Some(tokens.min(budget.most.saturating_add(1))),
+        Err(Halt::Over) => Some(budget.most.saturating_add(1)),
+        Err(Halt::Stopped) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_ends_one_beyond_its_budget_and_not_before() {
+        let stop = AtomicBool::new(false);
+        let mut meter = Meter::new(1, Budget { most: 5, stop: &stop });
+        assert_eq!(meter.add(4), Ok(()));
+        assert_eq!(meter.add(1), Err(Halt::Over));
+        assert_eq!(outcome(Err(Halt::Over), &Budget { most: 5, stop: &stop }), Some(6));
+        assert_eq!(outcome(Ok(5), &Budget { most: 5, stop: &stop }), Some(5));
+        let mut full = Meter::new(u64::MAX, Budget { most: u64::MAX, stop: &stop });
+        assert_eq!(full.add(u64::MAX), Ok(()), "nothing overflows");
+    }
+
+    #[test]
+    fn bytes_end_a_count_only_where_no_tokens_could_hold_them() {
+        let stop = AtomicBool::new(false);
+        let meter = Meter::new(0, Budget { most: 5, stop: &stop });
+        assert_eq!(meter.check_bytes(50, Some(10)), Ok(()));
+        assert_eq!(meter.check_bytes(51, Some(10)), Err(Halt::Over));
+        assert_eq!(meter.check_bytes(usize::MAX, None), Ok(()));
+        assert_eq!((meter.most_bytes(Some(10)), meter.most_bytes(None)), (60, usize::MAX));
+    }
+
+    #[test]
+    fn the_signal_ends_a_count() {
+        let stop = AtomicBool::new(false);
+        let mut meter = Meter::new(0, Budget { most: 5, stop: &stop });
+        assert_eq!(meter.add(1), Ok(()));
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!((meter.add(1), outcome(Err(Halt::Stopped), &meter.budget)), (Err(Halt::Stopped), None));
+    }
+}

@@ -1,0 +1,102 @@
+//! Encoding long pieces of text in windows, so that work is linear and memory is bounded.
+//!
+//! Two consecutive windows overlap. Where both encode the same bytes of the overlap as one token, their encodings are
+//! joined there, and the result is the encoding of the whole piece. Reason: a sequence of tokens is the byte-pair
+//! encoding of its bytes exactly if every two neighbours, encoded by themselves, stay as they are. (The first merge
+//! across a border of the sequence would also be the first across it when only the two neighbours are encoded.) All
+//! neighbours left of the common token are neighbours in the first window, all right of it in the second.
+//!
+//! No text is known for which two windows of a published vocabulary share no token. Should one be found, every byte of
+//! the overlap is counted as a token, in addition to the tokens of both windows: such a join never lowers the count,
+//! and raises it by at most [`OVERLAP`] plus the tokens of the overlap for each [`WINDOW`] of text.
+
+#[cfg(test)]
+mod tests;
+
+use crate::budget::{Halt, Meter};
+use crate::merge::Symbol;
+use std::cmp::Ordering;
+
+/// Bytes that are encoded at the same time.
+pub(crate) const WINDOW: usize = 16 << 10;
+/// Bytes that two windows have in common.
+pub(crate) const OVERLAP: usize = 1 << 10;
+
+/// Encodes bytes of which every one belongs to a token.
+pub(crate) trait Encode {
+    /// The tokens of a piece, in order.
+    fn encode(&self, piece: &[u8], symbols: &mut Vec<Symbol>);
+}
+
+/// Bytes of a piece that a token covers.
+type Span = (usize, usize);
+
+/// Adds the tokens of a piece of any length.
+pub(crate) fn count(
+    encoder: &impl Encode,
+    piece: &[u8],
+    symbols: &mut Vec<Symbol>,
+    meter: &mut Meter<'_>,
+) -> Result<(), Halt> {
+    let (mut from, mut overlap) = (0_usize, Vec::new());
+    loop {
+        let to = border(piece, from.saturating_add(WINDOW));
+        encoder.encode(piece.get(from..to).unwrap_or_default(), symbols);
+        let skipped = if from == 0 { 0 } else { joined(&overlap, symbols, from, meter)? };
+        if to >= piece.len() {
+            return meter.add(symbols.len().saturating_sub(skipped) as u64);
+        }
+        let wanted = to.saturating_sub(OVERLAP);
+        // The next window begins with a token, and with a character.
+        let begins = |symbol: &Symbol| {
+            let at = from + symbol.at as usize;
+            at > from && border(piece, at) == at
+        };
+        let near = |symbol: &Symbol| from + symbol.at as usize >= wanted && begins(symbol);
+        let cut = symbols.iter().position(near).or_else(|| symbols.iter().rposition(begins));
+        let cut = cut.filter(|cut| *cut >= skipped).unwrap_or(symbols.len());
+        meter.add(cut.saturating_sub(skipped) as u64)?;
+        overlap.clear();
+        overlap.extend(symbols.iter().skip(cut).map(|symbol| span(symbol, from)));
+        from = overlap.first().map_or(to, |(at, _)| *at);
+    }
+}
+
+fn span(symbol: &Symbol, from: usize) -> Span {
+    (from + symbol.at as usize, from + symbol.end as usize)
+}
+
+/// Joins the overlap of the window before with this window: adds the tokens up to the first common one, and returns
+/// how many tokens of this window those are.
+fn joined(overlap: &[Span], symbols: &[Symbol], from: usize, meter: &mut Meter<'_>) -> Result<usize, Halt> {
+    if overlap.is_empty() {
+        return Ok(0);
+    }
+    let (mut left, mut right) = (0, 0);
+    while let (Some(before), Some(symbol)) = (overlap.get(left), symbols.get(right)) {
+        let here = span(symbol, from);
+        match before.0.cmp(&here.0) {
+            Ordering::Less => left += 1,
+            Ordering::Greater => right += 1,
+            Ordering::Equal if before.1 == here.1 => {
+                meter.add(left as u64 + 1)?;
+                return Ok(right + 1);
+            }
+            Ordering::Equal => {
+                left += 1;
+                right += 1;
+            }
+        }
+    }
+    let bytes = overlap.last().map_or(0, |(_, end)| end.saturating_sub(from));
+    meter.add(bytes as u64)?;
+    Ok(0)
+}
+
+/// The last place at or before `at` where a character begins; the end of the piece if that is nearer.
+pub(crate) fn border(piece: &[u8], at: usize) -> usize {
+    let at = at.min(piece.len());
+    let inside = |at: &usize| piece.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
+    // No character has more than four bytes; what has is no text, and may be cut anywhere.
+    (at.saturating_sub(3)..=at).rev().find(|at| !inside(at)).unwrap_or(at)
+}
