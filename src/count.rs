@@ -2,8 +2,10 @@
 //! offers, and what they leave for the answer. An ask whose bytes cannot reach the window is
 //! never tokenised.
 
+mod permits;
 mod turns;
 
+pub use permits::CountingPermits;
 pub use turns::Counting;
 
 use crate::live::ModelLive;
@@ -12,14 +14,21 @@ use crate::upstream::tokenize;
 use bytes::Bytes;
 use penstock_contract::{Ask, Dialect, Embed, Inputs, Refusal, Task};
 use penstock_dialect::MAX_TOKENS;
-use penstock_tokens::{Conversation, Count, Counter, Method, ReadError, estimate, upper_bound};
+use penstock_tokens::{
+    Budget, Conversation, Count, Counter, Method, ReadError, estimate_within, upper_bound,
+};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The most tokens that one image may cost where no rule says.
 const IMAGE: u64 = 16_384;
 /// Bodies up to this size are counted where they are; longer ones on a thread
 /// that may take its time.
 const QUICK: usize = 16 * 1024;
+
+/// Tokens that are counted in any case, so that a refusal at a small window has the exact number: tens of milliseconds
+/// of work at most. Beyond them and the window a count ends.
+const EXACT: u64 = 32_768;
 
 /// What a window leaves for an answer that may be longer than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +80,12 @@ async fn texts_fit(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -
     let (model, task) = (model.clone(), ask.task.clone());
     let quick = long <= QUICK;
     let work =
-        move || model.model.tokenizer.as_ref().map_or(0, |tokenizer| most(&tokenizer.0, &task, window));
-    let tokens = if quick { work() } else { counting.in_turn(work).await? };
-    if tokens > window { Err(Refusal::context(window, tokens)) } else { Ok(()) }
+        move |stop: &AtomicBool| match &model.model.tokenizer {
+            Some(tokenizer) => most(&tokenizer.0, &task, window, stop),
+            None => 0,
+        };
+    let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await? };
+    if tokens > window { Err(too_long(window, tokens)) } else { Ok(()) }
 }
 
 /// Bytes of the longest text that has to fit.
@@ -86,21 +98,42 @@ fn longest(task: &Task) -> usize {
     }
 }
 
-/// Tokens of the longest text, of those that might not fit.
-fn most(counter: &Counter, task: &Task, window: u64) -> u64 {
-    let count =
-        |json: &Bytes| serde_json::from_slice::<String>(json).map_or(0, |text| counter.count_text(&text));
-    let might = |json: &&Bytes, beside: usize| upper_bound(json.len() + beside, 0, 0) > window;
+/// Most tokens that are counted exactly where this window is the widest.
+const fn exact(window: u64) -> u64 {
+    if window > EXACT { window } else { EXACT }
+}
+
+/// The refusal of an input that fits no window.
+fn too_long(window: u64, tokens: u64) -> Refusal {
+    let refusal = Refusal::context(window, tokens);
+    if tokens > exact(window) { refusal.with("input_tokens_at_least", true) } else { refusal }
+}
+
+/// Tokens of the longest text, of those that might not fit; the first that does not fit ends the work.
+fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
+    let budget = Budget { most: exact(window), stop };
+    let count = |json: &Bytes| {
+        let text = serde_json::from_slice::<String>(json).ok();
+        text.and_then(|text| counter.count_text_within(&text, &budget)).unwrap_or(0)
+    };
+    let might = |json: &Bytes, beside: usize| upper_bound(json.len() + beside, 0, 0) > window;
+    let longest = |texts: &[Bytes], beside: usize, more: u64| {
+        let mut most = 0;
+        for json in texts.iter().filter(|json| might(json, beside)) {
+            most = most.max(count(json).saturating_add(more));
+            if most > window {
+                break;
+            }
+        }
+        most
+    };
     match task {
         Task::Talk | Task::Draw(_) | Task::Transcribe(_) => 0,
         Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) => 0,
-        Task::Embed(embed) => {
-            embed.inputs.values().iter().filter(|json| might(json, 0)).map(count).max().unwrap_or(0)
-        }
+        Task::Embed(embed) => longest(embed.inputs.values(), 0, 0),
         Task::Rerank(rerank) => {
             let query = count(&rerank.query);
-            let long = rerank.documents.iter().filter(|json| might(json, rerank.query.len()));
-            long.map(|json| count(json).saturating_add(query)).max().unwrap_or(0)
+            if query > window { query } else { longest(&rerank.documents, rerank.query.len(), query) }
         }
     }
 }
@@ -121,12 +154,12 @@ async fn talk_fits(
         return Ok(None);
     }
     // Boxed: few requests come this far, and its state would be a part of every one's.
-    match Box::pin(known(counting, model, ask)).await? {
-        Some(count) if count.tokens >= wide => Err(Refusal::context(wide, count.tokens)),
+    match Box::pin(known(counting, model, ask, wide)).await? {
+        Some(count) if count.tokens >= wide => Err(too_long(wide, count.tokens)),
         Some(count) => Ok(Some(count)),
         // The provider takes what is left, and one is as good as another.
         None if wanted.is_none() && narrow == wide => Ok(None),
-        None => Box::pin(guess(counting, ask)).await.map(Some),
+        None => Box::pin(guess(counting, ask, wide)).await.map(Some),
     }
 }
 
@@ -185,18 +218,33 @@ pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
 /// engine that serves it, else a number that is not too low.
 ///
 /// # Errors
-/// A body that is no conversation, too many others count, or a mistake of our own.
+/// A body that is no conversation, a prompt that is so far beyond the window that its count was not ended, too many
+/// others count, or a mistake of our own.
 pub async fn count(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
-    match known(counting, model, ask).await? {
-        Some(count) => Ok(count),
-        None => guess(counting, ask).await,
-    }
+    let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
+    let wide = offers.map(|offer| offer.offer.context_length).max();
+    let wide = wide.unwrap_or(model.model.card.context_length);
+    let count = match known(counting, model, ask, wide).await? {
+        Some(count) => count,
+        None => guess(counting, ask, wide).await?,
+    };
+    let complete = match count.method {
+        Method::Exact => count.tokens <= exact(wide),
+        Method::Estimate => count.tokens <= guessed(wide),
+        Method::Engine => true,
+    };
+    if complete { Ok(count) } else { Err(too_long(wide, least(&count))) }
 }
 
 /// What the tokenizer or an engine says.
-async fn known(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+async fn known(
+    counting: &Counting<'_>,
+    model: &Arc<ModelLive>,
+    ask: &Ask,
+    wide: u64,
+) -> Result<Option<Count>, Refusal> {
     if model.model.tokenizer.is_some()
-        && let Some(count) = local(counting, model, ask).await?
+        && let Some(count) = local(counting, model, ask, wide).await?
     {
         return Ok(Some(count));
     }
@@ -204,41 +252,59 @@ async fn known(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Re
     Ok(tokens.map(|tokens| Count { tokens, method: Method::Engine }))
 }
 
+/// Where an estimate ends: there are more tokens than any window then, also if the estimate is far too high.
+const fn guessed(wide: u64) -> u64 {
+    (exact(wide) / 5).saturating_add(1).saturating_mul(8)
+}
+
 /// A number that is not too low.
-async fn guess(counting: &Counting<'_>, ask: &Ask) -> Result<Count, Refusal> {
-    let guessed = off_the_way(counting, ask, |conversation| Some(estimate(&conversation, None))).await;
-    guessed.map(|count| {
+async fn guess(counting: &Counting<'_>, ask: &Ask, wide: u64) -> Result<Count, Refusal> {
+    let count = move |conversation: Conversation, stop: &AtomicBool| {
+        estimate_within(&conversation, None, &Budget { most: guessed(wide), stop })
+    };
+    let counted = off_the_way(counting, ask, count).await;
+    counted.map(|count| {
         let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
         count.unwrap_or(Count { tokens: bound, method: Method::Estimate })
     })
 }
 
 /// The exact count, unless the conversation holds what cannot be counted.
-async fn local(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+async fn local(
+    counting: &Counting<'_>,
+    model: &Arc<ModelLive>,
+    ask: &Ask,
+    wide: u64,
+) -> Result<Option<Count>, Refusal> {
     let model = model.clone();
-    off_the_way(counting, ask, move |conversation| {
-        model.model.tokenizer.as_ref()?.0.count(&conversation).ok()
-    })
-    .await
+    let count = move |conversation: Conversation, stop: &AtomicBool| {
+        let budget = Budget { most: exact(wide), stop };
+        model.model.tokenizer.as_ref()?.0.count_within(&conversation, &budget).ok()
+    };
+    off_the_way(counting, ask, count).await
 }
 
-/// Reads the conversation and counts it, away from the async threads if it is long.
+/// Reads the conversation and counts it, away from the async threads if it is long. Nothing where the conversation
+/// cannot be read in memory of a few times its size.
 async fn off_the_way(
     counting: &Counting<'_>,
     ask: &Ask,
-    count: impl FnOnce(Conversation) -> Option<Count> + Send + 'static,
+    count: impl FnOnce(Conversation, &AtomicBool) -> Option<Count> + Send + 'static,
 ) -> Result<Option<Count>, Refusal> {
     let (body, dialect) = (ask.body.clone(), ask.dialect);
     let quick = body.len() <= QUICK;
-    let work = move || {
+    let work = move |stop: &AtomicBool| {
+        if !Conversation::is_readable(&body) {
+            return Ok(None);
+        }
         match dialect {
             Dialect::Chat => Conversation::from_chat(&body),
             Dialect::Messages => Conversation::from_messages(&body),
         }
-        .map(count)
+        .map(|conversation| count(conversation, stop))
     };
     let counted: Result<Option<Count>, ReadError> =
-        if quick { work() } else { counting.in_turn(work).await? };
+        if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await? };
     counted.map_err(|_| Refusal::invalid("messages", "The messages cannot be read for counting."))
 }
 

@@ -6,6 +6,7 @@ use crate::batch::Batches;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::config::settings::{Fixed, Settings};
+use crate::count::CountingPermits;
 use crate::exports::Exports;
 use crate::files::{Files, When};
 use crate::handover::arrive::Predecessor;
@@ -56,6 +57,8 @@ pub struct House {
     pub pools: Pools,
     /// How much it takes on.
     pub overload: Arc<Overload>,
+    /// Permits to count long prompts.
+    pub counting: Arc<CountingPermits>,
     /// Retries that the house can afford.
     pub budget: Mutex<RetryBudget>,
     /// Counters for Prometheus.
@@ -131,6 +134,7 @@ impl House {
         files.archived_in(exports.folder().to_owned());
         let pools = Pools::default();
         let overload = Overload::new(&settings.overload);
+        let counting = CountingPermits::new(settings.overload.counting);
         let live = Live::build(settings, None, &pools)?;
         let house = Arc::new(Self {
             fixed: live.settings.fixed(),
@@ -145,6 +149,7 @@ impl House {
             clock,
             pools,
             overload,
+            counting,
             budget: Mutex::new(RetryBudget::new()),
             spools,
             shelf: Shelf::default(),
@@ -202,6 +207,7 @@ impl House {
         fresh.begin();
         self.ledger.configure(&fresh.settings.ledger);
         self.overload.configure(&fresh.settings.overload);
+        self.counting.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
         // A listener that the new configuration lacks stays until the next start, and what it does.
         if tls.is_some() {

@@ -237,7 +237,7 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(2);
 
     fn house(requests: usize, queue: usize) -> Arc<Overload> {
-        Overload::new(&settings::Overload { requests, bytes: 4 << 20, queue, wait: WAIT })
+        Overload::new(&settings::Overload { requests, bytes: 4 << 20, queue, wait: WAIT, counting: 2 })
     }
 
     fn account(name: &str) -> Arc<str> {

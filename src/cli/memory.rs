@@ -27,6 +27,11 @@ const TWICE_AND_READ: u64 = 3;
 const AHEAD: u64 = STREAM_WINDOW as u64;
 /// A body is there twice while a provider of another dialect is sent its own form of it.
 const FORMS: u64 = 2;
+/// Times a body that a count of its tokens takes, besides the body: the conversation as it was read, the values that a
+/// chat template is given, the prompt, and the prompt in two forms while the tokenizer cuts it …
+const COUNTED: u64 = 6;
+/// … and what small values take beyond their bytes, with the windows of the tokenizer.
+const COUNT: u64 = 128 << 20;
 /// Images in memory at the same time.
 const IMAGES: u64 = 512;
 /// Pages of the store.
@@ -89,6 +94,16 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
             "batches",
             wide(batches.memory).saturating_add(wide(batches.concurrency).saturating_mul(REQUEST)),
             format!("batches.memory, and batches.concurrency = {}", batches.concurrency),
+        ),
+        (
+            "counting",
+            wide(overload.counting)
+                .saturating_mul(wide(limits.json_body).saturating_mul(COUNTED).saturating_add(COUNT)),
+            format!(
+                "overload.counting = {}, {COUNTED} times limits.json_body and {} each",
+                overload.counting,
+                short(COUNT)
+            ),
         ),
         ("buffers", wide(buffers::KEPT), "of large bodies, kept for a second".to_owned()),
         ("ledger", wide(settings.ledger.backlog), "ledger.backlog".to_owned()),

@@ -10,6 +10,7 @@ use http::Method;
 use penstock_admission::Purpose;
 use penstock_auth::Scope;
 use penstock_contract::Refusal;
+use penstock_limits::Cost;
 
 /// The endpoint.
 pub struct CountTokens;
@@ -35,8 +36,11 @@ impl Endpoint for CountTokens {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
         let ask = penstock_admission::messages(body, &x.live.admission, Purpose::Count)?;
+        let (entry, _) = x.come_in()?;
         let (name, _) = penstock_routing::split(&ask.model);
         let model = model_of(x, &ask, name)?;
+        // A request like any other for the limits of its key and account; it uses no tokens of theirs.
+        x.pass(entry, &Cost::default())?;
         let counting = Counting::of(x);
         let count = tokio::select! {
             biased;

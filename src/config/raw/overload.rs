@@ -20,10 +20,14 @@ pub struct Overload {
     pub queue: u32,
     /// How long they wait.
     pub wait: Span,
+    /// Most long prompts that are counted at the same time, at most one of each account. Each may keep a processor
+    /// busy, and takes memory of a few times `limits.json_body`.
+    #[schemars(range(min = 1, max = 1_024))]
+    pub counting: u32,
 }
 
 impl Default for Overload {
     fn default() -> Self {
-        Self { requests: 10_000, bytes: Size(512 << 20), queue: 1_000, wait: Span::seconds(2) }
+        Self { requests: 10_000, bytes: Size(512 << 20), queue: 1_000, wait: Span::seconds(2), counting: 2 }
     }
 }

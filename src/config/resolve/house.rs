@@ -122,6 +122,7 @@ impl Proof<'_> {
             bytes: bytes(overload.bytes),
             queue: number(overload.queue),
             wait: overload.wait.0,
+            counting: number(overload.counting),
         }
     }
 

@@ -221,6 +221,8 @@ pub struct Overload {
     pub queue: usize,
     /// How long they wait.
     pub wait: Duration,
+    /// Most long prompts that are counted at the same time.
+    pub counting: usize,
 }
 
 /// How providers are tried.
