@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 const IMAGE: u64 = 16_384;
 /// Bodies up to this size are counted where they are; longer ones on a thread
 /// that may take its time.
-const QUICK: usize = 16 * 1024;
+pub(crate) const QUICK: usize = 16 * 1024;
 
 /// Tokens that are counted in any case, so that a refusal at a small window has the exact number: tens of milliseconds
 /// of work at most. Beyond them and the window a count ends.
@@ -79,11 +79,10 @@ async fn texts_fit(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -
     }
     let (model, task) = (model.clone(), ask.task.clone());
     let quick = long <= QUICK;
-    let work =
-        move |stop: &AtomicBool| match &model.model.tokenizer {
-            Some(tokenizer) => most(&tokenizer.0, &task, window, stop),
-            None => 0,
-        };
+    let work = move |stop: &AtomicBool| match &model.model.tokenizer {
+        Some(tokenizer) => most(&tokenizer.0, &task, window, stop),
+        None => 0,
+    };
     let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await? };
     if tokens > window { Err(too_long(window, tokens)) } else { Ok(()) }
 }
@@ -248,7 +247,7 @@ async fn known(
     {
         return Ok(Some(count));
     }
-    let tokens = tokenize::ask(&counting.live, model, ask).await;
+    let tokens = Box::pin(tokenize::ask(counting, model, ask)).await;
     Ok(tokens.map(|tokens| Count { tokens, method: Method::Engine }))
 }
 

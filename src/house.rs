@@ -75,6 +75,9 @@ pub struct House {
     pub batches: Arc<Batches>,
     /// When the next archive is due.
     pub exports: Exports,
+    /// Configurations that were replaced, while exchanges still use them: dropping one of many offers takes
+    /// milliseconds, and is no exchange's work.
+    retired: Mutex<Vec<Arc<Live>>>,
     /// Held while another configuration is read and swapped in.
     reloading: Mutex<()>,
     /// Told when it was.
@@ -158,6 +161,7 @@ impl House {
             metrics: Metrics::new().map_err(|error| error.to_string())?,
             draining: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            retired: Mutex::default(),
             reloading: Mutex::default(),
             charging: RwLock::default(),
             noting: Mutex::default(),
@@ -209,12 +213,24 @@ impl House {
         self.overload.configure(&fresh.settings.overload);
         self.counting.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
+        self.retired.lock().push(old);
+        self.drop_retired();
         // A listener that the new configuration lacks stays until the next start, and what it does.
         if tls.is_some() {
             self.tls.store(tls);
         }
         self.reloaded.notify_waiters();
         Ok(())
+    }
+
+    /// Drops the configurations that nobody uses any more. Blocks.
+    pub fn drop_retired(&self) {
+        let (used, unused): (Vec<_>, Vec<_>) = {
+            let mut retired = self.retired.lock();
+            std::mem::take(&mut *retired).into_iter().partition(|live| Arc::strong_count(live) > 1)
+        };
+        self.retired.lock().extend(used);
+        drop(unused);
     }
 
     /// Notes that an exchange has begun, until the guard is dropped.

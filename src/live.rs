@@ -2,8 +2,8 @@
 //! offers with what is known of them. A reload builds another beside it, which
 //! shares what goes on: places, probes, figures.
 
-use crate::config::settings::{Model, Settings};
-use crate::upstream::live::ProviderLive;
+use crate::config::settings::{BaseUrl, Model, Offer, Settings};
+use crate::upstream::live::{Before, ProviderLive};
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::Pools;
 use parking_lot::Mutex;
@@ -47,12 +47,13 @@ impl Live {
         let cards = settings.models.iter().map(|model| model.card()).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
         let lines = settings.routing.batch_lines;
-        let before = old.map_or(&[][..], |old| &old.providers);
+        let before = Before::of(old.map_or(&[][..], |old| &old.providers));
         let providers: Vec<Arc<ProviderLive>> = settings
             .providers
             .iter()
-            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, lines, before)))
+            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, lines, &before)))
             .collect();
+        let old_offers = old.map(Self::by_identity).unwrap_or_default();
         let mut offers = Vec::with_capacity(settings.offers.len());
         for offer in &settings.offers {
             let provider = providers
@@ -60,18 +61,21 @@ impl Live {
                 .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
             let breaker = Breaker::new(settings.routing.breaker.settings());
             let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
-            let known = old.and_then(|old| old.same_offer(&fresh));
+            let known = old_offers.get(&identity(offer));
             offers.push(Arc::new(match known {
                 Some(known) => fresh.after(known),
                 None => fresh,
             }));
         }
+        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        for offer in &settings.offers {
+            places.entry(&offer.model.card.id).or_default().push(offer.index);
+        }
         let mut models = HashMap::default();
         for model in &settings.models {
-            let mine = offers.iter().filter(|offer| offer.offer.model.card.id == model.card.id);
             let known = old.and_then(|old| old.models.get(model.card.id.as_str()));
             let live = ModelLive {
-                offers: mine.map(|offer| offer.offer.index).collect(),
+                offers: places.remove(model.card.id.as_str()).unwrap_or_default(),
                 hour: Mutex::new(known.map_or_else(Hour::new, |known| known.hour.lock().clone())),
                 model: model.clone(),
             };
@@ -103,12 +107,19 @@ impl Live {
         }
     }
 
-    fn same_offer(&self, other: &OfferLive) -> Option<&Arc<OfferLive>> {
-        self.offers.iter().find(|offer| {
-            offer.offer.provider.id == other.offer.provider.id
-                && offer.offer.model.card.id == other.offer.model.card.id
-                && offer.offer.provider.base == other.offer.provider.base
-                && offer.offer.name == other.offer.name
-        })
+    /// Its offers, by what makes an offer of another configuration the same.
+    fn by_identity(&self) -> HashMap<Identity<'_>, &Arc<OfferLive>> {
+        // The first one counts.
+        self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()
     }
 }
+
+/// Provider, its base URL, model, and the name of the model there.
+type Identity<'a> = (&'a str, &'a BaseUrl, &'a str, &'a str);
+
+fn identity(offer: &Offer) -> Identity<'_> {
+    (&offer.provider.id, &offer.provider.base, &offer.model.card.id, &offer.name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -47,7 +47,11 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         }),
         every(SPENDS, stop, house, |house| async move {
             // The process that has the store counts what this one still charges.
-            tokio::task::spawn_blocking(move || house.note_spends()).await.ok();
+            let work = move || {
+                house.note_spends();
+                house.drop_retired();
+            };
+            tokio::task::spawn_blocking(work).await.ok();
         }),
         every(SWEEP, stop, house, |house| async move {
             tokio::task::spawn_blocking(move || house.pools.sweep()).await.ok();

@@ -6,6 +6,7 @@ use crate::admin::unmatched::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
 use crate::{descriptors, gateway, start, tls, vault};
 use penstock_catalog::Catalog;
+use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
@@ -133,8 +134,12 @@ pub fn summary(settings: &Settings) -> String {
     let names: usize = settings.models.iter().map(|model| 1 + model.card.aliases.len()).sum();
     line("models", format!("{} under {names} names", settings.models.len()));
     line("providers", format!("{} with {} offers", settings.providers.len(), settings.offers.len()));
+    let mut offered: HashMap<usize, usize> = HashMap::new();
+    for offer in &settings.offers {
+        *offered.entry(offer.provider.index).or_default() += 1;
+    }
     for provider in &settings.providers {
-        let offers = settings.offers.iter().filter(|offer| offer.provider.index == provider.index).count();
+        let offers = offered.get(&provider.index).copied().unwrap_or_default();
         let scheme = if provider.base.tls { "https" } else { "http" };
         let dialects: Vec<&str> = provider.dialects.iter().map(|dialect| dialect.name()).collect();
         line(

@@ -65,7 +65,7 @@ fn finish(root: Option<Node>, around: Surroundings<'_>, mut report: Report) -> R
     let Some(root) = root else { return Err(report) };
     let mut names = Names::of(&root);
     let checked = check(root, &SCHEMA, &mut report.mistakes);
-    names.guessed = checked.guessed;
+    names.guessed = checked.guessed.into_iter().collect();
     match resolve::resolve(&checked.root, &names, around, &mut report) {
         Some(settings) if report.mistakes.is_empty() => Ok(Loaded { settings, warnings: report.warnings }),
         _ => {

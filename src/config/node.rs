@@ -44,7 +44,7 @@ pub enum Value {
 impl Node {
     /// The tree of a document.
     pub fn of(file: &Arc<str>, text: &str, table: &DeTable<'_>) -> Self {
-        let lines = Lines { file, text };
+        let lines = Lines { file, starts: starts(text) };
         Self { place: lines.at(0), value: Value::Table(lines.members(table)) }
     }
 
@@ -126,13 +126,17 @@ impl Node {
 
 struct Lines<'a> {
     file: &'a Arc<str>,
-    text: &'a str,
+    starts: Vec<usize>,
+}
+
+/// Offsets at which the lines of a text begin, but for the first.
+fn starts(text: &str) -> Vec<usize> {
+    text.bytes().zip(1..).filter(|(byte, _)| *byte == b'\n').map(|(_, next)| next).collect()
 }
 
 impl Lines<'_> {
     fn at(&self, offset: usize) -> Place {
-        let before = self.text.as_bytes().get(..offset).unwrap_or_default();
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = self.starts.partition_point(|start| *start <= offset) + 1;
         Place { file: Arc::clone(self.file), line }
     }
 

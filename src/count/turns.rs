@@ -41,7 +41,7 @@ impl<'c> Counting<'c> {
     ///
     /// # Errors
     /// Too many others count; or a mistake of our own, which must not look like a prompt without tokens.
-    pub(super) async fn in_turn<T: Send + 'static>(
+    pub(crate) async fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
     ) -> Result<T, Refusal> {

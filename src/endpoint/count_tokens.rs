@@ -7,7 +7,6 @@ use crate::relay::model_of;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
-use penstock_admission::Purpose;
 use penstock_auth::Scope;
 use penstock_contract::Refusal;
 use penstock_limits::Cost;
@@ -35,7 +34,11 @@ impl Endpoint for CountTokens {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
-        let ask = penstock_admission::messages(body, &x.live.admission, Purpose::Count)?;
+        let ask = penstock_admission::count(
+            body,
+            &x.live.admission,
+            x.live.settings.default_models.count_tokens.as_deref(),
+        )?;
         let (entry, _) = x.come_in()?;
         let (name, _) = penstock_routing::split(&ask.model);
         let model = model_of(x, &ask, name)?;

@@ -2,8 +2,8 @@
 
 use super::Endpoint;
 use crate::config::settings::TokenIds;
+use crate::count::Counting;
 use crate::exchange::{Ended, Exchange};
-use crate::observe::panics;
 use crate::relay::{self, model_named};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -49,7 +49,7 @@ impl Endpoint for Embeddings {
 }
 
 /// The ask with texts instead of token ids, as its model's setting says.
-async fn in_texts(x: &Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
+async fn in_texts(x: &mut Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
     let Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) = &ask.task else { return Ok(ask) };
     let (name, _) = penstock_routing::split(&ask.model);
     match model_named(&x.live, name)?.model.token_ids {
@@ -58,7 +58,13 @@ async fn in_texts(x: &Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
             Err(Refusal::unsupported("input", "input: this model takes texts, not token ids."))
         }
         TokenIds::Text(encoding) if ask.body.len() <= QUICK => decoded(ask, encoding),
-        TokenIds::Text(encoding) => panics::off_thread(x.house, move || decoded(ask, encoding)).await?,
+        TokenIds::Text(encoding) => {
+            // An id of a few digits may stand for 128 bytes: one account writes one such text at a time, and the text
+            // counts as a body does.
+            let ask = Counting::of(x).in_turn(move |_| decoded(ask, encoding)).await??;
+            x.hold(ask.prompt_bytes)?;
+            Ok(ask)
+        }
     }
 }
 

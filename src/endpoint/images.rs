@@ -39,7 +39,11 @@ impl Endpoint for Generations {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
-        let ask = penstock_admission::images(body, &x.live.admission)?;
+        let ask = penstock_admission::images_with(
+            body,
+            &x.live.admission,
+            x.live.settings.default_models.images.as_deref(),
+        )?;
         relay::run(x, &ask).await
     }
 }

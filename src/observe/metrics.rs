@@ -18,6 +18,7 @@ use prometheus::{
     Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     Result, TextEncoder,
 };
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What a label says when there is nothing to say.
@@ -184,7 +185,8 @@ impl Metrics {
         self.in_flight.reset();
         self.offers.look(live.offers.iter().map(|offer| {
             let labels = [&*offer.offer.provider.id, offer.offer.model.card.id.as_str()];
-            Standing::of(labels, &offer.breaker.lock(), now)
+            let asked = offer.attempts.load(Ordering::Relaxed) > 0;
+            Standing::of(labels, asked, &offer.breaker.lock(), now)
         }));
         for provider in &live.providers {
             self.known(&provider.provider.id);

@@ -3,8 +3,8 @@
 use super::metrics::{gauge, registered};
 use penstock_routing::{Breaker, State};
 use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry, Result};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// Their gauges.
@@ -17,15 +17,17 @@ pub struct Offers {
 pub(super) struct Standing<'a> {
     pub provider: &'a str,
     pub model: &'a str,
+    /// It has been asked since the start.
+    pub asked: bool,
     /// It has answered since it last failed too often. One on trial has not: where nobody asks, it stays on trial.
     pub healthy: bool,
     pub failing: f64,
 }
 
 impl<'a> Standing<'a> {
-    pub(super) fn of([provider, model]: [&'a str; 2], breaker: &Breaker, now: Duration) -> Self {
+    pub(super) fn of([provider, model]: [&'a str; 2], asked: bool, breaker: &Breaker, now: Duration) -> Self {
         let healthy = breaker.state(now) == State::Closed;
-        Self { provider, model, healthy, failing: breaker.failing(now) }
+        Self { provider, model, asked, healthy, failing: breaker.failing(now) }
     }
 }
 
@@ -47,10 +49,14 @@ impl Offers {
         })
     }
 
-    /// A provider may offer a model under two names: one that works is enough.
+    /// A provider may offer a model under two names: one that works is enough. Told are offers that were asked, and
+    /// beside one that is not healthy the others of its model, so that an alert sees them.
     pub(super) fn look<'a>(&self, offers: impl Iterator<Item = Standing<'a>>) {
+        let offers: Vec<Standing<'a>> = offers.collect();
+        let broken: HashSet<&str> =
+            offers.iter().filter(|offer| !offer.healthy).map(|offer| offer.model).collect();
         let mut best: HashMap<[&str; 2], Standing<'a>> = HashMap::new();
-        for offer in offers {
+        for offer in offers.into_iter().filter(|offer| offer.asked || broken.contains(offer.model)) {
             match best.entry([offer.provider, offer.model]) {
                 Entry::Vacant(first) => {
                     first.insert(offer);
@@ -83,7 +89,7 @@ mod tests {
         let settings = Settings::default();
         let mut breaker = Breaker::new(settings);
         let told = |breaker: &Breaker, now| {
-            offers.look(std::iter::once(Standing::of(["p", "m"], breaker, now)));
+            offers.look(std::iter::once(Standing::of(["p", "m"], true, breaker, now)));
             offers.health.with_label_values(&["p", "m"]).get()
         };
         assert_eq!(told(&breaker, Duration::ZERO), 1);
@@ -103,7 +109,7 @@ mod tests {
     #[test]
     fn of_two_offers_of_a_model_the_better_one_is_told() {
         let offers = Offers::new(&Registry::new()).unwrap();
-        let of = |healthy, failing| Standing { provider: "p", model: "m", healthy, failing };
+        let of = |healthy, failing| Standing { provider: "p", model: "m", asked: true, healthy, failing };
         for both in [[of(true, 0.25), of(false, 1.0)], [of(false, 1.0), of(true, 0.25)]] {
             offers.look(both.into_iter());
             assert_eq!(offers.health.with_label_values(&["p", "m"]).get(), 1);
@@ -111,5 +117,26 @@ mod tests {
         }
         offers.look([of(false, 1.0), of(false, 0.5)].into_iter());
         assert_eq!(offers.health.with_label_values(&["p", "m"]).get(), 0);
+    }
+
+    #[test]
+    fn offers_that_nobody_asked_are_told_only_beside_one_that_is_broken() {
+        let offers = Offers::new(&Registry::new()).unwrap();
+        let of = |provider, model, asked, healthy| Standing { provider, model, asked, healthy, failing: 0.0 };
+        let series = || {
+            let families = prometheus::core::Collector::collect(&offers.health);
+            families.iter().map(|family| family.get_metric().len()).sum::<usize>()
+        };
+        offers.look([of("a", "m", false, true), of("b", "n", false, true)].into_iter());
+        assert_eq!(series(), 0);
+        offers.look(
+            [of("a", "m", true, true), of("b", "m", false, true), of("b", "n", false, true)].into_iter(),
+        );
+        assert_eq!(series(), 1);
+        offers.look(
+            [of("a", "m", true, false), of("b", "m", false, true), of("b", "n", false, true)].into_iter(),
+        );
+        assert_eq!(series(), 2);
+        assert_eq!(offers.health.with_label_values(&["b", "m"]).get(), 1);
     }
 }

@@ -190,8 +190,11 @@ impl Selection {
         }
         self.all_ejected &= candidates.iter().all(|one| matches!(one.health, Health::Ejected { .. }));
         let mut order = plan(flavor, &candidates, rand::random());
-        let fit =
-            |index: &usize| fits.iter().find(|(offer, _)| offer == index).map_or(Fit::Whole, |(_, fit)| *fit);
+        // In the order of the model's offers, which is that of their numbers.
+        let fit = |index: &usize| {
+            let found = fits.binary_search_by_key(index, |(offer, _)| *offer);
+            found.ok().and_then(|at| fits.get(at)).map_or(Fit::Whole, |(_, fit)| *fit)
+        };
         // Where the input fits none for certain, they are all asked, and say so.
         if fits.iter().any(|(_, fit)| *fit != Fit::Not) {
             order.retain(|index| fit(index) != Fit::Not);

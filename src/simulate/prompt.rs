@@ -84,6 +84,8 @@ fn add(value: &Value, prompt: &mut Prompt) {
                         prompt.hash = fold(prompt.hash, text.as_bytes());
                         prompt.tokens += if name == "data" { MEDIUM } else { 0 };
                     }
+                    // The arguments of a call, which the other dialect writes as a text.
+                    ("input", Value::Object(_)) => add(&Value::String(one.to_string()), prompt),
                     _ => add(one, prompt),
                 }
             }

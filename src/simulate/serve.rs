@@ -74,9 +74,9 @@ impl Provider {
         }
         let asked = match route {
             Route::Chat => Some(Ask::chat(&request.body, &self.memory)),
-            Route::Messages | Route::CountTokens => {
-                Some(Ask::messages(&request.body, &self.memory, route == Route::CountTokens))
-            }
+            Route::Messages => Some(Ask::messages(&request.body, &self.memory, false)),
+            // What is only counted is in no cache afterwards.
+            Route::CountTokens => Some(Ask::messages(&request.body, &Memory::default(), true)),
             _ => None,
         };
         let model = asked.as_ref().and_then(|asked| asked.as_ref().ok()).map_or("", |ask| ask.model.as_str());

@@ -5,8 +5,30 @@ use super::pools::Pools;
 use super::seats::Seats;
 use crate::config::settings::Provider;
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The providers of the configuration before, to be looked up.
+#[derive(Default)]
+pub struct Before<'a> {
+    providers: HashMap<&'a str, &'a ProviderLive>,
+    /// By host and port; of several the last whose addresses are known.
+    routes: HashMap<(&'a str, u16), &'a Route>,
+}
+
+impl<'a> Before<'a> {
+    /// These providers.
+    #[must_use]
+    pub fn of(providers: &'a [Arc<ProviderLive>]) -> Self {
+        let routes = providers.iter().flat_map(|provider| provider.routes()).filter(|route| route.is_known());
+        Self {
+            routes: routes.map(|route| ((&*route.base().host, route.base().port), route)).collect(),
+            // The first one counts.
+            providers: providers.iter().rev().map(|provider| (&*provider.provider.id, &**provider)).collect(),
+        }
+    }
+}
 
 /// A provider and its state.
 pub struct ProviderLive {
@@ -29,8 +51,8 @@ impl ProviderLive {
     /// A provider, and what the configuration before knows of it; `lines` bounds lines of batches where it has no
     /// number of seats. What still works for the old one has its seats here too.
     #[must_use]
-    pub fn new(provider: Arc<Provider>, pools: &Pools, lines: usize, old: &[Arc<Self>]) -> Self {
-        let known = old.iter().find(|known| known.provider.id == provider.id);
+    pub fn new(provider: Arc<Provider>, pools: &Pools, lines: usize, old: &Before<'_>) -> Self {
+        let known = old.providers.get(&*provider.id);
         let seats = match known {
             Some(known) => known.seats.clone(),
             None => Seats::new(provider.seats, lines),
@@ -45,7 +67,9 @@ impl ProviderLive {
             provider,
         };
         for route in fresh.routes() {
-            old.iter().flat_map(|old| old.routes()).for_each(|old| route.follow(&fresh.provider, old));
+            if let Some(old) = old.routes.get(&(&*route.base().host, route.base().port)) {
+                route.follow(&fresh.provider, old);
+            }
         }
         fresh
     }

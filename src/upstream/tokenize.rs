@@ -5,14 +5,17 @@
 use super::aside;
 use super::offer::OfferLive;
 use crate::clock;
-use crate::live::{Live, ModelLive};
+use crate::count::{Counting, QUICK};
+use crate::live::ModelLive;
 use crate::observe::log;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use parking_lot::Mutex;
 use penstock_contract::{Ask, Dialect, FaultKind};
+use penstock_tokens::Conversation;
 use penstock_tokens::engine::{self, ANSWER_CAP, EngineCall, EngineError, Input, Progress, Shape};
 use pingora_http::RequestHeader;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
@@ -56,13 +59,16 @@ impl Engine {
 struct Failed;
 
 /// The count of the first engine that can say.
-pub async fn ask(live: &Live, model: &ModelLive, ask: &Ask) -> Option<u64> {
-    let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
-    let until = clock::now() + WAIT;
+pub async fn ask(counting: &Counting<'_>, model: &ModelLive, ask: &Ask) -> Option<u64> {
+    let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
+    let mut until = clock::now() + WAIT;
     for offer in offers {
         let Some(shape) = offer.offer.provider.tokenize else { continue };
-        let Some(first) = first(offer, shape, ask) else { continue };
+        let began = clock::now();
+        let Some(first) = first(counting, offer, shape, ask).await else { continue };
         let now = clock::now();
+        // The engines have no part in this.
+        until += now.saturating_duration_since(began);
         if now >= until {
             return None;
         }
@@ -87,13 +93,22 @@ pub async fn ask(live: &Live, model: &ModelLive, ask: &Ask) -> Option<u64> {
     None
 }
 
-/// The first call, if the engine has one for this.
-fn first(offer: &OfferLive, shape: Shape, ask: &Ask) -> Option<EngineCall> {
-    let input = match ask.dialect {
-        Dialect::Chat => Input::Chat(&ask.body),
-        Dialect::Messages => Input::Messages(&ask.body),
+/// The first call, if the engine has one for this. A long body is taken apart away from the async threads; one that
+/// cannot be in memory of a few times its size is not sent.
+async fn first(counting: &Counting<'_>, offer: &OfferLive, shape: Shape, ask: &Ask) -> Option<EngineCall> {
+    let (body, dialect, offer) = (ask.body.clone(), ask.dialect, offer.offer.clone());
+    let quick = body.len() <= QUICK;
+    let work = move |_: &AtomicBool| {
+        if !Conversation::is_readable(&body) {
+            return None;
+        }
+        let input = match dialect {
+            Dialect::Chat => Input::Chat(&body),
+            Dialect::Messages => Input::Messages(&body),
+        };
+        engine::request(shape, &offer.name, input).ok()
     };
-    engine::request(shape, &offer.offer.name, input).ok()
+    if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await.ok().flatten() }
 }
 
 /// What the engine counts; nothing where it is not to blame.

@@ -69,3 +69,28 @@ async fn one_model_by_id_by_alias_with_a_flavor_and_encoded() {
     let list = running.client.send("GET", "/v1/models?limit=1000", &headers, b"").await.json();
     assert!(ids(&list).contains(&"claude-opus-4-5"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_fits_a_pattern_is_answered_under_that_name() {
+    let provider = Provider::start().await;
+    let bench = Bench::new().model("aliases = [\"*sonnet*\"]").provider("a", &provider);
+    let other = "[[models]]\nid = \"claude-sonnet-4-5\"\nkind = \"embedding\"\ncontext_length = 512\n\
+                 fallbacks = []\n";
+    let running = bench.more(other).start().await;
+    provider.always(crate::harness::script::plain("Hello"));
+    let mut ask = running.ask();
+    for name in ["claude-sonnet-4-5-20250929", "anthropic/Claude-SONNET"] {
+        ask["model"] = serde_json::json!(name);
+        let answer = running.client.post("/v1/chat/completions", &ask).await;
+        assert_eq!((answer.status, answer.json()["model"].as_str()), (200, Some(name)), "{}", answer.text());
+        assert_eq!(provider.last().json()["model"], "theirs");
+        let item = running.client.get(&format!("/v1/models/{}", name.replace('/', "%2F"))).await;
+        assert_eq!((item.status, &item.json()["id"]), (200, &serde_json::json!(name)));
+        assert_eq!(item.json()["alias_of"], "m");
+    }
+    // Exact names first.
+    let item = running.client.get("/v1/models/claude-sonnet-4-5").await.json();
+    assert_eq!((&item["kind"], item.get("alias_of")), (&serde_json::json!("embedding"), None));
+    let listed = running.client.get("/v1/models?include_aliases=true").await.text();
+    assert!(!listed.contains('*'), "{listed}");
+}

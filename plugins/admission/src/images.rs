@@ -20,10 +20,18 @@ const MOST: i64 = 10;
 /// # Errors
 /// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
 pub fn images(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
+    images_with(body, limits, None)
+}
+
+/// The same, for this model if the request names none.
+///
+/// # Errors
+/// As [`images`].
+pub fn images_with(body: Bytes, limits: &Limits, default: Option<&str>) -> Result<Ask, Refusal> {
     let (text, nodes) = prove(&body, limits, Style::Brackets)?;
     let tape = Tape { text, nodes: &nodes };
     let top = Top::new(&tape, limits, Style::Brackets)?;
-    let model = plain::model(&top)?;
+    let model = plain::model_or(&top, default)?;
     let prompt = read::name(top.get("prompt"), &top.path("prompt"))?;
     let n = top.get("n").map(|n| read::integer(n, &top.path("n"), 1, MOST)).transpose()?;
     let base64 = plain::word(&top, "response_format", &["url", "b64_json"])? == Some("b64_json");

@@ -26,7 +26,7 @@ mod read;
 mod vectors;
 
 pub use chat::chat;
-pub use images::images;
+pub use images::{images, images_with};
 pub use limits::Limits;
-pub use messages::{Purpose, messages};
+pub use messages::{Purpose, count, messages};
 pub use vectors::{embeddings, rerank};

@@ -32,6 +32,14 @@ pub(crate) fn prove(
 /// The longest model name, in bytes.
 const MAX_MODEL: usize = 256;
 
+/// `model`, unescaped, or this one if the request names none.
+pub(crate) fn model_or(top: &Top<'_>, default: Option<&str>) -> Result<Box<str>, Refusal> {
+    match default {
+        Some(default) if top.get("model").is_none() => Ok(default.into()),
+        _ => model(top),
+    }
+}
+
 /// `model`, unescaped.
 pub(crate) fn model(top: &Top<'_>) -> Result<Box<str>, Refusal> {
     let path = top.path("model");

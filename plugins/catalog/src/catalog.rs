@@ -2,6 +2,7 @@
 
 use crate::item::item;
 use crate::model::Model;
+use crate::pattern::Pattern;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ pub struct Catalog {
     pub(crate) entries: Vec<Entry>,
     /// Ids and aliases, to places in `entries`.
     names: HashMap<Box<str>, usize>,
+    /// Aliases with `*`, to places in `entries`; the first that fits counts.
+    patterns: Vec<(Pattern, usize)>,
 }
 
 /// A model with its items, written once.
@@ -18,8 +21,8 @@ pub struct Catalog {
 pub(crate) struct Entry {
     pub(crate) model: Arc<Model>,
     pub(crate) item: String,
-    /// One for each alias, in their order.
-    pub(crate) aliases: Vec<String>,
+    /// One for each alias that is a name, with this name, in their order.
+    pub(crate) aliases: Vec<(String, String)>,
 }
 
 impl Catalog {
@@ -31,8 +34,10 @@ impl Catalog {
     pub fn new(models: Vec<Model>) -> Result<Self, Vec<String>> {
         let mut mistakes = Vec::new();
         let mut names: HashMap<Box<str>, usize> = HashMap::new();
+        let mut patterns: Vec<(Pattern, usize)> = Vec::new();
         for (place, model) in models.iter().enumerate() {
-            for name in std::iter::once(&model.id).chain(&model.aliases) {
+            patterns.extend(model.aliases.iter().filter_map(|alias| Some((Pattern::new(alias)?, place))));
+            for name in std::iter::once(&model.id).chain(model.names()) {
                 if name.is_empty() {
                     mistakes.push(format!("Model {} (counted from 1) has an empty id or alias.", place + 1));
                 } else if let Some(other) = names.insert(name.as_str().into(), place) {
@@ -45,18 +50,30 @@ impl Catalog {
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
+        // Stable: of equals the first in the configuration counts.
+        patterns.sort_by_key(|(pattern, _)| pattern.rank());
         let entry = |model: Model| Entry {
             item: item(&model, None),
-            aliases: model.aliases.iter().map(|alias| item(&model, Some(alias))).collect(),
+            aliases: model.names().map(|alias| (alias.clone(), item(&model, Some(alias)))).collect(),
             model: Arc::new(model),
         };
-        Ok(Self { entries: models.into_iter().map(entry).collect(), names })
+        Ok(Self { entries: models.into_iter().map(entry).collect(), names, patterns })
     }
 
-    /// The model with this id or alias, exactly. Flavors are not known here.
+    /// The model with this id or alias, exactly; else the one with a pattern that the name fits, whatever its case.
+    /// Flavors are not known here.
     #[must_use]
     pub fn resolve(&self, name: &str) -> Option<&Arc<Model>> {
-        self.names.get(name).and_then(|place| self.entries.get(*place)).map(|entry| &entry.model)
+        let place = self.names.get(name).copied().or_else(|| self.by_pattern(name))?;
+        self.entries.get(place).map(|entry| &entry.model)
+    }
+
+    fn by_pattern(&self, name: &str) -> Option<usize> {
+        if self.patterns.is_empty() || name.is_empty() {
+            return None;
+        }
+        let name = name.to_lowercase();
+        self.patterns.iter().find(|(pattern, _)| pattern.fits(&name)).map(|(_, place)| *place)
     }
 
     /// All models, in the order of the configuration.

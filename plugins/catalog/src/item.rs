@@ -7,18 +7,22 @@
 //! `prompt` and `completion`, as strings for readers that expect these.
 
 use crate::model::{Model, Price};
+use crate::pattern::Pattern;
 use penstock_contract::calendar::rfc3339;
 use rust_decimal::Decimal;
 use serde_json::Value;
 
 /// The item of a model under the name it was asked for: its id, or one of its
-/// aliases, which then becomes the item's `id`. Any other name gives the model's own.
+/// aliases or a name that fits one, which then becomes the item's `id`. Any other name gives the model's own.
 #[must_use]
 pub fn one(model: &Model, name: &str) -> Vec<u8> {
-    match model.aliases.iter().find(|alias| *alias == name) {
-        Some(alias) => item(model, Some(alias)).into_bytes(),
-        None => item(model, None).into_bytes(),
-    }
+    let lower = name.to_lowercase();
+    let fits = |alias: &String| match Pattern::new(alias) {
+        Some(pattern) => pattern.fits(&lower),
+        None => alias == name,
+    };
+    let alias = Some(name).filter(|_| !name.is_empty() && name != model.id && model.aliases.iter().any(fits));
+    item(model, alias).into_bytes()
 }
 
 /// The item of a model, or of one of its aliases.

@@ -9,10 +9,12 @@ mod catalog;
 mod item;
 mod model;
 mod page;
+mod pattern;
 mod query;
 
 pub use catalog::Catalog;
 pub use item::one;
 pub use model::{Lifecycle, Model, Price};
 pub use page::Figures;
+pub use pattern::Pattern;
 pub use query::{Query, Sort};

@@ -15,7 +15,7 @@ pub struct Model {
     pub description: String,
     /// What it does.
     pub kind: Kind,
-    /// Other names it answers to.
+    /// Other names it answers to; those with `*` are patterns.
     pub aliases: Vec<String>,
     /// Input and output tokens together.
     pub context_length: u64,
@@ -55,6 +55,11 @@ impl Model {
             price: None,
             lifecycle: Lifecycle::Active,
         }
+    }
+
+    /// Its aliases that are names, without the patterns.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.aliases.iter().filter(|alias| !alias.contains('*'))
     }
 }
 

@@ -40,11 +40,10 @@ impl Catalog {
         let mut items: Vec<(&str, &str)> =
             chosen.iter().map(|entry| (entry.model.id.as_str(), entry.item.as_str())).collect();
         if query.aliases {
-            let aliases = |entry: &&'_ Entry| entry.model.aliases.len();
+            let aliases = |entry: &&'_ Entry| entry.aliases.len();
             items.reserve(chosen.iter().map(aliases).sum());
             for entry in &chosen {
-                let names = entry.model.aliases.iter().map(String::as_str);
-                items.extend(names.zip(entry.aliases.iter().map(String::as_str)));
+                items.extend(entry.aliases.iter().map(|(name, item)| (name.as_str(), item.as_str())));
             }
         }
         let (range, has_more) = cut(&items, query)?;

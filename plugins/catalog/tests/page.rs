@@ -230,6 +230,41 @@ fn a_name_is_an_id_or_an_alias_exactly() {
 }
 
 #[test]
+fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
+    let named = |id: &str, aliases: &[&str]| Model { aliases: texts(aliases), ..Model::new(id) };
+    let models = vec![
+        named("small", &["*haiku*", "*"]),
+        named("middle", &["*Sonnet*", "claude-sonnet-4-5"]),
+        named("large", &["claude-*", "*opus*"]),
+        named("Claude-Sonnet-9", &[]),
+    ];
+    let catalog = Catalog::new(models).unwrap();
+    for (name, id) in [
+        ("claude-sonnet-4-5-20250929", "large"),
+        ("CLAUDE-SONNET-4-5", "large"),
+        ("claude-sonnet-4-5", "middle"),
+        ("anthropic.SONNET", "middle"),
+        ("Claude-Sonnet-9", "Claude-Sonnet-9"),
+        ("my-haiku", "small"),
+        ("anything", "small"),
+        ("large", "large"),
+    ] {
+        assert_eq!(catalog.resolve(name).unwrap().id, id, "{name}");
+    }
+    assert!(catalog.resolve("").is_none());
+    let query = Query::parse("").unwrap().with_aliases();
+    let listed = catalog.page(&query, &|_| Figures::default()).unwrap();
+    let listed: Value = serde_json::from_slice(&listed).unwrap();
+    assert_eq!(
+        ids(&listed),
+        ["small", "middle", "large", "Claude-Sonnet-9", "claude-sonnet-4-5"],
+        "no pattern is a name"
+    );
+    let item: Value = serde_json::from_slice(&one(catalog.resolve("My-Haiku").unwrap(), "My-Haiku")).unwrap();
+    assert_eq!((&item["id"], &item["alias_of"]), (&"My-Haiku".into(), &"small".into()));
+}
+
+#[test]
 fn names_are_unique_and_every_clash_is_told() {
     let named = |id: &str, aliases: &[&str]| Model { aliases: texts(aliases), ..Model::new(id) };
     let mistakes =

@@ -146,9 +146,9 @@ impl Counter {
         let images = match &self.images {
             None if conversation.images().next().is_some() => return Err(CountError::NoImageRule),
             None => 0,
-            Some(images) => conversation
-                .images()
-                .fold(0, |sum: u64, image| sum.saturating_add(images.tokens(*image))),
+            Some(images) => {
+                conversation.images().fold(0, |sum: u64, image| sum.saturating_add(images.tokens(*image)))
+            }
         };
         let meter = Meter::new(images, *budget);
         let counted = match &self.kind {

@@ -79,7 +79,8 @@ impl O200k {
         let mut symbols = Vec::with_capacity(64);
         self.pattern.each(text, |mut piece, _| {
             loop {
-                let (head, rest) = piece.split_at_checked(border(piece.as_bytes(), WINDOW)).unwrap_or((piece, ""));
+                let (head, rest) =
+                    piece.split_at_checked(border(piece.as_bytes(), WINDOW)).unwrap_or((piece, ""));
                 self.encode(head.as_bytes(), &mut symbols);
                 each(head, &symbols)?;
                 if rest.is_empty() {

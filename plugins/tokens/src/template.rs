@@ -196,7 +196,8 @@ fn is_too_large(turns: &[Turn]) -> bool {
     let copies = |system: bool| {
         let turns = turns.iter().filter(|turn| !system || turn.role == Role::System);
         let (count, bytes) = turns.fold((0_u64, 0_u64), |(count, bytes), turn| {
-            let own = turn.texts().map(str::len).sum::<usize>() + turn.reasoning.as_deref().map_or(0, str::len);
+            let own =
+                turn.texts().map(str::len).sum::<usize>() + turn.reasoning.as_deref().map_or(0, str::len);
             let calls = turn.calls.iter().map(|call| call.arguments.len()).sum::<usize>();
             (count + 1, bytes.saturating_add((own + calls) as u64))
         });

@@ -5,6 +5,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// Models for requests that name none. Where nothing is written here, such a request is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct DefaultModels {
+    /// Id of the model whose tokens `/v1/messages/count_tokens` counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "model-id"), example = &"llama-3.1-8b-instruct")]
+    pub count_tokens: Option<String>,
+    /// Id of the model that `/v1/images/generations` draws with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "model-id"), example = &"flux.1-dev")]
+    pub images: Option<String>,
+}
+
 /// A model of the catalogue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -20,7 +35,8 @@ pub struct Model {
     pub description: String,
     /// What it does.
     pub kind: Kind,
-    /// Other names it answers to.
+    /// Other names it answers to. A name with `*`, which stands for any text, is a pattern: it is compared without regard
+    /// to case, after all ids and other aliases.
     #[serde(default)]
     #[schemars(extend("items" = { "type": "string", "format": "model-id" }))]
     pub aliases: Vec<String>,

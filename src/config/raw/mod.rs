@@ -17,8 +17,8 @@ mod storage;
 
 pub use batches::{Batches, Grid};
 pub use catalogue::{
-    Billing as ModelBilling, DatedPrice, Energy, Kind, Lifecycle, Method, Modality, Model, Presets, Price,
-    Score, TokenIds, Tokenizer,
+    Billing as ModelBilling, DatedPrice, DefaultModels, Energy, Kind, Lifecycle, Method, Modality, Model,
+    Presets, Price, Score, TokenIds, Tokenizer,
 };
 pub use files::{Files, Images, Spool};
 pub use leaf::{Exact, HeaderValue, OneOrMany, Pause, Reference, Size, Span};
@@ -73,6 +73,8 @@ pub struct Raw {
     pub batches: Batches,
     /// When the grid is clean.
     pub grid: Grid,
+    /// Models for requests that name none.
+    pub default_models: DefaultModels,
     /// The catalogue: a block for each model.
     pub models: Vec<Model>,
     /// A block for each provider, with its offers.

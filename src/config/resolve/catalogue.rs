@@ -2,17 +2,25 @@
 
 use super::super::near;
 use super::super::raw::{self, Modality, Raw};
-use super::super::settings::{Model, TokenIds};
-use super::Proof;
+use super::super::settings::{DefaultModels, Model, TokenIds};
 use super::spot::Spot;
-use penstock_catalog::{Lifecycle, Model as Card, Price};
+use super::{Proof, circles};
+use penstock_catalog::{Lifecycle, Model as Card, Pattern, Price};
 use penstock_contract::{Kind, Score, Size};
 use penstock_footprint::{EnergyCard, Method, Place, Prepared};
 use penstock_ledger::Day;
 use penstock_pricing::{Billing, Tariff};
 use penstock_tokens::Encoding;
 use rust_decimal::Decimal;
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Said of a model that is not there.
+const UNKNOWN: &str = "The catalogue has no model with this id.";
+/// Names for which a similar one is looked for; it takes a look at all models for each.
+const SUGGESTED: usize = 100;
+/// Patterns that are compared with each other.
+const COMPARED: usize = 128;
 
 impl Proof<'_> {
     /// Every model at its place in the document; `None` where one has mistakes.
@@ -26,11 +34,15 @@ impl Proof<'_> {
             );
         }
         self.names_once(raw, &list);
+        self.patterns(raw, &list);
+        let by_id =
+            raw.models.iter().enumerate().rev().map(|(index, model)| (model.id.as_str(), index)).collect();
+        let fallbacks = Fallbacks::of(raw, by_id);
         let eur_per_kwh = raw.billing.eur_per_kwh.0;
         let mut found = Vec::with_capacity(raw.models.len());
         for (index, model) in raw.models.iter().enumerate() {
             let spot = list.at(index);
-            self.fallbacks(raw, model, &spot);
+            self.fallbacks(raw, &fallbacks, model, &spot);
             found.push(self.model(model, eur_per_kwh, &spot).map(Arc::new));
         }
         found
@@ -38,21 +50,45 @@ impl Proof<'_> {
 
     /// Ids and aliases together are unique, whatever the case they are written in.
     fn names_once(&mut self, raw: &Raw, list: &Spot<'_>) {
-        let mut seen: Vec<(String, String)> = Vec::new();
+        let mut seen: HashMap<String, String> = HashMap::new();
         for (index, model) in raw.models.iter().enumerate() {
             let spot = list.at(index);
             let aliases = model.aliases.iter().enumerate();
             let mut all = vec![(model.id.as_str(), spot.key("id"))];
             all.extend(aliases.map(|(i, alias)| (alias.as_str(), spot.key("aliases").at(i))));
             for (name, at) in all {
-                match seen.iter().find(|(known, _)| known == name) {
-                    Some((_, first)) => {
+                match seen.get(&claimed(name)) {
+                    Some(first) => {
                         let why =
                             format!("`{first}` has this name already, and a name stands for one model.");
                         self.wrong(&at, why, "Take it out of one of the two.");
                     }
-                    None => seen.push((name.to_owned(), at.path().to_owned())),
+                    None => drop(seen.insert(claimed(name), at.path().to_owned())),
                 }
+            }
+        }
+    }
+
+    /// Patterns of two models that fit the same name: one of them counts, which is told.
+    fn patterns(&mut self, raw: &Raw, list: &Spot<'_>) {
+        let aliases = |(place, model): (usize, &raw::Model)| {
+            let patterns = model.aliases.iter().enumerate();
+            patterns.filter_map(|(at, alias)| Some((Pattern::new(alias)?, place, at))).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = raw.models.iter().enumerate().flat_map(aliases).take(COMPARED).collect();
+        all.sort_by_key(|(pattern, ..)| pattern.rank());
+        for (at, (pattern, place, alias)) in all.iter().enumerate() {
+            for (first, other, _) in all.iter().take(at).filter(|(_, other, _)| other != place) {
+                let Some(name) = first.common(pattern).filter(|_| first != pattern) else { continue };
+                let other = raw.models.get(*other).map_or("", |model| &model.id);
+                let spot = list.at(*place).key("aliases").at(*alias);
+                let why = format!(
+                    "Names such as \"{name}\" also fit \"{}\" of `{other}`, which counts for them.",
+                    first.text()
+                );
+                let fix = "Of two patterns the one with more characters other than `*` counts, then the one with fewer \
+                           `*`, then the first. Make them fit different names, or write the names that you mean.";
+                self.warn(&spot, why, fix);
             }
         }
     }
@@ -175,13 +211,13 @@ impl Proof<'_> {
         }
     }
 
-    fn fallbacks(&mut self, raw: &Raw, model: &raw::Model, spot: &Spot<'_>) {
+    fn fallbacks(&mut self, raw: &Raw, all: &Fallbacks<'_>, model: &raw::Model, spot: &Spot<'_>) {
         for (index, id) in model.fallbacks.iter().enumerate() {
             let at = spot.key("fallbacks").at(index);
             if !self.is_model(raw, id, &at) {
                 continue;
             }
-            let Some(other) = raw.models.iter().find(|other| other.id == *id) else { continue };
+            let Some(other) = all.model(raw, id) else { continue };
             let guessed = self.guessed_kind(&other.id) || self.guessed_kind(&model.id);
             if other.kind != model.kind && !guessed {
                 let why = format!(
@@ -190,7 +226,7 @@ impl Proof<'_> {
                     kind(model.kind).name()
                 );
                 self.wrong(&at, why, "A fallback does the same work.");
-            } else if leads_to(raw, id, &model.id) {
+            } else if all.is_circle(&model.id, id) {
                 let why = if *id == model.id {
                     "A model cannot stand in for itself.".to_owned()
                 } else {
@@ -201,14 +237,43 @@ impl Proof<'_> {
         }
     }
 
+    /// Models for requests that name none.
+    pub fn default_models(&mut self, raw: &Raw, top: &Spot<'_>) -> DefaultModels {
+        let spot = top.key("default_models");
+        let defaults = &raw.default_models;
+        let mut of = |id: &Option<String>, key: &str, kind: raw::Kind| {
+            let (id, at) = (id.as_ref()?, spot.key(key));
+            if !self.is_model(raw, id, &at) {
+                return None;
+            }
+            let model = raw.models.iter().find(|model| model.id == *id)?;
+            if model.kind != kind && !self.guessed_kind(id) {
+                let why = format!("It is a model for {}.", super::catalogue::kind(model.kind).name());
+                let fix = format!("Write a model for {}.", super::catalogue::kind(kind).name());
+                self.wrong(&at, why, fix);
+                return None;
+            }
+            Some(id.as_str().into())
+        };
+        DefaultModels {
+            count_tokens: of(&defaults.count_tokens, "count_tokens", raw::Kind::Chat),
+            images: of(&defaults.images, "images", raw::Kind::Image),
+        }
+    }
+
     fn guessed_kind(&self, id: &str) -> bool {
-        self.names.guessed.iter().any(|path| *path == format!("models.{id}.kind"))
+        self.names.guessed.contains(&format!("models.{id}.kind"))
     }
 
     /// Whether there is a model with this id; tells if not.
     pub fn is_model(&mut self, raw: &Raw, id: &str, spot: &Spot<'_>) -> bool {
-        if self.names.models.iter().any(|known| known == id) {
+        if self.names.known.contains(id) {
             return true;
+        }
+        self.unknown += 1;
+        if self.unknown > SUGGESTED {
+            self.wrong(spot, UNKNOWN, "Add a `[[models]]` block with this id.");
+            return false;
         }
         let aliased = raw.models.iter().find(|model| model.aliases.iter().any(|alias| alias == id));
         let fix = match aliased {
@@ -222,27 +287,41 @@ impl Proof<'_> {
                 }
             },
         };
-        self.wrong(spot, "The catalogue has no model with this id.", fix);
+        self.wrong(spot, UNKNOWN, fix);
         false
     }
 }
 
-/// Whether following fallbacks from one model comes to another.
-fn leads_to(raw: &Raw, from: &str, to: &str) -> bool {
-    let mut open = vec![from];
-    let mut seen: Vec<&str> = Vec::new();
-    while let Some(id) = open.pop() {
-        if id == to {
-            return true;
-        }
-        if seen.contains(&id) {
-            continue;
-        }
-        seen.push(id);
-        let next = raw.models.iter().filter(|model| model.id == id).flat_map(|model| &model.fallbacks);
-        open.extend(next.map(String::as_str));
+/// The fallbacks of all models, looked at once.
+struct Fallbacks<'r> {
+    by_id: HashMap<&'r str, usize>,
+    /// Models with the same number lead to each other.
+    circles: Vec<usize>,
+}
+
+impl<'r> Fallbacks<'r> {
+    fn of(raw: &'r Raw, by_id: HashMap<&'r str, usize>) -> Self {
+        let next = |model: &raw::Model| {
+            model.fallbacks.iter().filter_map(|id| by_id.get(id.as_str()).copied()).collect()
+        };
+        let edges: Vec<Vec<usize>> = raw.models.iter().map(next).collect();
+        Self { circles: circles::components(&edges), by_id }
     }
-    false
+
+    fn model<'m>(&self, raw: &'m Raw, id: &str) -> Option<&'m raw::Model> {
+        raw.models.get(*self.by_id.get(id)?)
+    }
+
+    /// Whether the fallbacks of the second lead back to the first, which falls back on it.
+    fn is_circle(&self, from: &str, to: &str) -> bool {
+        let circle = |id| self.circles.get(*self.by_id.get(id)?);
+        circle(from) == circle(to)
+    }
+}
+
+/// The name as it is compared with others: patterns whatever their case.
+fn claimed(name: &str) -> String {
+    Pattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.text().to_owned())
 }
 
 pub const fn kind(raw: raw::Kind) -> Kind {

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod catalogue;
+mod circles;
 mod country;
 mod exports;
 mod grid;
@@ -24,6 +25,7 @@ use super::settings::{ConfigVersion, Settings};
 use penstock_contract::hex;
 use sha2::{Digest, Sha256};
 use spot::Spot;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// What the configuration may look at besides its files.
@@ -37,10 +39,12 @@ pub struct Surroundings<'a> {
 /// bring forth others.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Ids of models.
+    /// Ids of models, in their order.
     pub models: Vec<String>,
+    /// The same, to be looked up.
+    known: HashSet<String>,
     /// Paths where a value was guessed because the written one is wrong.
-    pub guessed: Vec<String>,
+    pub guessed: HashSet<String>,
 }
 
 impl Names {
@@ -48,7 +52,8 @@ impl Names {
     pub fn of(root: &Node) -> Self {
         let blocks = root.get("models").map(Node::elements).unwrap_or_default();
         let ids = blocks.iter().filter_map(|block| block.get("id")?.text());
-        Self { models: ids.map(str::to_owned).collect(), guessed: Vec::new() }
+        let models: Vec<String> = ids.map(str::to_owned).collect();
+        Self { known: models.iter().cloned().collect(), models, guessed: HashSet::new() }
     }
 }
 
@@ -67,7 +72,7 @@ pub fn resolve(
         }
     };
     let top = Spot::top(root);
-    let mut proof = Proof { around, names, report, watched: Vec::new() };
+    let mut proof = Proof { around, names, report, watched: Vec::new(), unknown: 0 };
     let listen = proof.listen(&raw, &top);
     let storage = proof.storage(&raw, &top);
     let spool = proof.spool(&raw, &top);
@@ -78,6 +83,7 @@ pub fn resolve(
     let models = proof.models(&raw, &top);
     let providers = proof.providers(&raw, &top);
     let offers = proof.offers(&raw, &models, &providers, &top);
+    let default_models = proof.default_models(&raw, &top);
     let grid = proof.grid(&raw, &top);
     let overload = proof.overload(&raw, &top);
     proof.bounds(&raw, &top);
@@ -108,6 +114,7 @@ pub fn resolve(
         core_dumps: raw.process.core_dumps,
         threads: house::threads(raw.process.threads),
         log: house::log(&raw),
+        default_models,
         models: models.into_iter().flatten().collect(),
         providers: providers.into_iter().flatten().collect(),
         offers,
@@ -125,7 +132,7 @@ pub fn reach(root: &Node, around: Surroundings<'_>) -> Result<Reach, Vec<Mistake
     let top = Spot::top(root);
     let names = Names::default();
     let mut report = Report::default();
-    let mut proof = Proof { around, names: &names, report: &mut report, watched: Vec::new() };
+    let mut proof = Proof { around, names: &names, report: &mut report, watched: Vec::new(), unknown: 0 };
     let storage = proof.storage(&raw, &top);
     let files = proof.files(&raw, &top).map(|files| files.path);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
@@ -165,6 +172,8 @@ struct Proof<'a> {
     report: &'a mut Report,
     /// Files that were read because they hold a secret or a certificate.
     watched: Vec<PathBuf>,
+    /// Names of models that are unknown.
+    unknown: usize,
 }
 
 impl Proof<'_> {

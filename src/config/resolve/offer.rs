@@ -7,6 +7,7 @@ use super::{Proof, catalogue, provider};
 use penstock_contract::{Abilities, Continuation, Prefill};
 use penstock_footprint::Prepared;
 use penstock_pricing::{Billing, Tariff};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl Proof<'_> {
@@ -19,28 +20,27 @@ impl Proof<'_> {
         top: &Spot<'_>,
     ) -> Vec<Arc<Offer>> {
         let mut found: Vec<Arc<Offer>> = Vec::new();
+        let by_id: HashMap<&str, &Arc<Model>> =
+            models.iter().flatten().map(|model| (model.card.id.as_str(), model)).collect();
         for (place, (written, provider)) in raw.providers.iter().zip(providers).enumerate() {
             let list = top.key("providers").at(place).key("offers");
+            let mut seen = HashSet::new();
             for (index, offer) in written.offers.iter().enumerate() {
                 let spot = list.at(index);
-                self.offer_once(written, offer, index, &spot);
+                self.offer_once(&mut seen, offer, &spot);
                 if !self.is_model(raw, &offer.model, &spot.key("model")) {
                     continue;
                 }
                 self.offer_dialects(written, offer, &spot);
-                let model = models.iter().flatten().find(|model| model.card.id == offer.model);
-                if let (Some(model), Some(provider)) = (model, provider) {
+                if let (Some(model), Some(provider)) = (by_id.get(offer.model.as_str()), provider) {
                     found.extend(self.offer(offer, found.len(), model, provider, &spot).map(Arc::new));
                 }
             }
         }
+        let offers = raw.providers.iter().flat_map(|provider| &provider.offers);
+        let offered: HashSet<&str> = offers.map(|offer| offer.model.as_str()).collect();
         for (index, model) in raw.models.iter().enumerate() {
-            let offered = raw
-                .providers
-                .iter()
-                .flat_map(|provider| &provider.offers)
-                .any(|offer| offer.model == model.id);
-            if !offered && model.fallbacks.is_empty() {
+            if !offered.contains(model.id.as_str()) && model.fallbacks.is_empty() {
                 let spot = top.key("models").at(index);
                 self.warn(
                     &spot,
@@ -52,13 +52,13 @@ impl Proof<'_> {
         found
     }
 
-    fn offer_once(&mut self, provider: &raw::Provider, offer: &raw::Offer, index: usize, spot: &Spot<'_>) {
-        let twice = provider
-            .offers
-            .iter()
-            .take(index)
-            .any(|other| other.model == offer.model && other.name == offer.name);
-        if twice {
+    fn offer_once<'r>(
+        &mut self,
+        seen: &mut HashSet<(&'r str, Option<&'r str>)>,
+        offer: &'r raw::Offer,
+        spot: &Spot<'_>,
+    ) {
+        if !seen.insert((&offer.model, offer.name.as_deref())) {
             self.wrong(
                 &spot.key("model"),
                 "This provider offers the model already, under the same name.",

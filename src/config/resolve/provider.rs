@@ -8,6 +8,7 @@ use super::{Proof, country, url};
 use penstock_contract::{Boundary, Dialect};
 use penstock_footprint::grid::{self, Table};
 use penstock_tokens::engine::Shape;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
@@ -35,9 +36,11 @@ impl Proof<'_> {
     pub fn providers(&mut self, raw: &Raw, top: &Spot<'_>) -> Vec<Option<Arc<Provider>>> {
         let list = top.key("providers");
         let mut found: Vec<Option<Arc<Provider>>> = Vec::with_capacity(raw.providers.len());
+        let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, provider) in raw.providers.iter().enumerate() {
             let spot = list.at(index);
-            if let Some(first) = raw.providers.iter().take(index).position(|other| other.id == provider.id) {
+            let first = *seen.entry(&provider.id).or_insert(index);
+            if first < index {
                 let why = format!("There is a provider of this name already, at {}.", list.at(first).place());
                 self.wrong(&spot.key("id"), why, "Give each provider its own id.");
             }

@@ -36,6 +36,7 @@ impl Settings {
             watch: _,
             watched: _,
             log: _,
+            default_models: _,
             models: _,
             providers: _,
             offers: _,

@@ -62,6 +62,8 @@ pub struct Settings {
     pub threads: usize,
     /// Lines on standard error.
     pub log: Log,
+    /// Models for requests that name none.
+    pub default_models: DefaultModels,
     /// The catalogue, in the order it is written.
     pub models: Vec<Arc<Model>>,
     /// Who runs the models.
@@ -208,6 +210,15 @@ pub struct Limits {
     pub heartbeat: Duration,
     /// Largest plain answer of a provider, in bytes.
     pub response_buffer: usize,
+}
+
+/// Models, by id, for requests that name none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DefaultModels {
+    /// For `/v1/messages/count_tokens`.
+    pub count_tokens: Option<Box<str>>,
+    /// For `/v1/images/generations`.
+    pub images: Option<Box<str>>,
 }
 
 /// How much is taken on at the same time.

@@ -161,7 +161,7 @@ pub struct Contractual {
 }
 
 /// A base URL, taken apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BaseUrl {
     /// `https`.
     pub tls: bool,

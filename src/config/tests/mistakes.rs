@@ -279,3 +279,63 @@ fn offers_speak_their_providers_dialects_and_models_fit_their_window() {
         "energy",
     );
 }
+
+#[test]
+fn the_same_pattern_of_two_models_is_a_mistake_and_an_overlap_is_told() {
+    let two = |one: &str, other: &str| {
+        with("", &format!("aliases = [{one}]"), "", "")
+            + &format!(
+                "[[models]]\nid = \"m2\"\nkind = \"chat\"\ncontext_length = 8192\naliases = [{other}]\n\
+                 fallbacks = [\"m1\"]\nprice = {{ input = 0.1, output = 0.2 }}\n"
+            )
+    };
+    tells(
+        &two("\"*Sonnet*\"", "\"**sonnet*\""),
+        "models.m2.aliases[0]",
+        "has this name already",
+        "Take it out",
+    );
+    let warnings = |one: &str, other: &str| {
+        let warnings = load(&two(one, other)).unwrap().warnings;
+        warnings.into_iter().filter(|warning| warning.key.contains("aliases")).collect::<Vec<_>>()
+    };
+    let found = warnings("\"claude-*\"", "\"*sonnet*\"");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].key, "models.m2.aliases[0]");
+    assert!(found[0].why.contains("\"claude-*\" of `m1`, which counts"), "{}", found[0]);
+    assert_eq!(
+        warnings("\"*opus*\", \"*haiku*\"", "\"*sonnet*\", \"gpt-*\"").len(),
+        2,
+        "gpt-opus, gpt-haiku"
+    );
+    assert!(warnings("\"*opus*\", \"claude-*\"", "\"*sonnet*\", \"gpt-*\"").len() < 4);
+}
+
+#[test]
+fn a_default_model_is_there_and_does_the_work() {
+    tells(
+        &with("[default_models]\ncount_tokens = \"m2\"", "", "", ""),
+        "default_models.count_tokens",
+        "no model with this id",
+        "\"m1\"",
+    );
+    tells(
+        &with("[default_models]\nimages = \"m1\"", "", "", ""),
+        "default_models.images",
+        "a model for chat",
+        "a model for image",
+    );
+    let settings = load(&with("[default_models]\ncount_tokens = \"m1\"", "", "", "")).unwrap().settings;
+    assert_eq!(settings.default_models.count_tokens.as_deref(), Some("m1"));
+}
+
+/// A suggestion for each of them would take time in proportion to their product.
+#[test]
+fn thousands_of_unknown_models_are_all_told() {
+    let offers = |of: std::ops::Range<usize>| {
+        of.map(|at| format!("[[providers.offers]]\nmodel = \"x{at}\"\n")).collect::<String>()
+    };
+    let found = mistakes(&with("", "", "", &offers(0..2_000)));
+    assert_eq!(found.len(), 2_000);
+    assert!(found.iter().all(|mistake| mistake.why == "The catalogue has no model with this id."));
+}

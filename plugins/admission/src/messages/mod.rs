@@ -38,7 +38,17 @@ pub enum Purpose {
 /// # Errors
 /// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
 pub fn messages(body: Bytes, limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal> {
-    let mut ask = admit(&body, limits, purpose)?;
+    let mut ask = admit(&body, limits, purpose, None)?;
+    ask.body = body;
+    Ok(ask)
+}
+
+/// Proves a request of `/v1/messages/count_tokens`, for this model if it names none.
+///
+/// # Errors
+/// As [`messages`].
+pub fn count(body: Bytes, limits: &Limits, default: Option<&str>) -> Result<Ask, Refusal> {
+    let mut ask = admit(&body, limits, Purpose::Count, default)?;
     ask.body = body;
     Ok(ask)
 }
@@ -53,14 +63,14 @@ struct Findings {
     said: Said,
 }
 
-fn admit(body: &[u8], limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal> {
+fn admit(body: &[u8], limits: &Limits, purpose: Purpose, default: Option<&str>) -> Result<Ask, Refusal> {
     let (text, nodes) = prove(body, limits, Style::Dots)?;
     let tape = Tape { text, nodes: &nodes };
     let top = Top::new(&tape, limits, Style::Dots)?;
     let mut found = Findings::default();
     // First of all: what else is wrong with it may come of a history that is not there.
     members::refuse(&top, Dialect::Messages)?;
-    let model = plain::model(&top)?;
+    let model = plain::model_or(&top, default)?;
     let list = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
     let max_tokens = plain::tokens(&top, "max_tokens", 0)?;
     if max_tokens.is_none() && purpose == Purpose::Generate {

@@ -117,7 +117,8 @@ fn bodies_with_millions_of_values_are_not_read() {
     // One object at depth one, a list at depth two, and its values.
     assert!(Conversation::is_readable(list(524_286).as_bytes()));
     assert!(!Conversation::is_readable(list(524_287).as_bytes()));
-    let text = format!("{{\"messages\":[{{\"role\":\"user\",\"content\":\"{}\"}}]}}", ",[\\\"{".repeat(1 << 20));
+    let text =
+        format!("{{\"messages\":[{{\"role\":\"user\",\"content\":\"{}\"}}]}}", ",[\\\"{".repeat(1 << 20));
     assert!(Conversation::is_readable(text.as_bytes()), "what stands in a text is text");
     assert!(!Conversation::is_readable("[".repeat(2_000).as_bytes()));
     assert!(Conversation::is_readable(b"]]]}}\"\\"), "nothing is too odd");

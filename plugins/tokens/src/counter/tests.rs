@@ -160,7 +160,8 @@ fn a_mark_written_by_a_user_is_text() {
 fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let letters = |count: usize| ('a'..='z').cycle().step_by(7).take(count).collect::<String>();
-    let chat = |text: String| Conversation { turns: vec![Turn::text(Role::User, text)], ..Conversation::default() };
+    let chat =
+        |text: String| Conversation { turns: vec![Turn::text(Role::User, text)], ..Conversation::default() };
     for counter in [Counter::o200k_harmony(), family!("llama3").counter(), family!("mistral").counter()] {
         let long = chat(letters(400_000));
         let all = counter.count(&long).unwrap().tokens;
@@ -200,5 +201,9 @@ fn templates_that_copy_turn_after_turn_are_not_run_on_many() {
     assert!(counter.count(&turns(Role::User, 1_000, 400)).is_ok());
     let loops = "{% for m in messages %}{% for n in messages %}{{ n.role }}{% endfor %}{% endfor %}";
     let counter = Counter::from_files(family!("llama3").tokenizer, Some(loops), None).unwrap();
-    assert_eq!(counter.count(&turns(Role::User, 4_000, 1)), Err(CountError::TooLarge), "64 million instructions");
+    assert_eq!(
+        counter.count(&turns(Role::User, 4_000, 1)),
+        Err(CountError::TooLarge),
+        "64 million instructions"
+    );
 }

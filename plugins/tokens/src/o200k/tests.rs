@@ -56,7 +56,13 @@ fn text_of_several_windows_counts_as_a_whole() {
     for run in ["a", "qz", "internationalization", "thequickbrownfox", "и", "漢字", "ab\u{301}"] {
         let text = run.repeat(3 * WINDOW / run.len() + 5);
         let mut pieces = 0;
-        O200k::shared().pattern.each(&text, |_, _| { pieces += 1; Ok(()) }).unwrap();
+        O200k::shared()
+            .pattern
+            .each(&text, |_, _| {
+                pieces += 1;
+                Ok(())
+            })
+            .unwrap();
         if pieces == 1 {
             assert_eq!(O200k::shared().count(&text), whole(&text), "{run}");
         }

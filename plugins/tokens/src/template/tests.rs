@@ -35,7 +35,9 @@ fn equal(source: &str, config: &str, expected: &str) {
         let rendered = template.render_turns(&turns, &conversation, None, paper);
         match (rendered, reference.get("prompt")) {
             (Ok(prompt), Some(theirs)) => assert_eq!(prompt, theirs.as_str().unwrap(), "{name}"),
-            (Err(Unrendered::Refused(why)), None) => assert_eq!(why, reference["error"].as_str().unwrap(), "{name}"),
+            (Err(Unrendered::Refused(why)), None) => {
+                assert_eq!(why, reference["error"].as_str().unwrap(), "{name}")
+            }
             (ours, _) => panic!("{name}: {ours:?} and {reference}"),
         }
     }

@@ -53,7 +53,8 @@ impl Added {
 
     /// Bytes of the longest token; `None` where one takes up white space around it, however much that is.
     pub(super) fn longest(&self) -> Option<usize> {
-        let tokens = || [&self.raw, &self.normalized].into_iter().flatten().flat_map(|matcher| &matcher.tokens);
+        let tokens =
+            || [&self.raw, &self.normalized].into_iter().flatten().flat_map(|matcher| &matcher.tokens);
         if tokens().any(|token| token.lstrip || token.rstrip) {
             return None;
         }

@@ -95,12 +95,7 @@ impl Bpe {
         self.count_word(word.get(from..).unwrap_or_default(), symbols, meter)
     }
 
-    fn count_word(
-        &self,
-        word: &str,
-        symbols: &mut Vec<Symbol>,
-        meter: &mut Meter<'_>,
-    ) -> Result<(), Halt> {
+    fn count_word(&self, word: &str, symbols: &mut Vec<Symbol>, meter: &mut Meter<'_>) -> Result<(), Halt> {
         if let Some(token) = self.vocabulary.find(word.as_bytes())
             && self.whole.get(token as usize) == Some(&true)
         {
@@ -146,12 +141,7 @@ impl Bpe {
         self.count_known(word.get(from..).unwrap_or_default(), symbols, meter)
     }
 
-    fn count_known(
-        &self,
-        word: &str,
-        symbols: &mut Vec<Symbol>,
-        meter: &mut Meter<'_>,
-    ) -> Result<(), Halt> {
+    fn count_known(&self, word: &str, symbols: &mut Vec<Symbol>, meter: &mut Meter<'_>) -> Result<(), Halt> {
         if word.is_empty() { Ok(()) } else { windows::count(self, word.as_bytes(), symbols, meter) }
     }
 

@@ -53,7 +53,9 @@ impl Step {
             Self::Nfc | Self::Nfd | Self::Lowercase => Some(3),
             Self::ReplaceText(from, to) if to.len() >= from.len() => Some(1),
             Self::ReplaceText(from, to) => from.len().checked_div(to.len()).map(|times| times + 1),
-            Self::Nfkc | Self::Nfkd | Self::StripAccents | Self::Strip { .. } | Self::ReplacePattern(..) => None,
+            Self::Nfkc | Self::Nfkd | Self::StripAccents | Self::Strip { .. } | Self::ReplacePattern(..) => {
+                None
+            }
         }
     }
 

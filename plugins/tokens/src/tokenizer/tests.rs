@@ -154,7 +154,8 @@ fn likeliest(tokens: &[(String, f64)], word: &str) -> u64 {
 fn long_words_of_the_unigram_model_count_as_a_whole_and_end_with_their_budget() {
     let tokens = [("a", -2.0), ("b", -2.5), ("ab", -3.0), ("aba", -4.0), ("bbaab", -5.5), ("aaaaaaaa", -7.0)];
     let tokens: Vec<_> = tokens.iter().map(|(token, score)| (token.to_string(), *score)).collect();
-    let unigram = Unigram::new(unigram::Parts { tokens: tokens.clone(), unknown: None, byte_fallback: false }).unwrap();
+    let unigram =
+        Unigram::new(unigram::Parts { tokens: tokens.clone(), unknown: None, byte_fallback: false }).unwrap();
     for run in ["abbabaab", "a", "aab", "bbaaba"] {
         let text = run.repeat(20_000 / run.len());
         let all = likeliest(&tokens, &text);
@@ -163,6 +164,10 @@ fn long_words_of_the_unigram_model_count_as_a_whole_and_end_with_their_budget() 
             let mut meter = Meter::new(0, crate::Budget { most, stop: &stop });
             unigram.count(&text, &mut meter).map(|()| meter.tokens())
         };
-        assert_eq!((counted(all), counted(all - 1), counted(1)), (Ok(all), Err(Halt::Over), Err(Halt::Over)), "{run}");
+        assert_eq!(
+            (counted(all), counted(all - 1), counted(1)),
+            (Ok(all), Err(Halt::Over), Err(Halt::Over)),
+            "{run}"
+        );
     }
 }

@@ -1,0 +1,162 @@
+//! Aliases that stand for many names: `*` in them stands for any text.
+
+use std::cmp::Reverse;
+
+/// Steps that looking for a common name may take; longer patterns are taken to have none.
+const MOST_STEPS: usize = 1 << 16;
+
+/// An alias with `*`, compared without regard to case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// The pattern that an alias is; `None` if it has no `*` and so is one name.
+    #[must_use]
+    pub fn new(alias: &str) -> Option<Self> {
+        if !alias.contains('*') {
+            return None;
+        }
+        let mut text = alias.to_lowercase();
+        while text.contains("**") {
+            text = text.replace("**", "*");
+        }
+        Some(Self(text))
+    }
+
+    /// It in small letters, each run of `*` once: two patterns with the same text are the same.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a name, given in small letters, fits.
+    #[must_use]
+    pub fn fits(&self, name: &str) -> bool {
+        let mut parts = self.0.split('*');
+        let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+        let mut parts: Vec<&str> = parts.collect();
+        let last = parts.pop().unwrap_or_default();
+        for part in parts {
+            let Some((_, after)) = rest.split_once(part) else { return false };
+            rest = after;
+        }
+        rest.ends_with(last)
+    }
+
+    /// Order of patterns that fit the same name, the first one counts: most characters other than `*`, then fewest `*`.
+    #[must_use]
+    pub fn rank(&self) -> (Reverse<usize>, usize) {
+        let stars = self.0.matches('*').count();
+        (Reverse(self.0.chars().count().saturating_sub(stars)), stars)
+    }
+
+    /// Whether a name may be at any place in longer ones: neither its begin nor its end is given.
+    fn is_loose(&self) -> bool {
+        self.0.starts_with('*') && self.0.ends_with('*')
+    }
+
+    /// A name that both fit and that somebody may well use; `None` if there is none. Two loose patterns such as
+    /// `*opus*` and `*haiku*` fit `opushaiku`, which nobody uses: they are not compared.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Option<String> {
+        if self.is_loose() && other.is_loose() {
+            return None;
+        }
+        let (left, right): (Vec<char>, Vec<char>) = (self.0.chars().collect(), other.0.chars().collect());
+        let width = right.len() + 1;
+        let size = (left.len() + 1).checked_mul(width).filter(|size| *size <= MOST_STEPS)?;
+        // A breadth-first walk over the places in both; each step may write one character of the name.
+        let mut from: Vec<Option<(usize, Option<char>)>> = vec![None; size];
+        let mut open = std::collections::VecDeque::from([0]);
+        if let Some(start) = from.first_mut() {
+            *start = Some((0, None));
+        }
+        while let Some(at) = open.pop_front() {
+            let (one, two) = (left.get(at / width).copied(), right.get(at % width).copied());
+            let (down, across) = (at + width, at + 1);
+            let steps = match (one, two) {
+                (None, None) => return Some(name(&from, at)),
+                (Some('*'), Some('*')) => vec![(down, None), (across, None)],
+                (Some('*'), Some(letter)) => vec![(down, None), (across, Some(letter))],
+                (Some(letter), Some('*')) => vec![(across, None), (down, Some(letter))],
+                (Some('*'), None) => vec![(down, None)],
+                (None, Some('*')) => vec![(across, None)],
+                (Some(one), Some(two)) if one == two => vec![(down + 1, Some(one))],
+                _ => Vec::new(),
+            };
+            for (to, letter) in steps {
+                if let Some(unseen @ None) = from.get_mut(to) {
+                    *unseen = Some((at, letter));
+                    open.push_back(to);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The characters on the way to a place.
+fn name(from: &[Option<(usize, Option<char>)>], mut at: usize) -> String {
+    let mut letters = Vec::new();
+    while at > 0 {
+        let Some((before, letter)) = from.get(at).copied().flatten() else { break };
+        letters.extend(letter);
+        at = before;
+    }
+    letters.into_iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (text, name, fits) in [
+            ("*sonnet*", "claude-sonnet-4-5", true),
+            ("*Sonnet*", "sonnet", true),
+            ("*sonnet*", "claude-opus", false),
+            ("claude-*", "claude-", true),
+            ("claude-*", "my-claude-3", false),
+            ("*-latest", "gpt-latest", true),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "acb", false),
+            ("ab*bc", "abc", false),
+            ("a***c", "abbc", true),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("*aab", "aaab", true),
+        ] {
+            assert_eq!(pattern(text).fits(name), fits, "{text} {name}");
+        }
+        assert_eq!(Pattern::new("claude-sonnet-4-5"), None);
+        assert_eq!(pattern("A**B"), pattern("a*b"));
+    }
+
+    #[test]
+    fn the_pattern_that_says_more_counts() {
+        let mut all = ["*", "*a*", "a*", "claude-*", "claude-*-4*"].map(pattern);
+        all.sort_by_key(Pattern::rank);
+        assert_eq!(all.each_ref().map(Pattern::text), ["claude-*-4*", "claude-*", "a*", "*a*", "*"]);
+    }
+
+    #[test]
+    fn a_name_that_two_patterns_fit_is_found() {
+        for (one, other) in
+            [("claude-*", "*sonnet*"), ("claude-*", "claude-s*"), ("*-4", "gpt*"), ("*", "a*")]
+        {
+            let name = pattern(one).common(&pattern(other)).unwrap();
+            assert!(pattern(one).fits(&name) && pattern(other).fits(&name), "{one} {other}: {name}");
+        }
+        for (one, other) in [("claude-*", "gpt-*"), ("*-4", "*-5"), ("*opus*", "*haiku*"), ("a*b", "a*c")] {
+            assert_eq!(pattern(one).common(&pattern(other)), None, "{one} {other}");
+        }
+        let long = pattern(&format!("{}*", "a".repeat(1 << 9)));
+        assert_eq!(long.common(&pattern(&format!("*{}", "a".repeat(1 << 9)))), None, "not looked for");
+    }
+}

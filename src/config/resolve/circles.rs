@@ -1,0 +1,124 @@
+//! Circles in a graph, found in time in proportion to its size (Tarjan's strongly connected components, without
+//! recursion).
+
+/// A number for each node; two nodes have the same number exactly if each can be reached from the other. `edges` has
+/// the successors of each node.
+pub(super) fn components(edges: &[Vec<usize>]) -> Vec<usize> {
+    let mut search =
+        Search { index: vec![None; edges.len()], low: vec![0; edges.len()], ..Search::default() };
+    let mut found = vec![usize::MAX; edges.len()];
+    for root in 0..edges.len() {
+        if search.index.get(root).copied().flatten().is_none() {
+            search.from(root, edges, &mut found);
+        }
+    }
+    found
+}
+
+/// A depth-first search.
+#[derive(Default)]
+struct Search {
+    /// When a node was first seen.
+    index: Vec<Option<usize>>,
+    /// The earliest node that is reached from it and is still open.
+    low: Vec<usize>,
+    /// Nodes whose component is not known yet, in the order in which they were seen.
+    open: Vec<usize>,
+    seen: usize,
+    components: usize,
+}
+
+impl Search {
+    fn from(&mut self, root: usize, edges: &[Vec<usize>], found: &mut [usize]) {
+        // Nodes on the way here, each with the edge that is next.
+        let mut way = vec![(root, 0)];
+        self.enter(root);
+        while let Some((node, next)) = way.last_mut() {
+            let (node, edge) = (*node, *next);
+            *next += 1;
+            let Some(to) = edges.get(node).and_then(|edges| edges.get(edge)).copied() else {
+                way.pop();
+                self.leave(node, way.last().map(|(before, _)| *before), found);
+                continue;
+            };
+            match self.index.get(to).copied().flatten() {
+                None if to < edges.len() => {
+                    self.enter(to);
+                    way.push((to, 0));
+                }
+                // Open nodes have no component yet.
+                Some(index) if found.get(to) == Some(&usize::MAX) => self.lower(node, index),
+                _ => {}
+            }
+        }
+    }
+
+    fn enter(&mut self, node: usize) {
+        let seen = self.seen;
+        self.seen += 1;
+        if let Some(index) = self.index.get_mut(node) {
+            *index = Some(seen);
+        }
+        if let Some(low) = self.low.get_mut(node) {
+            *low = seen;
+        }
+        self.open.push(node);
+    }
+
+    fn lower(&mut self, node: usize, to: usize) {
+        if let Some(low) = self.low.get_mut(node) {
+            *low = to.min(*low);
+        }
+    }
+
+    /// All edges of a node are done: it closes its component if it reaches nothing earlier.
+    fn leave(&mut self, node: usize, before: Option<usize>, found: &mut [usize]) {
+        let low = self.low.get(node).copied().unwrap_or_default();
+        if let Some(before) = before {
+            self.lower(before, low);
+        }
+        if self.index.get(node).copied().flatten() != Some(low) {
+            return;
+        }
+        while let Some(member) = self.open.pop() {
+            if let Some(component) = found.get_mut(member) {
+                *component = self.components;
+            }
+            if member == node {
+                break;
+            }
+        }
+        self.components += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing)]
+    use super::*;
+
+    #[test]
+    fn nodes_that_reach_each_other_have_one_number() {
+        let found =
+            components(&[vec![1], vec![2], vec![0, 3], vec![4], vec![3], vec![5], vec![0, 4], vec![]]);
+        assert!(found[0] == found[1] && found[1] == found[2]);
+        assert_eq!(found[3], found[4]);
+        let mut apart = [found[0], found[3], found[5], found[6], found[7]];
+        apart.sort_unstable();
+        assert!(apart.windows(2).all(|pair| pair[0] != pair[1]), "{found:?}");
+        assert!(components(&[]).is_empty());
+        assert_eq!(components(&[vec![7, 0]]).len(), 1, "an edge to nowhere leads nowhere");
+    }
+
+    #[test]
+    fn a_chain_of_any_length_is_followed_without_recursion() {
+        let long = 200_000;
+        let mut chain: Vec<Vec<usize>> = (0..long).map(|at| vec![at + 1]).collect();
+        chain.push(vec![]);
+        let found = components(&chain);
+        assert_ne!(found[0], found[long]);
+        chain[long].push(0);
+        let found = components(&chain);
+        assert!(found.iter().all(|number| *number == found[0]));
+    }
+}
