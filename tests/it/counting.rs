@@ -156,6 +156,8 @@ async fn who_leaves_ends_the_count_and_one_account_counts_once() {
     until("the first to count", || counting.standing() == (1, 0)).await;
     let second = running.client.open("POST", COUNT, &[], long.as_bytes()).await;
     until("the second to wait, though a permit is free", || counting.standing() == (1, 1)).await;
+    let made = running.admin().post("/admin/accounts", &json!({"id": "another"})).await;
+    assert!(made.status < 300, "{}", made.text());
     let account = json!({"name": "theirs", "account": "another"});
     let theirs = running.key(&account).await.post(COUNT, &said("word ".repeat(10_000))).await;
     assert_eq!(theirs.status, 200, "{}", theirs.text());
