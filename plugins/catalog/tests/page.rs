@@ -257,10 +257,12 @@ fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
     let listed: Value = serde_json::from_slice(&listed).unwrap();
     assert_eq!(
         ids(&listed),
-        ["small", "middle", "large", "Claude-Sonnet-9", "claude-sonnet-4-5"],
+        ["Claude-Sonnet-9", "large", "middle", "small", "claude-sonnet-4-5"],
         "no pattern is a name"
     );
-    let item: Value = serde_json::from_slice(&one(catalog.resolve("My-Haiku").unwrap(), "My-Haiku")).unwrap();
+    let item: Value =
+        serde_json::from_slice(&penstock_catalog::one(catalog.resolve("My-Haiku").unwrap(), "My-Haiku"))
+            .unwrap();
     assert_eq!((&item["id"], &item["alias_of"]), (&"My-Haiku".into(), &"small".into()));
 }
 
