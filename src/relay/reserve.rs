@@ -11,14 +11,11 @@ use crate::exchange::Exchange;
 use crate::ledger::{Hold, Need};
 use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Done, Kind, Refusal, Task, Usage};
-use rust_decimal::Decimal;
 
 /// Tokens of a chat template around the messages.
 const TEMPLATE: u64 = 256;
 /// Tokens of an image, of most models at most.
 const IMAGE: u64 = 2_048;
-/// Bytes of a second of audio, at least.
-const SECOND: u64 = 1_000;
 
 /// Sets aside what the dearest of the chosen offers may cost.
 ///
@@ -77,14 +74,11 @@ fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
     }
 }
 
-/// So many images; so much sound as its file tells, or as its bytes can hold.
+/// So many images; so much sound as its file holds by measure, or as its bytes can hold.
 pub(super) fn media(offer: &OfferLive, ask: &Ask) -> Done {
     match &ask.task {
         Task::Draw(draw) => settle::images(draw.n, draw, offer),
-        Task::Transcribe(task) => {
-            let most = || Decimal::from(task.sound.bytes / SECOND + 1);
-            Done::Audio { seconds: task.sound.seconds.unwrap_or_else(most) }
-        }
+        Task::Transcribe(task) => Done::Audio { seconds: task.sound.most_seconds() },
         Task::Talk | Task::Embed(_) | Task::Rerank(_) => Done::Unknown,
     }
 }

@@ -106,6 +106,32 @@ pub struct Heard {
     pub bytes: u64,
 }
 
+impl Heard {
+    /// Bytes of a second of sound at least, where a file does not tell its length: 8 kbit/s.
+    const LEAST_RATE: u64 = 1_000;
+    /// Bytes of a second of sound, where nobody tells the length: 128 kbit/s.
+    const USUAL_RATE: u64 = 16_000;
+    /// Bytes of a second at most: uncompressed, 32 bits, eight channels at 192 kHz.
+    const MOST_RATE: u64 = 6_144_000;
+
+    /// Seconds that are reserved: the file's own length, or the longest that its bytes can hold.
+    #[must_use]
+    pub fn most_seconds(&self) -> Decimal {
+        self.seconds.unwrap_or_else(|| Decimal::from(self.bytes / Self::LEAST_RATE + 1))
+    }
+
+    /// Seconds that are charged: the file's own length. Where it tells none, the length that the provider claims,
+    /// within what the file's bytes can hold; without a claim, an estimate from the bytes. Never zero.
+    #[must_use]
+    pub fn charged_seconds(&self, claimed: Option<Decimal>) -> Decimal {
+        let of = |rate: u64| Decimal::from(self.bytes).checked_div(Decimal::from(rate)).unwrap_or_default();
+        let estimated = || claimed.unwrap_or_else(|| of(Self::USUAL_RATE));
+        let least = of(Self::MOST_RATE).max(Decimal::new(1, 3));
+        let seconds = self.seconds.unwrap_or_else(|| estimated().min(self.most_seconds()).max(least));
+        seconds.round_dp(3)
+    }
+}
+
 /// One image as a provider gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {

@@ -54,7 +54,7 @@ fn task(kind: Kind, case: &Value) -> Task {
             extension: "mp3",
             content_type: "audio/mpeg",
             seconds: case["seconds"].as_str().map(|seconds| seconds.parse().unwrap()),
-            bytes: 6,
+            bytes: case["bytes"].as_u64().unwrap_or(1_000_000),
         },
     })
 }

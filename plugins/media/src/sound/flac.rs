@@ -1,27 +1,90 @@
-//! FLAC: the samples that its first block counts.
+//! FLAC: the frames, each by its own head, which a checksum proves. The samples that
+//! the first block counts are used only where no frame is found.
 
-use super::bits::{be32, be64};
+use super::bits::{be16, be32, be64};
 use super::walk::{Span, Step, Walk};
+
+/// Ticks of a second.
+const RATE: u64 = 1_000_000_000;
+/// Bytes of the longest head of a frame.
+const HEAD: usize = 16;
+/// Mark, head of a block, and the first block's own 34 bytes.
+const INFO: usize = 4 + 4 + 34;
 
 #[derive(Debug, Default)]
 pub(super) struct Flac {
+    state: State,
     info: Option<(u32, u64)>,
+    /// Of all frames so far.
+    ticks: u64,
 }
 
-/// Mark, block header, the block's own 34 bytes.
-const HEAD: usize = 4 + 4 + 34;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Start,
+    /// At the head of a block of metadata.
+    Blocks,
+    Frames,
+}
+
+impl Flac {
+    /// The frame that begins here: its head's length, if it is one.
+    fn frame(&mut self, ahead: &[u8]) -> Option<usize> {
+        let known = self.info.map_or(0, |(rate, _)| rate);
+        let (length, samples, rate) = frame(ahead)?;
+        // Decoders go by one rate or the other: the lower one makes the longer sound.
+        let rate = [rate, known].into_iter().filter(|rate| *rate > 0).min()?;
+        self.ticks = self.ticks.saturating_add(u64::from(samples) * RATE / u64::from(rate));
+        Some(length)
+    }
+}
 
 impl Walk for Flac {
     fn step(&mut self, ahead: &[u8]) -> Step {
-        if ahead.len() < HEAD {
-            return Step::Need(HEAD);
+        match self.state {
+            State::Start => {
+                if ahead.len() < INFO {
+                    return Step::Need(INFO);
+                }
+                self.info = ahead.get(8..).and_then(stream_info);
+                self.state = State::Blocks;
+                Step::Pass(4)
+            }
+            State::Blocks => {
+                let Some(head) = be32(ahead, 0) else { return Step::Need(4) };
+                if head >> 18 == 0x3ffe {
+                    // Frames without the mark of a last block before them.
+                    self.state = State::Frames;
+                    return self.step(ahead);
+                }
+                if head >> 31 == 1 {
+                    self.state = State::Frames;
+                }
+                Step::Pass(4 + u64::from(head & 0x00ff_ffff))
+            }
+            State::Frames => {
+                if ahead.first() != Some(&0xff) {
+                    return Step::Pass(memchr::memchr(0xff, ahead).unwrap_or(ahead.len()) as u64);
+                }
+                if ahead.len() < HEAD {
+                    return Step::Need(HEAD);
+                }
+                Step::Pass(self.frame(ahead).unwrap_or(1) as u64)
+            }
         }
-        self.info = ahead.get(8..).and_then(stream_info);
-        Step::Stop
     }
 
-    fn end(&mut self, _: &[u8], _: u64) -> Span {
+    fn end(&mut self, ahead: &[u8], missing: u64) -> Span {
+        if self.state == State::Frames && missing == 0 {
+            let mut rest = ahead;
+            while !rest.is_empty() {
+                let passed = self.frame(rest).unwrap_or(1);
+                rest = rest.get(passed..).unwrap_or_default();
+            }
+        }
         match self.info {
+            Some(_) if self.ticks > 0 => Span::of(self.ticks, RATE),
             Some((rate, samples)) if rate > 0 => Span::of(samples, u64::from(rate)),
             _ => Span::Nothing,
         }
@@ -33,4 +96,59 @@ pub(super) fn stream_info(block: &[u8]) -> Option<(u32, u64)> {
     let rate = be32(block, 10)? >> 12;
     let samples = be64(block, 10)? & 0xf_ffff_ffff;
     Some((rate, samples))
+}
+
+/// Length of a frame's head, samples of the frame, sample rate (0: that of the stream).
+pub(super) fn frame(ahead: &[u8]) -> Option<(usize, u32, u32)> {
+    let head = be32(ahead, 0)?;
+    let field = |shift: u32, mask: u32| head >> shift & mask;
+    // Mark, reserved bits, channels and bits of a sample that there are.
+    if head >> 18 != 0x3ffe || field(17, 1) != 0 || field(0, 1) != 0 {
+        return None;
+    }
+    if field(4, 15) > 10 || matches!(field(1, 7), 3 | 7) {
+        return None;
+    }
+    let (block, rate) = (field(12, 15), field(8, 15));
+    let mut at = 4 + number(ahead.get(4..)?)?;
+    let samples = match block {
+        0 => return None,
+        1 => 192,
+        2..=5 => 576 << (block - 2),
+        6 => u32::from(*ahead.get(at)?) + 1,
+        7 => u32::from(be16(ahead, at)?) + 1,
+        _ => 256 << (block - 8),
+    };
+    at += match block {
+        6 => 1,
+        7 => 2,
+        _ => 0,
+    };
+    const RATES: [u32; 12] =
+        [0, 88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000];
+    let (extra, hertz) = match rate {
+        12 => (1, u32::from(*ahead.get(at)?) * 1000),
+        13 => (2, u32::from(be16(ahead, at)?)),
+        14 => (2, u32::from(be16(ahead, at)?) * 10),
+        _ => (0, RATES.get(usize::try_from(rate).ok()?).copied()?),
+    };
+    at += extra;
+    let checksum = ahead.get(..at)?.iter().fold(0, |sum, byte| checksum(sum ^ *byte));
+    (*ahead.get(at)? == checksum).then_some((at + 1, samples, hertz))
+}
+
+/// Bytes of a number that is written as UTF-8 writes letters, up to seven.
+fn number(bytes: &[u8]) -> Option<usize> {
+    let length = match bytes.first()?.leading_ones() {
+        0 => 1,
+        ones @ 2..=7 => ones as usize,
+        _ => return None,
+    };
+    let follows = bytes.get(1..length)?.iter().all(|byte| byte >> 6 == 2);
+    follows.then_some(length)
+}
+
+/// One byte of a CRC-8 with the polynomial 0x07.
+fn checksum(byte: u8) -> u8 {
+    (0..8).fold(byte, |sum, _| if sum & 0x80 == 0 { sum << 1 } else { sum << 1 ^ 7 })
 }

@@ -4,20 +4,22 @@
 //! Formats: WAV (RF64 too), MPEG audio (MP3, MPGA; bare or in an MPEG program
 //! stream), MP4 and M4A (fragmented too), WebM and Matroska, Ogg, FLAC. Nothing is
 //! decoded: headers are read, frames are counted, the rest is passed over, and no
-//! more than [`MOST_AHEAD`] bytes are held whatever comes.
+//! more than [`MOST_AHEAD`] bytes are held whatever comes. What a head claims of the
+//! length counts only within what frames and bytes allow.
 
 mod bits;
 mod flac;
 mod mp4;
 mod mpeg;
 mod ogg;
+mod opus;
 mod program;
 mod walk;
 mod wav;
 mod webm;
 
 use rust_decimal::Decimal;
-use walk::{Span, Track, Walk};
+use walk::{Floor, Span, Track, Walk};
 
 /// Most bytes that are held to read one element.
 pub const MOST_AHEAD: usize = 256 << 10;
@@ -79,7 +81,8 @@ impl Format {
 pub struct Sound {
     /// What it is in.
     pub format: Format,
-    /// How long it sounds, three places; `None` where the file does not tell.
+    /// Seconds of sound, three places: counted in its frames or samples, never less than its bytes must take. `None`
+    /// where the file does not tell, or claims more than its bytes can hold.
     pub seconds: Option<Decimal>,
 }
 
@@ -168,21 +171,38 @@ impl Meter {
             return Err(NoSound::Empty);
         }
         let State::Sound(format, track) = self.state else { return Err(NoSound::Unknown) };
-        let seconds = match track.end() {
+        let (span, floor) = track.end();
+        let seconds = match span {
             Span::Ticks { ticks, rate } => seconds(ticks, rate),
             Span::Untold => None,
             Span::Nothing => return Err(NoSound::Silent(format)),
         };
-        // A second of any sound takes more than a byte.
-        let seconds = seconds.filter(|seconds| *seconds <= Decimal::from(self.bytes.min(MOST_SECONDS)));
+        let most = Decimal::from((self.bytes / least_rate(format)).saturating_add(1).min(MOST_SECONDS));
+        let least = least(floor, self.bytes).min(most);
+        let bounded = |seconds: Decimal| (seconds <= most).then(|| seconds.max(least));
+        let seconds = seconds.and_then(bounded).filter(|seconds| !seconds.is_zero());
         Ok(Sound { format, seconds })
     }
 }
 
+/// Bytes of a second at least: silence takes next to none where a codec leaves it out.
+const fn least_rate(format: Format) -> u64 {
+    match format {
+        Format::Flac => 1,
+        Format::Wav | Format::Mp3 | Format::Mpeg | Format::Mp4 | Format::Webm | Format::Ogg => 100,
+    }
+}
+
+/// The least that a sound of so many bytes takes, three places.
+fn least(floor: Floor, bytes: u64) -> Decimal {
+    let sounding = floor.bytes.unwrap_or(bytes).min(bytes);
+    let by_bytes = seconds(sounding, floor.rate.max(1)).unwrap_or_default();
+    by_bytes.max(Decimal::from(floor.millis.min(MOST_SECONDS * 1000)) / Decimal::ONE_THOUSAND)
+}
+
 /// `ticks / rate`, three places, half-even.
 fn seconds(ticks: u64, rate: u64) -> Option<Decimal> {
-    let seconds = Decimal::from(ticks).checked_div(Decimal::from(rate))?.round_dp(3);
-    (!seconds.is_zero()).then_some(seconds)
+    Some(Decimal::from(ticks).checked_div(Decimal::from(rate))?.round_dp(3))
 }
 
 /// The format of what begins so, behind a tag of MPEG audio or not.

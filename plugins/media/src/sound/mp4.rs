@@ -1,8 +1,11 @@
-//! MP4, M4A, QuickTime: the sound track's own length, or the sum of its fragments.
-//! Boxes may come in any order, the index behind the media too.
+//! MP4, M4A, QuickTime: the sum of the lengths of the sound track's samples, those of
+//! its fragments too, and no less than so many samples and bytes take. Boxes may come
+//! in any order, the index behind the media too. The length that the track's head
+//! states is used only where no table of samples is there.
 
+use super::MOST_AHEAD;
 use super::bits::{be32, be64};
-use super::walk::{Span, Step, Walk};
+use super::walk::{Floor, Span, Step, Walk};
 
 /// Most tracks that are looked at.
 const MOST_TRACKS: usize = 64;
@@ -11,9 +14,46 @@ const MOST_TRACKS: usize = 64;
 struct Track {
     id: u32,
     sound: bool,
+    pictures: bool,
     rate: u32,
-    /// Length in ticks of `rate`, fragments aside.
-    ticks: u64,
+    /// Length in ticks of `rate` as the head states it, fragments aside.
+    stated: u64,
+    /// The sum of its samples' lengths.
+    summed: Option<u64>,
+    /// Number of samples.
+    samples: u64,
+    coding: Coding,
+}
+
+/// What its samples are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Coding {
+    /// AAC: 1,024 samples of sound at 96 kHz at most take more than 10 ms.
+    Aac,
+    /// Opus: 2.5 ms at least.
+    Opus,
+    /// Anything else: lossless, or not known.
+    #[default]
+    Other,
+}
+
+impl Coding {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"mp4a" => Self::Aac,
+            b"Opus" => Self::Opus,
+            _ => Self::Other,
+        }
+    }
+
+    /// Milliseconds that so many samples take at least.
+    const fn millis(self, samples: u64) -> u64 {
+        match self {
+            Self::Aac => samples.saturating_mul(10),
+            Self::Opus => samples.saturating_mul(5) / 2,
+            Self::Other => 0,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -27,19 +67,37 @@ pub(super) struct Boxes {
     defaults: Vec<(u32, u32)>,
     /// The track of the fragment at hand, and its sample's ticks if it says so.
     fragment: (u32, Option<u32>),
-    /// Fragments by track: id, ticks.
-    fragments: Vec<(u32, u64)>,
+    /// Fragments by track: id, ticks, samples.
+    fragments: Vec<(u32, u64, u64)>,
+    /// Bytes of media.
+    media: u64,
 }
 
 /// Boxes in which there are others of interest.
-const FOLDERS: [&[u8; 4]; 6] = [b"moov", b"trak", b"mdia", b"mvex", b"moof", b"traf"];
+const FOLDERS: [&[u8; 4]; 8] = [b"moov", b"trak", b"mdia", b"minf", b"stbl", b"mvex", b"moof", b"traf"];
 /// Boxes that are read.
-const READ: [&[u8; 4]; 8] = [b"mvhd", b"tkhd", b"mdhd", b"hdlr", b"mehd", b"trex", b"tfhd", b"trun"];
+const READ: [&[u8; 4]; 11] =
+    [b"mvhd", b"tkhd", b"mdhd", b"hdlr", b"mehd", b"trex", b"tfhd", b"trun", b"stts", b"stsz", b"stsd"];
+/// Bytes that are read of boxes whose beginning tells enough.
+const BEGINNING: usize = 24;
 
 impl Walk for Boxes {
+    fn floor(&self) -> Floor {
+        let Some(track) = self.sound() else { return Floor::of(Floor::PLAIN) };
+        let pictures = self.tracks.iter().any(|track| track.pictures);
+        let rate = if track.coding == Coding::Other || pictures { Floor::PLAIN } else { Floor::LOSSY };
+        let samples = track.samples.saturating_add(self.fragments_of(track).1);
+        Floor { bytes: Some(self.media), rate, millis: track.coding.millis(samples) }
+    }
+
     fn step(&mut self, ahead: &[u8]) -> Step {
         let (Some(short), Some(name)) = (be32(ahead, 0), ahead.get(4..8)) else { return Step::Need(8) };
         let (head, size) = match short {
+            // The media reaches to the end of the file.
+            0 if name == b"mdat" => {
+                self.media = u64::MAX;
+                return Step::Pass(u64::MAX);
+            }
             0 => return Step::Stop,
             1 => match be64(ahead, 8) {
                 Some(size) => (16, size),
@@ -60,9 +118,18 @@ impl Walk for Boxes {
             let (Ok(whole), Ok(head)) = (usize::try_from(size), usize::try_from(head)) else {
                 return Step::Stop;
             };
+            let whole = match name {
+                b"stsz" | b"stsd" => whole.min(BEGINNING),
+                // More entries than a table of one track's lengths has: what it sums up to is not known.
+                b"stts" if whole > MOST_AHEAD => return Step::Pass(size),
+                _ => whole,
+            };
             let Some(content) = ahead.get(head..whole) else { return Step::Need(whole) };
             // A box that is too short says nothing.
             self.read(name, content);
+        }
+        if name == b"mdat" {
+            self.media = self.media.saturating_add(size - head);
         }
         Step::Pass(size)
     }
@@ -71,15 +138,27 @@ impl Walk for Boxes {
         if self.tracks.is_empty() {
             return Span::Nothing;
         }
-        let Some(track) = self.tracks.iter().find(|track| track.sound) else { return Span::Nothing };
-        let fragments = self.fragments.iter().find(|(id, _)| *id == track.id).map_or(0, |(_, ticks)| *ticks);
-        let own = Span::of(track.ticks.saturating_add(fragments), u64::from(track.rate));
+        let Some(track) = self.sound() else { return Span::Nothing };
+        let (fragments, _) = self.fragments_of(track);
+        let samples = track.summed.filter(|sum| *sum > 0 || fragments > 0).unwrap_or(track.stated);
+        let own = Span::of(samples.saturating_add(fragments), u64::from(track.rate));
         let movie = Span::of(self.movie.0.max(self.extended), u64::from(self.movie.1));
         if own == Span::Untold { movie } else { own }
     }
 }
 
 impl Boxes {
+    /// The track that is heard.
+    fn sound(&self) -> Option<&Track> {
+        self.tracks.iter().find(|track| track.sound)
+    }
+
+    /// Ticks and samples of a track's fragments.
+    fn fragments_of(&self, track: &Track) -> (u64, u64) {
+        let found = self.fragments.iter().find(|(id, ..)| *id == track.id);
+        found.map_or((0, 0), |(_, ticks, samples)| (*ticks, *samples))
+    }
+
     fn read(&mut self, name: &[u8], content: &[u8]) -> Option<()> {
         let long = *content.first()? == 1;
         let flags = be32(content, 0)? & 0x00ff_ffff;
@@ -89,9 +168,24 @@ impl Boxes {
             b"tkhd" => self.tracks.last_mut()?.id = be32(content, if long { 20 } else { 12 })?,
             b"mdhd" => {
                 let track = self.tracks.last_mut()?;
-                (track.ticks, track.rate) = length(content, long)?;
+                (track.stated, track.rate) = length(content, long)?;
             }
-            b"hdlr" => self.tracks.last_mut()?.sound |= content.get(8..12)? == b"soun",
+            b"hdlr" => {
+                let (track, kind) = (self.tracks.last_mut()?, content.get(8..12)?);
+                track.sound |= kind == b"soun";
+                track.pictures |= kind == b"vide";
+            }
+            b"stsd" => self.tracks.last_mut()?.coding = Coding::of(content.get(12..16)?),
+            b"stsz" => self.tracks.last_mut()?.samples = u64::from(be32(content, 8)?),
+            b"stts" => {
+                let entries =
+                    content.get(8..)?.chunks_exact(8).take(usize::try_from(be32(content, 4)?).ok()?);
+                let ticks = entries.map(|entry| {
+                    let of = |at| u64::from(be32(entry, at).unwrap_or_default());
+                    of(0).saturating_mul(of(4))
+                });
+                self.tracks.last_mut()?.summed = Some(ticks.fold(0, u64::saturating_add));
+            }
             b"trex" if self.defaults.len() < MOST_TRACKS => {
                 self.defaults.push((be32(content, 4)?, be32(content, 12)?));
             }
@@ -122,10 +216,11 @@ impl Boxes {
             let samples = content.get(at..)?.chunks_exact(size).take(usize::try_from(count).ok()?);
             samples.filter_map(|sample| be32(sample, 0)).map(u64::from).sum()
         };
-        if let Some((_, sum)) = self.fragments.iter_mut().find(|(track, _)| *track == id) {
+        if let Some((_, sum, samples)) = self.fragments.iter_mut().find(|(track, ..)| *track == id) {
             *sum = sum.saturating_add(ticks);
+            *samples = samples.saturating_add(u64::from(count));
         } else if self.fragments.len() < MOST_TRACKS {
-            self.fragments.push((id, ticks));
+            self.fragments.push((id, ticks, u64::from(count)));
         }
         Some(())
     }

@@ -3,7 +3,7 @@
 //! first to describe the others does not sound.
 
 use super::bits::{be32, le32};
-use super::walk::{Span, Step, Walk};
+use super::walk::{Floor, Span, Step, Walk};
 
 /// Ticks of a second: every sample rate of MPEG audio divides it.
 const RATE: u64 = 14_112_000;
@@ -125,6 +125,11 @@ fn describes(ahead: &[u8], length: usize) -> bool {
 }
 
 impl Walk for Frames {
+    /// Each frame is counted.
+    fn floor(&self) -> Floor {
+        Floor { bytes: Some(0), rate: Floor::LOSSY, millis: 0 }
+    }
+
     fn step(&mut self, ahead: &[u8]) -> Step {
         if ahead.len() < TAG {
             return Step::Need(TAG);
@@ -132,10 +137,11 @@ impl Walk for Frames {
         if let Some(length) = tag(ahead).filter(|_| !self.noise) {
             return Step::Pass(length);
         }
-        if let Some(frame) = Frame::read(ahead).filter(|frame| self.fits(frame)) {
-            if self.synced {
+        if let Some(frame) = Frame::read(ahead) {
+            if self.synced && self.fits(&frame) {
                 return self.count(frame, ahead);
             }
+            // Frames of another kind are as good, if a second one proves them: decoders go on with them.
             if ahead.len() < frame.length + TAG {
                 return Step::Need(frame.length + TAG);
             }

@@ -2,7 +2,7 @@
 
 use super::bits::be16;
 use super::mpeg::Frames;
-use super::walk::{Span, Step, Track, Walk};
+use super::walk::{Floor, Span, Step, Track, Walk};
 
 /// The head of a pack, of the system, of the stream's end.
 const PACK: u8 = 0xba;
@@ -21,6 +21,11 @@ impl Default for Program {
 }
 
 impl Walk for Program {
+    /// Each frame is counted; most bytes may be pictures.
+    fn floor(&self) -> Floor {
+        Floor { bytes: Some(0), rate: Floor::LOSSY, millis: 0 }
+    }
+
     fn step(&mut self, ahead: &[u8]) -> Step {
         let Some(&[zero, none, one, id]) = ahead.first_chunk::<4>() else { return Step::Need(4) };
         if (zero, none, one) != (0, 0, 1) {
@@ -49,7 +54,7 @@ impl Walk for Program {
     }
 
     fn end(&mut self, _: &[u8], _: u64) -> Span {
-        std::mem::replace(&mut self.frames, Track::new(Box::new(Frames::default()))).end()
+        std::mem::replace(&mut self.frames, Track::new(Box::new(Frames::default()))).end().0
     }
 }
 

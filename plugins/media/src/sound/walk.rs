@@ -33,8 +33,36 @@ impl Span {
     }
 }
 
+/// Lower bound of a length, from what was read and not from what a head claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Floor {
+    /// Bytes of sound; `None` for all bytes of the file.
+    pub bytes: Option<u64>,
+    /// Bytes of a second at most.
+    pub rate: u64,
+    /// Milliseconds that the number of frames takes at least.
+    pub millis: u64,
+}
+
+impl Floor {
+    /// Uncompressed: 32 bits, eight channels at 192 kHz.
+    pub(super) const PLAIN: u64 = 6_144_000;
+    /// Compressed with loss: 640 kbit/s.
+    pub(super) const LOSSY: u64 = 80_000;
+
+    /// By all bytes of the file.
+    pub(super) const fn of(rate: u64) -> Self {
+        Self { bytes: None, rate, millis: 0 }
+    }
+}
+
 /// Knows a format.
 pub(super) trait Walk: Debug + Send {
+    /// The least that it sounds, once there are no more bytes.
+    fn floor(&self) -> Floor {
+        Floor::of(Floor::PLAIN)
+    }
+
     /// Looks at the bytes ahead; there is at least one.
     fn step(&mut self, ahead: &[u8]) -> Step;
 
@@ -105,8 +133,9 @@ impl Track {
         }
     }
 
-    /// How long it sounds.
-    pub(super) fn end(mut self) -> Span {
-        self.walk.end(&self.held, self.pass)
+    /// How long it sounds, and how long at least.
+    pub(super) fn end(mut self) -> (Span, Floor) {
+        let span = self.walk.end(&self.held, self.pass);
+        (span, self.walk.floor())
     }
 }

@@ -1,25 +1,40 @@
-//! WAV: the data chunk's bytes by the bytes of a second, or the samples that a
-//! compressed file's `fact` chunk counts.
+//! WAV: the data's bytes by those of a sample, as decoders count them; of a
+//! compressed file the samples that its `fact` chunk counts, as far as its bytes
+//! allow. The byte rate in the head is used where nothing else is known.
 
 use super::bits::{le16, le32, le64};
-use super::walk::{Span, Step, Walk};
+use super::walk::{Floor, Span, Step, Walk};
 
 /// Data whose length was not known when the head was written.
 const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
 
 #[derive(Debug, Default)]
 pub(super) struct Wav {
+    coding: Coding,
+    channels: u16,
+    sample_rate: u32,
     /// Bytes of a second, as the format chunk says.
     byte_rate: u32,
-    sample_rate: u32,
-    /// Samples are stored one by one.
-    plain: bool,
+    /// Bytes of one sample of all channels; 0 where the head does not tell.
+    block: u32,
     /// Samples, as the fact chunk says.
     samples: u64,
     /// The data's length where it takes more than 32 bits.
     long: Option<u64>,
     data: u64,
     state: State,
+}
+
+/// How samples are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Coding {
+    /// One by one: PCM, floats, A-law and µ-law.
+    Plain,
+    /// In four bits each: ADPCM.
+    Nibbles,
+    /// Otherwise.
+    #[default]
+    Other,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,39 +44,35 @@ enum State {
     Chunks,
     /// What was passed over last is the data.
     Data,
+    /// Chunks behind the data; the last one has data, or has none.
+    Behind {
+        data: bool,
+    },
+    /// What follows the data is no chunk.
+    Rest,
 }
 
 impl Wav {
     fn format(&mut self, chunk: &[u8]) -> Option<()> {
         let tag = le16(chunk, 8)?;
+        self.channels = le16(chunk, 10)?;
         self.sample_rate = le32(chunk, 12)?;
         self.byte_rate = le32(chunk, 16)?;
-        // PCM, floats, and what says in its extension which of them.
-        self.plain = matches!(tag, 1 | 3 | 0xfffe);
+        self.coding = match tag {
+            // The last says in its extension which of the others it is.
+            1 | 3 | 6 | 7 | 0xfffe => Coding::Plain,
+            2 | 0x11 => Coding::Nibbles,
+            _ => Coding::Other,
+        };
+        // Decoders go by one or the other: the smaller one makes the longer sound.
+        let stated = u32::from(le16(chunk, 20)?);
+        let counted = u32::from(self.channels) * u32::from(le16(chunk, 22)?.div_ceil(8));
+        self.block = if stated == 0 || counted == 0 { stated.max(counted) } else { stated.min(counted) };
         Some(())
     }
-}
 
-impl Walk for Wav {
-    fn step(&mut self, ahead: &[u8]) -> Step {
-        if self.state == State::Head {
-            self.state = State::Chunks;
-            return Step::Pass(12);
-        }
-        if self.state == State::Data {
-            // The data is what counts; tags behind it do not.
-            return Step::Stop;
-        }
-        let (Some(name), Some(size)) = (ahead.get(..4), le32(ahead, 4)) else { return Step::Need(8) };
-        let body = match name {
-            b"fmt " => 24,
-            b"ds64" => 24,
-            b"fact" => 12,
-            _ => 8,
-        };
-        if ahead.len() < body {
-            return Step::Need(body);
-        }
+    /// A chunk before the data.
+    fn chunk(&mut self, name: &[u8], size: u32, ahead: &[u8]) -> Step {
         match name {
             b"fmt " => drop(self.format(ahead)),
             b"ds64" => self.long = le64(ahead, 16),
@@ -73,22 +84,99 @@ impl Walk for Wav {
                     _ if OPEN_ENDED.contains(&size) => u64::MAX - 8,
                     _ => u64::from(size),
                 };
-                return Step::Pass(self.data.saturating_add(8));
+                // A byte of padding makes odd data even.
+                let padding = if self.data < u64::from(u32::MAX) { self.data % 2 } else { 0 };
+                return Step::Pass(self.data.saturating_add(8 + padding));
             }
             _ => {}
         }
-        let size = u64::from(size);
-        Step::Pass(8 + size + size % 2)
+        over(size)
+    }
+
+    /// What stands behind the data: chunks do not sound, and anything else is more of it.
+    fn behind(&mut self, ahead: &[u8]) -> Step {
+        if !ahead.iter().take(4).all(|byte| matches!(byte, b' '..=b'~')) {
+            self.state = State::Rest;
+            return Step::Pass(u64::MAX);
+        }
+        let Some(size) = le32(ahead, 4) else { return Step::Need(8) };
+        let data = ahead.starts_with(b"data");
+        if data {
+            self.data = self.data.saturating_add(u64::from(size));
+        }
+        self.state = State::Behind { data };
+        over(size)
+    }
+
+    /// Samples by the bytes of the data.
+    fn counted(&self, data: u64) -> Span {
+        let rate = u64::from(self.sample_rate);
+        match self.coding {
+            Coding::Plain => Span::of(data, rate.saturating_mul(u64::from(self.block))),
+            Coding::Nibbles => {
+                Span::of(data.saturating_mul(2), rate.saturating_mul(u64::from(self.channels)))
+            }
+            Coding::Other => Span::of(data, u64::from(self.byte_rate)),
+        }
+    }
+}
+
+/// Over a chunk and its padding.
+fn over(size: u32) -> Step {
+    let size = u64::from(size);
+    Step::Pass(8 + size + size % 2)
+}
+
+impl Walk for Wav {
+    fn floor(&self) -> Floor {
+        Floor::of(if self.coding == Coding::Other { Floor::LOSSY } else { Floor::PLAIN })
+    }
+
+    fn step(&mut self, ahead: &[u8]) -> Step {
+        match self.state {
+            State::Head => {
+                self.state = State::Chunks;
+                return Step::Pass(12);
+            }
+            State::Chunks => {}
+            State::Data | State::Behind { .. } => return self.behind(ahead),
+            State::Rest => return Step::Stop,
+        }
+        let (Some(name), Some(size)) = (ahead.get(..4), le32(ahead, 4)) else { return Step::Need(8) };
+        let body = match name {
+            b"fmt " | b"ds64" => 24,
+            b"fact" => 12,
+            _ => 8,
+        };
+        if ahead.len() < body {
+            return Step::Need(body);
+        }
+        self.chunk(name, size, ahead)
     }
 
     fn end(&mut self, _: &[u8], missing: u64) -> Span {
-        let data = if self.state == State::Data { self.data.saturating_sub(missing) } else { 0 };
-        if data == 0 || self.byte_rate == 0 {
+        let data = match self.state {
+            State::Head | State::Chunks => 0,
+            State::Data | State::Behind { data: true } => self.data.saturating_sub(missing),
+            State::Behind { data: false } => self.data,
+            State::Rest => self.data.saturating_add(u64::MAX - missing),
+        };
+        if data == 0 {
             return Span::Nothing;
         }
-        if !self.plain && missing == 0 && self.samples > 0 && self.sample_rate > 0 {
-            return Span::of(self.samples, u64::from(self.sample_rate));
+        let counted = self.counted(data);
+        let stated = Span::of(self.samples, u64::from(self.sample_rate));
+        // The count of a file whose end is missing is that of the whole.
+        let whole = missing == 0 && self.state != State::Rest;
+        match (self.coding, counted, stated) {
+            (Coding::Other, _, Span::Ticks { .. }) if whole => stated,
+            // Blocks begin with some bytes that are no samples: a sixteenth at most.
+            (Coding::Nibbles, Span::Ticks { ticks, .. }, Span::Ticks { .. })
+                if whole && self.samples >= ticks / u64::from(self.channels.max(1)) / 16 * 15 =>
+            {
+                stated
+            }
+            _ => counted,
         }
-        Span::of(data, u64::from(self.byte_rate))
     }
 }

@@ -1,7 +1,9 @@
-//! WebM and Matroska: the end of the last block of sound. Browsers that record
-//! leave the duration out, and the sizes of segment and clusters unknown.
+//! WebM and Matroska: the end of the last block of sound, held against the packets
+//! where those tell how long they are. Browsers that record leave the duration out,
+//! and the sizes of segment and clusters unknown.
 
-use super::walk::{Span, Step, Walk};
+use super::opus;
+use super::walk::{Floor, Span, Step, Walk};
 
 /// Elements, with their length markers.
 const SEGMENT: u32 = 0x1853_8067;
@@ -12,6 +14,7 @@ const TRACKS: u32 = 0x1654_ae6b;
 const TRACK: u32 = 0xae;
 const TRACK_NUMBER: u32 = 0xd7;
 const TRACK_TYPE: u32 = 0x83;
+const CODEC: u32 = 0x86;
 const CLUSTER: u32 = 0x1f43_b675;
 const CLUSTER_TIME: u32 = 0xe7;
 const SIMPLE_BLOCK: u32 = 0xa3;
@@ -30,8 +33,11 @@ pub(super) struct Elements {
     scale: Option<u64>,
     /// As the file says, in ticks.
     duration: f64,
-    /// Number and whether it sounds.
-    tracks: Vec<(u64, bool)>,
+    tracks: Vec<Track>,
+    /// Bytes in blocks of sound.
+    bytes: u64,
+    /// Ticks of their packets, 48,000 a second.
+    packets: u64,
     cluster: u64,
     /// Start of the last block of sound and the one before, end of the last.
     last: Option<u64>,
@@ -39,7 +45,44 @@ pub(super) struct Elements {
     end: u64,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+struct Track {
+    number: u64,
+    sounds: bool,
+    codec: Codec,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Codec {
+    /// Its packets tell how long they are.
+    Opus,
+    /// Compressed with loss.
+    #[default]
+    Lossy,
+    /// PCM, FLAC and the like.
+    Plain,
+}
+
+impl Codec {
+    fn of(name: &[u8]) -> Self {
+        let plain: [&[u8]; 6] = [b"A_PCM", b"A_FLAC", b"A_ALAC", b"A_WAVPACK4", b"A_TTA1", b"A_MS"];
+        if name.starts_with(b"A_OPUS") {
+            Self::Opus
+        } else if plain.iter().any(|plain| name.starts_with(plain)) {
+            Self::Plain
+        } else {
+            Self::Lossy
+        }
+    }
+}
+
 impl Walk for Elements {
+    fn floor(&self) -> Floor {
+        let plain = self.tracks.iter().any(|track| track.sounds && track.codec == Codec::Plain);
+        let rate = if plain { Floor::PLAIN } else { Floor::LOSSY };
+        Floor { bytes: Some(self.bytes), rate, millis: 0 }
+    }
+
     fn step(&mut self, ahead: &[u8]) -> Step {
         let Some(first) = ahead.first() else { return Step::Need(1) };
         let id_length = first.leading_zeros() as usize + 1;
@@ -60,25 +103,26 @@ impl Walk for Elements {
         let size = ahead.get(id_length..head).and_then(vint);
         if matches!(id, SEGMENT | INFO | TRACKS | TRACK | CLUSTER | GROUP) {
             if id == TRACK && self.tracks.len() < MOST_TRACKS {
-                self.tracks.push((0, false));
+                self.tracks.push(Track::default());
             }
             return Step::Pass(head as u64);
         }
         // Only segment and cluster may be without a size.
         let Some(size) = size else { return Step::Stop };
         let reads = match id {
-            SIMPLE_BLOCK | BLOCK => size.min(12),
+            SIMPLE_BLOCK | BLOCK => size.min(14),
+            CODEC => size.min(16),
             SCALE | DURATION | TRACK_NUMBER | TRACK_TYPE | CLUSTER_TIME | BLOCK_DURATION => size.min(9),
             _ => 0,
         };
         let reads = usize::try_from(reads).unwrap_or(0);
         let Some(content) = ahead.get(head..head + reads) else { return Step::Need(head + reads) };
-        self.read(id, content);
+        self.read(id, content, size);
         Step::Pass(size.saturating_add(head as u64))
     }
 
     fn end(&mut self, _: &[u8], _: u64) -> Span {
-        if !self.tracks.iter().any(|(_, sounds)| *sounds) {
+        if !self.tracks.iter().any(|track| track.sounds) {
             return Span::Nothing;
         }
         let scale = self.scale.unwrap_or(USUAL_SCALE);
@@ -86,8 +130,13 @@ impl Walk for Elements {
         let usual = self.last.zip(self.before).map_or(0, |(last, before)| last.saturating_sub(before));
         let blocks =
             self.end.max(self.last.unwrap_or(0).saturating_add(usual.min(1_000_000_000 / scale.max(1))));
-        if self.last.is_some() && blocks > 0 {
-            return Span::of(blocks.saturating_mul(scale), 1_000_000_000);
+        if self.last.is_some() && (blocks > 0 || self.packets > 0) {
+            let told = u128::from(blocks) * u128::from(scale) * u128::from(opus::RATE) / 1_000_000_000;
+            let told = u64::try_from(told).unwrap_or(u64::MAX);
+            return match opus::length(told, self.packets) {
+                counted if counted > told => Span::of(counted, opus::RATE),
+                _ => Span::of(blocks.saturating_mul(scale), 1_000_000_000),
+            };
         }
         let told = self.duration * scale as f64;
         let told = if (1.0..1e18).contains(&told) { told as u64 } else { 0 };
@@ -96,15 +145,16 @@ impl Walk for Elements {
 }
 
 impl Elements {
-    fn read(&mut self, id: u32, content: &[u8]) {
+    fn read(&mut self, id: u32, content: &[u8], size: u64) {
         let number = || content.iter().take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
         match id {
             SCALE => self.scale = Some(number()).filter(|scale| *scale > 0),
             DURATION => self.duration = float(content).unwrap_or(0.0),
-            TRACK_NUMBER => self.track(|track| track.0 = number()),
-            TRACK_TYPE => self.track(|track| track.1 = number() == SOUND),
+            TRACK_NUMBER => self.track(|track| track.number = number()),
+            TRACK_TYPE => self.track(|track| track.sounds = number() == SOUND),
+            CODEC => self.track(|track| track.codec = Codec::of(content)),
             CLUSTER_TIME => self.cluster = number(),
-            SIMPLE_BLOCK | BLOCK => drop(self.block(content)),
+            SIMPLE_BLOCK | BLOCK => drop(self.block(content, size)),
             BLOCK_DURATION => {
                 let end = self.last.unwrap_or(0).saturating_add(number());
                 self.end = self.end.max(end);
@@ -113,19 +163,26 @@ impl Elements {
         }
     }
 
-    fn track(&mut self, set: impl FnOnce(&mut (u64, bool))) {
+    fn track(&mut self, set: impl FnOnce(&mut Track)) {
         if let Some(track) = self.tracks.last_mut() {
             set(track);
         }
     }
 
     /// A block's track and time, relative to its cluster.
-    fn block(&mut self, content: &[u8]) -> Option<()> {
+    fn block(&mut self, content: &[u8], size: u64) -> Option<()> {
         let length = content.first()?.leading_zeros() as usize + 1;
         let number = vint(content.get(..length)?)?;
         let offset = i16::from_be_bytes(*content.get(length..)?.first_chunk()?);
-        let sounds = self.tracks.iter().any(|(track, sounds)| *track == number && *sounds);
-        if sounds {
+        let track = self.tracks.iter().find(|track| track.number == number && track.sounds);
+        if let Some(track) = track {
+            self.bytes = self.bytes.saturating_add(size);
+            // Of a block with several packets only the times are known.
+            let laced = content.get(length + 2)? & 6 != 0;
+            if track.codec == Codec::Opus && !laced {
+                let packet = content.get(length + 3..).unwrap_or_default();
+                self.packets = self.packets.saturating_add(opus::ticks(packet));
+            }
             let at = self.cluster.saturating_add_signed(i64::from(offset));
             if self.last.is_none_or(|last| at > last) {
                 self.before = self.last;

@@ -85,8 +85,8 @@ impl Shape for Form {
         let said = Transcript::read(&answer.body)?;
         let seconds = seconds(task, &said);
         Ok(Whole {
-            body: vec![write::body(&said, task, seconds)],
-            done: Some(seconds.map_or(Done::Unknown, |seconds| Done::Audio { seconds })),
+            body: vec![write::body(&said, task, Some(seconds))],
+            done: Some(Done::Audio { seconds }),
             measured: measured(&answer.body),
             finish: Finish::Stop,
             output_bytes: said.text.len(),
@@ -125,32 +125,13 @@ fn mistral(task: &Transcribe, parts: &mut Parts) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A second and a twentieth more than the file says is taken for rounding.
-const SLACK: Decimal = Decimal::from_parts(105, 0, 0, false, 2);
-
-/// How long it sounds: by the file, which the client can check; by the provider
-/// where the file does not tell, or tells much less than was heard.
-fn seconds(task: &Transcribe, said: &Transcript) -> Option<Decimal> {
-    // Who says more than any upload holds is taken to have said nothing.
-    let credible = |seconds: &Decimal| *seconds <= Decimal::from(MOST_SECONDS);
+/// Seconds of sound: measured in the file, and bounded by its bytes where the file does not tell them. What the
+/// provider claims counts only within that.
+fn seconds(task: &Transcribe, said: &Transcript) -> Decimal {
     let last = || said.segments.last().map(|segment| segment.end as f64 / 1000.0);
-    let heard = said
-        .seconds
-        .filter(|seconds| *seconds > 0.0)
-        .and_then(Decimal::from_f64)
-        .map(|heard| heard.round_dp(3))
-        .filter(credible);
-    match (task.sound.seconds.filter(credible), heard) {
-        (Some(file), Some(heard)) if heard > file.saturating_mul(SLACK).saturating_add(Decimal::ONE) => {
-            Some(heard)
-        }
-        (Some(file), _) => Some(file),
-        (None, Some(heard)) => Some(heard),
-        (None, None) => {
-            let end = last().filter(|end| *end > 0.0).and_then(Decimal::from_f64);
-            end.map(|end| end.round_dp(3)).filter(credible)
-        }
-    }
+    let told = said.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);
+    let credible = told.map(|seconds| seconds.min(MOST_SECONDS as f64)).and_then(Decimal::from_f64);
+    task.sound.charged_seconds(credible)
 }
 
 /// A form in the making. Its boundary holds the ask's own random id, so that no

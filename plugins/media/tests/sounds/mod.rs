@@ -77,13 +77,21 @@ fn header(name: &[u8; 4], rate: u32, ticks: u32) -> Vec<u8> {
 }
 
 fn track(id: u32, kind: &[u8; 4], rate: u32, ticks: u32) -> Vec<u8> {
+    track_with(id, kind, rate, ticks, &[])
+}
+
+/// A track whose table of samples holds these boxes.
+fn track_with(id: u32, kind: &[u8; 4], rate: u32, ticks: u32, table: &[u8]) -> Vec<u8> {
     let mut tkhd = vec![0; 12];
     tkhd.extend(id.to_be_bytes());
     tkhd.resize(84, 0);
     let mut hdlr = vec![0; 8];
     hdlr.extend(kind);
     hdlr.resize(24, 0);
-    let media = [header(b"mdhd", rate, ticks), boxed(b"hdlr", &hdlr)].concat();
+    let mut media = [header(b"mdhd", rate, ticks), boxed(b"hdlr", &hdlr)].concat();
+    if !table.is_empty() {
+        media.extend(boxed(b"minf", &boxed(b"stbl", table)));
+    }
     boxed(b"trak", &[boxed(b"tkhd", &tkhd), boxed(b"mdia", &media)].concat())
 }
 
@@ -99,6 +107,32 @@ pub fn mp4(millis: u32) -> Vec<u8> {
         track(2, b"soun", 44_100, millis * 441 / 10),
     ];
     [boxed(b"ftyp", b"M4A \0\0\0\0"), large, boxed(b"moov", &moov.concat())].concat()
+}
+
+/// An M4A with tables of samples: what the head states of its rate and length, the lengths of samples (count, ticks),
+/// the codec, how many samples there are, and bytes of media.
+pub fn m4a(
+    rate: u32,
+    stated: u32,
+    lengths: &[(u32, u32)],
+    codec: &[u8; 4],
+    samples: u32,
+    media: usize,
+) -> Vec<u8> {
+    let mut stts = vec![0; 4];
+    stts.extend((lengths.len() as u32).to_be_bytes());
+    for (count, ticks) in lengths {
+        stts.extend(count.to_be_bytes());
+        stts.extend(ticks.to_be_bytes());
+    }
+    let mut stsd = vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 36];
+    stsd.extend(codec);
+    stsd.resize(44, 0);
+    let mut stsz = vec![0; 8];
+    stsz.extend(samples.to_be_bytes());
+    let table = [boxed(b"stsd", &stsd), boxed(b"stts", &stts), boxed(b"stsz", &stsz)].concat();
+    let moov = [header(b"mvhd", 600, 1), track_with(1, b"soun", rate, stated, &table)].concat();
+    [boxed(b"ftyp", b"M4A \0\0\0\0"), boxed(b"moov", &moov), boxed(b"mdat", &vec![9; media])].concat()
 }
 
 /// A fragmented MP4: fragments of one second each, the last with its own lengths.
@@ -139,10 +173,15 @@ const UNKNOWN: [u8; 8] = [1, 255, 255, 255, 255, 255, 255, 255];
 
 /// A recording as browsers make it: sizes unknown, blocks of 20 ms, clusters of a second.
 pub fn webm(blocks: u32, duration: Option<f64>) -> Vec<u8> {
+    webm_with(blocks, duration, 1_000_000, 4)
+}
+
+/// The same with this many nanoseconds for a tick, and packets that begin with this byte.
+pub fn webm_with(blocks: u32, duration: Option<f64>, tick: u32, first: u8) -> Vec<u8> {
     let mut bytes = element(&[0x1a, 0x45, 0xdf, 0xa3], &element(&[0x42, 0x82], b"webm"));
     bytes.extend([0x18, 0x53, 0x80, 0x67]);
     bytes.extend(UNKNOWN);
-    let mut info = element(&[0x2a, 0xd7, 0xb1], &1_000_000u32.to_be_bytes()[1..]);
+    let mut info = element(&[0x2a, 0xd7, 0xb1], &tick.to_be_bytes()[1..]);
     if let Some(duration) = duration {
         info.extend(element(&[0x44, 0x89], &duration.to_be_bytes()));
     }
@@ -159,7 +198,7 @@ pub fn webm(blocks: u32, duration: Option<f64>) -> Vec<u8> {
         let mut content = vec![0x81];
         content.extend((inside as u16 * 20).to_be_bytes());
         content.push(0x80);
-        content.resize(60, 4);
+        content.resize(60, first);
         bytes.extend(element(&[0xa3], &content));
     }
     bytes
@@ -188,6 +227,43 @@ pub fn ogg(millis: u64) -> Vec<u8> {
         bytes.extend(page(0, 9, millis * 12 * part + 312, &[5; 400]));
     }
     bytes.extend(page(4, 8, 1 << 40, b"another stream"));
+    bytes
+}
+
+/// A frame of FLAC: 4096 samples at the rate of the stream, in so many bytes.
+pub fn flac_frame(number: u8, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0xff, 0xf8, 0xc0, 0x18, number & 0x7f];
+    let crc = bytes.iter().fold(0u8, |sum, byte| {
+        (0..8).fold(sum ^ byte, |sum, _| if sum & 0x80 == 0 { sum << 1 } else { sum << 1 ^ 7 })
+    });
+    bytes.push(crc);
+    bytes.resize(length, 0x11);
+    bytes
+}
+
+/// FLAC whose head states this rate and number of samples, with so many frames of 4096 samples behind it.
+pub fn framed_flac(rate: u32, stated: u64, frames: u8) -> Vec<u8> {
+    let mut bytes = b"fLaC\x80\0\0\x22".to_vec();
+    bytes.extend([16, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend((u64::from(rate) << 44 | 1 << 41 | 15 << 36 | stated).to_be_bytes());
+    bytes.resize(42, 0);
+    for number in 0..frames {
+        bytes.extend(flac_frame(number, 700));
+    }
+    bytes
+}
+
+/// Opus in Ogg: so many packets of 20 ms, each in a page of its own, whose positions say something else.
+pub fn opus(packets: u64, millis: u64) -> Vec<u8> {
+    let mut head = b"OpusHead\x01\x01".to_vec();
+    head.extend(312u16.to_le_bytes());
+    head.extend([0; 7]);
+    let mut bytes = [page(2, 9, 0, &head), page(0, 9, 0, b"OpusTags")].concat();
+    for number in 1..=packets {
+        let mut packet = vec![0xf8; 160];
+        packet[1] = 3;
+        bytes.extend(page(0, 9, millis * 48 * number / packets + 312, &packet));
+    }
     bytes
 }
 

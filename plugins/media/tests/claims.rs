@@ -1,0 +1,195 @@
+//! What the head of a file claims of its length, against what frames, samples and bytes say; and what a provider claims
+//! of it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod sounds;
+
+use penstock_contract::Heard;
+use penstock_media::sound::Meter;
+use rust_decimal::Decimal;
+
+/// The length that is measured, the same however the file is cut.
+fn length(bytes: &[u8]) -> Option<String> {
+    let measure = |pieces: &[&[u8]]| {
+        let mut meter = Meter::default();
+        pieces.iter().for_each(|piece| meter.push(piece));
+        meter.end().map(|sound| sound.seconds)
+    };
+    let whole = measure(&[bytes]);
+    for cut in (0..bytes.len()).filter(|cut| *cut < 1500 || cut % 197 == 0) {
+        assert_eq!(measure(&[&bytes[..cut], &bytes[cut..]]), whole, "cut at {cut}");
+    }
+    assert_eq!(measure(&bytes.chunks(1).collect::<Vec<_>>()), whole, "byte by byte");
+    whole.unwrap().map(|seconds| seconds.normalize().to_string())
+}
+
+fn known(seconds: &str) -> Option<String> {
+    Some(seconds.to_owned())
+}
+
+/// A second of WAV, 8 kHz, 16 bits, mono, with another head.
+fn wav(tag: u16, channels: u16, rate: u32, byte_rate: u32, block: u16, bits: u16) -> Vec<u8> {
+    let mut bytes = sounds::wav(1000);
+    bytes[20..22].copy_from_slice(&tag.to_le_bytes());
+    bytes[22..24].copy_from_slice(&channels.to_le_bytes());
+    bytes[24..28].copy_from_slice(&rate.to_le_bytes());
+    bytes[28..32].copy_from_slice(&byte_rate.to_le_bytes());
+    bytes[32..34].copy_from_slice(&block.to_le_bytes());
+    bytes[34..36].copy_from_slice(&bits.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn the_byte_rate_of_a_wav_makes_it_no_shorter() {
+    for byte_rate in [0, 1, 16_000, 16_001, u32::MAX] {
+        assert_eq!(length(&wav(1, 1, 8000, byte_rate, 2, 16)), known("1"), "{byte_rate}");
+    }
+}
+
+#[test]
+fn of_two_sizes_of_a_sample_the_smaller_one_counts() {
+    for (channels, block, bits) in
+        [(1, 2, 16), (1, 65_535, 16), (1, 0, 16), (1, 2, 0), (65_535, 2, 16), (0, 2, 16)]
+    {
+        assert_eq!(
+            length(&wav(1, channels, 8000, 16_000, block, bits)),
+            known("1"),
+            "{channels} {block} {bits}"
+        );
+    }
+    assert_eq!(length(&wav(1, 0, 8000, 16_000, 0, 0)), None, "nothing tells");
+    assert_eq!(length(&wav(1, 1, 0, 16_000, 2, 16)), None, "nothing tells");
+}
+
+#[test]
+fn no_rate_makes_a_wav_shorter_than_bytes_can_be() {
+    // 16,000 bytes and 58 of the heads, at 6,144,000 bytes a second, take 2.6 ms.
+    for (rate, seconds) in [(192_000 * 8, "0.005"), (3_072_000, "0.003"), (u32::MAX, "0.003")] {
+        assert_eq!(length(&wav(1, 1, rate, 16_000, 2, 16)), known(seconds), "{rate}");
+    }
+}
+
+#[test]
+fn the_count_of_a_compressed_wav_counts_within_its_bytes() {
+    let with_fact = |tag, samples: u32| {
+        let mut bytes = wav(tag, 1, 8000, 4000, 256, 4);
+        let fact = [&b"fact\x04\0\0\0"[..], &samples.to_le_bytes()].concat();
+        bytes.splice(36..36, fact);
+        bytes
+    };
+    // IMA ADPCM: 16,000 bytes hold 32,000 samples, 4 seconds; some bytes of each block are no samples.
+    for (samples, seconds) in [(31_500, "3.938"), (30_000, "3.75"), (29_999, "4"), (1, "4"), (0, "4")] {
+        assert_eq!(length(&with_fact(0x11, samples)), known(seconds), "{samples}");
+    }
+    // Of other codecs at most 640 kbit/s are believed.
+    for (samples, seconds) in [(16_000, "2"), (8, "0.201")] {
+        assert_eq!(length(&with_fact(0x55, samples)), known(seconds), "{samples}");
+    }
+}
+
+#[test]
+fn data_behind_the_data_of_a_wav_counts_and_chunks_do_not() {
+    let short = |rest: &[u8]| {
+        let mut bytes = sounds::wav(1000);
+        let at = bytes.len() - 16_000 - 4;
+        bytes[at..at + 4].copy_from_slice(&160u32.to_le_bytes());
+        bytes.truncate(at + 4 + 160);
+        bytes.extend(rest);
+        bytes
+    };
+    assert_eq!(length(&short(&[])), known("0.01"));
+    assert_eq!(length(&short(&[7; 15_840])), known("1"));
+    assert_eq!(length(&short(&[&b"LIST\x04\0\0\0INFO"[..], &[7; 15_840]].concat())), known("1"));
+    assert_eq!(length(&short(&[&b"LIST\x10\x27\0\0"[..], &[b'x'; 10_000]].concat())), known("0.01"));
+    assert_eq!(length(&short(&[&b"data\x10\x27\0\0"[..], &[7; 10_000]].concat())), known("0.635"));
+}
+
+#[test]
+fn a_flac_is_as_long_as_its_frames() {
+    // Twenty frames of 4096 samples at 44.1 kHz.
+    for stated in [0, 1, 81_920, (1 << 36) - 1] {
+        assert_eq!(length(&sounds::framed_flac(44_100, stated, 20)), known("1.858"), "{stated}");
+    }
+    assert_eq!(length(&sounds::framed_flac(44_100, 44_100, 0)), known("1"), "only the head tells");
+    assert_eq!(length(&sounds::framed_flac(44_100, 0, 0)), None, "nothing tells");
+    assert_eq!(length(&sounds::framed_flac(44_100, 44_100 * 3600, 0)), None, "more than its bytes can hold");
+}
+
+#[test]
+fn an_mp4_is_as_long_as_its_samples() {
+    let m4a = sounds::m4a;
+    // A hundred frames of AAC of 1024 samples at 44.1 kHz, in 20,000 bytes.
+    for stated in [0, 1, 102_400, u32::MAX] {
+        assert_eq!(
+            length(&m4a(44_100, stated, &[(99, 1024), (1, 1024)], b"mp4a", 100, 20_000)),
+            known("2.322")
+        );
+    }
+    // Lengths of samples, or a rate, that make it shorter than so many frames can be.
+    for (rate, lengths) in [(44_100, [(100, 1)]), (u32::MAX, [(100, 1024)]), (44_100, [(1, 1024)])] {
+        assert_eq!(length(&m4a(rate, 0, &lengths, b"mp4a", 100, 20_000)), known("1"), "{rate} {lengths:?}");
+    }
+    // Of fewer frames the bytes are left: 640 kbit/s at most.
+    assert_eq!(length(&m4a(44_100, 1, &[(1, 1)], b"mp4a", 1, 20_000)), known("0.25"));
+    assert_eq!(length(&m4a(44_100, 1, &[(1, 1)], b"alac", 1, 614_400)), known("0.1"));
+    // More than its bytes can hold.
+    assert_eq!(length(&m4a(44_100, 1, &[(u32::MAX, u32::MAX)], b"mp4a", 100, 20_000)), None);
+}
+
+#[test]
+fn opus_is_no_shorter_than_its_packets() {
+    // A hundred packets of 20 ms; positions may leave out what is cut from both ends.
+    for (millis, seconds) in [(2000, "2"), (1800, "1.8"), (1759, "2"), (1, "2"), (0, "2")] {
+        assert_eq!(length(&sounds::opus(100, millis)), known(seconds), "{millis}");
+    }
+    assert_eq!(length(&sounds::opus(100, 10_000_000)), None, "more than its bytes can hold");
+    for (tick, seconds) in [(1_000_000, "2.6"), (1, "2.6")] {
+        assert_eq!(length(&sounds::webm_with(130, None, tick, 0xf8)), known(seconds), "{tick}");
+    }
+}
+
+#[test]
+fn frames_of_another_kind_count() {
+    // The first frames are of another sample rate than all others.
+    let mut first = sounds::mp3(2);
+    for at in [0, 417] {
+        first[at + 2] |= 4;
+    }
+    // At 48 kHz a frame of 128 kbit/s takes 384 bytes, one of 64 kbit/s takes 192.
+    first.drain(417 + 192..);
+    first.drain(384..417);
+    let others = sounds::mp3(40);
+    // 2 · 1152 / 48,000 and 40 · 1152 / 44,100 seconds.
+    assert_eq!(length(&[first, others].concat()), known("1.093"));
+}
+
+#[test]
+fn what_is_reserved_and_charged_is_never_nothing_and_never_what_a_provider_claims_beyond_the_bytes() {
+    let heard = |seconds: Option<Decimal>, bytes| Heard {
+        extension: "m4a",
+        content_type: "audio/mp4",
+        seconds,
+        bytes,
+    };
+    let decimal = |text: &str| text.parse::<Decimal>().unwrap();
+    let measured = heard(Some(decimal("12.5")), 1_000_000);
+    for claimed in [None, Some("0"), Some("0.001"), Some("12.6"), Some("2678400")] {
+        assert_eq!(measured.charged_seconds(claimed.map(decimal)), decimal("12.5"));
+    }
+    assert_eq!(measured.most_seconds(), decimal("12.5"));
+    let unknown = heard(None, 1_000_000);
+    for (claimed, charged) in [
+        (None, "62.5"),
+        (Some("30"), "30"),
+        (Some("0"), "0.163"),
+        (Some("0.162"), "0.163"),
+        (Some("0.164"), "0.164"),
+        (Some("1001"), "1001"),
+        (Some("1001.001"), "1001"),
+        (Some("2678400"), "1001"),
+    ] {
+        assert_eq!(unknown.charged_seconds(claimed.map(decimal)), decimal(charged), "{claimed:?}");
+    }
+    assert_eq!(unknown.most_seconds(), decimal("1001"));
+    assert_eq!(heard(None, 1).charged_seconds(None), decimal("0.001"));
+}
