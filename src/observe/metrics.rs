@@ -36,6 +36,7 @@ pub struct Metrics {
     open: IntGauge,
     retries_left: IntGauge,
     reloads: IntCounterVec,
+    overstated: IntCounterVec,
     images_gone: IntCounter,
     clock_ahead: IntGauge,
     overload: Overload,
@@ -77,6 +78,12 @@ impl Metrics {
                 "penstock_config_reloads_total",
                 "Reloads of the configuration by result.",
                 &["result"],
+            )?,
+            overstated: counter(
+                &r,
+                "penstock_usage_overstated_total",
+                "Answers whose provider reported more than can be (figure: tokens or energy); the gateway's own figure counts.",
+                &["provider", "model", "figure"],
             )?,
             images_gone: registered(
                 &r,
@@ -143,6 +150,11 @@ impl Metrics {
     /// Counts a request that ended in a panic.
     pub fn panicked(&self) {
         self.overload.panicked();
+    }
+
+    /// Counts an answer whose provider reported more tokens or energy than can be.
+    pub fn overstated(&self, provider: &str, model: &str, figure: &str) {
+        self.overstated.with_label_values(&[provider, model, figure]).inc();
     }
 
     /// Counts images that went before their time.

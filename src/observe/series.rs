@@ -118,7 +118,7 @@ impl Keeper {
             counted: counter(
                 r,
                 "penstock_usage_counted_by_gateway_total",
-                "Answers whose provider told no usage.",
+                "Answers whose usage the gateway counted, because the provider reported none, or more than can be.",
                 &by_provider,
             )?,
             hasher: ahash::RandomState::new(),
@@ -187,7 +187,7 @@ impl Series {
                 timed(&self.per_token, &keeper.per_token, rest / (usage.output - 1) as f64);
             }
             let counted = self.counted.get_or_init(|| keeper.counted.with_label_values(&labels.sums()));
-            counted.inc_by(u64::from(usage.source == penstock_contract::UsageSource::Gateway));
+            counted.inc_by(u64::from(usage.source.is_gateway()));
         }
         let sum = |series: &OnceLock<Sum>, of: &CounterVec, amount: rust_decimal::Decimal| {
             add(series.get_or_init(|| of.with_label_values(&labels.sums())), amount);

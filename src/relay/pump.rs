@@ -282,7 +282,7 @@ async fn close(
     times: &Times,
 ) -> Result<Ended, Stop> {
     let Some(mut reply) = run.reply.take() else { return Ok(Ended::Left) };
-    let usage = reply.usage().unwrap_or_else(|| run.ask.counted(reply.output_bytes()));
+    let usage = reply.usage().unwrap_or_else(|| reply.counted());
     // Of an answer that it carried on the beginning was another's work.
     let own = reply.worked();
     let sample = Sample {

@@ -12,11 +12,6 @@ use crate::ledger::{Hold, Need};
 use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Done, Kind, Refusal, Task, Usage};
 
-/// Tokens of a chat template around the messages.
-const TEMPLATE: u64 = 256;
-/// Tokens of an image, of most models at most.
-const IMAGE: u64 = 2_048;
-
 /// Sets aside what the dearest of the chosen offers may cost.
 ///
 /// # Errors
@@ -41,35 +36,18 @@ pub fn reserve(x: &Exchange<'_>, ask: &Ask, chosen: &Selection, at: u64) -> Resu
     x.house.ledger.reserve(&grant.account.id, &grant.public_id, id, most.unwrap_or_default(), billing.prepaid)
 }
 
-/// So many tokens of input, and what a model puts around them.
-fn tokens(input: u64) -> Done {
-    Done::Tokens(Usage { input: input.saturating_add(TEMPLATE), ..Usage::default() })
-}
-
 /// The most work that an offer may do for an ask.
 fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
-    let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+    let input = ask.most_input();
     match ask.kind {
         Kind::Chat => {
             let window = offer.offer.context_length;
-            let images = u64::from(ask.images).saturating_mul(IMAGE);
-            let input = bytes(ask.prompt_bytes).saturating_add(images).saturating_add(TEMPLATE);
             let cap =
                 ask.max_tokens.unwrap_or(usual).min(offer.offer.max_output.unwrap_or(window)).min(window);
             let output = cap.saturating_mul(u64::from(ask.n));
             Done::Tokens(Usage { input: input.min(window), output, ..Usage::default() })
         }
-        Kind::Embedding => tokens(bytes(ask.body.len())),
-        // The query is read again with each document.
-        Kind::Rerank => {
-            let again = match &ask.task {
-                Task::Rerank(rerank) => {
-                    bytes(rerank.query.len()).saturating_mul(bytes(rerank.documents.len()))
-                }
-                _ => 0,
-            };
-            tokens(bytes(ask.body.len()).saturating_add(again))
-        }
+        Kind::Embedding | Kind::Rerank => Done::Tokens(Usage { input, ..Usage::default() }),
         Kind::Image | Kind::Transcription => media(offer, ask),
     }
 }

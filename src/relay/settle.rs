@@ -4,13 +4,16 @@
 
 use super::Run;
 use crate::caller::Caller;
+use crate::clock;
 use crate::ledger::Hold;
+use crate::observe::log;
+use crate::observe::seldom::Seldom;
 use crate::reply::head::Head;
 use crate::upstream::bill::{Terms, drawn, worth};
 use crate::upstream::offer::OfferLive;
 use penstock_annotate::{BILLING_HEADER, IMPACT_HEADER};
 use penstock_contract::{
-    Ask, Done, Draw, FaultKind, Measured, MicroCredits, Reply, Size, Task, Usage, UsageSource,
+    Ask, Done, Draw, FaultKind, Measured, MicroCredits, Reply, Size, Task, Usage, UsageBounds, UsageSource,
 };
 use penstock_footprint::Attempt;
 use penstock_ledger::Wallet;
@@ -91,6 +94,12 @@ pub fn served(
         },
         at: run.at,
     };
+    if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
+        overstated(run, offer, "tokens");
+    }
+    if offer.bill.overstates(own, measured, took) {
+        overstated(run, offer, "energy");
+    }
     let settled = offer.bill.of(done, own, measured, took, run.spent.0.as_ref(), terms);
     let money = worth(&settled.charge, terms.eur_per_credit);
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
@@ -114,16 +123,28 @@ pub fn served(
     settled.members
 }
 
+/// Tells that an offer stated more than can be, once a second at most for the whole process.
+fn overstated(run: &Run<'_, '_>, offer: &OfferLive, figure: &'static str) {
+    static LINES: Seldom = Seldom::new();
+    let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
+    run.x.house.metrics.overstated(provider, model, figure);
+    LINES.tell(clock::now(), |times| {
+        let members = [("provider", provider), ("model", model), ("figure", figure), ("times", times)];
+        log::event(log::warn(), "usage_overstated", &members);
+    });
+}
+
 /// Settles what a client received before it left.
 pub fn left(run: &mut Run<'_, '_>) {
     let (Some(offer), Some(reply)) = (run.current.clone(), run.reply.take()) else { return };
     if !run.begun {
         return;
     }
-    let count = run.ask.counted(reply.output_bytes());
-    // What a provider has said so far may be behind what it has sent.
+    let count = reply.counted();
+    // What a provider has said so far may be behind what was delivered, or ahead of it.
+    let delivered = UsageBounds::delivered(0, reply.output_bytes(), 0).max(count.output);
     let usage = match reply.usage() {
-        Some(said) if said.output >= count.output => said,
+        Some(said) if (count.output..=delivered).contains(&said.output) => said,
         Some(said) => Usage { output: count.output, source: UsageSource::Gateway, ..said },
         None => count,
     };
@@ -138,7 +159,7 @@ pub fn left(run: &mut Run<'_, '_>) {
 /// Counts what a client received of a stream that was then broken: it is not charged, and yet it was used.
 pub fn broken(run: &mut Run<'_, '_>) {
     if let (true, Some(reply)) = (run.begun, &run.reply) {
-        let count = run.ask.counted(reply.output_bytes());
+        let count = reply.counted();
         run.x.used(&Used { input: count.input, output: count.output, money: MicroCredits(0) });
     }
 }

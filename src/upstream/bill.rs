@@ -5,7 +5,7 @@ use crate::config::settings::{Billing as Money, Offer};
 use crate::ledger::{Need, Settlement, TermsText};
 use crate::upstream::rate::Rate;
 use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
-use penstock_contract::{Done, Measured, MicroCredits, Usage, UsageSource};
+use penstock_contract::{Done, Measured, MicroCredits, Usage};
 use penstock_footprint::{Attempt, Footprint, METHODOLOGY, Prepared, Work, boundary_name};
 use penstock_ledger::{Drawn, Sale};
 use penstock_pricing::{Billing, Charge, PaidWith, Sold, charge};
@@ -174,11 +174,17 @@ impl Bill {
         let sold = sold(&done);
         let rate = self.rate(terms.at).unwrap_or_else(|| Rate::none());
         let charge = charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
-        let counted = done.usage().is_some_and(|usage| usage.source == UsageSource::Gateway);
+        let counted = done.usage().is_some_and(|usage| usage.source.is_gateway());
         let members = self.members(&footprint, &charge, counted, terms.provenance);
         let in_energy = rate.tariff.billing == Billing::Energy;
         let billable_kwh = in_energy.then_some(billable);
         Settled { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
+    }
+
+    /// Whether a provider measured more energy than this work can draw; it does not count then.
+    #[must_use]
+    pub fn overstates(&self, own: Done, measured: Option<Measured>, took: Duration) -> bool {
+        measured.is_some() && self.prepared.is_overstated(&Work::new(own, took), measured)
     }
 
     /// What the ledger is told of a bill.

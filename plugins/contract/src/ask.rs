@@ -1,8 +1,9 @@
 //! An ask: a request proven sane, still in its own bytes.
 
 use crate::kind::{Dialect, Kind};
+use crate::seam::Target;
 use crate::task::Task;
-use crate::usage::Usage;
+use crate::usage::{Usage, UsageBounds};
 use bytes::Bytes;
 use std::ops::Range;
 
@@ -176,6 +177,41 @@ impl Ask {
     #[must_use]
     pub fn counted(&self, output_bytes: usize) -> Usage {
         Usage::counted(self.prompt_bytes, output_bytes)
+    }
+
+    /// Upper bound of its prompt tokens, from its bytes: a token of text has at least one byte. What a chat template
+    /// adds is in it, and what a model reads with each input or document.
+    #[must_use]
+    pub fn most_input(&self) -> u64 {
+        let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let each = |number: usize| of(number).saturating_mul(UsageBounds::EACH);
+        let text = match &self.task {
+            // Sounds and files stand in the body, and become tokens by their bytes at most.
+            Task::Talk if self.needs.audio || self.needs.files => of(self.body.len()),
+            Task::Talk | Task::Draw(_) | Task::Transcribe(_) => of(self.prompt_bytes),
+            Task::Embed(embed) => {
+                of(self.body.len().max(self.prompt_bytes)).saturating_add(each(embed.inputs.len()))
+            }
+            // The query is read again with each document.
+            Task::Rerank(rerank) => {
+                let again = of(rerank.query.len()).saturating_mul(of(rerank.documents.len()));
+                of(self.body.len()).saturating_add(again).saturating_add(each(rerank.documents.len()))
+            }
+        };
+        let images = u64::from(self.images).saturating_mul(UsageBounds::IMAGE);
+        text.saturating_add(images).saturating_add(UsageBounds::TEMPLATE)
+    }
+
+    /// Upper bounds of what a provider may state, whatever it delivered.
+    #[must_use]
+    pub fn usage_bounds(&self, target: &Target<'_>) -> UsageBounds {
+        let window = target.abilities.context_length.unwrap_or(Usage::MOST);
+        let most = target.abilities.max_output.unwrap_or(window).min(window);
+        let cap = target.max_tokens.or(self.max_tokens).unwrap_or(most).min(most);
+        let output = cap.saturating_mul(u64::from(self.n.max(1)));
+        // Inputs of embeddings and documents have a window each.
+        let input = if self.kind == Kind::Chat { self.most_input().min(window) } else { self.most_input() };
+        UsageBounds { input, output, delivered: u64::MAX }
     }
 
     /// The bytes of a top-level member's value. `null` counts as absent.

@@ -32,4 +32,4 @@ pub use seam::{
 };
 pub use table::{Code, Row};
 pub use task::{Embed, Inputs, Rerank, Task};
-pub use usage::{Boundary, Done, Finish, Measured, Stated, Usage, UsageSource};
+pub use usage::{Boundary, Done, Finish, Measured, Stated, Usage, UsageBounds, UsageSource};

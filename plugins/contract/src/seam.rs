@@ -69,6 +69,10 @@ pub struct Abilities {
     pub max_inputs: Option<usize>,
     /// What its scores are.
     pub score: Score,
+    /// Tokens of its window.
+    pub context_length: Option<u64>,
+    /// The most tokens that it generates for one candidate.
+    pub max_output: Option<u64>,
 }
 
 impl Abilities {
@@ -204,6 +208,9 @@ pub trait Reply: Send {
     /// Bytes of generated text that the provider at work has sent: text, reasoning and tool calls, with what the client
     /// had already. While they do not grow the answer makes no progress, whatever else is sent.
     fn generated(&self) -> usize;
+
+    /// The gateway's own count of what was passed to the client, no more than the ask allows.
+    fn counted(&self) -> Usage;
 
     /// What the provider at work has used, whatever another did before: as it says, else by the text that it has sent
     /// itself, with what the client had already.

@@ -10,6 +10,49 @@ pub enum UsageSource {
     Provider,
     /// The gateway counted what passed through; marked wherever it is shown.
     Gateway,
+    /// The gateway counted, because the provider stated more than [`UsageBounds`] allow.
+    Overstated,
+}
+
+impl UsageSource {
+    /// Whether the gateway counted, for whatever reason.
+    #[must_use]
+    pub const fn is_gateway(self) -> bool {
+        matches!(self, Self::Gateway | Self::Overstated)
+    }
+}
+
+/// Upper bounds of what a provider may state for one answer, from what was sent, asked for and delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsageBounds {
+    /// Prompt tokens.
+    pub input: u64,
+    /// Generated tokens that the ask allows, all candidates together.
+    pub output: u64,
+    /// Generated tokens that the delivered bytes can hold.
+    pub delivered: u64,
+}
+
+impl UsageBounds {
+    /// Tokens of a chat template around the messages.
+    pub const TEMPLATE: u64 = 2_048;
+    /// Tokens of an image.
+    pub const IMAGE: u64 = 16_384;
+    /// Tokens that a model reads beside each input of an embedding or document of a reranking.
+    pub const EACH: u64 = 128;
+    /// Generated tokens without text: of each candidate (end of text, marks of reasoning) …
+    pub const CANDIDATE: u64 = 64;
+    /// … and of each tool call (the marks around it).
+    pub const CALL: u64 = 32;
+
+    /// Generated tokens that so many bytes of text can hold: a token has at least one byte.
+    #[must_use]
+    pub fn delivered(candidates: usize, bytes: usize, calls: usize) -> u64 {
+        let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        of(bytes)
+            .saturating_add(of(candidates).saturating_mul(Self::CANDIDATE))
+            .saturating_add(of(calls).saturating_mul(Self::CALL))
+    }
 }
 
 /// Tokens of one answer.
@@ -52,6 +95,15 @@ impl Usage {
     }
 }
 
+impl Usage {
+    /// No more than an ask allows: what a provider sent beyond it is nobody's to pay.
+    #[must_use]
+    pub fn within(self, bounds: &UsageBounds) -> Self {
+        let (input, output) = (self.input.min(bounds.input), self.output.min(bounds.output));
+        Self { input, output, ..self }
+    }
+}
+
 /// What a provider says was used, of which it may leave out a half. Zero is a
 /// word too; what is left out is the gateway's to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,18 +139,24 @@ impl Stated {
         Self { input, cached, output, reasoning }
     }
 
-    /// With the gateway's own count for a missing half, and marked if there is one.
+    /// With the gateway's own count, marked as that, for a half that is missing or beyond its bound.
     #[must_use]
-    pub fn filled(self, counted: &Usage) -> Usage {
-        let (input, output) = (self.input.unwrap_or(counted.input), self.output.unwrap_or(counted.output));
-        let whole = self.input.is_some() && self.output.is_some();
-        Usage {
-            input,
-            cached: self.cached.min(input),
-            output,
-            reasoning: self.reasoning.min(output),
-            source: if whole { UsageSource::Provider } else { counted.source },
-        }
+    pub fn within(self, bounds: &UsageBounds, counted: &Usage) -> Usage {
+        let most = bounds.output.min(bounds.delivered);
+        let input = self.input.filter(|input| *input <= bounds.input);
+        let output = self.output.filter(|output| *output <= most);
+        let doubted = [input != self.input, output != self.output];
+        let source = match (input, output) {
+            _ if doubted.contains(&true) => UsageSource::Overstated,
+            (Some(_), Some(_)) => UsageSource::Provider,
+            _ => counted.source,
+        };
+        let counted = counted.within(bounds);
+        // A half that is not believed is not believed in its details either.
+        let cached = if input == self.input { self.cached } else { 0 };
+        let reasoning = if output == self.output { self.reasoning } else { 0 };
+        let (input, output) = (input.unwrap_or(counted.input), output.unwrap_or(counted.output));
+        Usage { input, cached: cached.min(input), output, reasoning: reasoning.min(output), source }
     }
 }
 
@@ -188,14 +246,37 @@ mod tests {
     #[test]
     fn a_missing_half_is_counted_and_a_stated_nought_stays() {
         let counted = Usage::counted(40, 8);
+        let bounds = UsageBounds { input: 50, output: 50, delivered: 50 };
         let filled = |input, output| {
-            let usage = Stated { input, cached: 1, output, reasoning: 3 }.filled(&counted);
+            let usage = Stated { input, cached: 1, output, reasoning: 3 }.within(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
         assert_eq!(filled(Some(7), None), (7, 1, 2, 2, UsageSource::Gateway));
         assert_eq!(filled(None, Some(0)), (10, 1, 0, 0, UsageSource::Gateway));
         assert_eq!(filled(Some(0), Some(0)), (0, 0, 0, 0, UsageSource::Provider));
         assert_eq!(Stated { cached: 3, reasoning: 3, ..Stated::default() }.some(), None);
+    }
+
+    #[test]
+    fn a_half_beyond_its_bound_is_counted_and_says_so() {
+        let counted = Usage::counted(40, 8);
+        let usage = |bounds: UsageBounds, input, output| {
+            let usage = Stated { input: Some(input), cached: input, output: Some(output), reasoning: output };
+            let usage = usage.within(&bounds, &counted);
+            (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
+        };
+        let bounds = UsageBounds { input: 100, output: 50, delivered: 40 };
+        assert_eq!(usage(bounds, 100, 40), (100, 100, 40, 40, UsageSource::Provider));
+        assert_eq!(usage(bounds, 101, 40), (10, 0, 40, 40, UsageSource::Overstated));
+        assert_eq!(usage(bounds, 100, 41), (100, 100, 2, 0, UsageSource::Overstated));
+        let bounds = UsageBounds { output: 39, ..bounds };
+        assert_eq!(usage(bounds, 100, 39), (100, 100, 39, 39, UsageSource::Provider));
+        assert_eq!(usage(bounds, u64::MAX, u64::MAX), (10, 0, 2, 0, UsageSource::Overstated));
+        // The gateway's own count keeps to what was allowed too.
+        let bounds = UsageBounds { input: 9, output: 1, delivered: u64::MAX };
+        assert_eq!(usage(bounds, 10, 2), (9, 0, 1, 0, UsageSource::Overstated));
+        assert_eq!(UsageBounds::delivered(2, 5, 3), 5 + 128 + 96);
+        assert_eq!(UsageBounds::delivered(usize::MAX, usize::MAX, usize::MAX), u64::MAX);
     }
 
     #[test]

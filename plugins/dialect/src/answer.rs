@@ -2,6 +2,7 @@
 
 use crate::decode;
 use crate::event::{Event, Text};
+use crate::reply::Sent;
 use crate::shape::Shape;
 use bytes::Bytes;
 use penstock_contract::{Ask, Fault, FaultKind, Finish, Measured, Stated, Target, Usage};
@@ -70,11 +71,17 @@ impl Answer {
         if events.iter().any(unknown) {
             return Err(Fault::new(FaultKind::Malformed));
         }
-        events.into_iter().for_each(|event| shape.push(event, &mut shaped));
+        let mut sent = Sent::default();
+        for event in events {
+            sent.note(&event);
+            shape.push(event, &mut shaped);
+        }
         let mut answer = Self::gather(shaped, ask.n);
         // Clients read the usage of a plain answer without looking whether it is there.
         let counted = ask.counted(answer.output_bytes());
-        answer.usage = Some(answer.stated.map_or(counted, |stated| stated.filled(&counted)));
+        let bounds = sent.bounds(&ask.usage_bounds(target), answer.candidates.len());
+        let usage = answer.stated.map(|stated| stated.within(&bounds, &counted));
+        answer.usage = Some(usage.unwrap_or_else(|| counted.within(&bounds)));
         if answer.candidates.iter().any(|candidate| candidate.finish.is_none()) {
             read?;
             return Err(Fault::new(FaultKind::Truncated));

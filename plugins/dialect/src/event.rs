@@ -97,6 +97,19 @@ impl Event {
         }
     }
 
+    /// Bytes of generated text.
+    #[must_use]
+    pub fn generated(&self) -> usize {
+        match self {
+            Self::Text { text, .. } | Self::Reasoning { text, .. } | Self::Refusal { text, .. } => text.len(),
+            Self::ToolArguments { fragment, .. } => fragment.len(),
+            Self::ToolStart { name, .. } => name.len(),
+            Self::Finish { .. } | Self::Usage(_) | Self::Energy(_) | Self::End | Self::Start | Self::Ping => {
+                0
+            }
+        }
+    }
+
     /// Whether it is a content token: with the first one an answer is committed.
     #[must_use]
     pub const fn is_content(&self) -> bool {

@@ -13,6 +13,7 @@ use crate::write::Writer;
 use bytes::Bytes;
 use penstock_contract::{
     Ask, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Stated, Target, Usage,
+    UsageBounds,
 };
 
 /// Room that is made ahead for what goes out.
@@ -22,6 +23,25 @@ const USUAL: usize = 16 << 10;
 #[must_use]
 pub fn reply(ask: &Ask, target: &Target<'_>, writer: impl Writer + 'static) -> Box<dyn Reply> {
     Box::new(Answering::new(ask, target, Box::new(writer)))
+}
+
+/// Generated text of one provider.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    bytes: usize,
+    calls: usize,
+}
+
+impl Sent {
+    pub(crate) fn note(&mut self, event: &Event) {
+        self.bytes += event.generated();
+        self.calls += usize::from(matches!(event, Event::ToolStart { .. }));
+    }
+
+    /// The bounds of an ask with what its bytes can hold.
+    pub(crate) fn bounds(self, bounds: &UsageBounds, candidates: usize) -> UsageBounds {
+        UsageBounds { delivered: UsageBounds::delivered(candidates, self.bytes, self.calls), ..*bounds }
+    }
 }
 
 /// A streamed answer under way.
@@ -41,10 +61,12 @@ pub struct Answering {
     stated: Option<Stated>,
     /// Of the prompt, for a count where the provider says nothing of it.
     prompt_bytes: usize,
+    /// What may be stated, as far as the ask tells.
+    bounds: UsageBounds,
     measured: Option<Measured>,
     output_bytes: usize,
-    /// The same of the provider at work alone, with what it said again.
-    sent_bytes: usize,
+    /// Bytes that the provider at work sent, with what it said again and what was cut from it, and tool calls.
+    sent: Sent,
     /// What would be sent; goes out once something is committed.
     held: Vec<u8>,
     events: Vec<Event>,
@@ -70,9 +92,10 @@ impl Answering {
             finality: Finality::Believed,
             stated: None,
             prompt_bytes: ask.prompt_bytes,
+            bounds: ask.usage_bounds(target),
             measured: None,
             output_bytes: 0,
-            sent_bytes: 0,
+            sent: Sent::default(),
             held: Vec::new(),
             events: Vec::new(),
             shaped: Vec::new(),
@@ -98,15 +121,22 @@ impl Answering {
         let (mut events, mut shaped) = (std::mem::take(&mut self.events), std::mem::take(&mut self.shaped));
         let mut result = Ok(());
         for event in events.drain(..) {
-            if event.choice().is_some_and(|choice| choice as usize >= self.finished.len()) {
-                // A candidate that nobody asked for: nothing tells what the others are.
-                result = Err(Fault::new(FaultKind::Malformed));
+            if self.progress == Progress::Ended {
+                // How the bytes were cut must not decide what still counts.
                 break;
             }
+            if event.choice().is_some_and(|choice| choice as usize >= self.finished.len()) {
+                // A candidate that nobody asked for: nothing tells what the others are.
+                result = self.judge(Err(Fault::new(FaultKind::Malformed)));
+                break;
+            }
+            self.sent.note(&event);
             self.shape.push(event, &mut shaped);
+            result = shaped.drain(..).try_for_each(|event| self.take(event));
+            if result.is_err() {
+                break;
+            }
         }
-        let taken = shaped.drain(..).try_for_each(|event| self.take(event));
-        let result = taken.and(self.judge(result));
         (self.events, self.shaped) = (events, shaped);
         self.release(out);
         result
@@ -117,7 +147,6 @@ impl Answering {
             // How the bytes were cut must not decide what still counts.
             return Ok(());
         }
-        self.sent_bytes += generated(&event);
         let event = match &mut self.comparison {
             None => event,
             Some(comparison) => match comparison.pass(event) {
@@ -143,7 +172,7 @@ impl Answering {
     }
 
     fn commit(&mut self, event: &Event) {
-        self.output_bytes += generated(event);
+        self.output_bytes += event.generated();
         let finished = event.choice().and_then(|choice| self.finished.get(choice as usize));
         if finished == Some(&true) {
             // It goes on after its end, so only the provider's last word or close is one.
@@ -206,21 +235,6 @@ enum Finality {
     Doubted,
 }
 
-/// Bytes of generated text in an event.
-fn generated(event: &Event) -> usize {
-    match event {
-        Event::Text { text, .. } | Event::Reasoning { text, .. } | Event::Refusal { text, .. } => text.len(),
-        Event::ToolArguments { fragment, .. } => fragment.len(),
-        Event::ToolStart { name, .. } => name.len(),
-        Event::Finish { .. }
-        | Event::Usage(_)
-        | Event::Energy(_)
-        | Event::End
-        | Event::Start
-        | Event::Ping => 0,
-    }
-}
-
 impl Reply for Answering {
     fn push(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), Fault> {
         if self.progress == Progress::Ended {
@@ -249,8 +263,13 @@ impl Reply for Answering {
     }
 
     fn usage(&self) -> Option<Usage> {
+        let bounds = self.sent.bounds(&self.bounds, self.finished.len());
         let counted = Usage::counted(self.prompt_bytes, self.output_bytes);
-        self.stated.filter(|_| !self.continued).map(|stated| stated.filled(&counted))
+        self.stated.filter(|_| !self.continued).map(|stated| stated.within(&bounds, &counted))
+    }
+
+    fn counted(&self) -> Usage {
+        Usage::counted(self.prompt_bytes, self.output_bytes).within(&self.bounds)
     }
 
     fn output_bytes(&self) -> usize {
@@ -258,12 +277,17 @@ impl Reply for Answering {
     }
 
     fn generated(&self) -> usize {
-        self.sent_bytes
+        self.sent.bytes
     }
 
     fn worked(&self) -> Usage {
-        let counted = Usage::counted(self.prompt_bytes, self.sent_bytes);
-        let said = self.stated.map_or(counted, |stated| stated.filled(&counted));
+        let counted = Usage::counted(self.prompt_bytes, self.sent.bytes);
+        let mut bounds = self.sent.bounds(&self.bounds, self.finished.len());
+        if self.continued {
+            // What the client had already is a part of this provider's prompt.
+            bounds.input = bounds.input.saturating_add(self.output_bytes as u64);
+        }
+        let said = self.stated.map_or(counted, |stated| stated.within(&bounds, &counted));
         // Until it has ended, what it says may be behind what it has sent.
         if self.progress < Progress::Finished && said.output < counted.output {
             return Usage { output: counted.output, source: counted.source, ..said };
@@ -308,7 +332,7 @@ impl Reply for Answering {
         self.finished.fill(false);
         (self.finish, self.finality) = (None, Finality::Believed);
         (self.stated, self.measured) = (None, None);
-        self.sent_bytes = 0;
+        self.sent = Sent::default();
         true
     }
 

@@ -49,6 +49,12 @@ pub const IMAGE_PIXELS: u64 = 1_048_576;
 pub const DEFAULT_PUE: Decimal = decimal(140, 2);
 /// Litres per kWh on site where none is published. Assumption; flagged.
 pub const DEFAULT_WUE: Decimal = decimal(40, 2);
+/// A measurement beyond this many times the high end of the formula's range is
+/// no measurement of this answer …
+pub const MEASURED_SPREAD: Decimal = decimal(10, 0);
+/// … unless it is at most this many joules at the building's meter: 1 Wh. Small
+/// answers draw little beside what a machine draws anyway.
+pub const MEASURED_SMALL: Decimal = decimal(3600, 0);
 /// Measured energy never bills more than this many times the list.
 pub const MEASURED_CAP: Decimal = decimal(2, 0);
 /// Joules in a kilowatt-hour.

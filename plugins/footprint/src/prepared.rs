@@ -92,12 +92,26 @@ impl Prepared {
     }
 
     /// One attempt, measured where a measurement was given and is possible
-    /// (more than zero joules), by formula otherwise.
+    /// (more than zero joules, and not many times what this work can draw), by
+    /// formula otherwise.
     #[must_use]
     pub fn attempt(&self, work: &Work, measured: Option<Measured>) -> Attempt {
-        measured
-            .and_then(|measured| self.measured(measured))
-            .unwrap_or_else(|| self.modelled(work, work.throughput_tier))
+        let modelled = self.modelled(work, work.throughput_tier);
+        measured.and_then(|measured| self.possible(measured, &modelled)).unwrap_or(modelled)
+    }
+
+    /// Whether a measurement says more than this work can draw.
+    #[must_use]
+    pub fn is_overstated(&self, work: &Work, measured: Option<Measured>) -> bool {
+        let stated = measured.filter(|measured| measured.joules > Decimal::ZERO);
+        stated
+            .is_some_and(|stated| self.possible(stated, &self.modelled(work, work.throughput_tier)).is_none())
+    }
+
+    /// What was measured, unless it cannot be of the work that the formula computes.
+    fn possible(&self, measured: Measured, modelled: &Attempt) -> Option<Attempt> {
+        let most = modelled.high.saturating_mul(law::MEASURED_SPREAD).max(law::MEASURED_SMALL);
+        self.measured(measured).filter(|measured| measured.facility <= most)
     }
 
     /// Energy for the bill, kWh with twelve places: by list (ordinary service,
@@ -107,7 +121,9 @@ impl Prepared {
     pub fn billable_kwh(&self, sold: &Work, measured: Option<Measured>) -> Decimal {
         let (joules, factors, ..) = self.formula(sold, false);
         let list = joules.saturating_mul(factors.facility);
-        let measured = measured.filter(|_| self.bills_measured).and_then(|measured| self.measured(measured));
+        let measured = measured
+            .filter(|_| self.bills_measured)
+            .and_then(|measured| self.possible(measured, &self.modelled(sold, false)));
         let joules = match measured {
             Some(measured) => measured.facility.min(list.saturating_mul(law::MEASURED_CAP)),
             None => list,

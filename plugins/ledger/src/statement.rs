@@ -5,7 +5,6 @@
 //! ([`Sums::invoiced`]).
 
 use crate::entry::{Act, Drawn, Ending, Entry, Sale, Wallet};
-use penstock_contract::UsageSource;
 use rust_decimal::Decimal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,7 +63,7 @@ impl Sums {
 
     fn sold(&mut self, sale: &Sale) {
         self.requests += 1;
-        self.counted += u64::from(sale.usage.source == UsageSource::Gateway);
+        self.counted += u64::from(sale.usage.source.is_gateway());
         self.input = self.input.saturating_add(sale.usage.input);
         self.cached = self.cached.saturating_add(sale.usage.cached);
         self.output = self.output.saturating_add(sale.usage.output);

@@ -1,6 +1,6 @@
 //! What an answer says besides vectors and scores: tokens and measured energy.
 
-use penstock_contract::{Ask, Measured, Usage};
+use penstock_contract::{Ask, Measured, Stated, Target, Usage};
 use penstock_wire::figures;
 use penstock_wire::json;
 
@@ -42,9 +42,10 @@ impl Said {
         parts.into_iter().reduce(Self::add).unwrap_or_default()
     }
 
-    /// The usage, by the gateway's own count where the provider is silent.
-    pub(crate) fn usage(&self, ask: &Ask) -> Usage {
-        self.tokens.map_or_else(|| ask.counted(0), |input| Usage { input, ..Usage::default() })
+    /// The usage, by the gateway's own count where the provider is silent, or states more than can be.
+    pub(crate) fn usage(&self, ask: &Ask, target: &Target<'_>) -> Usage {
+        let stated = Stated { input: self.tokens, output: Some(0), ..Stated::default() };
+        stated.within(&ask.usage_bounds(target), &ask.counted(0))
     }
 }
 

@@ -141,6 +141,7 @@ impl Proof<'_> {
             let why = format!("It is more than the model's own window, {}.", model.card.context_length);
             self.wrong(&spot.key("context_length"), why, "Write less, or more in the model's block.");
         }
+        let max_output = raw.max_output.or(model.card.max_output);
         Some(Offer {
             index,
             provider: Arc::clone(provider),
@@ -149,14 +150,18 @@ impl Proof<'_> {
             tariff,
             later,
             prepared,
-            abilities: abilities(raw, model),
+            abilities: Abilities {
+                context_length: Some(context_length),
+                max_output,
+                ..abilities(raw, model)
+            },
             shape,
             dialects: raw
                 .dialects
                 .as_ref()
                 .map_or_else(|| provider.dialects.clone(), |own| provider::dialects(own)),
             context_length,
-            max_output: raw.max_output.or(model.card.max_output),
+            max_output,
         })
     }
 }
@@ -184,5 +189,6 @@ fn abilities(raw: &raw::Offer, model: &Model) -> Abilities {
         max_images: raw.max_images,
         max_inputs: raw.max_inputs.and_then(|most| usize::try_from(most).ok()),
         score: raw.score.map_or(model.score, catalogue::score),
+        ..Abilities::default()
     }
 }

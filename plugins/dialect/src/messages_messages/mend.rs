@@ -11,7 +11,7 @@ use crate::scan;
 use crate::shape::Ids;
 use crate::write::messages;
 use bytes::Bytes;
-use penstock_contract::{Finish, Target, Thinking, Usage};
+use penstock_contract::{Finish, Target, Thinking, Usage, UsageSource};
 use penstock_wire::json;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -213,12 +213,12 @@ pub(super) fn opening(data: &Bytes, message: &[u8], model: &str, known: &Usage) 
     named.then(|| mends.done().concat())
 }
 
-/// Usage, where the two numbers are missing that every client reads unasked.
+/// Usage, where the two numbers are missing that every client reads unasked, or are more than can be.
 fn count(mends: &mut Mends<'_>, message: &[u8], said: Option<&[u8]>, known: &Usage) {
     let numbers = ["input_tokens", "output_tokens"];
     let counts =
         |usage: &[u8]| numbers.iter().all(|name| scan::member(usage, name).and_then(scan::number).is_some());
-    if !said.is_some_and(counts) {
+    if known.source == UsageSource::Overstated || !said.is_some_and(counts) {
         let mut usage = Vec::with_capacity(128);
         messages::usage(known, &mut usage);
         mends.say(message, "usage", said, usage);

@@ -352,6 +352,10 @@ impl Reply for Passing {
         self.shadow.generated()
     }
 
+    fn counted(&self) -> Usage {
+        self.shadow.counted()
+    }
+
     fn worked(&self) -> Usage {
         self.shadow.worked()
     }

@@ -43,7 +43,7 @@ fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<(Vectors, Said)>) -> Result<
         return Err(malformed());
     }
     let said = Said::sum(said);
-    let usage = said.usage(ask);
+    let usage = said.usage(ask, target);
     let mut body = vec![Bytes::from(
         [br#"{"object":"list","model":"#, quoted(target.answer_model).as_slice(), br#","data":"#].concat(),
     )];

@@ -134,7 +134,7 @@ fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<Scores>) -> Result<Whole, Fa
         body.push(Bytes::from_static(b"}"));
     }
     let said = Said::sum(said);
-    let usage = said.usage(ask);
+    let usage = said.usage(ask, target);
     body.push(Bytes::from(format!(r#"],"usage":{{"total_tokens":{}}}}}"#, usage.input)));
     Ok(Whole {
         body,
