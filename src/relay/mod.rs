@@ -307,6 +307,10 @@ impl Run<'_, '_> {
             Stop::Fault(fault) => {
                 offer.learn(now, Outcome::from(&fault), None);
                 self.remember(offer, &fault, rescue, now);
+                if fault.kind == FaultKind::ModelOutput {
+                    // It was delivered, and no other provider would have to say it.
+                    settle::left(self);
+                }
                 let budget = &mut self.x.house.budget.lock();
                 Some(if !self.begun {
                     course.after(&fault, now, budget)

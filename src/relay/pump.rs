@@ -295,6 +295,9 @@ async fn close(
     let took = times.asked.elapsed();
     let (done, own) = (Done::Tokens(usage), Done::Tokens(own));
     let objects = settle::served(run, offer, done, own, reply.measured(), took, Some(sample));
+    if reply.is_spoilt() {
+        run.x.record.broke(&Refusal::new(Code::Unavailable));
+    }
     let mut out = Out::default();
     reply.close(&usage, &objects, &mut out);
     answering.way.release_soon();

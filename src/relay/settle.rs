@@ -20,6 +20,7 @@ use penstock_ledger::Wallet;
 use penstock_limits::Used;
 use penstock_pricing::PaidWith;
 use penstock_routing::Sample;
+use rust_decimal::Decimal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,10 +98,11 @@ pub fn served(
     if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
         overstated(run, offer, "tokens");
     }
-    if offer.bill.overstates(own, measured, took) {
+    let credible = measured.and_then(|measured| offer.bill.credible(own, measured, took));
+    if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {
         overstated(run, offer, "energy");
     }
-    let settled = offer.bill.of(done, own, measured, took, run.spent.0.as_ref(), terms);
+    let settled = offer.bill.of(done, own, credible, took, run.spent.0.as_ref(), terms);
     let money = worth(&settled.charge, terms.eur_per_credit);
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
     let house = run.x.house;
@@ -134,7 +136,7 @@ fn overstated(run: &Run<'_, '_>, offer: &OfferLive, figure: &'static str) {
     });
 }
 
-/// Settles what a client received before it left.
+/// Settles what a client received before it left, or before the model wrote what cannot be passed on.
 pub fn left(run: &mut Run<'_, '_>) {
     let (Some(offer), Some(reply)) = (run.current.clone(), run.reply.take()) else { return };
     if !run.begun {

@@ -181,10 +181,10 @@ impl Bill {
         Settled { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
     }
 
-    /// Whether a provider measured more energy than this work can draw; it does not count then.
+    /// The energy that a provider measured, unless this work cannot have drawn so much.
     #[must_use]
-    pub fn overstates(&self, own: Done, measured: Option<Measured>, took: Duration) -> bool {
-        measured.is_some() && self.prepared.is_overstated(&Work::new(own, took), measured)
+    pub fn credible(&self, own: Done, measured: Measured, took: Duration) -> Option<Measured> {
+        self.prepared.credible(&Work::new(own, took), measured)
     }
 
     /// What the ledger is told of a bill.

@@ -33,6 +33,8 @@ pub enum FaultKind {
     InBand,
     /// The stream ended without a finish reason.
     Truncated,
+    /// The model wrote what no client can be given: the provider did its work, and another would do no better.
+    ModelOutput,
     /// A rescue whose text is not what the client already has.
     Diverged,
     /// The caller is to blame; every provider would say the same.
@@ -58,6 +60,7 @@ impl FaultKind {
             Self::Malformed => "malformed",
             Self::InBand => "in_band_error",
             Self::Truncated => "truncated",
+            Self::ModelOutput => "model_output",
             Self::Diverged => "diverged",
             Self::Caller => "caller",
         }
@@ -93,6 +96,15 @@ impl Fault {
                 || refusal.param.as_deref().is_some_and(|param| param.ends_with("_tokens"))
         };
         self.room.is_some() || self.refusal.as_deref().is_some_and(about)
+    }
+
+    /// The model's own words are at fault. Such a fault is never retried or rescued and never counts against the
+    /// provider; what was delivered is charged.
+    #[must_use]
+    pub fn model_output() -> Self {
+        let sentence = "The model wrote more or longer tool calls than can be passed on.";
+        let refusal = Some(Box::new(Refusal::because(Code::Unavailable, sentence).retry_after(1)));
+        Self { kind: FaultKind::ModelOutput, refusal, retry_after: None, room: None }
     }
 
     /// The caller's own fault, in the provider's eyes.

@@ -223,6 +223,12 @@ pub trait Reply: Send {
     /// Energy that the provider measured.
     fn measured(&self) -> Option<Measured>;
 
+    /// Whether what the model wrote cannot be said in the client's dialect, so that [`Reply::close`] ends it with an
+    /// error: nobody but the model is at fault, and what was delivered is charged.
+    fn is_spoilt(&self) -> bool {
+        false
+    }
+
     /// Why it ended, once known.
     fn finish(&self) -> Option<Finish>;
 

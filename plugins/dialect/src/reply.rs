@@ -188,11 +188,6 @@ impl Answering {
         if !self.finished.iter().all(|finished| *finished) {
             return Err(Fault::new(FaultKind::Truncated));
         }
-        if self.writer.is_spoilt() {
-            // Not what came after a good end: the answer itself.
-            self.progress = Progress::Committed;
-            return Err(Fault::new(FaultKind::Malformed));
-        }
         self.progress = Progress::Ended;
         Ok(())
     }
@@ -301,6 +296,10 @@ impl Reply for Answering {
 
     fn measured(&self) -> Option<Measured> {
         self.measured
+    }
+
+    fn is_spoilt(&self) -> bool {
+        self.writer.is_spoilt()
     }
 
     fn finish(&self) -> Option<Finish> {

@@ -92,26 +92,21 @@ impl Prepared {
     }
 
     /// One attempt, measured where a measurement was given and is possible
-    /// (more than zero joules, and not many times what this work can draw), by
-    /// formula otherwise.
+    /// (more than zero joules), by formula otherwise.
     #[must_use]
     pub fn attempt(&self, work: &Work, measured: Option<Measured>) -> Attempt {
-        let modelled = self.modelled(work, work.throughput_tier);
-        measured.and_then(|measured| self.possible(measured, &modelled)).unwrap_or(modelled)
+        measured
+            .and_then(|measured| self.measured(measured))
+            .unwrap_or_else(|| self.modelled(work, work.throughput_tier))
     }
 
-    /// Whether a measurement says more than this work can draw.
+    /// The measurement, unless it cannot be of this work: many times what the
+    /// formula computes.
     #[must_use]
-    pub fn is_overstated(&self, work: &Work, measured: Option<Measured>) -> bool {
-        let stated = measured.filter(|measured| measured.joules > Decimal::ZERO);
-        stated
-            .is_some_and(|stated| self.possible(stated, &self.modelled(work, work.throughput_tier)).is_none())
-    }
-
-    /// What was measured, unless it cannot be of the work that the formula computes.
-    fn possible(&self, measured: Measured, modelled: &Attempt) -> Option<Attempt> {
-        let most = modelled.high.saturating_mul(law::MEASURED_SPREAD).max(law::MEASURED_SMALL);
-        self.measured(measured).filter(|measured| measured.facility <= most)
+    pub fn credible(&self, work: &Work, measured: Measured) -> Option<Measured> {
+        let high = self.modelled(work, false).high;
+        let most = high.saturating_mul(law::MEASURED_SPREAD).max(law::MEASURED_SMALL);
+        self.measured(measured).filter(|attempt| attempt.facility <= most).map(|_| measured)
     }
 
     /// Energy for the bill, kWh with twelve places: by list (ordinary service,
@@ -121,9 +116,7 @@ impl Prepared {
     pub fn billable_kwh(&self, sold: &Work, measured: Option<Measured>) -> Decimal {
         let (joules, factors, ..) = self.formula(sold, false);
         let list = joules.saturating_mul(factors.facility);
-        let measured = measured
-            .filter(|_| self.bills_measured)
-            .and_then(|measured| self.possible(measured, &self.modelled(sold, false)));
+        let measured = measured.filter(|_| self.bills_measured).and_then(|measured| self.measured(measured));
         let joules = match measured {
             Some(measured) => measured.facility.min(list.saturating_mul(law::MEASURED_CAP)),
             None => list,

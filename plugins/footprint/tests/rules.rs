@@ -213,3 +213,26 @@ fn every_method_is_found_by_its_name_and_its_range_holds_the_figure() {
     assert_eq!(Method::named("guess"), None);
     assert_eq!(law::METHODOLOGY, penstock_footprint::METHODOLOGY);
 }
+
+#[test]
+fn a_measurement_of_many_times_what_the_work_draws_is_none_of_it() {
+    let card = EnergyCard { joules_per_output_token: Some(Decimal::ONE), ..EnergyCard::new(Kind::Chat) };
+    let card = EnergyCard { joules_per_input_token: Some(Decimal::ONE), ..card };
+    let site = Place { pue: Some(Decimal::ONE), wue: Some(Decimal::ZERO), ..place() };
+    let offer = Prepared::new(&card, &site).unwrap();
+    let credible = |output: u64, joules: &str, boundary| {
+        let measured = Measured { joules: joules.parse().unwrap(), boundary: Some(boundary) };
+        let work = Work::tokens(Usage { output, ..Usage::default() }, Duration::ZERO);
+        offer.credible(&work, measured).is_some()
+    };
+    // A small answer may draw 1 Wh, whatever the formula says.
+    assert!(credible(1, "3600", Boundary::Facility));
+    assert!(!credible(1, "3600.001", Boundary::Facility));
+    assert!(!credible(1, "3600", Boundary::Gpu), "it is 5,241.6 J at the building's meter");
+    // 10,000 J at the accelerators are 14,560 in the building; four times that is the high end, and ten times that the most.
+    assert!(credible(10_000, "582400", Boundary::Facility));
+    assert!(!credible(10_000, "582400.001", Boundary::Facility));
+    for absurd in ["0", "-1", "3600000000000000"] {
+        assert!(!credible(10_000, absurd, Boundary::Facility), "{absurd}");
+    }
+}

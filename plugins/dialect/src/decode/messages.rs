@@ -152,7 +152,7 @@ impl Decoder {
                 let tool = self.tools;
                 let (id, name) = named(data, block)?;
                 if tool as usize >= super::MAX_TOOLS {
-                    return Err(malformed());
+                    return Err(Fault::model_output());
                 }
                 self.tools += 1;
                 open.kind = Kind::Tool(tool);
@@ -342,6 +342,9 @@ fn named(data: &Bytes, block: &[u8]) -> Result<(Text, Text), Fault> {
     let sound = |text: &Text| !text.is_empty() && text.escaped().len() <= super::MAX_NAME;
     let id = text_of(data, scan::member(block, "id"))?;
     let name = text_of(data, scan::member(block, "name"))?;
+    if name.escaped().len() > super::MAX_NAME {
+        return Err(Fault::model_output());
+    }
     if sound(&id) && sound(&name) { Ok((id, name)) } else { Err(malformed()) }
 }
 

@@ -27,7 +27,8 @@ pub trait Decoder: Send {
     /// # Errors
     /// `Malformed` for what is no event of the dialect (not JSON, a member of a wrong type, an index that cannot be, an
     /// event out of order), `InBand` for an error
-    /// object, `Caller` where that error is the client's own.
+    /// object, `Caller` where that error is the client's own, `ModelOutput` for more calls or longer names than are
+    /// passed on.
     fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault>;
 
     /// The provider closed: appends what only the end can tell. Whether all

@@ -371,6 +371,10 @@ impl Reply for Passing {
         self.shadow.measured()
     }
 
+    fn is_spoilt(&self) -> bool {
+        self.shadow.is_spoilt()
+    }
+
     fn finish(&self) -> Option<Finish> {
         self.shadow.finish()
     }
@@ -396,7 +400,13 @@ impl Reply for Passing {
         if self.is_spoken() {
             return self.shadow.close(usage, objects, out);
         }
-        self.write_end(usage, objects, out);
+        if self.shadow.is_spoilt() {
+            out.0.extend(self.opening.take());
+            out.0.append(&mut self.held.0);
+            out.push(messages::unusable(&self.id, objects));
+        } else {
+            self.write_end(usage, objects, out);
+        }
         self.shadow.close(usage, &[], &mut Out::default());
     }
 

@@ -21,6 +21,7 @@ pub(crate) use whole::whole;
 
 use crate::event::{Event, Text};
 use block::{Block, Kind};
+use bytes::Bytes;
 use penstock_contract::{Code, Dialect, Finish, Refusal, Stated, Thinking, Usage};
 use std::collections::VecDeque;
 
@@ -210,6 +211,22 @@ impl Writer {
     }
 }
 
+/// The end of an answer whose tool calls cannot be read: the model is at fault and not the provider. `objects` tell what
+/// it cost, since what was delivered is charged.
+pub(crate) fn unusable(id: &str, objects: &[u8]) -> Bytes {
+    let refusal = Refusal::because(
+        Code::Unavailable,
+        "The model called a tool with arguments that are no JSON object.",
+    );
+    let envelope = penstock_wire::error::envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
+    let mut event = penstock_wire::sse::named_event("error", &envelope).to_vec();
+    // The envelope is an object, and the event ends behind it with an empty line.
+    if let Some(end) = memchr::memrchr(b'}', &event).filter(|_| !objects.is_empty()) {
+        event.splice(end..end, std::iter::once(b',').chain(objects.iter().copied()));
+    }
+    Bytes::from(event)
+}
+
 /// An empty text block: a message without any block breaks clients that read the first one.
 pub(crate) fn empty_block(out: &mut Vec<u8>) {
     let mut block = Block::new(Kind::Text);
@@ -255,11 +272,8 @@ impl super::Writer for Writer {
         let spoilt = super::Writer::is_spoilt(self);
         self.close_blocks(out);
         if spoilt {
-            let refusal = Refusal::because(
-                Code::Unavailable,
-                "The model called a tool with arguments that are not valid JSON.",
-            );
-            return self.fail(&refusal, &self.manner.face.id.clone(), out);
+            out.extend_from_slice(&unusable(&self.manner.face.id, objects));
+            return;
         }
         let (reason, stop) = self.finish.take().unwrap_or((Finish::Stop, None));
         out.extend_from_slice(

@@ -39,8 +39,8 @@ pub trait Writer: Send {
     /// Whether the client sees [`Event::Reasoning`]; a rescue compares only what it saw.
     fn shows_reasoning(&self) -> bool;
 
-    /// Whether the answer, if it ends here, is none that the dialect can say (asked at
-    /// its end): the provider has failed, and only [`Writer::fail`] can end it.
+    /// Whether the answer, if it ends here, is none that the dialect can say, since the model wrote no sound arguments
+    /// (asked at its end): [`Writer::close`] ends it with an error.
     fn is_spoilt(&self) -> bool {
         false
     }

@@ -18,7 +18,7 @@ pub enum Outcome {
         /// It said `Retry-After`.
         rest: Option<Duration>,
     },
-    /// Nothing: the caller's fault, the caller left, the request's own deadline,
+    /// Nothing: the caller's fault or the model's own words, the caller left, the request's own deadline,
     /// a rescue whose sampling differed, or the house had no descriptor left.
     Neutral,
 }
@@ -27,9 +27,11 @@ impl From<&Fault> for Outcome {
     fn from(fault: &Fault) -> Self {
         let rest = fault.retry_after;
         match fault.kind {
-            FaultKind::Caller | FaultKind::Deadline | FaultKind::Diverged | FaultKind::Descriptors => {
-                Self::Neutral
-            }
+            FaultKind::Caller
+            | FaultKind::Deadline
+            | FaultKind::Diverged
+            | FaultKind::Descriptors
+            | FaultKind::ModelOutput => Self::Neutral,
             FaultKind::Status(429) => Self::Limited { rest },
             FaultKind::Connect
             | FaultKind::Tls

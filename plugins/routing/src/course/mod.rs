@@ -234,7 +234,7 @@ impl Course {
     fn step(&mut self, fault: &Fault, now: Duration, budget: &mut RetryBudget, others_first: bool) -> Next {
         let Some((index, since)) = self.running.take() else { return self.give_up(now) };
         let Some(provider) = self.record(index, fault, since, now) else { return self.give_up(now) };
-        if fault.kind == FaultKind::Caller {
+        if matches!(fault.kind, FaultKind::Caller | FaultKind::ModelOutput) {
             return Next::Refuse;
         }
         // A rescue that differs from what the client has is the end: another might differ elsewhere.

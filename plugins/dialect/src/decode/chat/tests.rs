@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::Decoder;
-use crate::decode::{Decoder as _, MAX_TOOLS};
+use crate::decode::{Decoder as _, MAX_NAME, MAX_TOOLS};
 use crate::event::{Event, Text};
 use bytes::Bytes;
 use penstock_contract::FaultKind;
@@ -76,18 +76,21 @@ fn a_frame_that_ends_in_a_finish_is_read_anew_each_time() {
 }
 
 #[test]
-fn more_tools_or_candidates_than_anyone_needs_are_malformed() {
+fn more_candidates_are_malformed_and_more_tools_or_longer_names_the_models_words() {
     let call = |index: usize| {
         let call = json!({"index": index, "id": format!("c{index}"), "function": {"name": "f"}});
         format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}))
     };
     let stream: String = (0..=MAX_TOOLS).map(call).collect();
-    assert_eq!(decode(&stream).1, Some(FaultKind::Malformed));
+    assert_eq!(decode(&stream).1, Some(FaultKind::ModelOutput));
+    let stream: String = (0..MAX_TOOLS).map(call).collect();
+    assert_eq!(decode(&stream).1, None);
     assert_eq!(decode("data: {\"choices\":[{\"index\":16,\"delta\":{}}]}\n\n").1, Some(FaultKind::Malformed));
-    let long = "n".repeat(5000);
-    let call = json!({"index": 0, "id": "c", "function": {"name": long}});
-    let stream = format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}));
-    assert_eq!(decode(&stream).1, Some(FaultKind::Malformed));
+    for (length, fault) in [(MAX_NAME, None), (MAX_NAME + 1, Some(FaultKind::ModelOutput))] {
+        let call = json!({"index": 0, "id": "c", "function": {"name": "n".repeat(length)}});
+        let stream = format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}));
+        assert_eq!(decode(&stream).1, fault, "{length}");
+    }
 }
 
 /// As many as an answer holds; were all arguments read again with each, it would take minutes.

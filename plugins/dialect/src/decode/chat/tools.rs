@@ -133,7 +133,8 @@ impl Calls {
     /// Takes one fragment.
     pub(super) fn take(&mut self, fragment: &Fragment<'_>, place: &mut Place<'_>) -> Result<(), Fault> {
         let malformed = || Fault::new(FaultKind::Malformed);
-        let at = self.find(fragment).ok_or_else(malformed)?;
+        // How many calls there are and what they are called, the model decides.
+        let at = self.find(fragment).ok_or_else(Fault::model_output)?;
         self.last = at;
         let number = self.started;
         let call = self.calls.get_mut(at).ok_or_else(malformed)?;
@@ -156,6 +157,9 @@ impl Calls {
             let Some(name) = fragment.name else {
                 return if call.arguments.len() > MAX_WAITING { Err(malformed()) } else { Ok(()) };
             };
+            if name.len() > MAX_NAME {
+                return Err(Fault::model_output());
+            }
             let name = short(place.source, name).ok_or_else(malformed)?;
             call.name = Some(name.clone());
             call.own_id = call.id.is_none();

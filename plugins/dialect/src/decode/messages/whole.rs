@@ -41,7 +41,7 @@ pub fn whole(body: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
             "tool_use" => {
                 let (id, name) = named(&body, block)?;
                 if tool as usize >= MAX_TOOLS {
-                    return Err(malformed());
+                    return Err(Fault::model_output());
                 }
                 events.push(Event::ToolStart { choice: 0, tool, id, name });
                 let input = scan::member(block, "input")

@@ -10,11 +10,15 @@ use bytes::Bytes;
 use penstock_contract::{Ask, Done, Fault, FaultKind, Finish, Target, Thinking, Whole};
 use penstock_wire::json;
 
+/// The member that holds arguments that are no JSON object, as the vendor of the dialect advises.
+const INVALID: &str = "INVALID_JSON";
+
 /// Reads a provider's whole answer and says it in the messages dialect.
 ///
 /// # Errors
-/// What is wrong with the answer; tool arguments that are no JSON object are
-/// the provider's failure, so that another one is asked.
+/// What is wrong with the answer. Tool arguments that are no JSON object are the
+/// model's words: they are passed on as the text that they are, in an object with
+/// [`INVALID`] alone.
 pub(crate) fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     let answer = Answer::read(ask, target, body)?;
     let manner = Manner::of(ask, target);
@@ -24,7 +28,7 @@ pub(crate) fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole
     out.push(b'{');
     manner.face(&mut out);
     out.extend_from_slice(br#","content":["#);
-    content(&manner, candidate, finish, &mut out)?;
+    content(&manner, candidate, finish, &mut out);
     out.extend_from_slice(b"],");
     manner::stop_members(finish, candidate.stop_sequence.as_ref(), !candidate.tools.is_empty(), &mut out);
     out.extend_from_slice(br#","usage":"#);
@@ -41,7 +45,7 @@ pub(crate) fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole
     })
 }
 
-fn content(manner: &Manner, candidate: &Candidate, finish: Finish, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn content(manner: &Manner, candidate: &Candidate, finish: Finish, out: &mut Vec<u8>) {
     let start = out.len();
     if manner.thinking != Thinking::Off && candidate.reasoning.iter().any(|text| !text.is_empty()) {
         let hash = candidate.reasoning.iter().fold(FNV_START, |hash, text| fnv1a_more(hash, text.escaped()));
@@ -62,14 +66,13 @@ fn content(manner: &Manner, candidate: &Candidate, finish: Finish, out: &mut Vec
         out.extend_from_slice(br#""},"#);
     }
     for call in &candidate.tools {
-        tool_use(manner, call, finish, out)?;
+        tool_use(manner, call, finish, out);
         out.push(b',');
     }
     out.pop();
-    Ok(())
 }
 
-fn tool_use(manner: &Manner, call: &ToolCall, finish: Finish, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn tool_use(manner: &Manner, call: &ToolCall, finish: Finish, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"type":"tool_use","id":""#);
     out.extend_from_slice(call.id.escaped());
     out.extend_from_slice(br#"","name":"#);
@@ -77,10 +80,17 @@ fn tool_use(manner: &Manner, call: &ToolCall, finish: Finish, out: &mut Vec<u8>)
     out.extend_from_slice(br#","input":"#);
     let arguments: String = call.arguments.iter().map(Text::decoded).collect();
     let cut = matches!(finish, Finish::Length | Finish::Window | Finish::ContentFilter);
-    let input = object(&arguments, cut).ok_or(Fault::new(FaultKind::Malformed))?;
-    out.extend_from_slice(input.as_bytes());
+    match object(&arguments, cut) {
+        Some(input) => out.extend_from_slice(input.as_bytes()),
+        None => {
+            out.push(b'{');
+            json::write_str(out, INVALID);
+            out.push(b':');
+            json::write_str(out, &arguments);
+            out.push(b'}');
+        }
+    }
     out.push(b'}');
-    Ok(())
 }
 
 /// The arguments as a JSON object: as they are if they are one, `{}` for none,
@@ -165,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_become_an_object_or_the_provider_has_failed() {
+    fn arguments_become_an_object_where_they_are_one() {
         let whole = |text| object(text, false);
         assert_eq!(whole("").as_deref(), Some("{}"));
         assert_eq!(whole("null").as_deref(), Some("{}"));
