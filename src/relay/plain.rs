@@ -30,7 +30,7 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     let answers = ask(run, offer, speech, &calls).await?;
     let mut whole = translate(run, offer, speech, created, answers).await?;
     if let Task::Draw(draw) = &run.ask.task {
-        whole.done = Some(settle::images(pictures::count(&whole), draw, offer));
+        whole.done = Some(settle::images(pictures::count(&whole), draw, run.ask, offer));
         whole.body = pictures::finish(run, offer, draw, std::mem::take(&mut whole.pictures), created).await?;
     }
 

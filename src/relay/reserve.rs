@@ -55,7 +55,7 @@ fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
 /// So many images; so much sound as its file holds by measure, or as its bytes can hold.
 pub(super) fn media(offer: &OfferLive, ask: &Ask) -> Done {
     match &ask.task {
-        Task::Draw(draw) => settle::images(draw.n, draw, offer),
+        Task::Draw(draw) => settle::images(draw.n, draw, ask, offer),
         Task::Transcribe(task) => Done::Audio { seconds: task.sound.most_seconds() },
         Task::Talk | Task::Embed(_) | Task::Rerank(_) => Done::Unknown,
     }

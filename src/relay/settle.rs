@@ -18,6 +18,7 @@ use penstock_contract::{
 use penstock_footprint::Attempt;
 use penstock_ledger::Wallet;
 use penstock_limits::Used;
+use penstock_media::picture::steps_name;
 use penstock_pricing::PaidWith;
 use penstock_routing::Sample;
 use rust_decimal::Decimal;
@@ -35,7 +36,7 @@ impl Spent {
     /// A provider worked on the prompt, and on what it sent, for nothing.
     pub fn failed(&mut self, offer: &OfferLive, ask: &Ask, reply: Option<&dyn Reply>, took: Duration) {
         let attempt = match &ask.task {
-            Task::Draw(draw) => offer.bill.failed_within(images(draw.n, draw, offer), took),
+            Task::Draw(draw) => offer.bill.failed_within(images(draw.n, draw, ask, offer), took),
             Task::Transcribe(task) => {
                 let heard = |seconds| Done::Audio { seconds };
                 offer.bill.failed_within(task.sound.seconds.map_or(Done::Unknown, heard), took)
@@ -64,10 +65,13 @@ pub const fn worked(kind: FaultKind) -> bool {
     )
 }
 
-/// So many images in the size that was asked for, or in the model's own.
-pub fn images(count: u32, draw: &Draw, offer: &OfferLive) -> Done {
+/// So many images in the size that was asked for, or in the model's own, with the steps that the request sets where the
+/// offer takes them, or those of the offer.
+pub fn images(count: u32, draw: &Draw, ask: &Ask, offer: &OfferLive) -> Done {
     let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
-    Done::Images { count, steps: None, pixels: size.map(Size::pixels) }
+    let takes = |shape| steps_name(shape, &offer.offer.abilities).is_some();
+    let steps = ask.steps().filter(|_| offer.offer.shape.is_some_and(takes)).or(offer.offer.image_steps);
+    Done::Images { count, steps, pixels: size.map(Size::pixels) }
 }
 
 /// Settles a good answer: `done` is what is paid, `own` what this offer did for it, where others did the rest. Returns

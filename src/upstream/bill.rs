@@ -24,6 +24,8 @@ pub struct Bill {
     provider: Arc<str>,
     /// Measured energy may come to this many times the list.
     measured: i64,
+    /// The provider runs it in its throughput tier.
+    throughput_tier: bool,
 }
 
 /// What one answer drew and costs.
@@ -82,6 +84,7 @@ impl Bill {
             model: offer.model.card.id.as_str().into(),
             provider: Arc::from(&*offer.provider.id),
             measured: if place.site.bills_measured { 2 } else { 1 },
+            throughput_tier: offer.throughput_tier,
         }
     }
 
@@ -138,18 +141,23 @@ impl Bill {
         (of(PaidWith::Credits), of(PaidWith::Energy))
     }
 
+    /// What was done, in the tier that the provider runs it in. The bill is always that of ordinary service.
+    const fn work(&self, done: Done, took: Duration) -> Work {
+        Work { throughput_tier: self.throughput_tier, ..Work::new(done, took) }
+    }
+
     /// What an attempt drew that answered nobody.
     #[must_use]
     pub fn failed(&self, usage: Usage, took: Duration) -> Attempt {
-        self.prepared.attempt(&Work::tokens(usage, took), None)
+        self.prepared.attempt(&self.work(Done::Tokens(usage), took), None)
     }
 
     /// The same for work that may have been done in part: all of it, but no more
     /// than the machines can draw in that time.
     #[must_use]
     pub fn failed_within(&self, done: Done, took: Duration) -> Attempt {
-        let all = self.prepared.attempt(&Work::new(done, took), None);
-        let most = self.prepared.attempt(&Work::new(Done::Unknown, took), None);
+        let all = self.prepared.attempt(&self.work(done, took), None);
+        let most = self.prepared.attempt(&self.work(Done::Unknown, took), None);
         if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
     }
 
@@ -165,7 +173,7 @@ impl Bill {
         terms: Terms,
     ) -> Settled {
         let work = Work::new(done, took);
-        let mut drawn = self.prepared.attempt(&Work::new(own, took), measured);
+        let mut drawn = self.prepared.attempt(&self.work(own, took), measured);
         if let Some(spent) = spent {
             drawn.add(spent);
         }
@@ -179,6 +187,13 @@ impl Bill {
         let in_energy = rate.tariff.billing == Billing::Energy;
         let billable_kwh = in_energy.then_some(billable);
         Settled { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
+    }
+
+    /// Both objects, as JSON members, of an answer for which no provider was asked.
+    #[must_use]
+    pub fn nothing(&self, at: u64) -> Vec<u8> {
+        let paid_with = if self.in_energy(at) { PaidWith::Energy } else { PaidWith::Credits };
+        penstock_annotate::nothing(&self.served, paid_with.name())
     }
 
     /// The energy that a provider measured, unless this work cannot have drawn so much.

@@ -146,9 +146,10 @@ async fn what_the_balance_does_not_cover_is_refused_at_once() {
 async fn lines_that_wait_are_refused_once_nothing_is_held_and_too_little_is_left() {
     let (provider, running) = bench().await;
     grant(&running, "3.5").await;
-    // 100,000 tokens cost 10 credits at batch price: the first answer leaves nothing.
-    let mut dear = completion("Hello");
-    dear["usage"] = json!({"prompt_tokens": 10, "completion_tokens": 100_000, "total_tokens": 100_010});
+    // All tokens that are allowed cost 3.28 credits at batch price: the first answer leaves too little.
+    let mut dear = completion(&"x".repeat(usize::try_from(MAX_TOKENS).unwrap()));
+    dear["usage"] =
+        json!({"prompt_tokens": 10, "completion_tokens": MAX_TOKENS, "total_tokens": MAX_TOKENS + 10});
     provider.always([vec![Act::Pause(Duration::from_millis(50))], json_answer(200, &dear)].concat());
     let (completed, found) = worked(&running.client, 5).await;
     assert_eq!((completed, provider.calls()), (1, 1));

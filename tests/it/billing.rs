@@ -2,6 +2,7 @@
 //! moves on, tells no usage, or nobody waits for it.
 
 mod broken_off;
+mod overstated;
 mod wallets;
 
 use crate::harness::bench::Running;

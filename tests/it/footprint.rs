@@ -301,7 +301,9 @@ async fn vector(all: &Value, vector: &Value) -> Value {
     }
     let provider = Provider::start().await;
     let tokens = |name: &str| inputs["usage"][name].as_u64().unwrap_or(0);
-    let mut said = completion("Hello");
+    // A token has at least one byte.
+    let text = |name: &str| "x".repeat(usize::try_from(tokens(name)).unwrap());
+    let mut said = completion(&text("out"));
     said["usage"] = json!({"prompt_tokens": tokens("in"), "completion_tokens": tokens("out"),
         "total_tokens": tokens("in") + tokens("out"), "prompt_tokens_details": {"cached_tokens": tokens("cached")}});
     let measured = inputs["measured"]["raw"].as_str().map(|raw| serde_json::from_str::<Value>(raw).unwrap());
@@ -329,6 +331,7 @@ async fn vector(all: &Value, vector: &Value) -> Value {
     let running = Bench::new().provider("other", &other).more(&more).start().await;
     let mut ask = running.ask();
     ask["model"] = json!("v");
+    ask["messages"][0]["content"] = json!(text("in"));
     let answer = running.client.post("/v1/chat/completions", &ask).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()
@@ -362,4 +365,22 @@ async fn the_published_vectors_of_chat_are_answered_to_the_digit() {
         }
     }
     assert!(seen >= 4, "{seen}");
+}
+
+/// A provider that runs its models for throughput draws less for its output, and costs the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_throughput_tier_lowers_the_footprint_of_output_alone() {
+    let told = async |offer: &str, output: u64| {
+        let provider = Provider::start().await;
+        let mut said = completion("Hello");
+        said["usage"] = json!({"prompt_tokens": 0, "completion_tokens": output});
+        provider.then(json_answer(200, &said));
+        let running = Bench::new().provider_with("a", &provider, PATIENT, offer).start().await;
+        running.chat().await.json()
+    };
+    let (usual, tier) = (told("", 10).await, told("throughput_tier = true", 10).await);
+    let off = (kwh(&tier) - kwh(&usual) * Decimal::new(6, 1)).abs();
+    assert!(off <= Decimal::new(1, 12), "{} and {}", kwh(&tier), kwh(&usual));
+    assert!(kwh(&tier) > Decimal::ZERO);
+    assert_eq!(tier["billing_cost"], usual["billing_cost"]);
 }

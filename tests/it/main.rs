@@ -54,6 +54,7 @@ mod full_disk_batch;
 mod guessing;
 mod hostile;
 mod hosts;
+mod image_steps;
 mod images;
 mod ledger;
 mod life;

@@ -274,7 +274,15 @@ async fn no_tokens_at_all_are_answered_without_a_provider_and_without_a_charge()
 fn assert_empty(end: &Value) {
     assert_eq!((&end["usage"]["input_tokens"], &end["usage"]["output_tokens"]), (&json!(0), &json!(0)));
     assert_eq!(end["billing_cost"], json!({"energy": 0, "credits": 0, "paid_with": "credits"}));
-    assert_eq!(end["environment_impact"], json!({"energy_kwh": 0, "carbon_g_co2": 0, "water_liters": 0}));
+    let impact = &end["environment_impact"];
+    for name in ["energy_kwh", "carbon_g_co2", "water_liters"] {
+        assert_eq!(impact[name], json!(0), "{name}");
+    }
+    // The place is that of the provider that would have been asked.
+    assert_eq!(impact["provider_id"], "a");
+    assert!(impact["renewable_percent"].is_number() && impact["pue"].is_number(), "{impact}");
+    assert!(impact["location"].as_str().unwrap().contains(", "), "{impact}");
+    assert_eq!(impact.as_object().unwrap().len(), 7, "{impact}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -67,12 +67,12 @@ async fn tells(id: &str, kind: &str, path: &str, ask: Value, script: impl Fn(u64
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embeddings_of_ten_thousand_tokens() {
-    let ask = json!({"model": "published", "input": "x"});
+    let ask = json!({"model": "published", "input": "x".repeat(10_000)});
     tells("V05", "embedding", "/v1/embeddings", ask, |tokens| vectors(&[&[1.0, 2.0]], tokens)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_pairs_of_330_tokens_ranked() {
-    let ask = json!({"model": "published", "query": "q", "documents": vec!["d"; 20]});
+    let ask = json!({"model": "published", "query": "q", "documents": vec!["d".repeat(330); 20]});
     tells("V06", "rerank", "/v1/rerank", ask, |tokens| scores(&[0.5; 20], tokens)).await;
 }

@@ -10,11 +10,13 @@ use penstock_contract::{Ask, Draw, Kind, Refusal, Size, Task};
 
 /// The most images of one request.
 const MOST: i64 = 10;
+/// The most diffusion steps of an image.
+const MOST_STEPS: i64 = 150;
 
 /// Proves a request of `/v1/images/generations`. Whether the model draws in this
 /// size is not known here.
 ///
-/// `size: "auto"` is the model's own. Fields of other services (`quality`,
+/// `size: "auto"` is the model's own. `num_inference_steps` (or `steps`) is passed on where the offer takes it. Fields of other services (`quality`,
 /// `style`, `user` …) are ignored; `stream` is refused.
 ///
 /// # Errors
@@ -35,6 +37,9 @@ pub fn images_with(body: Bytes, limits: &Limits, default: Option<&str>) -> Resul
     let prompt = read::name(top.get("prompt"), &top.path("prompt"))?;
     let n = top.get("n").map(|n| read::integer(n, &top.path("n"), 1, MOST)).transpose()?;
     let base64 = plain::word(&top, "response_format", &["url", "b64_json"])? == Some("b64_json");
+    for name in ["num_inference_steps", "steps"] {
+        top.get(name).map(|steps| read::integer(steps, &top.path(name), 1, MOST_STEPS)).transpose()?;
+    }
     if plain::switch(&top, "stream")? {
         return Err(top.path("stream").unsupported("images are not streamed"));
     }

@@ -77,3 +77,18 @@ fn what_is_wrong_is_named() {
     assert_eq!(ask(r#"{"model":"m","prompt":"p","stream":true}"#).unwrap_err().code, Code::Unsupported);
     assert_eq!(ask("[]").unwrap_err().code, Code::InvalidRequest);
 }
+
+#[test]
+fn steps_are_bounded_under_both_names() {
+    for name in ["num_inference_steps", "steps"] {
+        let steps = |value: &str| ask(&format!(r#"{{"model":"m","prompt":"p","{name}":{value}}}"#));
+        for (value, read) in [("1", Some(1)), ("150", Some(150)), ("null", None)] {
+            assert_eq!(steps(value).unwrap().steps(), read, "{name} {value}");
+        }
+        for wrong in ["0", "151", "-1", "1.5", "4294967297", "\"9\"", "[]"] {
+            assert_eq!(steps(wrong).unwrap_err().param.as_deref(), Some(name), "{name} {wrong}");
+        }
+    }
+    let both = ask(r#"{"model":"m","prompt":"p","steps":9,"num_inference_steps":8}"#).unwrap();
+    assert_eq!(both.steps(), Some(8));
+}

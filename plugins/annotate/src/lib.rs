@@ -14,6 +14,6 @@ mod splice;
 
 pub use json::number;
 pub use objects::{
-    BILLING_HEADER, Cost, Grid, IMPACT_HEADER, Impact, NOTHING, Provenance, Served, Site, headers, members,
+    BILLING_HEADER, Cost, Grid, IMPACT_HEADER, Impact, Provenance, Served, Site, headers, members, nothing,
 };
 pub use splice::splice;

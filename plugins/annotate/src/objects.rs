@@ -5,9 +5,6 @@ use rust_decimal::Decimal;
 
 /// The header that carries `environment_impact` where the body is plain text.
 pub const IMPACT_HEADER: &str = "x-environment-impact";
-/// The two members of an answer that no model was run for: nothing was drawn, nothing is charged, and there
-/// is no place to tell of.
-pub const NOTHING: &[u8] = br#""environment_impact":{"energy_kwh":0,"carbon_g_co2":0,"water_liters":0},"billing_cost":{"energy":0,"credits":0,"paid_with":"credits"}"#;
 
 /// The header that carries `billing_cost` where the body is plain text.
 pub const BILLING_HEADER: &str = "x-billing-cost";
@@ -129,6 +126,17 @@ pub fn members(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> Vec<u8
     write_impact(&mut out, impact, provenance);
     out.extend_from_slice(b",\"billing_cost\":");
     write_cost(&mut out, cost);
+    out
+}
+
+/// The two members of an answer that no model was run for: nothing was drawn, nothing is charged. The place is that of
+/// the provider that would have been asked.
+#[must_use]
+pub fn nothing(served: &Served, paid_with: &str) -> Vec<u8> {
+    let mut out = br#""environment_impact":{"energy_kwh":0,"carbon_g_co2":0,"water_liters":0"#.to_vec();
+    out.extend_from_slice(&served.site);
+    out.extend_from_slice(b"},\"billing_cost\":");
+    write_cost(&mut out, &Cost { energy: Decimal::ZERO, credits: Decimal::ZERO, paid_with });
     out
 }
 

@@ -214,6 +214,13 @@ impl Ask {
         UsageBounds { input, output, delivered: u64::MAX }
     }
 
+    /// Diffusion steps that a request for images sets.
+    #[must_use]
+    pub fn steps(&self) -> Option<u32> {
+        let value = self.value("num_inference_steps").or_else(|| self.value("steps"))?;
+        std::str::from_utf8(value).ok()?.parse().ok()
+    }
+
     /// The bytes of a top-level member's value. `null` counts as absent.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&[u8]> {

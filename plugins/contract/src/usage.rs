@@ -35,7 +35,7 @@ pub struct UsageBounds {
 
 impl UsageBounds {
     /// Tokens of a chat template around the messages.
-    pub const TEMPLATE: u64 = 2_048;
+    pub const TEMPLATE: u64 = 1_024;
     /// Tokens of an image.
     pub const IMAGE: u64 = 16_384;
     /// Tokens that a model reads beside each input of an embedding or document of a reranking.

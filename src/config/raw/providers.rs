@@ -276,6 +276,13 @@ pub struct Offer {
     pub max_inputs: Option<u32>,
     /// What the scores are here; the model's setting when left out.
     pub score: Option<Score>,
+    /// Diffusion steps of an image here, where a request sets none; the footprint scales with them.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub image_steps: Option<u32>,
+    /// Whether the provider confirms that it runs this model in a throughput tier, as for batches: output then draws
+    /// 0.6 of the energy. The price stays.
+    #[serde(default)]
+    pub throughput_tier: bool,
 }
 
 /// How a broken answer is carried on.

@@ -162,6 +162,8 @@ impl Proof<'_> {
                 .map_or_else(|| provider.dialects.clone(), |own| provider::dialects(own)),
             context_length,
             max_output,
+            image_steps: raw.image_steps,
+            throughput_tier: raw.throughput_tier,
         })
     }
 }

@@ -230,4 +230,8 @@ pub struct Offer {
     pub context_length: u64,
     /// Most generated tokens here, where less than the window.
     pub max_output: Option<u64>,
+    /// Diffusion steps of an image, where a request sets none.
+    pub image_steps: Option<u32>,
+    /// The provider runs it in its throughput tier.
+    pub throughput_tier: bool,
 }

@@ -9,5 +9,5 @@ mod write;
 
 pub use base64::{decode, encode};
 pub use kind::content_type;
-pub use shape::SHAPES;
+pub use shape::{SHAPES, steps_name};
 pub use write::{Shown, answer};

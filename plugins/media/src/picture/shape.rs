@@ -5,7 +5,8 @@ use super::read;
 use crate::measured::together;
 use bytes::Bytes;
 use penstock_contract::{
-    Answer, Ask, Call, Done, Draw, Fault, FaultKind, Finish, Kind, Refusal, Shape, Size, Target, Task, Whole,
+    Abilities, Answer, Ask, Call, Done, Draw, Fault, FaultKind, Finish, Kind, Refusal, Shape, Size, Target,
+    Task, Whole,
 };
 use penstock_wire::json;
 
@@ -56,7 +57,7 @@ impl Shape for Drawn {
         let mut calls = Vec::new();
         while left > 0 {
             let n = left.min(most);
-            calls.push(self.call(task, target, n));
+            calls.push(self.call(task, ask.steps(), target, n));
             left -= n;
         }
         Ok(calls)
@@ -82,6 +83,16 @@ impl Shape for Drawn {
     }
 }
 
+/// The member in which a provider of this shape takes the diffusion steps of an image, if it does: `automatic1111`
+/// always does, others where the catalogue lists one of the names.
+#[must_use]
+pub fn steps_name(shape: &dyn Shape, abilities: &Abilities) -> Option<&'static str> {
+    if shape.name() == "automatic1111" {
+        return Some("steps");
+    }
+    ["num_inference_steps", "steps"].into_iter().find(|name| abilities.accepts(name))
+}
+
 fn task(ask: &Ask) -> Option<&Draw> {
     match &ask.task {
         Task::Draw(task) => Some(task),
@@ -90,7 +101,7 @@ fn task(ask: &Ask) -> Option<&Draw> {
 }
 
 impl Drawn {
-    fn call(&self, task: &Draw, target: &Target<'_>, n: u32) -> Call {
+    fn call(&self, task: &Draw, steps: Option<u32>, target: &Target<'_>, n: u32) -> Call {
         let mut head = b"{".to_vec();
         if self.voice != Voice::Batch {
             head.extend_from_slice(b"\"model\":");
@@ -107,6 +118,9 @@ impl Drawn {
                 Voice::Size(sign, _) => format!(",\"size\":\"{width}{sign}{height}\""),
                 Voice::Sides | Voice::Batch => format!(",\"width\":{width},\"height\":{height}"),
             };
+        }
+        if let (Some(name), Some(steps)) = (steps_name(self, target.abilities), steps) {
+            tail += &format!(",\"{name}\":{steps}");
         }
         if matches!(self.voice, Voice::Sides | Voice::Size(_, true)) {
             tail += ",\"response_format\":\"b64_json\"";
