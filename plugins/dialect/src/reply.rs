@@ -65,7 +65,9 @@ pub struct Answering {
     bounds: UsageBounds,
     measured: Option<Measured>,
     output_bytes: usize,
-    /// Bytes that the provider at work sent, with what it said again and what was cut from it, and tool calls.
+    /// The same of the provider at work alone, with what it said again.
+    sent_bytes: usize,
+    /// All that the provider at work sent, with what was cut from it.
     sent: Sent,
     /// What would be sent; goes out once something is committed.
     held: Vec<u8>,
@@ -95,6 +97,7 @@ impl Answering {
             bounds: ask.usage_bounds(target),
             measured: None,
             output_bytes: 0,
+            sent_bytes: 0,
             sent: Sent::default(),
             held: Vec::new(),
             events: Vec::new(),
@@ -147,6 +150,7 @@ impl Answering {
             // How the bytes were cut must not decide what still counts.
             return Ok(());
         }
+        self.sent_bytes += event.generated();
         let event = match &mut self.comparison {
             None => event,
             Some(comparison) => match comparison.pass(event) {
@@ -272,11 +276,11 @@ impl Reply for Answering {
     }
 
     fn generated(&self) -> usize {
-        self.sent.bytes
+        self.sent_bytes
     }
 
     fn worked(&self) -> Usage {
-        let counted = Usage::counted(self.prompt_bytes, self.sent.bytes);
+        let counted = Usage::counted(self.prompt_bytes, self.sent_bytes);
         let mut bounds = self.sent.bounds(&self.bounds, self.finished.len());
         if self.continued {
             // What the client had already is a part of this provider's prompt.
@@ -331,7 +335,7 @@ impl Reply for Answering {
         self.finished.fill(false);
         (self.finish, self.finality) = (None, Finality::Believed);
         (self.stated, self.measured) = (None, None);
-        self.sent = Sent::default();
+        (self.sent_bytes, self.sent) = (0, Sent::default());
         true
     }
 
