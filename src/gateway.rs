@@ -12,8 +12,9 @@ use crate::handover::link::{Link, News};
 use crate::house::House;
 use crate::ledger::handover::Holds;
 use crate::server::{Bound, Public, bind_or_take};
+use crate::simulators::{self, Simulators};
 use crate::threads::Threads;
-use crate::{simulators, watched, worker};
+use crate::{watched, worker};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,6 +41,8 @@ pub struct Gateway {
     pub admin: SocketAddr,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
+    /// Stopped last: open requests are still answered.
+    simulators: Simulators,
     threads: Arc<Threads>,
     source: Source,
     /// The admin listener, and what stops it alone.
@@ -74,7 +77,7 @@ impl Gateway {
         let public = Public::bind(&settings, &mut arrival)?;
         let admin: Bound = bind_or_take("admin", settings.listen.admin, &mut arrival)?;
         let (stop, stopped) = watch::channel(false);
-        let simulated = simulators::start(&mut settings, stopped.clone()).await?;
+        let simulators = simulators::start(&mut settings).await?;
         let build = move || match arrival {
             None => House::build(settings).map(|house| (house, Holds::default(), None)),
             Some(mut arrival) => {
@@ -87,8 +90,7 @@ impl Gateway {
         let (http, https, admin_address) = (public.http(), public.https(), admin.address);
         let mut sockets = public.sockets()?;
         sockets.push(admin.socket()?);
-        let mut tasks = simulated;
-        tasks.extend(worker::start(&house, &stopped));
+        let mut tasks = worker::start(&house, &stopped);
         tasks.push(watched::start(&house, &source, &stopped));
         let (desk_stop, closed) = watch::channel(false);
         let desk = Some(admin::serve(admin, &house, source.clone(), closed));
@@ -107,6 +109,7 @@ impl Gateway {
             admin,
             stop,
             tasks,
+            simulators,
             threads,
             source,
             desk,
@@ -208,6 +211,8 @@ impl Gateway {
         }
         // What is cut voids its reserve.
         drop(self.threads);
+        // Until now open requests had their providers.
+        self.simulators.stop().await;
         let (house, link) = (self.house, self.link);
         let noted = move || {
             if !house.has_left() {

@@ -6,6 +6,7 @@ use crate::batch::Batches;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::config::settings::{Fixed, Settings};
+use crate::config::{Change, changes};
 use crate::count::CountingPermits;
 use crate::exports::Exports;
 use crate::files::{Files, When};
@@ -191,7 +192,7 @@ impl House {
         When { now: self.clock.unix(), retention: self.live().settings.files.retention }
     }
 
-    /// Swaps another configuration in, once the names that are new in it were looked up. Blocks.
+    /// Swaps another configuration in, once the names that are new in it were looked up; returns what it changes. Blocks.
     ///
     /// # Errors
     /// One sentence; the old one stays.
@@ -199,12 +200,13 @@ impl House {
         &self,
         read: impl FnOnce() -> Result<Settings, String>,
         runtime: &Handle,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<Change>, String> {
         // One after the other: what was read last has to be what stays.
         let _turn = self.reloading.lock();
         let settings = read()?;
         let tls = certified(&settings, self.clock)?;
         let old = self.live();
+        let changed = changes(&old.settings, &settings);
         let fresh = Live::build(settings, Some(&old), &self.pools)?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
         runtime.block_on(worker::look_up(fresh.providers.iter().filter(unknown)));
@@ -220,7 +222,7 @@ impl House {
             self.tls.store(tls);
         }
         self.reloaded.notify_waiters();
-        Ok(())
+        Ok(changed)
     }
 
     /// Drops the configurations that nobody uses any more. Blocks.

@@ -5,17 +5,33 @@ use crate::simulate::{Options, Server};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Starts every simulated provider that the settings name; each runs until `stop` turns true.
+/// The simulated providers that run.
+#[derive(Debug)]
+pub struct Simulators {
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Simulators {
+    /// Stops them, which is for after the last request that they may answer.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        for task in self.tasks {
+            task.abort();
+            task.await.ok();
+        }
+    }
+}
+
+/// Starts every simulated provider that the settings name; each runs until it is stopped.
 ///
 /// An address with port 0 is replaced by the one that was bound. Base URLs are not changed: providers that
 /// name a simulated one need its port written out.
 ///
 /// # Errors
 /// One sentence on the first that cannot be started; those before it end.
-pub async fn start(
-    settings: &mut Settings,
-    stop: watch::Receiver<bool>,
-) -> Result<Vec<JoinHandle<()>>, String> {
+pub async fn start(settings: &mut Settings) -> Result<Simulators, String> {
+    let (stop, stopped) = watch::channel(false);
     let mut servers = Vec::with_capacity(settings.simulators.len());
     let models: Vec<String> = settings.models.iter().map(|model| model.card.id.clone()).collect();
     for simulated in &mut settings.simulators {
@@ -32,7 +48,8 @@ pub async fn start(
         simulated.address = server.address;
         servers.push(server);
     }
-    Ok(servers.into_iter().map(|server| tokio::spawn(run(server, stop.clone()))).collect())
+    let tasks = servers.into_iter().map(|server| tokio::spawn(run(server, stopped.clone()))).collect();
+    Ok(Simulators { stop, tasks })
 }
 
 /// Keeps a server until the stop, or until its task is aborted.

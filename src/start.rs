@@ -7,10 +7,12 @@ use crate::gateway::{Gateway, Source};
 use crate::handover::arrive::Arrival;
 use crate::handover::leave::Program;
 use crate::observe::{log, panics};
+use crate::vault::DEMO;
 use crate::{admin, notify, simulate};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -73,6 +75,7 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
         descriptors::tell(&gateway.house.live().settings);
         let key = admin::keys::create_demo(&gateway.house).await?;
         admin::orders::grant_demo(&gateway.house.ledger).await?;
+        mark(&gateway.house.live().settings.storage.path)?;
         greet(&gateway, &key, &model)?;
         while signals.until_told(&gateway, &source).await == Order::Upgrade {
             log::event(log::error(), "upgrade_failed", &[("why", "The demo cannot be upgraded.")]);
@@ -97,6 +100,13 @@ pub fn simulate(options: simulate::Options) -> Result<(), String> {
         server.stop().await;
         Ok(())
     })
+}
+
+/// Notes that a storage folder is the demo's: commands without a configuration work on no other.
+fn mark(folder: &Path) -> Result<(), String> {
+    let path = folder.join(DEMO);
+    let text = "This folder was made by the demo (`penstock` without a command).\n";
+    std::fs::write(&path, text).map_err(|error| format!("{} cannot be written: {error}.", path.display()))
 }
 
 fn runtime(threads: usize) -> Result<Runtime, String> {

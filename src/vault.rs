@@ -1,9 +1,12 @@
 //! What lasts: the store, and the pepper that key digests are made with. Every
 //! call here blocks; async callers go through [`off_thread`].
 
+mod pepper;
+
 use crate::config::settings::Storage;
 use crate::handover::far::Handed;
 use crate::handover::link::Link;
+use crate::ledger::report;
 use crate::observe::log;
 use penstock_contract::hex;
 use penstock_storage::accounts::AccountStore;
@@ -57,6 +60,8 @@ pub const STORE: &str = "store";
 pub const LEDGER: &str = "ledger";
 /// What key digests are made with.
 pub const PEPPER: &str = "pepper";
+/// Left by the demo in its storage folder.
+pub const DEMO: &str = "demo";
 /// The admin token's file, which the command line reads too.
 pub const ADMIN_TOKEN: &str = "admin.token";
 /// Characters of an admin token at least: what was made has 64, and a file that was emptied must not open the door.
@@ -82,10 +87,7 @@ impl Vault {
         let copies = folder.join(LEDGER);
         let ledger =
             LedgerStore::open(store.clone(), Some(&copies)).map_err(|error| told(&copies, &error))?;
-        let pepper = match &storage.pepper {
-            Some(secret) => given(secret.reveal())?,
-            None => made(&folder.join(PEPPER), hex_secret)?,
-        };
+        let pepper = pepper::find(storage, &store)?;
         let path = folder.join(ADMIN_TOKEN);
         let admin_token = long(&path, made(&path, hex_secret)?)?;
         restrict(folder);
@@ -97,7 +99,7 @@ impl Vault {
             ledger: Arc::new(ledger),
             store,
             handed: (handed, place, options),
-            pepper: Pepper(unhex(&pepper).ok_or("The pepper is not 64 hexadecimal digits.")?),
+            pepper,
             admin_token: admin_token.into(),
         })
     }
@@ -156,6 +158,45 @@ pub fn rebuild(storage: &Storage) -> Result<u64, String> {
     Ok(entries)
 }
 
+/// Recomputes the ledger of a store and compares its second copy; nothing is written.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn verify_ledger(storage: &Storage) -> Result<report::Proof, String> {
+    let store = look(storage)?;
+    let store = store.ok_or_else(|| {
+        let hint = if storage.path.join(LEDGER).is_dir() {
+            " If it was lost, `penstock credits rebuild` writes its ledger again from the second copy."
+        } else {
+            ""
+        };
+        format!("There is no store in {}.{hint}", storage.path.display())
+    })?;
+    report::verify(&LedgerStore::inspect(store, &storage.path.join(LEDGER))).map_err(|failed| failed.0)
+}
+
+/// Writes again what the second copy of the ledger lacks of the store; returns a sentence for each month.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn heal_ledger(storage: &Storage) -> Result<Vec<String>, String> {
+    let store = look(storage)?;
+    let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
+    let copies = storage.path.join(LEDGER);
+    let ledger = LedgerStore::open(store, Some(&copies)).map_err(|error| told(&copies, &error))?;
+    Ok(ledger.take_healed())
+}
+
+/// Accepts another pepper than the one that the keys were made with; returns how many keys have to be replaced.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn renew_pepper(storage: &Storage) -> Result<u64, String> {
+    let store = look(storage)?;
+    let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
+    pepper::renew(storage, &store)
+}
+
 /// Runs a blocking call of the store away from the async threads.
 ///
 /// # Errors
@@ -186,14 +227,6 @@ pub fn sentence(cause: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-fn given(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    if unhex(text).is_none() {
-        return Err("storage.pepper has to be 64 hexadecimal digits.".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
 /// What lasts is its owner's alone, also where an earlier version made it, or the store's engine, which asks for no mode.
 /// The folder itself stays as it is: whoever made it may want others to get at archives in it.
 fn restrict(folder: &Path) {
@@ -214,8 +247,14 @@ fn made(path: &Path, make: fn() -> String) -> Result<String, String> {
     if let Some(text) = read(path)? {
         return Ok(text);
     }
-    let failed = |error: std::io::Error| unusable(path, &error);
     let text = make();
+    replace(path, &text)?;
+    Ok(text)
+}
+
+/// Writes a secret file, over an old one if there is one.
+fn replace(path: &Path, text: &str) -> Result<(), String> {
+    let failed = |error: std::io::Error| unusable(path, &error);
     let aside: PathBuf = path.with_extension("new");
     let mut file = fs::OpenOptions::new()
         .write(true)
@@ -229,7 +268,7 @@ fn made(path: &Path, make: fn() -> String) -> Result<String, String> {
     if let Some(folder) = path.parent() {
         fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
     }
-    Ok(text)
+    Ok(())
 }
 
 /// What a secret file says, if it is there.
@@ -270,6 +309,7 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::pepper::given;
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 

@@ -128,6 +128,8 @@ fn written(name: &str) -> Option<Value> {
         "methodologies" | "grid_sources" | "places" => texts("Of the charges of this month."),
         "terms" => json!({ "type": "array", "items": { "type": "object" }, "description": "Prices and place that charges refer to." }),
         "config" => about("string", "The version that runs now."),
+        "changes" => json!({ "type": "array", "items": { "type": "object" }, "description": "Keys of the configuration that have another value than before: `key`, `old` and `new`, of which null is not set; secrets are `***`." }),
+        "more_changes" => about("integer", "Keys that changed beyond the 200 listed."),
         "next_start" => texts("What of it counts from the next start or upgrade only, as the configuration names it."),
         _ => return None,
     })

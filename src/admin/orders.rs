@@ -11,7 +11,7 @@ use crate::vault::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_ledger::{Act, Ending, Entry, Wallet};
 use rust_decimal::Decimal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Members of a grant.
@@ -103,24 +103,88 @@ impl Correction {
 async fn grant(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
     let Grant { account, id, wallet, amount, note } = Grant::read(&asked.body)?;
     known(vault, &account).await?;
+    let wanted = Order::grant(&account, wallet, amount);
     let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, &asked.who)).await {
         Ok(entry) => (201, entry),
-        Err(Refused::Already(entry)) if is_made(ledger, entry, &account, wallet, amount).await? => {
-            (200, entry)
-        }
+        Err(Refused::Already(entry)) => (200, repeated(ledger, entry, &id, &wanted).await?),
         Err(why) => return Err(refused(why).with("id", &*id)),
     };
     Ok(Told::Json(status, made(ledger, &account, &id, entry)))
 }
 
-/// Whether an entry gives an account this.
-async fn is_made(ledger: &Ledger, entry: u64, to: &str, of: Wallet, much: i64) -> Result<bool, Refusal> {
+/// A grant or a correction, by what it does.
+#[derive(Debug, PartialEq, Eq)]
+struct Order {
+    account: Box<str>,
+    wallet: Wallet,
+    amount: i64,
+    /// The entry that is corrected; `None` of a grant.
+    of: Option<u64>,
+}
+
+impl Order {
+    fn grant(account: &str, wallet: Wallet, amount: i64) -> Self {
+        Self { account: account.into(), wallet, amount, of: None }
+    }
+
+    /// Of an entry of the ledger; `None` if it is a charge or no order.
+    fn of(entry: &Entry) -> Option<Self> {
+        let account = (*entry.account).into();
+        match &entry.act {
+            Act::Grant { wallet, amount, .. } => {
+                Some(Self { account, wallet: *wallet, amount: *amount, of: None })
+            }
+            Act::Correct { wallet, instead, of, .. } => {
+                Some(Self { account, wallet: *wallet, amount: *instead, of: Some(*of) })
+            }
+            _ => None,
+        }
+    }
+
+    /// For a sentence, and for a program.
+    fn told(&self) -> (String, Value) {
+        let unit = match self.wallet {
+            Wallet::Credits => "credits",
+            Wallet::Energy => "kwh",
+        };
+        let amount = views::decimal(self.wallet, self.amount).to_string();
+        let sentence = match self.of {
+            None => format!("{amount} {unit} to {}", self.account),
+            Some(of) => format!("{amount} {unit} in the place of entry {of}"),
+        };
+        (sentence, json!({ "account": self.account, unit: amount, "corrects": self.of }))
+    }
+}
+
+/// The entry that was made under an id, if it is what is wanted again.
+///
+/// # Errors
+/// 409 with both, if it is something else.
+async fn repeated(ledger: &Ledger, entry: u64, id: &str, wanted: &Order) -> Result<u64, Refusal> {
     let book = ledger.store.clone();
     let found = off_thread(move || report::find(&book, entry)).await?;
-    Ok(found.is_some_and(|entry| {
-        let same = matches!(entry.act, Act::Grant { wallet, amount, .. } if (wallet, amount) == (of, much));
-        same && *entry.account == *to
-    }))
+    let Some(before) = found.as_ref().and_then(Order::of) else {
+        return Err(refused(Refused::Already(entry)).with("id", id));
+    };
+    // Each entry can be corrected once: another correction of it may have another id.
+    let other_id = before.of.is_some() && !same_id(found.as_ref(), id);
+    if before == *wanted && !other_id {
+        return Ok(entry);
+    }
+    let ((was, old), (is, new)) = (before.told(), wanted.told());
+    let sentence = if other_id {
+        format!(
+            "This entry was corrected before, by entry {entry} ({was}); asked was {is}. Nothing was changed."
+        )
+    } else {
+        format!("The id {id} was used before, for entry {entry}: {was}; asked was {is}. Nothing was changed.")
+    };
+    let refusal = Refusal::because(Code::Conflict, sentence);
+    Err(refusal.with("entry", entry).with("id", id).with("before", old).with("asked", new))
+}
+
+fn same_id(entry: Option<&Entry>, wanted: &str) -> bool {
+    matches!(entry.map(|entry| &entry.act), Some(Act::Correct { id, .. }) if **id == *wanted)
 }
 
 /// What the demo's account may spend: granted at the first start, and not again.
@@ -165,8 +229,18 @@ async fn correct(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
         Act::Correct { id, .. } => id.to_string(),
         _ => String::new(),
     };
-    let entry = ledger.correct(&account, act).await.map_err(|why| refused(why).with("id", &*id))?;
-    Ok(Told::Json(201, made(ledger, &account, &id, entry)))
+    let wanted = match &act {
+        Act::Correct { wallet, instead, of, .. } => {
+            Some(Order { account: (*account).into(), wallet: *wallet, amount: *instead, of: Some(*of) })
+        }
+        _ => None,
+    };
+    let (status, entry) = match (ledger.correct(&account, act).await, wanted) {
+        (Ok(entry), _) => (201, entry),
+        (Err(Refused::Already(entry)), Some(wanted)) => (200, repeated(ledger, entry, &id, &wanted).await?),
+        (Err(why), _) => return Err(refused(why).with("id", &*id)),
+    };
+    Ok(Told::Json(status, made(ledger, &account, &id, entry)))
 }
 
 /// The act that corrects an entry; `unit` is what a unit of a free charge's wallet is in EUR.

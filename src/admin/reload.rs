@@ -2,7 +2,7 @@
 
 use super::openapi::answered;
 use super::routes::{Route, Work};
-use crate::config::Mistake;
+use crate::config::{Change, Mistake};
 use crate::gateway::Source;
 use crate::house::House;
 use crate::observe::log;
@@ -17,18 +17,35 @@ pub const ROUTES: &[Route] = &[Route::post(
     "Swaps in the configuration as it is written now",
     Work::House(|house, source, _| Box::pin(answer(house, source))),
 )
-.answers(200, || answered(&["config", "next_start", "warnings"]))];
+.answers(200, || answered(&["config", "changes", "more_changes", "next_start", "warnings"]))];
+
+/// Changes that an answer lists; further ones are counted.
+const LISTED: usize = 200;
+/// Changes that the log lists.
+const LOGGED: usize = 20;
 
 async fn answer(house: &Arc<House>, source: &Source) -> Result<Value, Refusal> {
-    let Reloaded { version, waiting, warnings } =
+    let Reloaded { version, changes, waiting, warnings } =
         reload(house, source).await.map_err(|mistakes| Refusal::because(Code::InvalidRequest, mistakes))?;
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    Ok(json!({ "config": version, "next_start": waiting, "warnings": warnings }))
+    let more = changes.len().saturating_sub(LISTED);
+    let changes = changes.iter().take(LISTED);
+    let changes: Vec<Value> =
+        changes.map(|change| json!({ "key": change.key, "old": change.old, "new": change.new })).collect();
+    Ok(json!({
+        "config": version,
+        "changes": changes,
+        "more_changes": more,
+        "next_start": waiting,
+        "warnings": warnings,
+    }))
 }
 
 /// What a reload swapped in.
 pub struct Reloaded {
     version: String,
+    /// The keys that have other values than before.
+    changes: Vec<Change>,
     /// What of it counts from the next start only.
     waiting: Vec<&'static str>,
     /// What is odd about it.
@@ -49,29 +66,46 @@ pub async fn reload(house: &Arc<House>, source: &Source) -> Result<Reloaded, Str
             warnings = loaded.warnings;
             Ok(loaded.settings)
         };
-        kept.reload(read, &runtime).map(|()| warnings)
+        kept.reload(read, &runtime).map(|changes| (changes, warnings))
     };
     let swapped =
         tokio::task::spawn_blocking(swap).await.unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
     house.metrics.reloaded(swapped.is_ok());
     match swapped {
-        Ok(warnings) => {
+        Ok((changes, warnings)) => {
             let live = house.live();
             log::set(live.settings.log);
             let version = live.settings.version.0.to_string();
-            log::event(log::info(), "reloaded", &[("config", &version)]);
+            log::event(log::info(), "reloaded", &[("config", &version), ("changes", &logged(&changes))]);
             let waiting = house.fixed.waiting(&live.settings);
             if !waiting.is_empty() {
                 log::event(log::warn(), "reload_waits_for_start", &[("what", &waiting.join(", "))]);
             }
             warnings.iter().for_each(warn);
-            Ok(Reloaded { version, waiting, warnings })
+            Ok(Reloaded { version, changes, waiting, warnings })
         }
         Err(mistakes) => {
             log::event(log::error(), "reload_refused", &[("why", &mistakes)]);
             Err(mistakes)
         }
     }
+}
+
+/// Changes as one text; the address of a provider is in no log.
+fn logged(changes: &[Change]) -> String {
+    let side = |change: &Change, side: &Option<String>| match side {
+        None => "unset".to_owned(),
+        Some(_) if change.is_address() => "***".to_owned(),
+        Some(value) => value.clone(),
+    };
+    let told = |change: &Change| {
+        format!("{}: {} -> {}", change.key, side(change, &change.old), side(change, &change.new))
+    };
+    let mut all: Vec<String> = changes.iter().take(LOGGED).map(told).collect();
+    if changes.len() > LOGGED {
+        all.push(format!("{} more", changes.len() - LOGGED));
+    }
+    all.join("; ")
 }
 
 /// The event of something odd.

@@ -103,13 +103,8 @@ pub fn verify(place: &Place) -> Result<Verdict, String> {
 }
 
 fn ledger(place: &Place, store: &Arc<dyn Store>, verdict: &mut Verdict) -> Result<(), String> {
-    let book = match LedgerStore::open(store.clone(), Some(&place.ledger())) {
-        Ok(book) => book,
-        Err(error) => {
-            verdict.find(format!("ledger: {error}"));
-            return Ok(());
-        }
-    };
+    // Opening it for work would repair what is to be reported.
+    let book = LedgerStore::inspect(store.clone(), &place.ledger());
     let proof = report::verify(&book).map_err(|failed| failed.0)?;
     verdict.entries = proof.entries;
     if let Some((entry, why)) = &proof.misfit {

@@ -2,7 +2,7 @@
 //! for now is tried again; one that is gone, or no batch, ends it.
 
 use super::hours;
-use super::input::{self, Asked};
+use super::input::Asked;
 use super::open::{self, Opened};
 use super::work::{Event, Work};
 use crate::observe::log;
@@ -47,7 +47,8 @@ impl Work {
 
     pub(super) fn opened(&mut self, opened: Opened) {
         self.disk.reading = false;
-        let Opened { input, first, file, output, done } = opened;
+        let Opened { mut input, first, file, output, done } = opened;
+        let model = input.model.take();
         self.files.input = Some(input);
         self.done = done;
         if let Some((output, results)) = output {
@@ -62,7 +63,7 @@ impl Work {
             if file.lines == 0 {
                 return self.end(Why::Invalid);
             }
-            self.record.model = first.first().and_then(|line| input::model(&line.body));
+            self.record.model = model;
             self.done = Done::none(file.lines);
             let clock = self.house.clock;
             self.life.begin(file.lines, clock.unix());

@@ -1,15 +1,21 @@
-//! The lines of a batch's input that have no result yet, a handful at a time.
-//! Calls block.
+//! The lines of a batch's input that have no result yet, a handful at a time. A
+//! large line is not kept in memory: its place in the file is, and it is read
+//! again when it is asked. Calls block.
 
 use crate::endpoint;
-use crate::files::LineReader;
+use crate::files::{FileLine, LineReader, Next};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use penstock_batch::done::Done;
 use penstock_batch::jsonl;
 use std::io::{Error, ErrorKind, Result};
+use std::sync::Arc;
 
 /// Most lines that are read ahead at once.
 const MOST: usize = 256;
+
+/// Lines above this are large, in bytes.
+pub const LARGE: usize = 1 << 20;
 
 /// Longest name of a model, in bytes; no catalogue has one as long.
 const MOST_MODEL: usize = 256;
@@ -20,16 +26,46 @@ pub struct Asked {
     pub index: u32,
     /// What its owner calls it.
     pub custom_id: Box<str>,
-    /// What is asked.
-    pub body: Bytes,
+    /// The request.
+    pub body: Body,
     /// How often it was asked.
     pub times: u32,
 }
 
+/// The body of a line.
+#[derive(Clone)]
+pub enum Body {
+    /// In memory.
+    Held(Bytes),
+    /// In the file, from this offset on.
+    Stored {
+        /// Its first byte.
+        offset: u64,
+        /// Bytes of it.
+        length: usize,
+    },
+}
+
+impl Body {
+    /// Its length in bytes, wherever it is.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Held(body) => body.len(),
+            Self::Stored { length, .. } => *length,
+        }
+    }
+}
+
+/// Held while a large line is read, by one batch at a time.
+pub type LargeGate = Arc<Mutex<()>>;
+
 /// The input, being read.
 pub struct Input {
     reader: LineReader,
+    gate: LargeGate,
     next: u32,
+    /// The model that the first line names.
+    pub model: Option<String>,
     /// Met behind lines that were handed out first.
     failed: Option<Error>,
     /// Its end was reached.
@@ -38,8 +74,8 @@ pub struct Input {
 
 impl Input {
     /// The input from its beginning.
-    pub const fn new(reader: LineReader) -> Self {
-        Self { reader, next: 0, failed: None, over: false }
+    pub const fn new(reader: LineReader, gate: LargeGate) -> Self {
+        Self { reader, gate, next: 0, model: None, failed: None, over: false }
     }
 
     /// The next lines that are not done, about so many bytes of them; none at the end. What cannot be read is told
@@ -74,29 +110,50 @@ impl Input {
 
     /// The next line that is not done, and its length in the file.
     fn line(&mut self, done: &Done) -> Result<Option<(Asked, usize)>> {
-        while let Some(line) = self.reader.next_line()? {
-            let index = self.next;
-            self.next += 1;
-            if done.has(index) {
-                continue;
-            }
-            let read = jsonl::line(&line.bytes, endpoint::for_lines())
-                .map_err(|_| Error::from(ErrorKind::InvalidData))?;
-            let asked = Asked {
-                index,
-                custom_id: read.custom_id.into(),
-                // A copy: it must not hold on to all that was read with it.
-                body: Bytes::copy_from_slice(read.body),
-                times: 0,
+        loop {
+            let found = match self.reader.next_within(LARGE)? {
+                Next::Line(line) => self.asked(&line, done)?,
+                Next::Long => {
+                    let gate = self.gate.clone();
+                    let _alone = gate.lock();
+                    let Some(line) = self.reader.next_line()? else { return Ok(None) };
+                    self.asked(&line, done)?
+                }
+                Next::End => return Ok(None),
             };
-            return Ok(Some((asked, line.bytes.len())));
+            if found.is_some() {
+                return Ok(found);
+            }
         }
-        Ok(None)
+    }
+
+    /// What a line asks, and its length, unless it is done.
+    fn asked(&mut self, line: &FileLine, done: &Done) -> Result<Option<(Asked, usize)>> {
+        let index = self.next;
+        self.next += 1;
+        if done.has(index) {
+            return Ok(None);
+        }
+        let damaged = || Error::from(ErrorKind::InvalidData);
+        let read = jsonl::line(&line.bytes, endpoint::for_lines()).map_err(|_| damaged())?;
+        if index == 0 {
+            self.model = model(read.body);
+        }
+        let (custom_id, length) = (read.custom_id.into(), line.bytes.len());
+        let body = if length > LARGE {
+            let before = read.body.as_ptr().addr().checked_sub(line.bytes.as_ptr().addr());
+            let offset = line.offset + before.ok_or_else(damaged)? as u64;
+            Body::Stored { offset, length: read.body.len() }
+        } else {
+            // A copy: it must not hold on to all that was read with it.
+            Body::Held(Bytes::copy_from_slice(read.body))
+        };
+        Ok(Some((Asked { index, custom_id, body, times: 0 }, length)))
     }
 }
 
 /// The model that a body names, unless that is too long to be one: it is kept with the batch.
-pub fn model(body: &[u8]) -> Option<String> {
+fn model(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
         model: Option<String>,
@@ -127,7 +184,7 @@ mod tests {
             retention: None,
         };
         let files = Files::open(&settings, FileStore::new(memory()), false).unwrap();
-        let bounds = Bounds { all: 1 << 30, key: 1 << 30, free: 0 };
+        let bounds = Bounds { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
         let mut incoming = files.incoming("k", bounds).unwrap();
         for number in 0..400 {
             let line = format!(
@@ -138,7 +195,7 @@ mod tests {
         let said = Uploaded { filename: "in.jsonl".to_owned(), expires_after: None };
         let owner = Owner { key: "k", account: "a" };
         let record = files.keep(incoming, owner, said, Duration::from_secs(1)).unwrap();
-        let mut input = Input::new(files.read_lines(&record).unwrap());
+        let mut input = Input::new(files.read_lines(&record).unwrap(), LargeGate::default());
         let path = files.path(&record.id);
         let (whole, done) = (fs::read(&path).unwrap(), Done::none(400));
         // The second stride is not there for a while.

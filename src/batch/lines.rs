@@ -3,8 +3,10 @@
 
 use super::commit::Finished;
 use super::input::Asked;
+use super::large;
 use super::turns::Turn;
 use super::work::{Event, LOOK, Work};
+use crate::config::settings::BatchResults;
 use crate::line::{self, LineAsk, LineDone};
 use bytes::Bytes;
 use penstock_batch::result;
@@ -75,13 +77,19 @@ impl Work {
         self.flying.lines += 1;
         self.short.begun();
         self.flying.bytes += asked.body.len();
-        let ask = LineAsk { grant, endpoint, body: asked.body.clone(), cancel: self.flying.cancel.clone() };
+        let (body, cancel) = (asked.body.clone(), self.flying.cancel.clone());
+        let from = large::Source { input: self.record.input.clone(), account: grant.account.id.clone() };
         let (house, mut abort) = (self.house.clone(), self.flying.abort.subscribe());
         let flight = Flight { asked: Some((asked, turn)), tell: self.tell.clone() };
         self.house.batches.serve(async move {
             let flight = flight;
+            let ask = async {
+                // Held until the line has ended.
+                let (body, _memory) = large::load(&house, &from, body, &cancel).await?;
+                Some(line::line(&house, LineAsk { grant, endpoint, body, cancel }).await)
+            };
             let done = tokio::select! {
-                done = line::line(&house, ask) => Some(done),
+                done = ask => done,
                 _ = abort.wait_for(|abort| *abort) => None,
             };
             drop(house);
@@ -133,7 +141,12 @@ impl Work {
         let good = (200..300).contains(&done.status);
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
         let id = format!("batch_{}", done.request.as_str());
-        result::write(&mut text, &id, &asked.custom_id, done.status, done.body.iter().map(|piece| &**piece));
+        let form = match self.house.live().settings.compatibility.batch_results {
+            BatchResults::Flat => result::Form::Flat,
+            BatchResults::Nested => result::Form::Nested,
+        };
+        let body = done.body.iter().map(|piece| &**piece);
+        result::write(&mut text, form, &id, &asked.custom_id, done.status, body);
         self.unwritten.bytes += text.len();
         self.unwritten.typical = (self.unwritten.typical * 7 + text.len()) / 8;
         self.unwritten.lines.push_back(Finished {

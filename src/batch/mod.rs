@@ -13,6 +13,7 @@ mod ahead;
 mod commit;
 mod hours;
 mod input;
+mod large;
 mod later;
 mod lines;
 mod open;
@@ -33,6 +34,7 @@ pub use standing::Standing;
 use crate::house::House;
 use crate::observe::log;
 use crate::threads::Threads;
+use large::LargeLines;
 use parking_lot::Mutex;
 use penstock_storage::Store;
 use penstock_storage::batches::{BatchRecord, BatchStore};
@@ -85,6 +87,8 @@ pub struct Batches {
     deleting: Mutex<HashMap<Box<str>, Instant>>,
     turns: Turns,
     sharers: Sharers,
+    /// Memory of large lines.
+    large: LargeLines,
     /// Where lines run.
     threads: Mutex<Option<Threads>>,
     /// Where batches run.
@@ -106,6 +110,7 @@ impl Batches {
             deleting: Mutex::default(),
             turns: Turns::default(),
             sharers: Sharers::default(),
+            large: LargeLines::default(),
             threads: Mutex::default(),
             runtime: OnceLock::new(),
             stop: watch::Sender::new(false),
@@ -135,7 +140,14 @@ impl Batches {
     pub async fn resume(house: &Arc<House>) -> Result<(), String> {
         let batches = &house.batches;
         let store = batches.store.clone();
-        let open = crate::vault::off_thread(move || store.open()).await;
+        let read = move || {
+            if let Err(error) = store.index() {
+                let why = error.to_string();
+                log::event(log::error(), "batches_not_indexed", &[("why", &why)]);
+            }
+            store.open()
+        };
+        let open = crate::vault::off_thread(read).await;
         let mut open = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
         open.retain(|record| !batches.running.lock().contains_key(record.id.as_str()));
         if !open.is_empty() {

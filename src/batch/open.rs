@@ -27,11 +27,12 @@ pub(super) struct Opened {
 pub(super) fn open(house: &House, record: &BatchRecord) -> Result<Opened> {
     let files = &house.files;
     let file = files.store().get(&record.input).map_err(store)?.ok_or(Error::from(ErrorKind::NotFound))?;
-    let mut input = Input::new(files.read_lines(&file).map_err(|error| match error.kind() {
+    let reader = files.read_lines(&file).map_err(|error| match error.kind() {
         // The record is there and the contents are not.
         ErrorKind::NotFound => Error::from(ErrorKind::InvalidData),
         _ => error,
-    })?);
+    })?;
+    let mut input = Input::new(reader, house.batches.large.gate());
     let done = match record.state {
         BatchState::Validating => Done::none(file.lines),
         _ => match house.batches.store.done(&record.id).map_err(store)? {

@@ -1,5 +1,5 @@
-//! What the owner of batches asks of them: to make one, to see one or all of them, to call one off. A key sees its own
-//! alone.
+//! Requests about batches: to make one, to see one or all of them, to cancel one. Batches belong to the account, and each
+//! of its keys sees all of them; their files belong to the key that made the batch.
 
 use super::refusals::{enough, no_file, none, refused, unkept};
 use super::{Batches, DELETING, PATIENCE, PREFIX, Tell, view};
@@ -80,11 +80,11 @@ impl Batches {
         self.deleting.lock().get(file).is_some_and(|since| since.elapsed() < DELETING)
     }
 
-    /// A batch of this key.
+    /// A batch of this account.
     ///
     /// # Errors
-    /// 404 if there is none, whoever else has one of this id.
-    pub async fn get(&self, key: &str, id: &str) -> Result<Arc<BatchRecord>, Refusal> {
+    /// 404 if the account has none of this id, even if another has.
+    pub async fn get(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, Refusal> {
         let seen = self.running.lock().get(id).map(|running| running.seen.borrow().clone());
         let record = match seen {
             Some(record) => Some(record),
@@ -94,33 +94,33 @@ impl Batches {
                 off_thread(move || Ok(store.get(&id)?)).await?.map(Arc::new)
             }
         };
-        record.filter(|record| record.key == key).ok_or_else(none)
+        record.filter(|record| record.account == account).ok_or_else(none)
     }
 
-    /// Batches of a key, the newest first, behind the one of the id `after`.
+    /// Batches of an account, the newest first, behind the one of the id `after`.
     ///
     /// # Errors
-    /// `after` names no batch of this key.
-    pub async fn list(&self, key: &str, after: Option<&str>, limit: usize) -> Result<BatchPage, Refusal> {
+    /// `after` names no batch of this account.
+    pub async fn list(&self, account: &str, after: Option<&str>, limit: usize) -> Result<BatchPage, Refusal> {
         let after = match after {
             None => None,
-            Some(id) => Some(self.get(key, id).await.map_err(|why| match why.code {
+            Some(id) => Some(self.get(account, id).await.map_err(|why| match why.code {
                 Code::NotFound => {
-                    Refusal::invalid("after", "after: expected the id of a batch of this API key")
+                    Refusal::invalid("after", "after: expected the id of a batch of this account")
                 }
                 _ => why,
             })?),
         };
-        let (store, key) = (self.store.clone(), key.to_owned());
-        Ok(off_thread(move || Ok(store.list(&key, after.as_deref(), limit)?)).await?)
+        let (store, account) = (self.store.clone(), account.to_owned());
+        Ok(off_thread(move || Ok(store.list(&account, after.as_deref(), limit)?)).await?)
     }
 
     /// Calls a batch off. When it returns, nothing of it is at work.
     ///
     /// # Errors
-    /// 404 if there is none of this key, 409 if it has ended otherwise.
-    pub async fn cancel(&self, key: &str, id: &str) -> Result<Arc<BatchRecord>, Refusal> {
-        let mut record = self.get(key, id).await?;
+    /// 404 if the account has none of this id, 409 if it has ended otherwise.
+    pub async fn cancel(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, Refusal> {
+        let mut record = self.get(account, id).await?;
         if !record.state.is_end() {
             let (asker, ended) = oneshot::channel();
             match self.running.lock().get(id) {
@@ -133,7 +133,7 @@ impl Batches {
             record = match timeout(PATIENCE, ended).await {
                 Ok(Ok(record)) => record,
                 // It ended at this very moment, is not at work yet, or the house stops.
-                Ok(Err(_)) => self.get(key, id).await?,
+                Ok(Err(_)) => self.get(account, id).await?,
                 Err(_) => return Err(unkept()),
             };
         }

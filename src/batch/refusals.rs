@@ -14,7 +14,7 @@ pub(super) fn refused(inserted: Result<(), StoreError>) -> Option<Refusal> {
 }
 
 pub(super) fn none() -> Refusal {
-    Refusal::because(Code::NotFound, "There is no batch of this id for this API key.")
+    Refusal::because(Code::NotFound, "There is no batch of this id in this account.")
 }
 
 /// The input is not there for this key.

@@ -65,6 +65,8 @@ pub fn object(record: &BatchRecord) -> Value {
     let metadata: Map<String, Value> =
         record.metadata.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str()))).collect();
     let counts = &record.counts;
+    let over = counts.completed + counts.failed + counts.cancelled + counts.expired;
+    let open = counts.total.saturating_sub(over);
     json!({
         "id": record.id,
         "object": "batch",
@@ -92,6 +94,10 @@ pub fn object(record: &BatchRecord) -> Value {
             "failed": counts.failed,
             "cancelled": counts.cancelled,
             "expired": counts.expired,
+            // The names of the messages dialect for the same lines.
+            "processing": open,
+            "succeeded": counts.completed,
+            "errored": counts.failed,
         },
         "usage": usage(&record.usage),
         "metadata": metadata,

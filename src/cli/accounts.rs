@@ -74,7 +74,7 @@ enum Command {
 
 /// Runs the command.
 pub fn run(accounts: Accounts) -> Result<(), String> {
-    let way = Way::to(&reach(&accounts.reached.source())?)?;
+    let way = Way::to(&reach(&accounts.reached.source()?)?)?;
     match accounts.command {
         Command::Create { id, name, limits } => {
             let mut body = members(name, &limits);

@@ -28,7 +28,7 @@ pub struct Audit {
 
 /// Runs the command.
 pub fn run(audit: &Audit) -> Result<(), String> {
-    let way = Way::to(&reach(&audit.reached.source())?)?;
+    let way = Way::to(&reach(&audit.reached.source()?)?)?;
     if audit.verify {
         let found = way.ask(&Method::GET, "/admin/audit/verify", &[], None)?;
         if found.get("good") == Some(&Value::Bool(true)) {

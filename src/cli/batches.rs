@@ -52,7 +52,7 @@ enum Command {
 /// # Errors
 /// The gateway's own sentence, or why neither gateway nor store can be reached.
 pub fn run(batches: Batches) -> Result<(), String> {
-    let way = Way::to(&reach(&batches.reached.source())?)?;
+    let way = Way::to(&reach(&batches.reached.source()?)?)?;
     match batches.command {
         Command::List { account, state, output } => {
             let account = account.as_deref().map(|account| ("account", account));

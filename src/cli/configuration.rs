@@ -29,17 +29,24 @@ pub(super) fn demo() -> Result<(), Failure> {
 }
 
 /// `penstock check`.
-pub(super) fn check(source: &Source) -> Result<(), Failure> {
+pub(super) fn check(source: &Source, strict: bool) -> Result<(), Failure> {
     let loaded = load(source, WOULD_NOT_START)?;
-    let over = proven(&loaded.settings, WOULD_NOT_START)?;
-    err(&over.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
+    let mut others = proven(&loaded.settings, WOULD_NOT_START)?;
     let name = match source {
         Source::Demo => "The demo".to_owned(),
         Source::File(path) => path.display().to_string(),
     };
-    err(&matchless(&loaded.settings, &name));
-    if let Some(few) = descriptors::few(&loaded.settings, descriptors::most()) {
-        err(&format!("warning: {few}\n\n"));
+    let (matchless, note) = matchless(&loaded.settings, &name);
+    others.extend(matchless);
+    others.extend(descriptors::few(&loaded.settings, descriptors::most()));
+    others.extend(memory::beyond(&loaded.settings, memory::of_machine()));
+    err(&others.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
+    err(&note);
+    let count = loaded.warnings.len() + others.len();
+    if strict && count > 0 {
+        let many = if count == 1 { "One warning".to_owned() } else { format!("{count} warnings") };
+        let why = format!("{many} in {name}, and --strict allows none.");
+        return Err(Failure { why, code: MISCONFIGURED });
     }
     Ok(out(&format!("{name} is good.\n{}", summary(&loaded.settings)))?)
 }
@@ -60,8 +67,8 @@ fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure
 }
 
 /// Warnings about limits and models of keys and accounts that match nothing under this configuration, where its
-/// store can be read.
-fn matchless(settings: &Settings, name: &str) -> String {
+/// store can be read; else a note that it could not.
+fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
     let now = super::way::now();
     let looked = owner::take(&settings.storage.path).and_then(|()| vault::look(&settings.storage));
     let found = looked.and_then(|store| {
@@ -71,11 +78,14 @@ fn matchless(settings: &Settings, name: &str) -> String {
         at_rest(&store, &catalog, now).map_err(|error| error.to_string())
     });
     match found {
-        Ok(found) => found.iter().map(|warning| format!("warning: {warning}\n\n")).collect(),
-        Err(why) => format!(
-            "note: limits that match nothing were not searched for: {why} If a gateway has the store open, ask it: \
-             penstock accounts check --config {name}\n\n"
-        ),
+        Ok(found) => (found.iter().map(ToString::to_string).collect(), String::new()),
+        Err(why) => {
+            let note = format!(
+                "note: limits that match nothing were not searched for: {why} If a gateway has the store open, ask it: \
+                 penstock accounts check --config {name}\n\n"
+            );
+            (Vec::new(), note)
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod way;
 pub use way::Way;
 
 use super::Reached;
-use super::client::{Client, reach};
+use super::client::{Client, Failure, reach};
 use super::listing::{Listing, OutputArgs};
 use super::live::{cell, data, print};
 use super::speak::{err, out};
@@ -42,8 +42,12 @@ enum Command {
     /// Recomputes every balance from the first entry on, and names the first entry that does not fit
     ///
     /// Checks the hash chain, the double entry, every balance, and the second copy. Ends with 1 if anything does
-    /// not fit.
-    Verify,
+    /// not fit. Nothing is changed.
+    Verify {
+        /// Afterwards write again what the second copy lacks of the store, while no gateway runs
+        #[arg(long)]
+        repair: bool,
+    },
     /// Recomputes every charge of a day from its usage and its terms
     Rerate {
         /// The day, UTC, such as 2026-11-22; by default today
@@ -105,6 +109,9 @@ pub fn run(credits: Credits) -> Result<(), String> {
     if matches!(credits.command, Command::Rebuild) {
         return rebuild(&credits.reached);
     }
+    if let Command::Verify { repair } = credits.command {
+        return verify(&credits.reached, repair);
+    }
     let way = Way::find(&credits.reached)?;
     match credits.command {
         Command::Grant(granted) => {
@@ -123,7 +130,6 @@ pub fn run(credits: Credits) -> Result<(), String> {
             let answer = way.get("/admin/credits", &query)?;
             output.print(&balances(&answer), || answer.clone())
         }
-        Command::Verify => proven(&way.get("/admin/credits/verify", &[])?),
         Command::Rerate { day } => {
             let query: Vec<(&str, &str)> = day.iter().map(|day| ("day", day.as_str())).collect();
             let answer = way.get("/admin/credits/rerate", &query)?;
@@ -132,7 +138,33 @@ pub fn run(credits: Credits) -> Result<(), String> {
             if same { Ok(()) } else { Err("At least one charge differs when it is recomputed.".to_owned()) }
         }
         Command::Export(export) => export::run(&way, &export),
-        Command::Rebuild => Ok(()),
+        // Done before a way was looked for.
+        Command::Verify { .. } | Command::Rebuild => Ok(()),
+    }
+}
+
+/// Through the running gateway, or by reading its store; only `repair` writes.
+fn verify(reached: &Reached, repair: bool) -> Result<(), String> {
+    let reach = reach(&reached.source()?)?;
+    match Client::new(&reach) {
+        Ok(_) if repair => Err("The gateway is running: stop it first, or leave --repair out.".to_owned()),
+        Ok(client) => proven(&client.ask("GET", "/admin/credits/verify", None)?),
+        Err(Failure::Other(why)) => Err(why),
+        Err(Failure::NotRunning(_)) => {
+            let storage = way::storage(&reach)?;
+            super::owner::take(&storage.path)?;
+            let found = proven(&crate::vault::verify_ledger(&storage)?.told());
+            match found {
+                Err(why) if repair => {
+                    err(&why);
+                    for healed in crate::vault::heal_ledger(&storage)? {
+                        err(&format!("Written again: {healed}.\n"));
+                    }
+                    proven(&crate::vault::verify_ledger(&storage)?.told())
+                }
+                found => found,
+            }
+        }
     }
 }
 
@@ -192,7 +224,7 @@ fn proven(proof: &Value) -> Result<(), String> {
 }
 
 fn rebuild(reached: &Reached) -> Result<(), String> {
-    let reach = reach(&reached.source())?;
+    let reach = reach(&reached.source()?)?;
     if Client::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }

@@ -52,7 +52,7 @@ enum Command {
 /// # Errors
 /// The gateway's own sentence, or why neither gateway nor store can be reached.
 pub fn run(files: Files) -> Result<(), String> {
-    let way = Way::to(&reach(&files.reached.source())?)?;
+    let way = Way::to(&reach(&files.reached.source()?)?)?;
     match files.command {
         Command::List { account, purpose, output } => {
             let account = account.as_deref().map(|account| ("account", account));

@@ -127,7 +127,7 @@ fn span(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub fn run(keys: Keys) -> Result<(), String> {
-    let reach = reach(&keys.reached.source())?;
+    let reach = reach(&keys.reached.source()?)?;
     let way = Way::to(&reach)?;
     match keys.command {
         Command::Create(create) => make(&way, &create),

@@ -54,7 +54,32 @@ pub fn reload(source: &Source) -> Result<(), String> {
         let verb = if waiting.len() == 1 { "takes effect" } else { "take effect" };
         err(&format!("warning: {} {verb} at the next start or upgrade.\n", waiting.join(", ")));
     }
-    out(&format!("The gateway runs configuration {}.\n", cell(&answer, "config")))
+    out(&format!("The gateway runs configuration {}.\n{}", cell(&answer, "config"), changed(&answer)))
+}
+
+/// What a reload changed, a line for each key.
+fn changed(answer: &Value) -> String {
+    let changes = list(answer.get("changes"));
+    if changes.is_empty() {
+        return "Nothing changed.\n".to_owned();
+    }
+    let side = |change: &Value, name: &str| match change.get(name).and_then(Value::as_str) {
+        Some(value) => value.to_owned(),
+        None => "unset".to_owned(),
+    };
+    let mut text = String::new();
+    for change in changes {
+        text.push_str(&format!(
+            "  {}: {} -> {}\n",
+            cell(change, "key"),
+            side(change, "old"),
+            side(change, "new")
+        ));
+    }
+    match answer.get("more_changes").and_then(Value::as_u64) {
+        None | Some(0) => text,
+        Some(more) => format!("{text}  and {more} more keys\n"),
+    }
 }
 
 fn ask(source: &Source, method: &str, path: &str) -> Result<Value, String> {

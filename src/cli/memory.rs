@@ -32,6 +32,8 @@ const FORMS: u64 = 2;
 const COUNTED: u64 = 6;
 /// … and what small values take beyond their bytes, with the windows of the tokenizer.
 const COUNT: u64 = 128 << 20;
+/// A line that is read is there in a buffer that grew by doubling.
+const READ: u64 = 2;
 /// Images in memory at the same time.
 const IMAGES: u64 = 512;
 /// Pages of the store.
@@ -92,8 +94,14 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
         ),
         (
             "batches",
-            wide(batches.memory).saturating_add(wide(batches.concurrency).saturating_mul(REQUEST)),
-            format!("batches.memory, and batches.concurrency = {}", batches.concurrency),
+            wide(batches.memory)
+                .saturating_add(wide(batches.concurrency).saturating_mul(REQUEST))
+                .saturating_add(wide(batches.memory.max(batches.line)).saturating_mul(FORMS))
+                .saturating_add(wide(batches.line).saturating_mul(READ)),
+            format!(
+                "batches.memory, batches.concurrency = {}, large lines in two forms, one of batches.line being read",
+                batches.concurrency
+            ),
         ),
         (
             "counting",
@@ -118,6 +126,35 @@ pub fn most(bounds: &[(&'static str, u64, String)]) -> u64 {
     bounds.iter().fold(0, |sum, (_, bytes, _)| sum.saturating_add(*bytes))
 }
 
+/// A warning if the bounds together are more than the machine, or the group of processes, may have.
+pub fn beyond(settings: &Settings, machine: Option<u64>) -> Option<String> {
+    let (needed, machine) = (most(&bounds(settings)), machine?);
+    (needed > machine).then(|| {
+        format!(
+            "The memory bounds add up to {}, and this machine has {}: under full load the system may end the process. \
+             Lower overload.requests, overload.bytes or limits.connections; the list below says what each one takes.",
+            short(needed),
+            short(machine)
+        )
+    })
+}
+
+/// Memory of this machine or of the control group, whichever is less; `None` if the system does not say.
+pub fn of_machine() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let total = read("/proc/meminfo").and_then(|text| total(&text));
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    // Without a limit it says `max`, or a number that no machine has.
+    let group = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
+    [total, group].into_iter().flatten().min()
+}
+
+/// Bytes of `MemTotal`.
+fn total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
+}
+
 /// A size for people, rounded up to a tenth.
 pub fn short(bytes: u64) -> String {
     for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
@@ -135,6 +172,15 @@ pub fn short(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_of_the_machine_is_read() {
+        assert_eq!(total("MemFree: 1 kB\nMemTotal:       16384 kB\n"), Some(16 << 20));
+        for odd in ["", "MemTotal: 1 MB", "MemTotal: x kB", "MemTotal: 99999999999999999999 kB"] {
+            assert_eq!(total(odd), None, "{odd}");
+        }
+        assert!(of_machine().is_some_and(|bytes| bytes > 1 << 20));
+    }
 
     #[test]
     fn sizes_are_rounded_up() {

@@ -27,7 +27,7 @@ mod way;
 
 use crate::config::Source;
 use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const ABOUT: &str = "A gateway in front of EU providers of open-weight models.";
@@ -41,7 +41,7 @@ key for it.";
 const AFTER: &str = "\
 First steps:
   penstock                                    starts the demo
-  penstock check --config penstock.toml       reports every mistake of a configuration at once
+  penstock check penstock.toml                reports every mistake of a configuration at once
   penstock run   --config penstock.toml       runs the gateway with it
   penstock keys create --config penstock.toml --name alice
   penstock credits grant --config penstock.toml default --credits 1000
@@ -66,8 +66,8 @@ enum Command {
     /// Reports every mistake of a configuration at once, or shows what it would run
     ///
     /// Files and environment variables that it refers to are read as at a real start; the network is not used.
-    /// Ends with 78 if there is a mistake; warnings do not count.
-    Check(Written),
+    /// Ends with 78 if there is a mistake; with `--strict` also if there is a warning.
+    Check(Checked),
     /// Prints the JSON Schema of the configuration
     ///
     /// For completion and checks in editors.
@@ -135,10 +135,24 @@ struct Written {
     config: PathBuf,
 }
 
+/// A configuration to prove.
+#[derive(Debug, Args)]
+struct Checked {
+    /// Configuration file
+    #[arg(value_name = "FILE", required_unless_present = "config", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// Configuration file
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Fail on warnings, too
+    #[arg(long)]
+    strict: bool,
+}
+
 /// A configuration that says where the gateway is.
 #[derive(Debug, Args)]
 struct Reached {
-    /// Configuration file of the gateway; by default that of the demo
+    /// Configuration file of the gateway; can be left out in the folder in which the demo was started
     #[arg(long, short, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 }
@@ -153,10 +167,31 @@ struct Live {
 }
 
 impl Reached {
-    fn source(&self) -> Source {
-        self.config.clone().map_or(Source::Demo, Source::File)
+    /// The configuration: the named one, or that of the demo where it was started.
+    fn source(&self) -> Result<Source, String> {
+        match &self.config {
+            Some(path) => Ok(Source::File(path.clone())),
+            None => demo_here(Path::new(".")).map(|()| Source::Demo),
+        }
     }
 }
+
+/// Proves that the demo was started in a folder: a command without `--config` must not make or change another store.
+fn demo_here(folder: &Path) -> Result<(), String> {
+    if folder.join(DEMO_STORAGE).join(crate::vault::DEMO).is_file() {
+        return Ok(());
+    }
+    let near = ["penstock.toml", "conf/penstock.toml", "/etc/penstock/penstock.toml"];
+    let near = near.into_iter().find(|name| folder.join(name).is_file()).unwrap_or("FILE");
+    Err(format!(
+        "No configuration is named, and the demo was not started in this folder (there is no {DEMO_STORAGE}/{}). Name \
+         the configuration of the gateway: --config {near}.",
+        crate::vault::DEMO
+    ))
+}
+
+/// Storage folder of the demo, as conf/demo.toml says.
+const DEMO_STORAGE: &str = "data";
 
 /// Runs the command line of this process.
 #[must_use]
@@ -193,7 +228,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         None => configuration::demo()?,
         Some(Command::Run(written)) => configuration::run(Source::File(written.config))?,
-        Some(Command::Check(written)) => configuration::check(&Source::File(written.config))?,
+        Some(Command::Check(checked)) => {
+            // One of the two, as the command line says.
+            let path = checked.config.or(checked.file).unwrap_or_default();
+            configuration::check(&Source::File(path), checked.strict)?;
+        }
         Some(Command::Schema) => speak::out(&crate::config::schema_text())?,
         Some(Command::Accounts(accounts)) => accounts::run(accounts)?,
         Some(Command::Keys(keys)) => keys::run(keys)?,
@@ -202,9 +241,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Credits(credits)) => credits::run(credits)?,
         Some(Command::Statement(monthly)) => statement::run(&monthly)?,
         Some(Command::Store(store)) => store::run(&store)?,
-        Some(Command::Models(asked)) => live::models(&asked.reached.source(), asked.output)?,
-        Some(Command::Providers(asked)) => live::providers(&asked.reached.source(), asked.output)?,
-        Some(Command::Reload(reached)) => live::reload(&reached.source())?,
+        Some(Command::Models(asked)) => live::models(&asked.reached.source()?, asked.output)?,
+        Some(Command::Providers(asked)) => live::providers(&asked.reached.source()?, asked.output)?,
+        Some(Command::Reload(reached)) => live::reload(&reached.source()?)?,
         Some(Command::Batches(batches)) => batches::run(batches)?,
         Some(Command::Files(files)) => files::run(files)?,
         Some(Command::Completions(completions)) => completions::run(&completions)?,

@@ -42,6 +42,10 @@ enum Command {
         /// Folder of the archive
         folder: PathBuf,
     },
+    /// Makes another pepper where the one that the keys were made with is lost; every key has to be rotated afterwards
+    ///
+    /// With `storage.pepper`, that one is accepted instead.
+    NewPepper,
     /// Saves what is readable of a damaged store to another folder; the damaged store is not changed
     ///
     /// Ledger entries that the store lost are taken from its second copy. Point `storage.path` at the new folder
@@ -69,6 +73,13 @@ pub fn run(store: &Store) -> Result<(), String> {
         Command::Import { folder } => {
             told("Restored", archive::import(&place, folder)?)?;
             judged(&archive::verify(&place)?, true)
+        }
+        Command::NewPepper => {
+            let keys = crate::vault::renew_pepper(&place.storage)?;
+            out(&format!(
+                "The store has another pepper. {keys} keys are no longer accepted: give each a new secret with \
+                 `penstock keys rotate`, or revoke it.\n"
+            ))
         }
         Command::Repair { to } => {
             let saved = archive::repair(&place, to)?;
@@ -121,7 +132,7 @@ fn judged(verdict: &archive::Verdict, aloud: bool) -> Result<(), String> {
 }
 
 fn place(reached: &Reached) -> Result<Place, String> {
-    let reach = reach(&reached.source())?;
+    let reach = reach(&reached.source()?)?;
     let storage = reach.storage.map_err(|mistakes| {
         let report = Report { mistakes, warnings: Vec::new() };
         configuration::refusal(&report, "the store cannot be opened")

@@ -113,13 +113,51 @@ fn a_bad_configuration_is_refused_with_all_its_mistakes_and_their_number() {
 
 #[test]
 fn a_good_configuration_is_summed_up() {
-    check(&Source::Demo).unwrap();
+    check(&Source::Demo, false).unwrap();
     let settings = Source::Demo.load().unwrap().settings;
     let text = summary(&settings);
     let offers = format!("3 with {} offers", settings.offers.len());
     for word in ["http 127.0.0.1:8080", "admin 127.0.0.1:9090", "sim-paris in Paris, France", &offers] {
         assert!(text.contains(word), "{text}");
     }
+}
+
+#[test]
+fn check_takes_a_file_and_fails_on_warnings_only_if_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("empty.toml");
+    std::fs::write(&path, "[storage]\npath = \"data\"\n").unwrap();
+    let path = path.to_str().unwrap();
+    command(&["penstock", "check", path]).unwrap();
+    command(&["penstock", "check", "--config", path]).unwrap();
+    for line in [&["penstock", "check", path, "--strict"][..], &["penstock", "check", "--strict", "-c", path]]
+    {
+        let failure = run(Cli::try_parse_from(line).unwrap()).unwrap_err();
+        assert_eq!(failure.code, 78);
+        assert!(failure.why.contains("--strict allows none"), "{}", failure.why);
+    }
+    for line in [&["penstock", "check"][..], &["penstock", "check", path, "--config", path]] {
+        assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
+    }
+    let missing = command(&["penstock", "check", "/nonexistent.toml"]).unwrap_err();
+    assert!(missing.contains("it is not there"), "{missing}");
+}
+
+#[test]
+fn the_demo_is_meant_only_where_it_was_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let why = super::demo_here(folder.path()).unwrap_err();
+    assert!(why.contains("No configuration is named") && why.contains("--config FILE"), "{why}");
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::create_dir(folder.path().join("data/store")).unwrap();
+    std::fs::write(folder.path().join("penstock.toml"), "").unwrap();
+    let why = super::demo_here(folder.path()).unwrap_err();
+    assert!(why.contains("--config penstock.toml"), "another store is none of the demo's: {why}");
+    std::fs::write(folder.path().join("data").join(crate::vault::DEMO), "").unwrap();
+    super::demo_here(folder.path()).unwrap();
+    // conf/demo.toml and the command line mean the same folder.
+    let path = Source::Demo.load().unwrap().settings.storage.path;
+    assert_eq!(path, Path::new(super::DEMO_STORAGE));
 }
 
 #[test]

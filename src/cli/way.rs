@@ -2,6 +2,7 @@
 //! in its store when none runs. Both read the same routes and the same bodies.
 
 use super::client::{Client, Failure};
+use super::speak::err;
 use super::{configuration, owner};
 use crate::admin::desk::Asked;
 use crate::admin::routes::{self, Work};
@@ -93,12 +94,21 @@ fn store(reach: &Reach) -> Result<Vault, String> {
     match &reach.storage {
         Ok(storage) => {
             owner::take(&storage.path)?;
-            Vault::open(storage)
+            let vault = Vault::open(storage)?;
+            told_healed(&vault);
+            Ok(vault)
         }
         Err(mistakes) => {
             let report = Report { mistakes: mistakes.clone(), warnings: Vec::new() };
             Err(configuration::refusal(&report, "the store cannot be opened"))
         }
+    }
+}
+
+/// Says what was wrong with the ledger's second copy and was written again.
+pub(super) fn told_healed(vault: &Vault) {
+    for healed in vault.ledger.take_healed() {
+        err(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
     }
 }
 

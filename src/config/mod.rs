@@ -1,5 +1,6 @@
 //! What users write, proven, and what the house uses.
 
+mod changes;
 mod check;
 mod form;
 mod load;
@@ -14,6 +15,7 @@ mod secret;
 pub mod settings;
 mod single;
 
+pub use changes::{Change, Document, changes};
 pub use form::{duration, write_duration};
 pub use load::{DEMO, Loaded, Reach, Source, load_text};
 pub use mistake::{Mistake, Report};

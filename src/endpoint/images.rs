@@ -2,6 +2,7 @@
 //! `GET /v1/images/content/…`: a drawing goes to whoever knows its address.
 
 use super::Endpoint;
+use crate::config::settings::ImageFormat;
 use crate::exchange::{Ended, Exchange};
 use crate::relay;
 use crate::reply::head::Head;
@@ -9,7 +10,7 @@ use crate::spool::Spooled;
 use async_trait::async_trait;
 use http::{Method, header};
 use penstock_auth::Scope;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{Code, Refusal, Task};
 use std::time::Duration;
 
 /// The endpoint.
@@ -39,11 +40,17 @@ impl Endpoint for Generations {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
-        let ask = penstock_admission::images_with(
+        let mut ask = penstock_admission::images_with(
             body,
             &x.live.admission,
             x.live.settings.default_models.images.as_deref(),
         )?;
+        let unsaid = ask.value("response_format").is_none_or(|format| format == b"null");
+        if let Task::Draw(draw) = &mut ask.task
+            && unsaid
+        {
+            draw.base64 |= x.live.settings.compatibility.images == ImageFormat::B64Json;
+        }
         relay::run(x, &ask).await
     }
 }

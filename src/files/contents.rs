@@ -88,6 +88,17 @@ pub struct FileLine {
     pub bytes: Bytes,
 }
 
+/// What a line reader found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A line.
+    Line(FileLine),
+    /// The beginning of one that is longer than was asked for; the next call goes on with it.
+    Long,
+    /// The end of the file.
+    End,
+}
+
 /// Reads a file line by line, holding one stride and one line of it.
 #[derive(Debug)]
 pub struct LineReader {
@@ -98,6 +109,13 @@ pub struct LineReader {
     /// Bytes of `held` without a line's end in them.
     looked: usize,
     number: u64,
+}
+
+/// A line with its end.
+enum Raw {
+    Line(Bytes),
+    Long,
+    End,
 }
 
 impl LineReader {
@@ -112,7 +130,24 @@ impl LineReader {
     /// # Errors
     /// As [`Contents::read`]; a line longer than any that is taken.
     pub fn next_line(&mut self) -> Result<Option<FileLine>> {
-        while let Some(line) = self.raw_line()? {
+        match self.next_within(jsonl::HIGHEST_LINE)? {
+            Next::Line(line) => Ok(Some(line)),
+            Next::Long => Err(damaged()),
+            Next::End => Ok(None),
+        }
+    }
+
+    /// The next line that is not blank, as long as about `most` bytes of it are enough to find its end.
+    ///
+    /// # Errors
+    /// As [`Contents::read`].
+    pub fn next_within(&mut self, most: usize) -> Result<Next> {
+        loop {
+            let line = match self.raw_line(most)? {
+                Raw::Line(line) => line,
+                Raw::Long => return Ok(Next::Long),
+                Raw::End => return Ok(Next::End),
+            };
             self.number += 1;
             let first = self.number == 1;
             let start = self.at - self.held.len() as u64 - line.len() as u64;
@@ -120,30 +155,33 @@ impl LineReader {
             let bare = jsonl::bare(&line, first);
             if !bare.trim_ascii().is_empty() {
                 let (number, offset) = (self.number, start + mark);
-                return Ok(Some(FileLine { number, offset, bytes: line.slice_ref(bare) }));
+                return Ok(Next::Line(FileLine { number, offset, bytes: line.slice_ref(bare) }));
             }
         }
-        Ok(None)
     }
 
     /// The next line with its end.
-    fn raw_line(&mut self) -> Result<Option<Bytes>> {
+    fn raw_line(&mut self, most: usize) -> Result<Raw> {
         loop {
             let fresh = self.held.get(self.looked..).unwrap_or_default();
             if let Some(end) = memchr::memchr(b'\n', fresh) {
                 let line = self.held.split_to(self.looked + end + 1);
                 self.looked = 0;
-                return Ok(Some(line.freeze()));
+                if line.len() > STRIDE {
+                    // What follows must not hold on to the room of a long line.
+                    self.held = BytesMut::from(&*self.held);
+                }
+                return Ok(Raw::Line(line.freeze()));
             }
             self.looked = self.held.len();
-            if self.held.len() > jsonl::MOST_LINE + STRIDE {
-                return Err(damaged());
+            if self.held.len() > most.saturating_add(STRIDE) {
+                return Ok(Raw::Long);
             }
             let more = self.contents.read(self.at, STRIDE)?;
             if more.is_empty() {
                 self.looked = 0;
                 let rest = std::mem::take(&mut self.held);
-                return Ok((!rest.is_empty()).then(|| rest.freeze()));
+                return Ok(if rest.is_empty() { Raw::End } else { Raw::Line(rest.freeze()) });
             }
             self.at += more.len() as u64;
             self.held.extend_from_slice(&more);

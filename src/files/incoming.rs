@@ -47,8 +47,8 @@ pub(super) struct Settled {
 }
 
 /// The check of a file of which nothing has come.
-fn none_yet() -> Lines {
-    Lines::new(endpoint::for_lines())
+fn none_yet(longest: usize) -> Lines {
+    Lines::new(endpoint::for_lines(), longest)
 }
 
 impl Incoming {
@@ -58,7 +58,13 @@ impl Incoming {
         }
         let file = NamedTempFile::new_in(aside).map_err(Failed::Disk)?;
         let aside = Aside { file, sums: Sums::default(), digest: Sha256::new(), taken };
-        Ok(Self { aside: Some(aside), lines: none_yet(), folder: folder.to_owned(), bounds, bytes: 0 })
+        Ok(Self {
+            aside: Some(aside),
+            lines: none_yet(bounds.line),
+            folder: folder.to_owned(),
+            bounds,
+            bytes: 0,
+        })
     }
 
     /// Takes the next bytes.
@@ -73,7 +79,8 @@ impl Incoming {
             self.aside = None;
         }
         if self.lines.are_endless() {
-            std::mem::replace(&mut self.lines, none_yet()).end().map_err(Failed::Lines)?;
+            let none = none_yet(self.bounds.line);
+            std::mem::replace(&mut self.lines, none).end().map_err(Failed::Lines)?;
         }
         let Some(aside) = &mut self.aside else { return Ok(()) };
         aside.taken.grow(bytes.len() as u64, &self.bounds).map_err(Failed::Full)?;
@@ -83,6 +90,12 @@ impl Incoming {
         aside.sums.push(bytes);
         aside.digest.update(bytes);
         aside.file.as_file_mut().write_all(bytes).map_err(Failed::Disk)
+    }
+
+    /// Bytes of memory that a line holds whose end has not come.
+    #[must_use]
+    pub const fn held_bytes(&self) -> usize {
+        self.lines.held_bytes()
     }
 
     /// There is no more.

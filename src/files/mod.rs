@@ -7,6 +7,7 @@
 mod blocks;
 mod contents;
 mod failed;
+mod folder;
 mod incoming;
 mod output;
 pub mod room;
@@ -14,7 +15,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use contents::{Contents, FileLine, LineReader};
+pub use contents::{Contents, FileLine, LineReader, Next};
 pub use failed::Failed;
 pub use incoming::Incoming;
 pub use output::Output;
@@ -98,6 +99,7 @@ impl Files {
             runs: OnceLock::new(),
             archives: OnceLock::new(),
         };
+        files.belongs()?;
         files.start(in_hand)?;
         Ok(files)
     }

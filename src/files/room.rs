@@ -16,6 +16,8 @@ pub struct Bounds {
     pub key: u64,
     /// Bytes of the disk that uploads leave free.
     pub free: u64,
+    /// Bytes of one line of a file that is uploaded.
+    pub line: usize,
 }
 
 /// Which bound is reached.
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn keys_have_their_own_bound_and_all_have_one() {
-        let bounds = Bounds { all: 100, key: 60, free: 0 };
+        let bounds = Bounds { all: 100, key: 60, free: 0, line: 100 };
         let room = Arc::new(Room::default());
         room.note("a", 50);
         let mut mine = Taken::new(room.clone(), "a");

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
-const BOUNDS: Bounds = Bounds { all: 1 << 30, key: 1 << 30, free: 0 };
+const BOUNDS: Bounds = Bounds { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
 const OWNER: Owner<'_> = Owner { key: "k1", account: "acme" };
 
 struct Place {
@@ -23,6 +23,10 @@ impl Place {
 
     /// The files as a new start finds them.
     fn open(&self) -> Arc<Files> {
+        Arc::new(self.try_open().unwrap())
+    }
+
+    fn try_open(&self) -> Result<Files, String> {
         let settings = settings::Files {
             path: self.folder.path().join("files"),
             upload: 1 << 20,
@@ -31,7 +35,7 @@ impl Place {
             keep_free: 0,
             retention: None,
         };
-        Arc::new(Files::open(&settings, FileStore::new(self.store.clone()), false).unwrap())
+        Files::open(&settings, FileStore::new(self.store.clone()), false)
     }
 
     fn names(&self) -> Vec<String> {
@@ -42,6 +46,7 @@ impl Place {
         };
         let mut all = names(self.folder.path().join("files"));
         all.extend(names(self.folder.path().join("files").join(ASIDE)));
+        all.retain(|name| name != folder::STAMP);
         all
     }
 }
@@ -188,6 +193,53 @@ fn a_new_start_sweeps_what_has_no_record_and_nothing_else() {
     names.sort();
     assert_eq!(names, ["README".to_owned(), record.id.clone()]);
     assert!(files.contents(&record).is_ok());
+}
+
+#[test]
+fn a_folder_of_another_store_is_neither_used_nor_swept() {
+    let place = Place::new();
+    let record = kept(&place.open(), &lines(3));
+    let folder = place.folder.path().join("files");
+    let id = fs::read_to_string(folder.join(folder::STAMP)).unwrap();
+    // The store was lost, and an empty one is in its place: with the stamp, and of a version without stamps.
+    let lost = Place { folder: place.folder, store: memory() };
+    for stamp in [Some(&id), None] {
+        match stamp {
+            Some(id) => fs::write(folder.join(folder::STAMP), id).unwrap(),
+            None => fs::remove_file(folder.join(folder::STAMP)).unwrap(),
+        }
+        let why = lost.try_open().err().unwrap();
+        assert!(why.contains(&folder.display().to_string()) && why.contains("store import"), "{why}");
+        assert!(folder.join(&record.id).exists(), "nothing was removed");
+    }
+    fs::write(folder.join(folder::STAMP), &id).unwrap();
+    let place = Place { store: place.store, ..lost };
+    assert!(place.open().contents(&record).is_ok());
+    // Another store's folder.
+    fs::write(folder.join(folder::STAMP), "0123").unwrap();
+    let why = place.try_open().err().unwrap();
+    assert!(why.contains("another store") && why.contains(&id), "{why}");
+}
+
+#[test]
+fn an_empty_folder_in_the_place_of_files_is_noticed() {
+    for noted in [true, false] {
+        let place = Place::new();
+        let record = kept(&place.open(), &lines(3));
+        let folder = place.folder.path().join("files");
+        fs::remove_dir_all(&folder).unwrap();
+        if !noted {
+            place.store.apply(penstock_storage::Batch::new().delete(Space::Meta, b"files".to_vec())).unwrap();
+        }
+        for _ in 0..2 {
+            let why = place.try_open().err().unwrap();
+            assert!(why.contains("is empty") && why.contains("mounted"), "{why}");
+        }
+        let id = place.store.get(Space::Meta, b"files").unwrap().unwrap();
+        fs::write(folder.join(folder::STAMP), id).unwrap();
+        let files = place.open();
+        assert!(files.contents(&record).is_err(), "its contents are gone, as the operator said");
+    }
 }
 
 #[test]

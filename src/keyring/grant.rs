@@ -118,6 +118,12 @@ impl Grant {
         self.scopes.require(scope)
     }
 
+    /// The key has the scope by its own name or by a wildcard, not because another scope includes it.
+    #[must_use]
+    pub const fn holds(&self, scope: Scope) -> bool {
+        self.scopes.holds(scope)
+    }
+
     /// Whether the key may use a model of the catalogue.
     #[must_use]
     pub fn may_use(&self, model: &str) -> bool {

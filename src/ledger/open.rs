@@ -57,6 +57,9 @@ impl Ledger {
         taken_over: bool,
     ) -> Result<(Arc<Self>, Open), String> {
         let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
+        for what in store.take_healed() {
+            log::event(log::error(), "ledger_copy_healed", &[("what", &what)]);
+        }
         let tip = store.tip().map_err(said)?;
         in_time(tip, settings.ahead, clock.unix())?;
         let balances = store.balances().map_err(said)?;

@@ -47,11 +47,12 @@ impl Run<'_, '_> {
             return Ok(Sat::Seat(seat));
         }
         let batch = self.chosen.batch;
-        let waiting = if batch { Some(offer.queue(self.x.caller.asked_back())) } else { None };
+        let whose = &self.x.grant.account.id;
+        let waiting = if batch { Some(offer.queue(whose, self.x.caller.asked_back())) } else { None };
         let waiting = match waiting {
             None => match offer.sit() {
                 Some(seat) => return Ok(Sat::Seat(seat)),
-                None => offer.ask_back(&self.x.grant.account.id),
+                None => offer.ask_back(whose),
             },
             Some(Ok(seat)) => return Ok(Sat::Seat(seat)),
             Some(Err(waiting)) => Some(waiting),

@@ -6,7 +6,7 @@ use crate::live::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Code, Dialect, Kind, Refusal};
 use penstock_limits::Work;
-use penstock_routing::{BATCH, Candidate, Entry, Flavor, Health, default_for, plan, split};
+use penstock_routing::{BATCH, Candidate, Entry, Flavor, Health, SPEED, default_for, plan, split};
 use penstock_tokens::Count;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,11 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>
     let (name, flavor) = split(&ask.model);
     let model = model_of(x, ask, name)?;
     let line = x.work == Work::BatchLine;
-    let flavor = flavor.unwrap_or_else(|| if line { BATCH } else { default_for(ask.kind) });
+    let flavor = flavor.unwrap_or_else(|| match ask.preset.as_deref() {
+        _ if line => BATCH,
+        Some("non_reasoning") if live.settings.compatibility.preset_flavor => SPEED,
+        _ => default_for(ask.kind),
+    });
     x.record.flavor = Some(flavor.name());
     let mut selection = Selection {
         entries: Vec::new(),

@@ -92,6 +92,7 @@ pub fn served(
     let terms = Terms {
         eur_per_credit: settings.billing.eur_per_credit,
         provenance: settings.impact.provenance,
+        amounts: settings.compatibility.amounts(),
         batch: run.chosen.batch,
         wallet: match run.hold.as_ref().map(Hold::wallet) {
             Some(Wallet::Energy) => PaidWith::Energy,

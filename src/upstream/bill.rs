@@ -4,7 +4,7 @@
 use crate::config::settings::{Billing as Money, Offer};
 use crate::ledger::{Need, Settlement, TermsText};
 use crate::upstream::rate::Rate;
-use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
+use penstock_annotate::{Amounts, Cost, Grid, Impact, Provenance, Served, Site};
 use penstock_contract::{Done, Measured, MicroCredits, Usage};
 use penstock_footprint::{Attempt, Footprint, METHODOLOGY, Prepared, Work, boundary_name};
 use penstock_ledger::{Drawn, Sale};
@@ -49,6 +49,8 @@ pub struct Terms {
     pub eur_per_credit: Decimal,
     /// Whether provenance is told.
     pub provenance: bool,
+    /// How amounts are written.
+    pub amounts: Amounts,
     /// Batch price.
     pub batch: bool,
     /// What pays.
@@ -183,7 +185,7 @@ impl Bill {
         let rate = self.rate(terms.at).unwrap_or_else(|| Rate::none());
         let charge = charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
         let counted = done.usage().is_some_and(|usage| usage.source.is_gateway());
-        let members = self.members(&footprint, &charge, counted, terms.provenance);
+        let members = self.members(&footprint, &charge, counted, &terms);
         let in_energy = rate.tariff.billing == Billing::Energy;
         let billable_kwh = in_energy.then_some(billable);
         Settled { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
@@ -191,9 +193,9 @@ impl Bill {
 
     /// Both objects, as JSON members, of an answer for which no provider was asked.
     #[must_use]
-    pub fn nothing(&self, at: u64) -> Vec<u8> {
+    pub fn nothing(&self, at: u64, amounts: Amounts) -> Vec<u8> {
         let paid_with = if self.in_energy(at) { PaidWith::Energy } else { PaidWith::Credits };
-        penstock_annotate::nothing(&self.served, paid_with.name())
+        penstock_annotate::nothing(&self.served, paid_with.name(), amounts)
     }
 
     /// The energy that a provider measured, unless this work cannot have drawn so much.
@@ -233,7 +235,7 @@ impl Bill {
         }
     }
 
-    fn members(&self, footprint: &Footprint, charge: &Charge, counted: bool, provenance: bool) -> Vec<u8> {
+    fn members(&self, footprint: &Footprint, charge: &Charge, counted: bool, terms: &Terms) -> Vec<u8> {
         let impact = Impact {
             energy_kwh: footprint.energy_kwh,
             carbon_g_co2: footprint.carbon_g,
@@ -253,8 +255,9 @@ impl Bill {
             energy: charge.energy_eur,
             credits: charge.credits.credits(),
             paid_with: charge.paid_with.name(),
+            amounts: terms.amounts,
         };
-        penstock_annotate::members(&impact, &cost, provenance)
+        penstock_annotate::members(&impact, &cost, terms.provenance)
     }
 }
 

@@ -167,12 +167,12 @@ impl OfferLive {
         self.provider.seats.take().map(|place| self.seat(place))
     }
 
-    /// A seat for batch work, or a turn in its queue. A line gives the signal that asks it to leave.
+    /// A seat for batch work of this account, or a turn in its queue. A line gives the signal that asks it to leave.
     ///
     /// # Errors
     /// The turn.
-    pub fn queue(self: &Arc<Self>, line: Option<CancelLine>) -> Result<Seat, Waiting> {
-        match self.provider.seats.queue(line) {
+    pub fn queue(self: &Arc<Self>, whose: &Arc<str>, line: Option<CancelLine>) -> Result<Seat, Waiting> {
+        match self.provider.seats.queue(whose, line) {
             Queued::Place(place) => Ok(self.seat(place)),
             Queued::Turn(turn) => Err(Waiting(vec![(self.clone(), turn)])),
         }

@@ -2,7 +2,7 @@
 //!
 //! A request at once takes a seat in one atomic step, or finds none. Batch work
 //! leaves a fifth of the seats to others; what finds no seat waits in one queue,
-//! first come first served, and is handed the seat of whoever leaves: nobody
+//! in which accounts take turns, and is handed the seat of whoever leaves: nobody
 //! polls, and one seat wakes one waiter. A request at once that finds no seat
 //! asks the youngest line of a batch to leave, and is handed a seat before all
 //! others. Where there is no line it may wait a moment, accounts in turn. Where
@@ -14,7 +14,6 @@ mod tests;
 use crate::caller::CancelLine;
 use parking_lot::{Mutex, MutexGuard};
 use penstock_limits::{Fair, Joined};
-use std::collections::VecDeque;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,17 +44,17 @@ pub struct Seats {
 struct Desk {
     /// Requests at once, accounts in turn.
     urgent: Fair<oneshot::Sender<Place>>,
-    /// Batch work.
-    patient: VecDeque<Waiter>,
+    /// Batch work, accounts in turn.
+    patient: Fair<Waiter>,
     /// Lines that have a seat, the youngest last; without a signal once they were asked to leave.
     seated: Vec<(u64, Option<CancelLine>)>,
-    /// The last number given to a line or a waiter.
+    /// The last number given to a line.
     number: u64,
 }
 
+/// Batch work that waits: a line with its signal, or a request.
 #[derive(Debug)]
 struct Waiter {
-    number: u64,
     line: Option<CancelLine>,
     hand: oneshot::Sender<Place>,
 }
@@ -75,10 +74,20 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Turn {
     seats: Arc<Seats>,
-    /// Whose turn it is, of a request at once.
-    whose: Option<Arc<str>>,
+    queue: Queue,
+    /// The account.
+    whose: Arc<str>,
     number: u64,
     hand: oneshot::Receiver<Place>,
+}
+
+/// The queues of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    /// Requests at once.
+    Urgent,
+    /// Batch work.
+    Patient,
 }
 
 /// What batch work gets.
@@ -132,19 +141,25 @@ impl Seats {
         self.claim(self.limit()).then(|| Place { seats: self.clone(), line: None })
     }
 
-    /// A seat for batch work, or a turn: nobody passes those who wait. A line gives its signal, which tells
-    /// it to leave.
+    /// A seat for batch work of this account, or a turn in the queue, in which accounts take turns. A line gives the
+    /// signal that tells it to leave.
     #[must_use]
-    pub fn queue(self: &Arc<Self>, line: Option<CancelLine>) -> Queued {
+    pub fn queue(self: &Arc<Self>, whose: &Arc<str>, line: Option<CancelLine>) -> Queued {
         let mut desk = self.desk.lock();
-        if desk.patient.is_empty() && self.claim_for_batch(&desk, line.is_some()) {
+        // Without a limit only lines have to wait.
+        let passes = line.is_none() && self.limit().is_none();
+        if (desk.patient.is_empty() || passes) && self.claim_for_batch(&desk, line.is_some()) {
             return Queued::Place(self.place(&mut desk, line));
         }
         let (hand, turn) = oneshot::channel();
-        let number = desk.next();
-        desk.patient.push_back(Waiter { number, line, hand });
+        let number = match desk.patient.join(whose, Waiter { line, hand }, usize::MAX) {
+            Joined::Waits(number, _) => number,
+            // A queue without a bound is never full; its turn would end at once.
+            Joined::Full => 0,
+        };
         self.waits(desk);
-        Queued::Turn(Turn { seats: self.clone(), whose: None, number, hand: turn })
+        let whose = whose.clone();
+        Queued::Turn(Turn { seats: self.clone(), queue: Queue::Patient, whose, number, hand: turn })
     }
 
     /// A turn before all batch work for a request at once, the youngest line here having been asked to leave;
@@ -173,7 +188,8 @@ impl Seats {
                 self.waiting.fetch_sub(u32::from(gone.is_some()), Ordering::SeqCst);
                 self.waits(desk);
                 drop(gone);
-                Some(Turn { seats: self.clone(), whose: Some(whose.clone()), number, hand: turn })
+                let whose = whose.clone();
+                Some(Turn { seats: self.clone(), queue: Queue::Urgent, whose, number, hand: turn })
             }
         }
     }
@@ -220,15 +236,25 @@ impl Seats {
             let Some(hand) = desk.urgent.take(|_, _| true) else { break };
             handed.push((hand, Place { seats: self.clone(), line: None }));
         }
-        while let Some(first) = desk.patient.front()
-            && self.claim_for_batch(desk, first.line.is_some())
-        {
-            let Some(mut waiter) = desk.patient.pop_front() else { break };
-            let place = self.place(desk, waiter.line.take());
+        while let Some(waiter) = self.next_patient(desk) {
+            let place = self.place(desk, waiter.line);
             handed.push((waiter.hand, place));
         }
         self.waiting.fetch_sub(u32::try_from(handed.len()).unwrap_or(0), Ordering::SeqCst);
         handed
+    }
+
+    /// Batch work that is next, with a seat claimed for it.
+    fn next_patient(&self, desk: &mut Desk) -> Option<Waiter> {
+        if desk.patient.is_empty() {
+            return None;
+        }
+        if self.limit().is_some() {
+            // A seat is free for everybody or for nobody: the accounts need not be searched.
+            return if self.claim_for_batch(desk, false) { desk.patient.take(|_, _| true) } else { None };
+        }
+        let room = desk.seated.len() < self.lines.load(Ordering::Relaxed);
+        desk.patient.take(|_, waiter| (waiter.line.is_none() || room) && self.claim(None))
     }
 
     /// A seat is given back.
@@ -261,14 +287,11 @@ impl Seats {
         hand_over(handed);
     }
 
-    fn forget(&self, whose: Option<&Arc<str>>, number: u64) {
+    fn forget(&self, queue: Queue, whose: &Arc<str>, number: u64) {
         let mut desk = self.desk.lock();
-        let waited = match whose {
-            Some(whose) => desk.urgent.leave(whose, number).is_some(),
-            None => {
-                let at = desk.patient.binary_search_by_key(&number, |waiter| waiter.number);
-                at.is_ok_and(|at| desk.patient.remove(at).is_some())
-            }
+        let waited = match queue {
+            Queue::Urgent => desk.urgent.leave(whose, number).is_some(),
+            Queue::Patient => desk.patient.leave(whose, number).is_some(),
         };
         self.waiting.fetch_sub(u32::from(waited), Ordering::SeqCst);
     }
@@ -308,7 +331,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.seats.forget(self.whose.as_ref(), self.number);
+        self.seats.forget(self.queue, &self.whose, self.number);
         // A seat that is handed over from here on finds nobody; one that was is dropped with the channel.
         self.hand.close();
     }

@@ -45,36 +45,87 @@ async fn every_mistake_of_a_creation_names_its_field() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_key_sees_nothing_of_it() {
+async fn batches_are_those_of_the_account_and_files_those_of_the_key() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
-    let other = running.key(&json!({"name": "other", "account": "default"})).await;
+    running.admin().post("/admin/accounts", &json!({"id": "acme"})).await;
+    let same = running.key(&json!({"name": "same", "account": "default"})).await;
+    let other = running.key(&json!({"name": "other", "account": "acme"})).await;
     let made = batch(&running.client, &lines(1)).await;
+    let end = ended(&running.client, &made).await;
     let id = made["id"].as_str().unwrap();
-    assert_eq!(other.get(&format!("/v1/batches/{id}")).await.status, 404);
+    let (one, after) = (format!("/v1/batches/{id}"), format!("/v1/batches?after={id}"));
+    // Every key of the account sees it; its files stay with the key that made it.
+    assert_eq!(same.get(&one).await.json(), end);
+    assert_eq!(same.get("/v1/batches").await.json()["data"], json!([end]));
+    assert_eq!(same.get(&after).await.json()["data"], json!([]));
+    assert_eq!(cancel(&same, &made).await.status, 409, "it is there, and has ended");
+    let results = format!("/v1/files/{}/content", end["output_file_id"].as_str().unwrap());
+    assert_eq!(same.get(&results).await.status, 404);
+    assert_eq!(create(&same, made["input_file_id"].as_str().unwrap()).await.status, 404);
+    assert_eq!(running.client.get(&results).await.status, 200);
+    // Another account sees nothing.
+    assert_eq!(other.get(&one).await.status, 404);
     assert_eq!(cancel(&other, &made).await.status, 404);
     assert_eq!(create(&other, made["input_file_id"].as_str().unwrap()).await.status, 404);
     assert_eq!(other.get("/v1/batches").await.json()["data"], json!([]));
-    assert_eq!(other.get(&format!("/v1/batches?after={id}")).await.status, 400);
-    ended(&running.client, &made).await;
-    assert_eq!(other.get(&format!("/v1/batches/{id}")).await.status, 404);
+    assert_eq!(other.get(&after).await.status, 400);
     let refused = running.client.get("/v1/batches/batch_nobody").await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (404, &json!("RESOURCE_5001")));
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_needs_the_scope_of_batches_and_that_of_the_lines() {
+async fn a_key_of_the_account_cancels_what_another_made_and_sees_what_a_revoked_one_left() {
+    let provider = Provider::start().await;
+    provider.always(vec![Act::Hang]);
+    let running = Bench::new().provider("p", &provider).start().await;
+    let key = |scopes: Value| json!({"name": "k", "account": "default", "scopes": scopes});
+    let maker = running.key(&key(json!(["inference.chat"]))).await;
+    let (first, second) = (batch(&maker, &lines(2)).await, batch(&maker, &lines(2)).await);
+    provider.until_calls(4).await;
+    let images = running.key(&key(json!(["inference.images"]))).await;
+    let refused = cancel(&images, &first).await;
+    assert_eq!(refused.status, 403, "to end a batch takes the scope of its endpoint");
+    assert_eq!(refused.json()["error"]["details"]["required_scope"], "inference.chat");
+    let batches = running.key(&key(json!(["inference.batches"]))).await;
+    assert_eq!(cancel(&batches, &first).await.json()["status"], "cancelled");
+    let id = maker.key.strip_prefix("sk-svc-").unwrap()[..16].to_owned();
+    let revoked = running.admin().send("POST", &format!("/admin/keys/{id}/revoke"), &[], b"").await;
+    assert!(revoked.status < 300, "{}", revoked.text());
+    let end = ended(&batches, &second).await;
+    assert_eq!(
+        (&end["status"], &end["errors"]["data"][0]["code"]),
+        (&json!("failed"), &json!("key_revoked"))
+    );
+    let listed = running.client.get("/v1/batches").await.json();
+    assert_eq!(listed["data"].as_array().unwrap().len(), 2);
+    assert_eq!(maker.get("/v1/batches").await.status, 401);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_needs_the_scope_of_the_lines_to_make_a_batch() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     let key = |scopes: Value| json!({"name": "k", "account": "default", "scopes": scopes});
-    let half = running.key(&key(json!(["inference.batches"]))).await;
-    let file = uploaded(&half, &lines(1)).await;
-    let refused = create(&half, &file).await;
-    assert_eq!(refused.status, 403);
-    assert_eq!(refused.json()["error"]["details"]["required_scope"], "inference.chat");
-    let other = running.key(&key(json!(["inference.chat"]))).await;
-    let refused = other.get("/v1/batches").await;
+    for scope in ["inference.batches", "inference.embeddings"] {
+        let half = running.key(&key(json!([scope]))).await;
+        let file = uploaded(&half, &lines(1)).await;
+        let refused = create(&half, &file).await;
+        assert_eq!(refused.status, 403);
+        assert_eq!(refused.json()["error"]["details"]["required_scope"], "inference.chat");
+        assert_eq!(half.get("/v1/batches").await.status, 200);
+    }
+    for scopes in [json!(["inference.chat"]), json!(["inference.batches", "inference.chat"])] {
+        let whole = running.key(&key(scopes)).await;
+        let end = ended(&whole, &batch(&whole, &lines(2)).await).await;
+        let counts = &end["request_counts"];
+        assert_eq!((&counts["completed"], &counts["succeeded"]), (&json!(2), &json!(2)), "{end}");
+        assert_eq!((&counts["processing"], &counts["errored"]), (&json!(0), &json!(0)));
+    }
+    let models = running.key(&key(json!(["inference.models"]))).await;
+    let refused = models.get("/v1/batches").await;
     assert_eq!(refused.json()["error"]["details"]["required_scope"], "inference.batches");
     running.stop().await;
 }

@@ -72,7 +72,8 @@ pub fn error(answer: &Answer, status: u16, code: &str) -> Value {
 pub fn on_disk(running: &Running) -> Vec<PathBuf> {
     let folder = running.storage().join("files");
     let names = |folder: PathBuf| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    names(folder.join("aside")).chain(names(folder)).filter(|path| path.is_file()).collect()
+    let own = |path: &PathBuf| path.is_file() && !path.ends_with(".store");
+    names(folder.join("aside")).chain(names(folder)).filter(own).collect()
 }
 
 pub fn nothing_is_left(running: &Running) {
@@ -123,7 +124,7 @@ async fn contents_are_given_whole_in_ranges_and_as_a_head() {
     let whole = content(client, &id, &[("accept", "application/binary")]).await;
     assert_eq!((whole.status, whole.whole), (200, true));
     assert!(whole.body == contents, "the same bytes");
-    assert_eq!(whole.header("content-type"), Some("application/octet-stream"));
+    assert_eq!(whole.header("content-type"), Some("application/jsonl"));
     assert_eq!(whole.header("accept-ranges"), Some("bytes"));
     assert_eq!(
         whole.header("content-disposition"),
@@ -172,10 +173,16 @@ async fn another_keys_file_is_none_and_scopes_are_asked_for() {
         error(&answer, 404, "RESOURCE_5001");
     }
     assert_eq!(other.get("/v1/files").await.json()["data"], json!([]));
-    let chat = running.key(&json!({"scopes": ["inference.chat"]})).await;
-    let refused = error(&chat.get("/v1/files").await, 403, "AUTH_1003");
+    let models = running.key(&json!({"scopes": ["inference.models"]})).await;
+    let refused = error(&models.get("/v1/files").await, 403, "AUTH_1003");
     assert_eq!(refused["details"]["required_scope"], "inference.batches");
-    error(&send(&chat, &batch(&lines(1))).await, 403, "AUTH_1003");
+    error(&send(&models, &batch(&lines(1))).await, 403, "AUTH_1003");
+    // Whoever may ask may ask by file.
+    for scope in ["inference.batches", "inference.chat", "inference.embeddings", "inference.rerank"] {
+        let key = running.key(&json!({"scopes": [scope]})).await;
+        assert_eq!(uploaded(&key, &lines(1)).await["purpose"], "batch", "{scope}");
+        assert_eq!(key.get("/v1/files").await.json()["data"].as_array().unwrap().len(), 1, "{scope}");
+    }
     assert_eq!(running.client.get(&format!("/v1/files/{id}")).await.json()["id"], json!(id));
 }
 
@@ -216,7 +223,7 @@ async fn pages_hold_while_their_files_are_deleted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_line_among_many_is_named_and_nothing_is_left() {
-    let running = Bench::new().start().await;
+    let running = Bench::new().settings("[batches]\nline = \"1MiB\"\n").start().await;
     let client = &running.client;
     let mut all: Vec<String> = (0..50_000).map(|i| line(&i.to_string())).collect();
     assert_eq!(uploaded(client, all.join("\n").as_bytes()).await["status"], "processed");

@@ -2,7 +2,7 @@
 
 use crate::harness::jobs::let_go;
 use crate::harness::script::{Act, done, finish, held, retry_after, role, sse, text, usage};
-use crate::harness::{Bench, Provider, until, within};
+use crate::harness::{Bench, Client, Provider, until, within};
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -166,4 +166,37 @@ async fn nobody_who_waited_for_a_place_asks_during_a_rest() {
         assert!(provider.calls() <= 5, "{model}: {} calls", provider.calls());
         assert_eq!(running.gateway.house.exchanges(), 40, "they wait for the end of the rest");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batch_requests_of_one_account_do_not_hold_up_those_of_another() {
+    let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
+    provider.always(held(&go, "Hello"));
+    let running = Bench::new().provider_with("a", &provider, "max_in_flight = 1", "").start().await;
+    running.admin().post("/admin/accounts", &json!({"id": "acme"})).await;
+    let other = running.key(&json!({"account": "acme"})).await;
+    let mut ask = running.ask();
+    ask["model"] = json!("m:batch");
+    let send = |client: &Client| {
+        let (client, ask) = (client.clone(), ask.clone());
+        tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await.status })
+    };
+    let live = running.gateway.house.live();
+    let seats = &live.offers[0].provider.seats;
+    let many: Vec<_> = (0..40).map(|_| send(&running.client)).collect();
+    until("all to wait", || seats.waiting() == 39).await;
+    let two = [send(&other), send(&other)];
+    until("both to wait", || seats.waiting() == 41).await;
+    // The one at work, one of its account, one of the other, and the same again.
+    for call in 2..=6 {
+        go.notify_one();
+        provider.until_calls(call).await;
+    }
+    for one in two {
+        assert_eq!(within("the other account's answer", one).await.unwrap(), 200);
+    }
+    assert_eq!(provider.calls(), 6);
+    many.iter().for_each(tokio::task::JoinHandle::abort);
+    go.notify_one();
+    running.stop().await;
 }

@@ -115,6 +115,18 @@ pub struct Cost<'a> {
     pub credits: Decimal,
     /// `credits` or `energy`.
     pub paid_with: &'a str,
+    /// How the two amounts are written.
+    pub amounts: Amounts,
+}
+
+/// How amounts of money are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Amounts {
+    /// As JSON numbers.
+    #[default]
+    Numbers,
+    /// The same digits as JSON strings.
+    Strings,
 }
 
 /// `"environment_impact":{…},"billing_cost":{…}`: two members without braces
@@ -132,11 +144,11 @@ pub fn members(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> Vec<u8
 /// The two members of an answer that no model was run for: nothing was drawn, nothing is charged. The place is that of
 /// the provider that would have been asked.
 #[must_use]
-pub fn nothing(served: &Served, paid_with: &str) -> Vec<u8> {
+pub fn nothing(served: &Served, paid_with: &str, amounts: Amounts) -> Vec<u8> {
     let mut out = br#""environment_impact":{"energy_kwh":0,"carbon_g_co2":0,"water_liters":0"#.to_vec();
     out.extend_from_slice(&served.site);
     out.extend_from_slice(b"},\"billing_cost\":");
-    write_cost(&mut out, &Cost { energy: Decimal::ZERO, credits: Decimal::ZERO, paid_with });
+    write_cost(&mut out, &Cost { energy: Decimal::ZERO, credits: Decimal::ZERO, paid_with, amounts });
     out
 }
 
@@ -196,10 +208,19 @@ fn write_provenance(out: &mut Vec<u8>, provenance: &Provenance<'_>, served: &Ser
 }
 
 fn write_cost(out: &mut Vec<u8>, cost: &Cost<'_>) {
-    out.extend_from_slice(b"{\"energy\":");
-    number(out, cost.energy);
-    out.extend_from_slice(b",\"credits\":");
-    number(out, cost.credits);
+    let mut amount = |name: &[u8], value: Decimal| {
+        out.extend_from_slice(name);
+        match cost.amounts {
+            Amounts::Numbers => number(out, value),
+            Amounts::Strings => {
+                out.push(b'"');
+                number(out, value);
+                out.push(b'"');
+            }
+        }
+    };
+    amount(b"{\"energy\":", cost.energy);
+    amount(b",\"credits\":", cost.credits);
     out.extend_from_slice(b",\"paid_with\":");
     string(out, cost.paid_with);
     out.push(b'}');

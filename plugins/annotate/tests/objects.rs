@@ -1,7 +1,7 @@
 //! The objects are the contract's, exact, and the same in a header.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site, headers, members};
+use penstock_annotate::{Amounts, Cost, Grid, Impact, Provenance, Served, Site, headers, members};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -43,6 +43,7 @@ const COST: Cost<'_> = Cost {
     energy: Decimal::from_parts(471, 0, 0, false, 8),
     credits: Decimal::from_parts(7000, 0, 0, false, 6),
     paid_with: "credits",
+    amounts: Amounts::Numbers,
 };
 
 fn text(bytes: Vec<u8>) -> String {
@@ -110,8 +111,19 @@ fn headers_carry_the_same_json_in_visible_ascii() {
     assert_eq!(read["location"], "Kraków \"Podgórze\"\\\n𝄞, Poland");
 }
 
+#[test]
+fn amounts_can_be_strings_of_the_same_digits() {
+    let cost = Cost { amounts: Amounts::Strings, ..COST };
+    let served = Served::new(&site("a", "b"));
+    let [_, (_, value)] = headers(&impact(&served), &cost, false);
+    assert_eq!(text(value), r#"{"energy":"0.00000471","credits":"0.007","paid_with":"credits"}"#);
+    let nothing = |amounts| text(penstock_annotate::nothing(&served, "credits", amounts));
+    assert!(nothing(Amounts::Numbers).ends_with(r#"{"energy":0,"credits":0,"paid_with":"credits"}"#));
+    assert!(nothing(Amounts::Strings).ends_with(r#"{"energy":"0","credits":"0","paid_with":"credits"}"#));
+}
+
 fn written(number: Decimal) -> String {
-    let cost = Cost { energy: number, credits: Decimal::ZERO, paid_with: "credits" };
+    let cost = Cost { energy: number, credits: Decimal::ZERO, ..COST };
     let served = Served::new(&site("a", "b"));
     let [_, (_, value)] = headers(&impact(&served), &cost, false);
     let text = text(value);

@@ -11,11 +11,22 @@ use subtle::ConstantTimeEq;
 /// would only let strangers burn our processor.
 #[must_use]
 pub fn digest(pepper: &[u8; 32], key: &Key) -> [u8; 32] {
+    hmac(pepper, key.secret())
+}
+
+/// A value by which a pepper is known again, and from which it cannot be computed.
+#[must_use]
+pub fn pepper_check(pepper: &[u8; 32]) -> [u8; 32] {
+    // No secret of a key: those are 40 letters and digits.
+    hmac(pepper, b"penstock: check of the pepper")
+}
+
+fn hmac(pepper: &[u8; 32], message: &[u8]) -> [u8; 32] {
     // RFC 2104: a key shorter than the block is padded with zeros.
     let mut block = [0_u8; 64];
     block.iter_mut().zip(pepper).for_each(|(place, byte)| *place = *byte);
     let mut mac = <Hmac<Sha256> as hmac::digest::KeyInit>::new(&block.into());
-    mac.update(key.secret());
+    mac.update(message);
     mac.finalize().into_bytes().into()
 }
 

@@ -9,7 +9,7 @@ mod key;
 mod presented;
 mod scope;
 
-pub use digest::{digest, verify};
+pub use digest::{digest, pepper_check, verify};
 pub use key::{Key, Malformed, PATTERN};
 pub use presented::presented;
 pub use scope::{Scope, Scopes, UnknownScopes};

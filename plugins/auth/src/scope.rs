@@ -19,7 +19,7 @@ pub enum Scope {
     Audio,
     /// The catalogue.
     Models,
-    /// Files and batches. Creating a batch also needs the scope of its endpoint.
+    /// Files and batches: each scope of requests allows them too. Creating a batch needs the scope of its endpoint.
     Batches,
 }
 
@@ -44,6 +44,24 @@ impl Scope {
 
     const fn bit(self) -> u16 {
         1 << self as u16
+    }
+
+    /// The scopes that allow what this one allows.
+    const fn allowed_by(self) -> u16 {
+        match self {
+            // A key that may ask may ask by file. The catalogue is no request.
+            Self::Batches => {
+                self.bit()
+                    | Self::Chat.bit()
+                    | Self::Embeddings.bit()
+                    | Self::Rerank.bit()
+                    | Self::Images.bit()
+                    | Self::Audio.bit()
+            }
+            Self::Chat | Self::Embeddings | Self::Rerank | Self::Images | Self::Audio | Self::Models => {
+                self.bit()
+            }
+        }
     }
 }
 
@@ -98,9 +116,15 @@ impl Scopes {
         Self(names.into_iter().filter_map(|name| Self::bit_of(name.as_ref())).fold(0, |all, bit| all | bit))
     }
 
-    /// Whether the scope is among them, by name or by wildcard.
+    /// The scope is among them, by name, by wildcard or by another that includes it.
     #[must_use]
     pub const fn allows(self, scope: Scope) -> bool {
+        self.0 & (scope.allowed_by() | INFERENCE.1 | EVERYTHING.1) != 0
+    }
+
+    /// The scope is among them by its own name or by a wildcard.
+    #[must_use]
+    pub const fn holds(self, scope: Scope) -> bool {
         self.0 & (scope.bit() | INFERENCE.1 | EVERYTHING.1) != 0
     }
 

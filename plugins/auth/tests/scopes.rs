@@ -5,11 +5,13 @@ use penstock_auth::{Scope, Scopes};
 use penstock_contract::Code;
 
 #[test]
-fn a_scope_allows_itself_and_nothing_else() {
+fn a_scope_allows_itself_and_files_if_it_allows_requests() {
     for granted in Scope::ALL {
         let scopes = Scopes::parse([granted.name()]).unwrap();
         for asked in Scope::ALL {
-            assert_eq!(scopes.allows(asked), asked == granted, "{granted:?} {asked:?}");
+            let files = asked == Scope::Batches && granted != Scope::Models;
+            assert_eq!(scopes.allows(asked), asked == granted || files, "{granted:?} {asked:?}");
+            assert_eq!(scopes.holds(asked), asked == granted, "{granted:?} {asked:?}");
         }
     }
 }
@@ -18,7 +20,10 @@ fn a_scope_allows_itself_and_nothing_else() {
 fn wildcards_allow_all_of_inference() {
     for wildcard in ["inference.*", "*"] {
         let scopes = Scopes::parse([wildcard]).unwrap();
-        assert!(Scope::ALL.into_iter().all(|scope| scopes.allows(scope)), "{wildcard}");
+        assert!(
+            Scope::ALL.into_iter().all(|scope| scopes.allows(scope) && scopes.holds(scope)),
+            "{wildcard}"
+        );
     }
     assert!(Scope::ALL.into_iter().all(|scope| Scopes::inference().allows(scope)));
 }

@@ -27,7 +27,7 @@ fn proven(bench: &mut Criterion) {
         group.throughput(Throughput::Bytes(file.len() as u64));
         group.bench_with_input(BenchmarkId::new("50000 lines", text), &file, |bench, file| {
             bench.iter(|| {
-                let mut lines = Lines::new(URLS);
+                let mut lines = Lines::new(URLS, 1 << 20);
                 for piece in file.chunks(64 << 10) {
                     lines.push(piece);
                 }

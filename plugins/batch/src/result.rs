@@ -1,22 +1,42 @@
-//! A line of the output file. The body goes in as the bytes it is; only line breaks between its tokens become
+//! A line of the output file, in one of two forms. The body goes in as the bytes it is; only line breaks between its tokens become
 //! spaces, since a line of the file is a line.
 
-/// Writes a result: `{"id","custom_id","status_code","response","error":null}` and a line break. `id` holds
-/// letters, digits and `_` alone; `body` is the synchronous answer in pieces.
+/// The form of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// `{"id","custom_id","status_code","response","error":null}`: the body is the response.
+    #[default]
+    Flat,
+    /// `{"id","custom_id","status_code","response":{"status_code","request_id","body"},"error":null}`.
+    Nested,
+}
+
+/// Writes a result and a line break. `id` holds letters, digits and `_` alone; `body` is the synchronous answer in
+/// pieces.
 pub fn write<'b>(
     out: &mut Vec<u8>,
+    form: Form,
     id: &str,
     custom_id: &str,
     status: u16,
     body: impl IntoIterator<Item = &'b [u8]>,
 ) {
+    let mut digits = itoa::Buffer::new();
+    let status = digits.format(status).as_bytes();
     out.extend_from_slice(b"{\"id\":\"");
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(b"\",\"custom_id\":");
     text(out, custom_id);
     out.extend_from_slice(b",\"status_code\":");
-    out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+    out.extend_from_slice(status);
     out.extend_from_slice(b",\"response\":");
+    if form == Form::Nested {
+        out.extend_from_slice(b"{\"status_code\":");
+        out.extend_from_slice(status);
+        out.extend_from_slice(b",\"request_id\":\"");
+        out.extend_from_slice(id.strip_prefix("batch_").unwrap_or(id).as_bytes());
+        out.extend_from_slice(b"\",\"body\":");
+    }
     let start = out.len();
     for piece in body {
         let from = out.len();
@@ -28,6 +48,9 @@ pub fn write<'b>(
     }
     if out.len() == start {
         out.extend_from_slice(b"null");
+    }
+    if form == Form::Nested {
+        out.push(b'}');
     }
     out.extend_from_slice(b",\"error\":null}\n");
 }
@@ -48,7 +71,7 @@ mod tests {
     #[test]
     fn a_body_stands_in_it_as_the_bytes_it_is() {
         let mut out = Vec::new();
-        write(&mut out, "batch_req_1", "a\"b", 200, [&b"{\"x\":1.10,"[..], b"\"y\": \"\\n\"}"]);
+        write(&mut out, Form::Flat, "batch_req_1", "a\"b", 200, [&b"{\"x\":1.10,"[..], b"\"y\": \"\\n\"}"]);
         assert_eq!(
             std::str::from_utf8(&out).unwrap(),
             "{\"id\":\"batch_req_1\",\"custom_id\":\"a\\\"b\",\"status_code\":200,\"response\":{\"x\":1.10,\"y\": \"\\n\"},\"error\":null}\n"
@@ -58,7 +81,7 @@ mod tests {
     #[test]
     fn a_line_stays_a_line() {
         let mut out = Vec::new();
-        write(&mut out, "r", "c", 400, [&b"{\r\n  \"x\": [1,\n2]\n}\n"[..]]);
+        write(&mut out, Form::Flat, "r", "c", 400, [&b"{\r\n  \"x\": [1,\n2]\n}\n"[..]]);
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(value["response"]["x"][1], 2);
@@ -67,9 +90,24 @@ mod tests {
     }
 
     #[test]
+    fn the_nested_form_has_status_and_body_in_the_response() {
+        for body in [&b"{\"x\":\n1}"[..], b""] {
+            let mut out = Vec::new();
+            write(&mut out, Form::Nested, "batch_req_7", "c", 429, [body]);
+            assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+            let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            let response = &value["response"];
+            assert_eq!((&response["status_code"], &response["request_id"]), (&429.into(), &"req_7".into()));
+            assert_eq!(response["body"]["x"].as_u64(), if body.is_empty() { None } else { Some(1) });
+            assert_eq!((&value["status_code"], &value["id"]), (&429.into(), &"batch_req_7".into()));
+            assert!(value["error"].is_null());
+        }
+    }
+
+    #[test]
     fn no_body_is_null() {
         let mut out = Vec::new();
-        write(&mut out, "r", "c", 503, []);
+        write(&mut out, Form::Flat, "r", "c", 503, []);
         assert!(serde_json::from_slice::<serde_json::Value>(&out).unwrap()["response"].is_null());
     }
 }

@@ -1,12 +1,16 @@
-//! Batches in a store: a record each, which of them each key has (the newest first), which are not over, and
+//! Batches in a store: a record each, which of them each account has (the newest first), which are not over, and
 //! which lines of those have their result. Contents are plain files elsewhere.
 //!
 //! ```text
 //! batches  `b/` id                                       →  the record
-//! batches  `k/` key `\0` (never − made, 8 bytes) id      →  nothing: the newest come first
+//! batches  `a/` account `\0` (never − made, 8 bytes) id  →  nothing: the newest come first
+//! batches  `i/a`                                         →  nothing: every batch has its `a/` row
 //! batches  `o/` id                                       →  nothing: it is not over
 //! lines    id                                            →  a bit for each line that has its result
 //! ```
+//!
+//! Stores of earlier versions have `k/` rows, which listed the batches of a key. They are not read;
+//! [`BatchStore::index`] adds the `a/` rows.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -81,9 +85,9 @@ pub struct BatchError {
 pub struct BatchRecord {
     /// Its id.
     pub id: String,
-    /// Public id of the key that owns it.
+    /// Public id of the key that made it, whose files its input and its results are.
     pub key: String,
-    /// The account that pays.
+    /// The account that owns it and pays.
     pub account: String,
     /// The path of every line.
     pub endpoint: String,
@@ -135,7 +139,7 @@ pub struct BatchRecord {
     pub usage: BatchUsage,
 }
 
-/// Batches of a key, the newest first, a page at a time.
+/// Batches of an account, the newest first, a page at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchPage {
     /// The batches.
@@ -166,7 +170,7 @@ impl BatchStore {
         let batch = Batch::new()
             .absent(Space::Batches, place.as_slice())
             .put(Space::Batches, place, versioned::write(WHAT, record)?)
-            .put(Space::Batches, of_key(record), Vec::new())
+            .put(Space::Batches, of_account(record), Vec::new())
             .put(Space::Batches, open(&record.id), Vec::new());
         self.store.apply(batch.and(with))
     }
@@ -179,19 +183,19 @@ impl BatchStore {
         self.store.get(Space::Batches, &place(id))?.map(|row| versioned::read(WHAT, &row)).transpose()
     }
 
-    /// The batches of a key that were made before `after`, the newest first. Those made meanwhile or gone
+    /// The batches of an account that were made before `after`, the newest first. Those made meanwhile or gone
     /// meanwhile do not move the others.
     ///
     /// # Errors
     /// As [`Store::scan`].
     pub fn list(
         &self,
-        key: &str,
+        account: &str,
         after: Option<&BatchRecord>,
         limit: usize,
     ) -> Result<BatchPage, StoreError> {
-        let prefix = [b"k/", key.as_bytes(), b"\0"].concat();
-        let after = after.map(of_key);
+        let prefix = [b"a/", account.as_bytes(), b"\0"].concat();
+        let after = after.map(of_account);
         let page = self.store.scan(Space::Batches, &prefix, after.as_deref(), limit)?;
         let mut batches = Vec::with_capacity(page.rows.len());
         for row in &page.rows {
@@ -212,6 +216,27 @@ impl BatchStore {
         let batches =
             page.rows.iter().map(|row| versioned::read(WHAT, &row.value)).collect::<Result<_, _>>()?;
         Ok(BatchPage { batches, more: page.more })
+    }
+
+    /// Adds the rows that list batches by account where an earlier version left them out; returns how many batches
+    /// were looked at. Once they are complete, only those that are not over are looked at: a process of an earlier
+    /// version that still drains may have made them.
+    ///
+    /// # Errors
+    /// As [`Store::scan`] and [`Store::apply`].
+    pub fn index(&self) -> Result<u64, StoreError> {
+        let mut missing = Missing { store: &*self.store, batch: Batch::new(), count: 0, looked: 0 };
+        if self.store.get(Space::Batches, INDEXED)?.is_some() {
+            for record in self.open()? {
+                missing.add(&record)?;
+            }
+            missing.write()?;
+        } else {
+            self.walk(|record| missing.add(record))?;
+            missing.write()?;
+            self.store.apply(Batch::new().put(Space::Batches, INDEXED, Vec::new()))?;
+        }
+        Ok(missing.looked)
     }
 
     /// The batches that are not over.
@@ -264,6 +289,32 @@ impl BatchStore {
     }
 }
 
+/// Rows by account that are about to be added.
+struct Missing<'s> {
+    store: &'s dyn Store,
+    batch: Batch,
+    count: usize,
+    looked: u64,
+}
+
+impl Missing<'_> {
+    /// Adds the row of a batch, if there is none.
+    fn add(&mut self, record: &BatchRecord) -> Result<(), StoreError> {
+        self.looked += 1;
+        let row = of_account(record);
+        if self.store.get(Space::Batches, &row)?.is_none() {
+            self.batch = std::mem::take(&mut self.batch).put(Space::Batches, row, Vec::new());
+            self.count += 1;
+        }
+        if self.count < GROUP { Ok(()) } else { self.write() }
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        let batch = std::mem::take(&mut self.batch);
+        if std::mem::take(&mut self.count) == 0 { Ok(()) } else { self.store.apply(batch) }
+    }
+}
+
 /// The rows of a batch as it is from now on, for a commit that holds more: `done` is kept as long as it is not over.
 ///
 /// # Errors
@@ -283,6 +334,10 @@ pub fn rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, 
 
 const ALL: &[u8] = b"b/";
 const OPEN: &[u8] = b"o/";
+/// Says that every batch has its row by account.
+const INDEXED: &[u8] = b"i/a";
+/// Rows that are added at once.
+const GROUP: usize = 256;
 
 fn place(id: &str) -> Vec<u8> {
     [ALL, id.as_bytes()].concat()
@@ -292,7 +347,7 @@ fn open(id: &str) -> Vec<u8> {
     [OPEN, id.as_bytes()].concat()
 }
 
-fn of_key(record: &BatchRecord) -> Vec<u8> {
+fn of_account(record: &BatchRecord) -> Vec<u8> {
     let newest_first = (u64::MAX - record.created_ms).to_be_bytes();
-    [b"k/", record.key.as_bytes(), b"\0", &newest_first, record.id.as_bytes()].concat()
+    [b"a/", record.account.as_bytes(), b"\0", &newest_first, record.id.as_bytes()].concat()
 }

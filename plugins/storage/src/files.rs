@@ -138,6 +138,9 @@ pub struct FilePage {
     pub more: bool,
 }
 
+/// Row of the id of the folder that has the contents.
+const FOLDER: &[u8] = b"files";
+
 /// The files of a store.
 #[derive(Clone, Debug)]
 pub struct FileStore {
@@ -149,6 +152,26 @@ impl FileStore {
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> FileStore {
         FileStore { store }
+    }
+
+    /// The id of the folder that has the contents, if it was noted.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn folder(&self) -> Result<Option<String>, StoreError> {
+        let row = self.store.get(Space::Meta, FOLDER)?;
+        row.map(|row| {
+            String::from_utf8(row).map_err(|_| StoreError::corrupt("the id of the folder of files"))
+        })
+        .transpose()
+    }
+
+    /// Notes the id of the folder that has the contents.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn note_folder(&self, id: &str) -> Result<(), StoreError> {
+        self.store.apply(Batch::new().put(Space::Meta, FOLDER, id.as_bytes()))
     }
 
     /// The steps that add a file, for a commit of the caller's.

@@ -11,8 +11,8 @@ fn batches() -> (Arc<dyn Store>, BatchStore) {
     (store.clone(), BatchStore::new(store))
 }
 
-fn record(id: &str, key: &str, created_ms: u64) -> BatchRecord {
-    BatchRecord { id: id.into(), key: key.into(), created_ms, ..BatchRecord::default() }
+fn record(id: &str, account: &str, created_ms: u64) -> BatchRecord {
+    BatchRecord { id: id.into(), account: account.into(), created_ms, ..BatchRecord::default() }
 }
 
 fn commit(store: &dyn Store, rows: Vec<RowWrite>) {
@@ -74,4 +74,38 @@ fn a_batch_is_not_made_twice_nor_of_a_file_that_is_gone() {
     let gone = Batch::new().present(Space::Files, b"f/none".as_slice());
     assert!(matches!(batches.insert(&record("batch_2", "key", 1), gone), Err(StoreError::Guard { .. })));
     assert_eq!(batches.get("batch_2").unwrap(), None);
+}
+
+#[test]
+fn batches_of_an_earlier_version_are_listed_once_they_are_indexed() {
+    let (store, batches) = batches();
+    // Rows as they were before batches were listed by account; one account's name begins with the other's.
+    let insert = |store: &dyn Store, record: &BatchRecord| {
+        commit(store, rows(record, None).unwrap());
+        if !record.state.is_end() {
+            store.apply(Batch::new().put(Space::Batches, format!("o/{}", record.id), Vec::new())).unwrap();
+        }
+    };
+    for number in 0..600u64 {
+        let mut one = record(&format!("batch_{number}"), if number % 2 == 0 { "a" } else { "ab" }, number);
+        one.state = BatchState::Completed;
+        insert(&*store, &one);
+    }
+    assert!(batches.list("a", None, 10).unwrap().batches.is_empty());
+    assert_eq!(batches.index().unwrap(), 600);
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = batches.list("a", after.as_ref(), 100).unwrap();
+        seen.extend(page.batches.iter().map(|batch| batch.created_ms));
+        after = page.batches.last().cloned();
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(seen, (0..600).rev().filter(|number| number % 2 == 0).collect::<Vec<_>>());
+    assert_eq!(batches.index().unwrap(), 0, "all are over, and indexed");
+    let late = record("batch_late", "a", 1_000);
+    insert(&*store, &late);
+    assert_eq!(batches.index().unwrap(), 1);
+    assert_eq!(batches.list("a", None, 1).unwrap().batches, [late]);
 }

@@ -4,7 +4,7 @@
 use crate::admin::desk::{Asked, Told};
 use crate::admin::routes::{self, Work};
 use crate::cli::client::{Client, Failure, reach};
-use crate::cli::way::{actor, now, written};
+use crate::cli::way::{actor, now, told_healed, written};
 use crate::cli::{Reached, configuration, owner};
 use crate::clock::Clock;
 use crate::config::{Reach, Report, settings};
@@ -26,7 +26,7 @@ pub enum Way {
 impl Way {
     /// The running gateway, or the store.
     pub fn find(reached: &Reached) -> Result<Self, String> {
-        let reach = reach(&reached.source())?;
+        let reach = reach(&reached.source()?)?;
         match Client::new(&reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(Failure::Other(why)) => Err(why),
@@ -34,6 +34,7 @@ impl Way {
                 let storage = storage(&reach)?;
                 owner::take(&storage.path)?;
                 let vault = Vault::open(&storage)?;
+                told_healed(&vault);
                 let settings = settings::Ledger {
                     window: Duration::ZERO,
                     answers_wait: true,

@@ -1,6 +1,6 @@
 //! `[batches]` and `[grid]` as users write them.
 
-use super::{Exact, Size, Span};
+use super::{Exact, Size, Span, mib};
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,8 @@ pub struct Batches {
     pub open: u32,
     /// Lines and results in memory, all batches together; accounts share it alike.
     pub memory: Size,
+    /// Longest line of an uploaded file, at most 256MiB; a longer one is refused with 400.
+    pub line: Size,
     /// How often a line is asked again that met a failure which may pass: full, slow or broken providers.
     #[schemars(range(min = 0, max = 1_000))]
     pub retries: u32,
@@ -50,6 +52,7 @@ impl Default for Batches {
             concurrency: 256,
             open: 100,
             memory: Size(32 << 20),
+            line: mib(32),
             retries: 20,
             retry_first: Span::seconds(1),
             retry_most: Span::seconds(600),

@@ -52,9 +52,9 @@ pub struct Model {
     /// Where it stands in its life; clients see it.
     #[serde(default)]
     pub lifecycle: Lifecycle,
-    /// What a request may set, as `tools`, `response_format`, `temperature`, `stream`.
-    #[serde(default)]
-    pub supported_parameters: Vec<String>,
+    /// What a request may set, as `tools`, `response_format`, `temperature`, `stream`; what engines of its kind
+    /// usually take when left out.
+    pub supported_parameters: Option<Vec<String>>,
     /// What goes in; by kind when left out.
     pub input_modalities: Option<Vec<Modality>>,
     /// What comes out; by kind when left out.

@@ -4,6 +4,7 @@
 
 mod batches;
 mod catalogue;
+mod compatibility;
 mod files;
 mod leaf;
 mod limits;
@@ -20,6 +21,7 @@ pub use catalogue::{
     Billing as ModelBilling, DatedPrice, DefaultModels, Energy, Kind, Lifecycle, Method, Modality, Model,
     Presets, Price, Score, TokenIds, Tokenizer,
 };
+pub use compatibility::{BatchResults, Compatibility, CostFormat, ImageFormat};
 pub use files::{Files, Images, Spool};
 pub use leaf::{Exact, HeaderValue, OneOrMany, Pause, Reference, Size, Span};
 pub use limits::Limits;
@@ -71,6 +73,8 @@ pub struct Raw {
     pub ledger: Ledger,
     /// How batches are worked off.
     pub batches: Batches,
+    /// Habits of other services, for clients that were written for those.
+    pub compatibility: Compatibility,
     /// When the grid is clean.
     pub grid: Grid,
     /// Models for requests that name none.

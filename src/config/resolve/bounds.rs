@@ -4,6 +4,7 @@ use super::super::form::{write_duration, write_size};
 use super::super::raw::{Raw, Size, Span};
 use super::Proof;
 use super::spot::Spot;
+use penstock_batch::jsonl::HIGHEST_LINE;
 
 impl Proof<'_> {
     pub fn bounds(&mut self, raw: &Raw, top: &Spot<'_>) {
@@ -16,6 +17,9 @@ impl Proof<'_> {
         let spot = top.key("routing").key("breaker");
         self.order(breaker.rest, ("rest_max", breaker.rest_max), "rest", &spot);
         let batches = &raw.batches;
+        let line = top.key("batches").key("line");
+        self.least(batches.line, 1 << 10, &line);
+        self.most(batches.line, HIGHEST_LINE as u64, &line);
         self.order(
             batches.retry_first,
             ("retry_most", batches.retry_most),
@@ -29,6 +33,14 @@ impl Proof<'_> {
         if size.0 < least {
             let least = write_size(least);
             self.wrong(spot, format!("It must be at least {least}."), format!("Write \"{least}\" or more."));
+        }
+    }
+
+    /// Above this nothing is read.
+    fn most(&mut self, size: Size, most: u64, spot: &Spot<'_>) {
+        if size.0 > most {
+            let most = write_size(most);
+            self.wrong(spot, format!("It must be at most {most}."), format!("Write \"{most}\" or less."));
         }
     }
 

@@ -4,7 +4,7 @@ use super::super::near;
 use super::super::raw::{self, Modality, Raw};
 use super::super::settings::{DefaultModels, Model, TokenIds};
 use super::spot::Spot;
-use super::{Proof, circles};
+use super::{Proof, circles, parameters};
 use penstock_catalog::{Lifecycle, Model as Card, Pattern, Price};
 use penstock_contract::{Kind, Score, Size};
 use penstock_footprint::{EnergyCard, Method, Place, Prepared};
@@ -50,7 +50,7 @@ impl Proof<'_> {
 
     /// Ids and aliases together are unique, whatever the case they are written in.
     fn names_once(&mut self, raw: &Raw, list: &Spot<'_>) {
-        let mut seen: HashMap<String, String> = HashMap::new();
+        let mut seen: HashMap<String, (String, String)> = HashMap::new();
         for (index, model) in raw.models.iter().enumerate() {
             let spot = list.at(index);
             let aliases = model.aliases.iter().enumerate();
@@ -58,12 +58,13 @@ impl Proof<'_> {
             all.extend(aliases.map(|(i, alias)| (alias.as_str(), spot.key("aliases").at(i))));
             for (name, at) in all {
                 match seen.get(&claimed(name)) {
-                    Some(first) => {
-                        let why =
-                            format!("`{first}` has this name already, and a name stands for one model.");
+                    Some((first, place)) => {
+                        let why = format!(
+                            "`{first}` at {place} has this name already, and a name stands for one model."
+                        );
                         self.wrong(&at, why, "Take it out of one of the two.");
                     }
-                    None => drop(seen.insert(claimed(name), at.path().to_owned())),
+                    None => drop(seen.insert(claimed(name), (at.path().to_owned(), at.place()))),
                 }
             }
         }
@@ -106,6 +107,8 @@ impl Proof<'_> {
             let why = format!("It is more than the whole window, {}.", raw.context_length);
             self.wrong(&spot.key("max_output"), why, "Write less, or leave it out.");
         }
+        self.per_million(&raw.price, &spot.key("price"));
+        self.parameters(raw.supported_parameters.as_deref(), kind, true, spot);
         let usual = Tariff { eur_per_kwh, billing: billing(raw.billing), ..Tariff::default() };
         let tariff = tariff(&raw.price, &usual);
         let later = self.later(&raw.price_changes, &spot.key("price_changes"), |_| tariff);
@@ -165,6 +168,7 @@ impl Proof<'_> {
                 );
                 continue;
             }
+            self.per_million(&change.price, &spot.at(index).key("price"));
             let stands_on = later.last().map_or_else(|| base(day.start()), |(_, tariff)| *tariff);
             later.push((day.start(), tariff(&change.price, &stands_on)));
         }
@@ -408,7 +412,7 @@ fn card(raw: &raw::Model, kind: Kind, tariff: &Tariff) -> Card {
         context_length: raw.context_length,
         max_output: raw.max_output,
         created: raw.created,
-        supported_parameters: raw.supported_parameters.clone(),
+        supported_parameters: parameters::of_model(raw, kind),
         input_modalities: names(&raw.input_modalities, goes_in),
         output_modalities: names(&raw.output_modalities, comes_out),
     }

@@ -2,7 +2,8 @@
 
 use super::super::raw::{self, OneOrMany, Raw};
 use super::super::settings::{
-    Batches, Breaker, Files, Https, Ledger, Limits, Listen, Log, Overload, Routing, Simulated, Spool, Storage,
+    Batches, Breaker, Compatibility, Files, Https, Ledger, Limits, Listen, Log, Overload, Routing, Simulated,
+    Spool, Storage,
 };
 use super::spot::Spot;
 use super::{Proof, url};
@@ -64,11 +65,22 @@ pub fn batches(raw: &Raw) -> Batches {
         concurrency: number(batches.concurrency),
         open: number(batches.open),
         memory: bytes(batches.memory),
+        line: bytes(batches.line),
         again: penstock_batch::again::Again {
             first: batches.retry_first.0,
             most: batches.retry_most.0,
             tries: batches.retries,
         },
+    }
+}
+
+pub const fn compatibility(raw: &Raw) -> Compatibility {
+    let compatibility = &raw.compatibility;
+    Compatibility {
+        batch_results: compatibility.batch_results,
+        images: compatibility.images,
+        billing_cost: compatibility.billing_cost,
+        preset_flavor: compatibility.preset_flavor,
     }
 }
 
@@ -150,6 +162,13 @@ impl Proof<'_> {
         let admin = self.address(&raw.listen.admin, &spot.key("admin"));
         let hosts =
             self.hosts(&raw.listen.hosts, public_url.as_ref().and_then(Option::as_deref), &spot.key("hosts"));
+        if admin.is_some_and(|admin| !admin.ip().is_loopback()) {
+            self.warn(
+                &spot.key("admin"),
+                "Other machines reach it, and it has no TLS: the admin token crosses the network in the open.",
+                "Write \"127.0.0.1:9090\" and use a tunnel or a proxy with TLS, or keep the network closed.",
+            );
+        }
         Some(Listen {
             http: http.into_iter().collect::<Option<_>>()?,
             https: https.map_or(Some(None), |https| https.map(Some))?,
@@ -239,6 +258,10 @@ impl Proof<'_> {
             self.wrong(&spot, "It is a file, and must be a folder.", fix);
             return None;
         }
+        // Of the default place the path of the store tells.
+        if written.is_some() {
+            self.makeable(&path, &spot);
+        }
         Some(path)
     }
 
@@ -295,6 +318,9 @@ impl Proof<'_> {
                 "Write the path of a folder, or of one to be made.",
             );
         }
+        if !path.exists() || path.is_dir() {
+            self.makeable(&path, &spot.key("path"));
+        }
         let at = spot.key("pepper");
         let pepper = raw.storage.pepper.as_ref().map(|reference| self.secret(reference, &at));
         if let Some(Some(pepper)) = &pepper {
@@ -316,12 +342,14 @@ impl Proof<'_> {
         let list = top.key("simulated");
         for (index, simulated) in raw.simulated.iter().enumerate() {
             let spot = list.at(index);
-            if found.iter().any(|other| *other.name == *simulated.name) {
-                self.wrong(
-                    &spot.key("name"),
-                    "There is another simulated provider of this name.",
-                    "Give each its own name.",
+            if let Some(first) =
+                raw.simulated.iter().take(index).position(|other| other.name == simulated.name)
+            {
+                let why = format!(
+                    "There is a simulated provider of this name already, at {}.",
+                    list.at(first).place()
                 );
+                self.wrong(&spot.key("name"), why, "Give each its own name.");
             }
             let Some(address) = self.address(&simulated.address, &spot.key("address")) else { continue };
             if !address.ip().is_loopback() {

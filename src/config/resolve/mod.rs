@@ -6,9 +6,11 @@ mod catalogue;
 mod circles;
 mod country;
 mod exports;
+mod folder;
 mod grid;
 mod house;
 mod offer;
+mod parameters;
 mod presets;
 mod provider;
 mod reference;
@@ -17,6 +19,7 @@ mod spot;
 mod tokenizer;
 mod url;
 
+use super::changes::Document;
 use super::load::Reach;
 use super::mistake::{Mistake, Report};
 use super::node::Node;
@@ -87,8 +90,10 @@ pub fn resolve(
     let grid = proof.grid(&raw, &top);
     let overload = proof.overload(&raw, &top);
     proof.bounds(&raw, &top);
+    let document = serde_json::to_vec(&raw).unwrap_or_default();
     let settings = Settings {
-        version: version(&raw),
+        version: version(&document),
+        document: Document::new(document),
         listen: listen?,
         spool: spool?,
         files: files?,
@@ -107,6 +112,7 @@ pub fn resolve(
         },
         ledger: house::ledger(&raw),
         batches: house::batches(&raw),
+        compatibility: house::compatibility(&raw),
         grid,
         drain: raw.process.drain.0,
         watch: raw.process.watch.0,
@@ -160,9 +166,8 @@ fn unread(root: &Node, error: &serde_json::Error) -> Mistake {
 }
 
 /// The configuration with all its defaults, secrets as references only, in one short name.
-fn version(raw: &Raw) -> ConfigVersion {
-    let text = serde_json::to_vec(raw).unwrap_or_default();
-    let digest = Sha256::digest(&text);
+fn version(document: &[u8]) -> ConfigVersion {
+    let digest = Sha256::digest(document);
     ConfigVersion(hex::text(digest.iter().take(6)).into())
 }
 

@@ -24,7 +24,7 @@ impl Proof<'_> {
             models.iter().flatten().map(|model| (model.card.id.as_str(), model)).collect();
         for (place, (written, provider)) in raw.providers.iter().zip(providers).enumerate() {
             let list = top.key("providers").at(place).key("offers");
-            let mut seen = HashSet::new();
+            let mut seen = HashMap::new();
             for (index, offer) in written.offers.iter().enumerate() {
                 let spot = list.at(index);
                 self.offer_once(&mut seen, offer, &spot);
@@ -40,7 +40,16 @@ impl Proof<'_> {
         let offers = raw.providers.iter().flat_map(|provider| &provider.offers);
         let offered: HashSet<&str> = offers.map(|offer| offer.model.as_str()).collect();
         for (index, model) in raw.models.iter().enumerate() {
-            if !offered.contains(model.id.as_str()) && model.fallbacks.is_empty() {
+            let offered = offered.contains(model.id.as_str());
+            if offered && model.lifecycle == raw::Lifecycle::Retired {
+                let spot = top.key("models").at(index);
+                self.warn(
+                    &spot.key("lifecycle"),
+                    "It is retired, and providers still offer it, so it is still served.",
+                    "Take it out of their offers, or write \"deprecated\".",
+                );
+            }
+            if !offered && model.fallbacks.is_empty() {
                 let spot = top.key("models").at(index);
                 self.warn(
                     &spot,
@@ -54,14 +63,14 @@ impl Proof<'_> {
 
     fn offer_once<'r>(
         &mut self,
-        seen: &mut HashSet<(&'r str, Option<&'r str>)>,
+        seen: &mut HashMap<(&'r str, Option<&'r str>), String>,
         offer: &'r raw::Offer,
         spot: &Spot<'_>,
     ) {
-        if !seen.insert((&offer.model, offer.name.as_deref())) {
+        if let Some(place) = seen.insert((&offer.model, offer.name.as_deref()), spot.place()) {
             self.wrong(
                 &spot.key("model"),
-                "This provider offers the model already, under the same name.",
+                format!("This provider offers the model already, under the same name, at {place}."),
                 "Take one of the two out.",
             );
         }
@@ -105,6 +114,8 @@ impl Proof<'_> {
         provider: &Arc<Provider>,
         spot: &Spot<'_>,
     ) -> Option<Offer> {
+        self.per_million(&raw.price, &spot.key("price"));
+        self.parameters(raw.supported_parameters.as_deref(), model.kind, false, spot);
         let tariff = catalogue::tariff(&raw.price, &model.tariff);
         let later = self.offer_later(raw, model, spot);
         if let Some(price) = tariff.lacks(model.kind) {

@@ -52,6 +52,13 @@ impl Proof<'_> {
     fn provider(&mut self, raw: &raw::Provider, index: usize, spot: &Spot<'_>) -> Option<Provider> {
         let place = self.place(raw, spot);
         let base = self.base(&raw.base_url, &spot.key("base_url"));
+        if base.as_ref().is_some_and(|base| base.path_prefix.is_empty()) {
+            self.warn(
+                &spot.key("base_url"),
+                "It has no path, so the gateway asks for `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
+                "Add `/v1`, unless this provider has none.",
+            );
+        }
         let api_key = match &raw.api_key {
             Some(reference) => self.secret(reference, &spot.key("api_key")).map(Some),
             None => Some(None),

@@ -32,6 +32,8 @@ impl Settings {
             images: _,
             billing: _,
             batches: _,
+            document: _,
+            compatibility: _,
             grid: _,
             watch: _,
             watched: _,

@@ -1,14 +1,20 @@
 //! The configuration as the house uses it: every default filled in, every name resolved, every secret
 //! read, every value proven. Never changed afterwards, a reload makes another.
 
+mod compatibility;
 mod fixed;
 mod offers;
 
+pub use compatibility::Compatibility;
 pub use fixed::Fixed;
 pub use offers::*;
 // What is used as it is written.
-pub use super::raw::{ClientCertificates, Evidence, HttpVersion, LogFormat, LogLevel, TlsVersion};
+pub use super::raw::{
+    BatchResults, ClientCertificates, CostFormat, Evidence, HttpVersion, ImageFormat, LogFormat, LogLevel,
+    TlsVersion,
+};
 
+use super::changes::Document;
 use super::secret::Secret;
 use penstock_wire::host::Hosts;
 use rust_decimal::Decimal;
@@ -22,6 +28,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Which configuration this is; the same text gives the same version.
     pub version: ConfigVersion,
+    /// What was written, defaults included: for what a reload changes.
+    pub document: Document,
     /// Where it listens.
     pub listen: Listen,
     /// Where it keeps what must last.
@@ -48,6 +56,8 @@ pub struct Settings {
     pub ledger: Ledger,
     /// How batches are worked off.
     pub batches: Batches,
+    /// Habits of other services that clients expect.
+    pub compatibility: Compatibility,
     /// When the grid is clean.
     pub grid: Grid,
     /// How long open requests may go on after a termination signal.
@@ -334,6 +344,8 @@ pub struct Batches {
     pub open: usize,
     /// Bytes of lines and results in memory, all batches together.
     pub memory: usize,
+    /// Longest line of an uploaded file, in bytes.
+    pub line: usize,
     /// When a line is asked again.
     pub again: penstock_batch::again::Again,
 }

@@ -60,3 +60,13 @@ fn an_offer_has_no_longer_window_than_its_model() {
     tells(&offer(8193), "providers.p1.offers[0].context_length", "own window, 8192", "model's block");
     assert_eq!(mistakes(&offer(8192)), []);
 }
+
+#[test]
+fn a_batch_line_is_as_long_as_one_that_can_be_read() {
+    let line = |size: &str| with(&format!("[batches]\nline = {size:?}"), "", "", "");
+    tells(&line("1023B"), "batches.line", "at least 1KiB", "1KiB");
+    tells(&line("268435457B"), "batches.line", "at most 256MiB", "256MiB");
+    for size in ["1KiB", "256MiB"] {
+        assert_eq!(mistakes(&line(size)), [], "{size}");
+    }
+}

@@ -141,11 +141,11 @@ fn dangling_names_are_told_with_what_was_meant() {
 #[test]
 fn names_stand_for_one_thing() {
     let twice = with("", "", "", "") + "[[models]]\nid = \"m1\"\nkind = \"chat\"\ncontext_length = 1\n";
-    tells(&twice, "models.m1.id", "`models.m1.id` has this name already", "Take it out");
+    tells(&twice, "models.m1.id", "`models.m1.id` at penstock.toml:15 has this name already", "Take it out");
     tells(
         &with("", "aliases = [\"x\", \"x\"]", "", ""),
         "models.m1.aliases[1]",
-        "aliases[0]` has this name",
+        "aliases[0]` at penstock.toml:",
         "",
     );
     tells(&with("", "aliases = [\"x:eco\"]", "", ""), "models.m1.aliases[0]", "read as a flavor", "");

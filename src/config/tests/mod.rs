@@ -19,6 +19,10 @@ fn load(text: &str) -> Result<Loaded, Report> {
 
 /// A configuration that is good: one model at one provider, with more lines for each.
 fn with(top: &str, model: &str, provider: &str, offer: &str) -> String {
+    let parameters = match model.contains("supported_parameters") {
+        true => "",
+        false => r#"supported_parameters = ["stream", "temperature"]"#,
+    };
     format!(
         r#"
 {top}
@@ -37,6 +41,7 @@ model = "m1"
 id = "m1"
 kind = "chat"
 context_length = 8192
+{parameters}
 price = {{ input = 0.1, output = 0.2 }}
 {model}
 "#

@@ -2,7 +2,7 @@
 
 use super::super::settings::{BaseUrl, Offer, TokenIds};
 use super::super::{LogFormat, Source, Surroundings};
-use super::{load, with};
+use super::{load, tells, with};
 use penstock_contract::{Dialect, Score};
 use penstock_tokens::Encoding;
 use std::time::Duration;
@@ -69,6 +69,107 @@ fn what_runs_but_is_odd_is_told() {
     warned(&with("", "", "timeouts = { idle = \"20m\" }", ""), "has no effect");
     warned(&format!("[spool]\ndisk = \"1MiB\"\n{base}"), "room of uploads");
     assert_eq!(load(&base.replace("https://api.example.eu", "http://127.0.0.1:9")).unwrap().warnings, []);
+}
+
+#[test]
+fn what_is_probably_meant_otherwise_is_told_with_what_to_write() {
+    let warned = |text: &str, key: &str, why: &str, fix: &str| {
+        let warnings = load(text).unwrap().warnings;
+        let fits = |warning: &super::Mistake| {
+            warning.key == key && warning.why.contains(why) && warning.fix.contains(fix)
+        };
+        assert!(warnings.iter().filter(|warning| fits(warning)).count() == 1, "{key}: {warnings:#?}");
+    };
+    let base = with("", "", "", "");
+    for admin in ["0.0.0.0:9090", "[::]:9090", "192.0.2.1:9090"] {
+        warned(&format!("[listen]\nadmin = \"{admin}\"\n{base}"), "listen.admin", "no TLS", "127.0.0.1");
+    }
+    for admin in ["127.0.0.2:9090", "[::1]:9090"] {
+        assert_eq!(load(&format!("[listen]\nadmin = \"{admin}\"\n{base}")).unwrap().warnings, []);
+    }
+    warned(&base.replace("eu/v1", "eu"), "providers.p1.base_url", "no path", "/v1");
+    warned(&base.replace("eu/v1", "eu/"), "providers.p1.base_url", "no path", "/v1");
+    let retired = with("", "lifecycle = \"retired\"", "", "");
+    warned(&retired, "models.m1.lifecycle", "still served", "deprecated");
+    let kept = retired
+        .replace("[[providers.offers]]\nmodel = \"m1\"", "")
+        .replace("kind =", "fallbacks = []\nkind =");
+    assert!(!load(&kept).unwrap().warnings.iter().any(|warning| warning.key.ends_with("lifecycle")));
+}
+
+#[test]
+fn a_price_of_one_token_is_told_from_one_of_a_million() {
+    let warned = |text: &str| {
+        let warnings = load(text).unwrap().warnings;
+        warnings.into_iter().map(|warning| (warning.key, warning.fix)).collect::<Vec<_>>()
+    };
+    let base = with("", "", "", "");
+    let price = |input: &str| base.replace("input = 0.1", &format!("input = {input}"));
+    let fix = "Write 0.15 if it is the price of one token.".to_owned();
+    assert_eq!(warned(&price("0.00000015")), [("models.m1.price.input".to_owned(), fix)]);
+    assert_eq!(warned(&price("0.000999")).len(), 1);
+    for plain in ["0.001", "0", "0.01", "30"] {
+        assert_eq!(warned(&price(plain)), [], "{plain}");
+    }
+    let offer = with("", "", "", "price = { output = 6e-7 }");
+    assert_eq!(warned(&offer)[0].0, "providers.p1.offers[0].price.output");
+    let later = "[[models.price_changes]]\nfrom = \"2027-01-01\"\nprice = { cached_input = 1e-8 }";
+    assert_eq!(warned(&with("", later, "", ""))[0].0, "models.m1.price_changes[0].price.cached_input");
+}
+
+#[test]
+fn parameters_are_the_usual_ones_where_none_are_listed_and_misspelt_ones_are_told() {
+    let load_with = |parameters: &str| {
+        load(&with("", parameters, "", "").replace("supported_parameters = LEFT OUT", "")).unwrap()
+    };
+    let usual = load_with("supported_parameters = LEFT OUT");
+    assert_eq!(usual.warnings.len(), 1);
+    assert!(usual.warnings[0].why.contains("left out") && usual.warnings[0].why.contains("tools"));
+    let accepts = |name: &str| usual.settings.offers[0].abilities.accepts(name);
+    assert!(accepts("tools") && accepts("temperature") && accepts("response_format"));
+    assert!(!accepts("reasoning_effort") && !accepts("logit_bias"));
+    assert!(usual.settings.models[0].card.supported_parameters.contains(&"tools".to_owned()));
+    let none = load_with("supported_parameters = []");
+    assert_eq!((none.warnings.len(), none.settings.offers[0].abilities.accepts("tools")), (0, false));
+    let near = load_with("supported_parameters = [\"tool\", \"Temperature\", \"our_own_knob\", \"stop\"]");
+    let told: Vec<_> = near.warnings.iter().map(|w| (w.key.as_str(), w.fix.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            ("models.m1.supported_parameters[0]", "Did you mean \"tools\"?"),
+            ("models.m1.supported_parameters[1]", "Did you mean \"temperature\"?"),
+        ]
+    );
+    let offer = load(&with("", "", "", "supported_parameters = [\"seeds\"]")).unwrap();
+    assert_eq!(offer.warnings[0].key, "providers.p1.offers[0].supported_parameters[0]");
+    let kind = |kind: &str| {
+        load(
+            &with("", "supported_parameters = LEFT OUT", "", "")
+                .replace("supported_parameters = LEFT OUT", "")
+                .replace("\"chat\"", kind),
+        )
+        .unwrap()
+    };
+    let embedding = kind("\"embedding\"");
+    assert_eq!(embedding.settings.models[0].card.supported_parameters, ["encoding_format"]);
+    assert!(!embedding.warnings.iter().any(|warning| warning.key.ends_with("supported_parameters")));
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let below = |path: &std::path::Path| format!("[storage]\npath = {path:?}\n{}", with("", "", "", ""));
+    tells(&below(&file.join("a/b")), "storage.path", "is a file", "folder");
+    let spool = format!("[spool]\npath = {:?}\n{}", file.join("x"), with("", "", "", ""));
+    tells(&spool, "spool.path", "is a file", "folder");
+    assert_eq!(load(&below(&folder.path().join("a/b/c"))).unwrap().warnings, []);
+    // Nobody, root included, makes a folder there.
+    let warnings = load(&below(std::path::Path::new("/proc/penstock/a"))).unwrap().warnings;
+    if rustix::fs::access("/proc", rustix::fs::Access::WRITE_OK).is_err() {
+        assert!(warnings.iter().any(|warning| warning.key == "storage.path"), "{warnings:?}");
+    }
 }
 
 #[test]

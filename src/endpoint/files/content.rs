@@ -63,7 +63,7 @@ impl Endpoint for Content {
         x.record.status = status;
         let head = head(x, status, &opened.0, &etag, &range);
         let length = range.end - range.start;
-        let sent = head.piecewise(&mut x.caller, "application/octet-stream", length).await.is_ok();
+        let sent = head.piecewise(&mut x.caller, "application/jsonl", length).await.is_ok();
         if !sent || length == 0 || *x.caller.method() == Method::HEAD {
             return Ok(if sent { Ended::Written } else { Ended::Left });
         }

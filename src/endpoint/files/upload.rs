@@ -24,8 +24,9 @@ use tokio::time::timeout;
 const AROUND: u64 = 1 << 20;
 /// Bytes that are given to the disk at once.
 const SLICE: usize = 256 << 10;
-/// Of a file in memory at most: a slice that is filled, one that the disk takes, and what comes meanwhile.
-const HELD: usize = 2 * SLICE + STREAM_WINDOW as usize;
+/// Of a file in memory at most: a slice that is filled, one that the disk takes, the beginning of a line, and what comes
+/// meanwhile. More of a longer line counts as it comes.
+const HELD: usize = 3 * SLICE + STREAM_WINDOW as usize;
 /// Bytes that are read of a form after it was refused: a short one is whole then, and its connection serves another
 /// request. Of a longer one the front door reads on while its client hears why.
 const REST: usize = 1 << 20;
@@ -75,15 +76,22 @@ impl Endpoint for Create {
 /// Reads the form to its end.
 async fn arrived(x: &mut Exchange<'_>, mut form: Upload, cap: usize) -> Result<(Writer, Uploaded), Refusal> {
     let files = &x.live.settings.files;
+    let line = x.live.settings.batches.line;
     let (largest, bounds) =
-        (files.upload, Bounds { all: files.disk, key: files.per_key, free: files.keep_free });
+        (files.upload, Bounds { all: files.disk, key: files.per_key, free: files.keep_free, line });
     let mut writer = Writer::open(&x.house.files, &x.grant.public_id, bounds);
     let mut contents = Vec::new();
+    // Of a long line; what a short one takes is in `HELD`.
+    let mut counted = SLICE;
     while let Some(piece) = x.next_piece(cap).await? {
         let taken = async {
             form.push(piece, &mut contents)?;
             for piece in contents.drain(..) {
                 writer.push(&piece, largest).await?;
+            }
+            if writer.held > counted {
+                x.hold(writer.held - counted)?;
+                counted = writer.held;
             }
             Ok::<_, Refusal>(())
         };
@@ -118,13 +126,15 @@ struct Writer {
     busy: Option<JoinHandle<Result<Incoming, Failed>>>,
     slice: Vec<u8>,
     bytes: u64,
+    /// Most bytes that an unfinished line has held.
+    held: usize,
 }
 
 impl Writer {
     fn open(files: &Arc<Files>, key: &Arc<str>, bounds: Bounds) -> Self {
         let (files, key) = (files.clone(), key.clone());
         let busy = spawn_blocking(move || files.incoming(&key, bounds));
-        Self { busy: Some(busy), slice: Vec::new(), bytes: 0 }
+        Self { busy: Some(busy), slice: Vec::new(), bytes: 0, held: 0 }
     }
 
     async fn push(&mut self, piece: &[u8], largest: u64) -> Result<(), Refusal> {
@@ -143,6 +153,7 @@ impl Writer {
 
     async fn flush(&mut self) -> Result<(), Failed> {
         let mut incoming = self.idle().await?;
+        self.held = self.held.max(incoming.held_bytes());
         let slice = std::mem::replace(&mut self.slice, Vec::with_capacity(SLICE));
         self.busy = Some(spawn_blocking(move || {
             incoming.push(&slice)?;

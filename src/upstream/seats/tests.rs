@@ -24,8 +24,8 @@ fn came(turn: &mut Turn) -> Option<Place> {
 #[test]
 fn batch_work_leaves_a_fifth_and_is_served_in_order() {
     let seats = Seats::new(Some(5), 1);
-    let mut places: Vec<Place> = (0..4).map(|_| placed(seats.queue(None))).collect();
-    let mut turns: Vec<Turn> = (0..3).map(|_| turn(seats.queue(None))).collect();
+    let mut places: Vec<Place> = (0..4).map(|_| placed(seats.queue(&"a".into(), None))).collect();
+    let mut turns: Vec<Turn> = (0..3).map(|_| turn(seats.queue(&"a".into(), None))).collect();
     let urgent = seats.take().unwrap();
     assert!(seats.take().is_none() && seats.ask_back(&"a".into()).is_none(), "nobody here is a line");
     drop(urgent);
@@ -44,9 +44,9 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
 fn the_youngest_line_is_asked_to_leave_and_its_seat_goes_to_who_asked() {
     let seats = Seats::new(Some(2), 1);
     let signals: Vec<CancelLine> = (0..4).map(|_| CancelLine::default()).collect();
-    let old = placed(seats.queue(Some(signals[0].clone())));
-    let young = placed(seats.queue(Some(signals[1].clone())));
-    let mut later = turn(seats.queue(Some(signals[2].clone())));
+    let old = placed(seats.queue(&"a".into(), Some(signals[0].clone())));
+    let young = placed(seats.queue(&"a".into(), Some(signals[1].clone())));
+    let mut later = turn(seats.queue(&"a".into(), Some(signals[2].clone())));
     let mut first = seats.ask_back(&"a".into()).unwrap();
     let mut second = seats.ask_back(&"a".into()).unwrap();
     assert!(seats.ask_back(&"a".into()).is_none(), "all were asked");
@@ -67,7 +67,7 @@ fn the_youngest_line_is_asked_to_leave_and_its_seat_goes_to_who_asked() {
 fn a_seat_handed_to_who_has_gone_goes_on_to_the_next() {
     let seats = Seats::new(Some(1), 1);
     let place = seats.take().unwrap();
-    let (gone, mut next) = (turn(seats.queue(None)), turn(seats.queue(None)));
+    let (gone, mut next) = (turn(seats.queue(&"a".into(), None)), turn(seats.queue(&"a".into(), None)));
     drop(place);
     drop(gone);
     drop(came(&mut next).unwrap());
@@ -79,7 +79,7 @@ fn those_who_wait_a_moment_take_turns_by_account_before_all_batch_work() {
     let seats = Seats::new(Some(1), 1);
     let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
     let place = seats.take().unwrap();
-    let mut batch = turn(seats.queue(None));
+    let mut batch = turn(seats.queue(&"a".into(), None));
     let mut greedy_turns: Vec<Turn> = (0..3).map(|_| seats.wait(&greedy, 3).unwrap()).collect();
     assert!(seats.wait(&greedy, 3).is_none(), "three wait already");
     let mut late = seats.wait(&modest, 3).unwrap();
@@ -99,13 +99,44 @@ fn those_who_wait_a_moment_take_turns_by_account_before_all_batch_work() {
 #[test]
 fn without_a_limit_lines_alone_are_bounded() {
     let seats = Seats::new(None, 2);
-    let line = || seats.queue(Some(CancelLine::default()));
-    let (one, _two) = (placed(line()), placed(line()));
-    let mut third = turn(line());
-    let mut batch = turn(seats.queue(None));
+    let line = |whose: &str| seats.queue(&whose.into(), Some(CancelLine::default()));
+    let (one, _two) = (placed(line("a")), placed(line("a")));
+    let (mut third, mut fourth, mut other) = (turn(line("a")), turn(line("a")), turn(line("b")));
+    // A request does not wait for lines that wait.
     assert!(seats.take().is_some());
+    drop(placed(seats.queue(&"a".into(), None)));
     drop(one);
-    assert!(came(&mut third).is_some() && came(&mut batch).is_some());
+    let third = came(&mut third).unwrap();
+    assert!(came(&mut fourth).is_none() && came(&mut other).is_none());
+    drop(third);
+    let _other = came(&mut other).unwrap();
+    assert!(came(&mut fourth).is_none());
+}
+
+#[test]
+fn batch_work_takes_turns_by_account_lines_and_requests_alike() {
+    let seats = Seats::new(Some(1), 1);
+    let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
+    let place = placed(seats.queue(&greedy, None));
+    let signal = || Some(CancelLine::default());
+    let mut theirs: Vec<Turn> = (0..150)
+        .map(|number| turn(seats.queue(&greedy, if number % 2 == 0 { None } else { signal() })))
+        .collect();
+    let mut line = turn(seats.queue(&modest, signal()));
+    let mut request = turn(seats.queue(&modest, None));
+    assert_eq!(seats.waiting(), 152);
+    let mut held = place;
+    let mut order = String::new();
+    for _ in 0..4 {
+        drop(held);
+        let next = theirs.iter_mut().map(|turn| ('g', turn)).chain([('l', &mut line), ('r', &mut request)]);
+        let (who, place) = next.filter_map(|(who, turn)| Some((who, came(turn)?))).next().unwrap();
+        order.push(who);
+        held = place;
+    }
+    assert_eq!(order, "glgr", "150 of another account delay it by one each");
+    drop((theirs, held));
+    assert_eq!((seats.working(), seats.waiting()), (0, 0));
 }
 
 #[test]
@@ -119,8 +150,8 @@ fn many_threads_lose_no_seat_and_leave_nobody_waiting() {
                 let seats = seats.clone();
                 tokio::spawn(async move {
                     for round in 0..300 {
+                        let whose: Arc<str> = if task % 8 < 4 { "a".into() } else { "b".into() };
                         if task % 4 == 0 {
-                            let whose: Arc<str> = if task % 8 == 0 { "a".into() } else { "b".into() };
                             let place = match seats.take() {
                                 Some(place) => Some(place),
                                 None => match seats.ask_back(&whose).or_else(|| seats.wait(&whose, 4)) {
@@ -134,7 +165,7 @@ fn many_threads_lose_no_seat_and_leave_nobody_waiting() {
                             continue;
                         }
                         let signal = CancelLine::default();
-                        let place = match seats.queue((task % 4 == 1).then(|| signal.clone())) {
+                        let place = match seats.queue(&whose, (task % 4 == 1).then(|| signal.clone())) {
                             Queued::Place(place) => Some(place),
                             Queued::Turn(turn) if round % 7 == 0 => {
                                 drop(turn);

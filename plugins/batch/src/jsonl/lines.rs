@@ -1,16 +1,19 @@
 //! A whole file, pushed through: cut into lines wherever its pieces end, each line proven, the names compared.
 
 use super::mistake::{LineError, Mistakes};
-use super::{BOM, MOST_LINE, MOST_LINES, MOST_MISTAKES, Urls, bare, line};
+use super::{BOM, MOST_LINES, MOST_MISTAKES, Urls, bare, line};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A line that is held and longer than this is too long, whatever follows: a line's end, and what an editor put
-/// before the first.
-const MOST_HELD: usize = MOST_LINE + 1 + BOM.len();
-/// So much of a line that is too long is passed over: behind it may be others with mistakes to tell. A longer one has
-/// no end that anybody waits for.
-pub(super) const MOST_PASSED: usize = 8 * MOST_LINE;
+/// A held line that exceeds the longest one by more than this is too long, whatever follows: a line's end, and what an
+/// editor put before the first.
+const AROUND: usize = 1 + BOM.len();
+/// Bytes beyond the longest line that are passed over of one that is too long: behind it may be others with mistakes to
+/// tell. A longer one has no end that anybody waits for.
+pub(super) const MOST_PASSED: usize = 8 << 20;
+
+/// Room that is kept from one line to the next, in bytes.
+const KEPT: usize = 1 << 20;
 
 /// A file that is sound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub struct Checked {
 pub struct Lines {
     /// What its lines may ask.
     urls: Urls,
+    /// Longest line, in bytes, without its end.
+    longest: usize,
     /// The beginning of a line whose end has not come.
     pub(super) held: Vec<u8>,
     /// The line is too long, and passed over up to its end: so many bytes of it so far.
@@ -45,11 +50,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// A file of which nothing has come, and whose lines may ask one of `urls`.
+    /// A file of which nothing has come, and whose lines may ask one of `urls` in at most `longest` bytes.
     #[must_use]
-    pub fn new(urls: Urls) -> Self {
+    pub fn new(urls: Urls, longest: usize) -> Self {
         Self {
             urls,
+            longest,
             held: Vec::new(),
             passing: None,
             number: 0,
@@ -75,13 +81,16 @@ impl Lines {
                 let mut held = std::mem::take(&mut self.held);
                 held.extend_from_slice(head);
                 self.line(&held);
-                held.clear();
-                self.held = held;
+                // The room of a long line is not kept for short ones.
+                if held.capacity() <= KEPT {
+                    held.clear();
+                    self.held = held;
+                }
             }
         }
         if let Some(passed) = &mut self.passing {
             *passed = passed.saturating_add(bytes.len());
-        } else if self.held.len() + bytes.len() > MOST_HELD {
+        } else if self.held.len() + bytes.len() > self.longest.saturating_add(AROUND) {
             self.passing = Some(self.held.len() + bytes.len());
             self.held = Vec::new();
         } else {
@@ -112,6 +121,12 @@ impl Lines {
         }
     }
 
+    /// Bytes of memory that are reserved for a line whose end has not come.
+    #[must_use]
+    pub const fn held_bytes(&self) -> usize {
+        self.held.capacity()
+    }
+
     /// Whether there is a mistake, whatever follows.
     #[must_use]
     pub const fn are_wrong(&self) -> bool {
@@ -121,7 +136,7 @@ impl Lines {
     /// Whether the line that has begun is longer than anybody reads on for.
     #[must_use]
     pub fn are_endless(&self) -> bool {
-        self.passing.is_some_and(|passed| passed > MOST_PASSED)
+        self.passing.is_some_and(|passed| passed > self.longest.saturating_add(MOST_PASSED))
     }
 
     fn wrong(&mut self, number: u64, mistake: LineError) {
@@ -148,14 +163,14 @@ impl Lines {
     fn too_long(&mut self) {
         self.number += 1;
         if self.request() {
-            let message = format!("expected at most {MOST_LINE} bytes, got more");
+            let message = format!("expected at most {} bytes, got more", self.longest);
             self.wrong(self.number, LineError::new("line_too_long", None, message));
         }
     }
 
     fn line(&mut self, bytes: &[u8]) {
         let bytes = bare(bytes, self.number == 0);
-        if bytes.len() > MOST_LINE {
+        if bytes.len() > self.longest {
             return self.too_long();
         }
         self.number += 1;

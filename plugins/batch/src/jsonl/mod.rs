@@ -1,7 +1,7 @@
 //! Files of requests: JSON Lines, one request each.
 //!
 //! [`Lines`] proves a whole file while it is pushed through: what it finds does not depend on how the bytes were
-//! cut, and what it holds is bounded by one line and a digest for each `custom_id`. [`line()`] reads one line
+//! cut, and what it holds is bounded by one line of the given length and a digest for each `custom_id`. [`line()`] reads one line
 //! without copying its body. A byte order mark, CRLF and blank lines at the end are forgiven.
 
 mod line;
@@ -17,8 +17,8 @@ pub use mistake::{LineError, Mistakes};
 
 /// Most requests of one file.
 pub const MOST_LINES: u32 = 50_000;
-/// Longest line, in bytes, without its end.
-pub const MOST_LINE: usize = 1 << 20;
+/// Longest line that any configuration may allow, in bytes, without its end.
+pub const HIGHEST_LINE: usize = 256 << 20;
 /// Longest `custom_id`, in bytes.
 pub const MOST_CUSTOM_ID: usize = 512;
 /// Mistakes that are told one by one; further ones are counted.

@@ -5,6 +5,9 @@ use super::lines::MOST_PASSED;
 use super::*;
 use proptest::prelude::*;
 
+/// Longest line of these tests.
+const MOST_LINE: usize = 1 << 20;
+
 /// As long as what the gateway gives, so that the sentences are its own.
 const URLS: Urls =
     &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
@@ -14,7 +17,7 @@ fn good(id: &str) -> String {
 }
 
 fn check(file: &[u8]) -> Result<Checked, Mistakes> {
-    let mut lines = Lines::new(URLS);
+    let mut lines = Lines::new(URLS, MOST_LINE);
     lines.push(file);
     lines.end()
 }
@@ -203,26 +206,26 @@ fn the_first_mistakes_are_told_and_the_rest_counted() {
 
 #[test]
 fn memory_is_bounded_by_a_line() {
-    let mut lines = Lines::new(URLS);
+    let mut lines = Lines::new(URLS, MOST_LINE);
     for _ in 0..200 {
         lines.push(&[b'x'; 64 << 10]);
-        assert!(lines.held.capacity() <= 4 * MOST_LINE);
+        assert!(lines.held_bytes() <= 4 * MOST_LINE);
     }
     assert_eq!(lines.end().unwrap_err().first[0].code, "line_too_long");
 }
 
 #[test]
 fn a_line_that_is_too_long_is_wrong_before_it_ends_and_endless_after_a_while() {
-    let mut lines = Lines::new(URLS);
+    let mut lines = Lines::new(URLS, MOST_LINE);
     lines.push(&vec![b'x'; MOST_LINE]);
     assert!(!lines.are_wrong(), "it may end now");
     lines.push(&[b'x'; 8]);
     assert!(lines.are_wrong() && !lines.are_endless());
-    lines.push(&vec![b'x'; MOST_PASSED - MOST_LINE - 8]);
+    lines.push(&vec![b'x'; MOST_PASSED - 8]);
     assert!(!lines.are_endless());
     lines.push(b"\nx");
     assert!(lines.are_wrong() && !lines.are_endless(), "the next is another");
-    lines.push(&vec![b'x'; MOST_PASSED]);
+    lines.push(&vec![b'x'; MOST_LINE + MOST_PASSED]);
     assert!(lines.are_endless());
     let codes: Vec<_> = lines.end().unwrap_err().first.iter().map(|wrong| (wrong.line, wrong.code)).collect();
     assert_eq!(codes, [(1, "line_too_long"), (2, "line_too_long")]);
@@ -254,12 +257,12 @@ proptest! {
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         ends.extend([0, bytes.len()]);
         ends.sort_unstable();
-        let mut lines = Lines::new(URLS);
+        let mut lines = Lines::new(URLS, MOST_LINE);
         for pair in ends.windows(2) {
             lines.push(&bytes[pair[0]..pair[1]]);
         }
         prop_assert_eq!(lines.end(), whole.clone());
-        let mut single = Lines::new(URLS);
+        let mut single = Lines::new(URLS, MOST_LINE);
         bytes.iter().for_each(|byte| single.push(&[*byte]));
         prop_assert_eq!(single.end(), whole);
     }

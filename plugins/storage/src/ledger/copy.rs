@@ -18,6 +18,9 @@ const LATER: Duration = Duration::from_millis(250);
 /// Most entries without a sync, one commit aside: well within [`TAIL`].
 const UNSYNCED: u64 = 4_096;
 
+/// Most repairs that are remembered until somebody asks.
+const MOST_HEALED: usize = 24;
+
 /// The files of a ledger.
 #[derive(Debug)]
 pub(super) struct Copies {
@@ -27,6 +30,8 @@ pub(super) struct Copies {
     /// Why a commit could not be copied: what is missing is looked for before the next.
     behind: Option<StoreError>,
     unsynced: Option<Unsynced>,
+    /// What was written again from the store, by month.
+    healed: Vec<String>,
 }
 
 /// What was appended and not synced.
@@ -46,7 +51,7 @@ impl Copies {
         if fresh && let Some(parent) = folder.parent() {
             sync_dir(parent)?;
         }
-        Ok(Copies { folder, open: None, behind: None, unsynced: None })
+        Ok(Copies { folder, open: None, behind: None, unsynced: None, healed: Vec::new() })
     }
 
     /// Appends a commit's sheets; whether that worked.
@@ -66,6 +71,10 @@ impl Copies {
             self.unsynced = None;
         }
         self.behind.is_none()
+    }
+
+    pub(super) fn take_healed(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.healed)
     }
 
     /// Why the files lack something; `None` while they do not.
@@ -167,16 +176,10 @@ impl Copies {
 
     /// A file of a month that the store has no entry of.
     fn nothing_else(&self, months: &[String]) -> Result<(), StoreError> {
-        for entry in fs::read_dir(&self.folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name();
-            let Some(month) = name.to_str().and_then(|name| name.strip_suffix(".jsonl")) else { continue };
-            let empty = entry.metadata().map_err(failed)?.len() == 0;
-            if !empty && !months.iter().any(|known| known == month) {
-                return Err(more(month));
-            }
+        match files(&self.folder)?.iter().find(|file| !months.contains(file)) {
+            Some(month) => Err(more(month)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn catch_up_month(&mut self, ledger: &LedgerStore, month: &str, recent: bool) -> Result<(), StoreError> {
@@ -191,18 +194,29 @@ impl Copies {
         }
         let sheets = ending(ledger, month, should, *length)?;
         let mut at = should - sheets.iter().map(|sheet| sheet.text.len() as u64).sum::<u64>();
-        let mut torn = false;
+        let mut torn = None;
         for sheet in &sheets {
-            torn = torn || !holds(file, at, &sheet.text)?;
-            if torn {
+            if torn.is_none() && !holds(file, at, &sheet.text)? {
+                torn = Some(at);
+            }
+            if torn.is_some() {
                 file.write_all_at(&sheet.text, at).map_err(failed)?;
             }
             at += sheet.text.len() as u64;
         }
-        if torn {
+        if torn.is_some() {
             file.sync_all().map_err(failed)?;
         }
-        *length = should;
+        let before = std::mem::replace(length, should);
+        if let Some(at) = torn {
+            // A power cut takes the end of the file that was not synced; anything else is damage.
+            self.healed.truncate(MOST_HEALED - 1);
+            self.healed.push(if before < should {
+                format!("the file of {month} had {before} of {should} bytes")
+            } else {
+                format!("the file of {month} differed from the store behind byte {at}")
+            });
+        }
         Ok(())
     }
 }
@@ -219,8 +233,13 @@ const BETWEEN: Duration = Duration::from_millis(20);
 
 /// See [`LedgerStore::compare`]. A commit may be on its way meanwhile: the store has it a moment before its file.
 pub(super) fn compare(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>, StoreError> {
-    let mut findings = Vec::new();
-    for month in ledger.months()? {
+    let files = files(folder)?;
+    // Read after the files: a month that begins meanwhile is in the store first.
+    let months = ledger.months()?;
+    let unknown = files.iter().filter(|file| !months.contains(file));
+    let mut findings: Vec<String> =
+        unknown.map(|month| format!("the file of {month} has entries that the store lacks")).collect();
+    for month in months {
         let file = match File::open(path(folder, &month)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -246,6 +265,26 @@ pub(super) fn compare(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>
         }
     }
     Ok(findings)
+}
+
+/// The months of the files that are not empty.
+fn files(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut months = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let Some(month) = name.to_str().and_then(|name| name.strip_suffix(".jsonl")) else { continue };
+        if entry.metadata().map_err(failed)?.len() > 0 {
+            months.push(month.to_owned());
+        }
+    }
+    months.sort();
+    Ok(months)
 }
 
 /// Whether the file has these bytes there, or will have in a moment.

@@ -139,6 +139,19 @@ impl LedgerStore {
         LedgerStore { store, copies: None, folder: None }
     }
 
+    /// The same, with the folder `copies` to compare: nothing is written to either.
+    #[must_use]
+    pub fn inspect(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
+        LedgerStore { store, copies: None, folder: Some(copies.to_owned()) }
+    }
+
+    /// What was wrong with the second copy and was written again from the store, since the last call: a sentence for
+    /// each month.
+    #[must_use]
+    pub fn take_healed(&self) -> Vec<String> {
+        self.copies.as_ref().map(|copies| copies.lock().take_healed()).unwrap_or_default()
+    }
+
     /// Brings the second copy up to the store again, which another process may have written to.
     ///
     /// # Errors

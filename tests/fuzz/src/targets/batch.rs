@@ -35,7 +35,7 @@ pub fn check(bytes: &[u8]) {
         let _ = window::seconds(text);
         let mut out = Vec::new();
         let body = serde_json::from_slice::<Value>(bytes).is_ok().then_some(bytes);
-        result::write(&mut out, "batch_req_1", text, 200, body);
+        result::write(&mut out, result::Form::Flat, "batch_req_1", text, 200, body);
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "a line is a line");
         let value: Value = serde_json::from_slice(&out).expect("a result is JSON");
         assert_eq!(value["custom_id"].as_str(), Some(text));

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 pub fn check(bytes: &[u8]) {
     let found = however_cut(bytes, |pieces| {
-        let mut lines = Lines::new(URLS);
+        let mut lines = Lines::new(URLS, 1 << 20);
         pieces.iter().for_each(|piece| lines.push(piece));
         lines.end()
     });

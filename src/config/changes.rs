@@ -1,0 +1,252 @@
+//! What one configuration changes of another: the keys, with their values before and after. Secrets are `***`.
+
+use super::settings::{Provider, Settings};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Longest value that is shown, in characters.
+const MOST: usize = 120;
+/// What stands for a secret.
+const SECRET: &str = "***";
+
+/// A configuration with all its defaults, secrets as references, as JSON text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Document(Arc<[u8]>);
+
+impl Document {
+    /// The document of this text.
+    pub fn new(text: Vec<u8>) -> Self {
+        Self(text.into())
+    }
+
+    fn read(&self) -> Value {
+        serde_json::from_slice(&self.0).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Document {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+/// A key with another value than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its path, such as `models.llama.price.input`.
+    pub key: String,
+    /// The value before; `None` if it was not set.
+    pub old: Option<String>,
+    /// The value now; `None` if it is not set.
+    pub new: Option<String>,
+}
+
+impl Change {
+    /// Addresses of providers, which no log has.
+    #[must_use]
+    pub fn is_address(&self) -> bool {
+        ["base_url", "image_hosts"].iter().any(|name| self.key.ends_with(name))
+    }
+}
+
+/// The keys that differ, in the order of the document.
+#[must_use]
+pub fn changes(old: &Settings, new: &Settings) -> Vec<Change> {
+    let mut found = Vec::new();
+    if old.document != new.document {
+        differ("", Some(&old.document.read()), Some(&new.document.read()), &mut found);
+    }
+    rotated(old, new, &mut found);
+    found
+}
+
+/// Secrets that are others behind the same reference.
+fn rotated(old: &Settings, new: &Settings, found: &mut Vec<Change>) {
+    let mut note = |key: String| {
+        if !found.iter().any(|change| change.key == key) {
+            let secret = || Some(SECRET.to_owned());
+            found.push(Change { key, old: secret(), new: secret() });
+        }
+    };
+    let before: BTreeMap<&str, &Provider> = old.providers.iter().map(|one| (&*one.id, &**one)).collect();
+    for provider in &new.providers {
+        let Some(known) = before.get(&*provider.id) else { continue };
+        if known.api_key.is_some() && provider.api_key.is_some() && known.api_key != provider.api_key {
+            note(format!("providers.{}.api_key", provider.id));
+        }
+        for (name, value) in &provider.headers {
+            if known.headers.iter().any(|(other, old)| other == name && old != value) {
+                note(format!("providers.{}.headers.{name}", provider.id));
+            }
+        }
+    }
+    if let (Some(known), Some(pepper)) = (&old.storage.pepper, &new.storage.pepper)
+        && known != pepper
+    {
+        note("storage.pepper".to_owned());
+    }
+}
+
+fn differ(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<Change>) {
+    let (old, new) = (old.filter(|value| !value.is_null()), new.filter(|value| !value.is_null()));
+    if old == new {
+        return;
+    }
+    match (old, new) {
+        (Some(Value::Object(before)), Some(Value::Object(after))) if !is_secret(path, before, after) => {
+            each(path, members(before), members(after), found);
+        }
+        (Some(Value::Array(before)), Some(Value::Array(after))) => match (named(before), named(after)) {
+            (Some(before), Some(after)) => each(path, before, after, found),
+            _ => found.push(change(path, old, new)),
+        },
+        _ => found.push(change(path, old, new)),
+    }
+}
+
+type Members<'v> = Vec<(String, &'v Value)>;
+
+fn each(path: &str, old: Members<'_>, new: Members<'_>, found: &mut Vec<Change>) {
+    let before: BTreeMap<&str, &Value> = old.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let names: BTreeSet<&str> = new.iter().map(|(name, _)| name.as_str()).collect();
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    for (name, value) in &new {
+        differ(&below(name), before.get(name.as_str()).copied(), Some(value), found);
+    }
+    for (name, value) in old.iter().filter(|(name, _)| !names.contains(name.as_str())) {
+        differ(&below(name), Some(value), None, found);
+    }
+}
+
+fn members(table: &Map<String, Value>) -> Members<'_> {
+    table.iter().map(|(name, value)| (name.clone(), value)).collect()
+}
+
+/// The elements of a list of blocks by what they are called; `None` if one has no name, or two have the same.
+fn named(list: &[Value]) -> Option<Members<'_>> {
+    let name = |block: &Value| {
+        let text = |key: &str| block.get(key).and_then(Value::as_str);
+        match (text("id"), text("model"), text("name").or_else(|| text("from"))) {
+            (Some(id), _, _) => Some(id.to_owned()),
+            (None, Some(model), Some(name)) => Some(format!("{model}[{name}]")),
+            (None, model, name) => model.or(name).map(str::to_owned),
+        }
+    };
+    let all: Members<'_> = list.iter().map(|block| Some((name(block)?, block))).collect::<Option<_>>()?;
+    let distinct: BTreeSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    (distinct.len() == all.len()).then_some(all)
+}
+
+/// A reference to a secret is one value.
+fn is_secret(path: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
+    let reference = |table: &Map<String, Value>| table.contains_key("env") && table.contains_key("file");
+    hides(path) || (reference(old) && reference(new))
+}
+
+fn hides(path: &str) -> bool {
+    let last = path.rsplit('.').next().unwrap_or(path);
+    ["api_key", "pepper"].contains(&last) || path.contains(".headers.")
+}
+
+fn change(path: &str, old: Option<&Value>, new: Option<&Value>) -> Change {
+    let shown = |value: &Value| if hides(path) { SECRET.to_owned() } else { shown(value) };
+    Change { key: path.to_owned(), old: old.map(shown), new: new.map(shown) }
+}
+
+/// A value as people read it; of a block only that there is one, since it may hold secrets.
+fn shown(value: &Value) -> String {
+    let text = match value {
+        Value::Object(_) => "{…}".to_owned(),
+        Value::Array(list) if list.iter().any(Value::is_object) => format!("[{} blocks]", list.len()),
+        other => other.to_string(),
+    };
+    if text.chars().count() <= MOST {
+        return text;
+    }
+    text.chars().take(MOST).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::config::{Surroundings, load_text};
+
+    const BASE: &str = r#"
+[routing]
+attempts = 4
+[[models]]
+id = "m"
+kind = "chat"
+context_length = 1000
+price = { input = 1.0, output = 2.0 }
+[[providers]]
+id = "p"
+operator = "P"
+country = "FR"
+city = "Paris"
+base_url = "https://a.example.eu/v1"
+api_key = { env = "KEY" }
+headers = { x-team = "blue" }
+[[providers.offers]]
+model = "m"
+"#;
+
+    fn settings(text: &str, key: &str) -> Settings {
+        let env = |_: &str| Some(key.to_owned());
+        load_text("test.toml", text, Surroundings { env: &env }).unwrap().settings
+    }
+
+    fn told(change: &Change) -> String {
+        let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "-".to_owned());
+        format!("{} {} {}", change.key, side(&change.old), side(&change.new))
+    }
+
+    fn between(old: &Settings, new: &Settings) -> Vec<String> {
+        changes(old, new).iter().map(told).collect()
+    }
+
+    #[test]
+    fn what_changes_is_told_by_its_key_with_both_values() {
+        let base = settings(BASE, "one");
+        assert_eq!(between(&base, &base), Vec::<String>::new());
+        for (from, to, told) in [
+            ("attempts = 4", "attempts = 3", "routing.attempts 4 3"),
+            ("input = 1.0", "input = 1.5", "models.m.price.input \"1\" \"1.5\""),
+            ("[routing]", "[limits]\nhead = \"48KiB\"\n[routing]", "limits.head"),
+            ("{ x-team = \"blue\" }", "{ x-team = \"red\" }", "providers.p.headers.x-team *** ***"),
+            ("{ env = \"KEY\" }", "{ env = \"OTHER\" }", "providers.p.api_key *** ***"),
+            ("model = \"m\"\n", "model = \"m\"\nname = \"theirs\"\n", "providers.p.offers"),
+            ("id = \"p\"", "id = \"q\"", "providers.q - {…}"),
+        ] {
+            let changed = between(&base, &settings(&BASE.replacen(from, to, 1), "one"));
+            assert!(changed.iter().any(|change| change.starts_with(told)), "{to}: {changed:?}");
+            assert!(
+                !changed.iter().any(|change| change.contains("blue") || change.contains("OTHER")),
+                "{changed:?}"
+            );
+        }
+        assert_eq!(between(&base, &settings(&BASE.replace("id = \"p\"", "id = \"q\""), "one")).len(), 2);
+    }
+
+    #[test]
+    fn a_secret_that_changed_behind_its_reference_is_told_and_not_shown() {
+        let (base, rotated) = (settings(BASE, "one"), settings(BASE, "two"));
+        assert_eq!(base.version, rotated.version);
+        assert_eq!(between(&base, &rotated), ["providers.p.api_key *** ***"]);
+        let both = settings(&BASE.replace("KEY", "OTHER"), "two");
+        assert_eq!(between(&base, &both), ["providers.p.api_key *** ***"], "once");
+    }
+
+    #[test]
+    fn an_address_of_a_provider_is_marked_and_a_long_value_is_cut() {
+        let base = settings(BASE, "one");
+        let moved = settings(&BASE.replace("a.example.eu", "b.example.eu"), "one");
+        let changed = changes(&base, &moved);
+        assert!(changed.len() == 1 && changed.iter().all(Change::is_address), "{changed:?}");
+        let long = format!("description = \"{}\"\nkind", "é".repeat(500));
+        let changed = changes(&base, &settings(&BASE.replacen("kind", &long, 1), "one"));
+        assert!(changed.iter().all(|change| change.new.as_ref().unwrap().chars().count() == MOST + 1));
+    }
+}

@@ -1,0 +1,24 @@
+//! Folders that are there, or can be made.
+
+use super::Proof;
+use super::spot::Spot;
+use rustix::fs::{Access, access};
+use std::path::Path;
+
+impl Proof<'_> {
+    /// A folder has to be there, or one above it in which it can be made.
+    pub fn makeable(&mut self, path: &Path, spot: &Spot<'_>) {
+        let Some(near) = path.ancestors().find(|above| above.as_os_str().is_empty() || above.exists()) else {
+            return;
+        };
+        let near = if near.as_os_str().is_empty() { Path::new(".") } else { near };
+        if !near.is_dir() {
+            let why = format!("It cannot be made: {} is a file.", near.display());
+            self.wrong(spot, why, "Write the path of a folder, or of one to be made.");
+        } else if let Err(error) = access(near, Access::WRITE_OK | Access::EXEC_OK) {
+            let verb = if near == path { "written to" } else { "made" };
+            let why = format!("It cannot be {verb} by this user: {} ({error}).", near.display());
+            self.warn(spot, why, "Make it, and give it to the user that the gateway runs as.");
+        }
+    }
+}

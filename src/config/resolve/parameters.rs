@@ -1,0 +1,137 @@
+//! What a request may set: names that are known, and what engines of a kind usually take where nothing is said. Prices
+//! that look as if they were of one token.
+
+use super::super::near;
+use super::super::raw;
+use super::Proof;
+use super::spot::Spot;
+use penstock_contract::Kind;
+use rust_decimal::Decimal;
+
+/// What engines of chat models (vLLM, SGLang, llama.cpp, TGI and hosted ones) usually take.
+const CHAT: &[&str] = &[
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "stop",
+    "stream",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "logprobs",
+    "top_logprobs",
+];
+const EMBEDDING: &[&str] = &["encoding_format"];
+const RERANK: &[&str] = &["top_n", "return_documents"];
+const IMAGE: &[&str] = &["n", "size", "response_format"];
+const TRANSCRIPTION: &[&str] = &["language", "prompt", "response_format"];
+
+/// Further names of parameters that clients send or engines document.
+const OTHERS: &[&str] = &[
+    "bad_words",
+    "chat_template_kwargs",
+    "dimensions",
+    "enable_thinking",
+    "grammar",
+    "guided_choice",
+    "guided_grammar",
+    "guided_json",
+    "guided_regex",
+    "height",
+    "ignore_eos",
+    "include_reasoning",
+    "length_penalty",
+    "logit_bias",
+    "max_completion_tokens",
+    "min_p",
+    "min_tokens",
+    "mirostat",
+    "modalities",
+    "negative_prompt",
+    "num_inference_steps",
+    "prediction",
+    "reasoning",
+    "reasoning_effort",
+    "repetition_penalty",
+    "steps",
+    "stop_token_ids",
+    "stream_options",
+    "structured_outputs",
+    "thinking",
+    "timestamp_granularities",
+    "top_a",
+    "typical_p",
+    "user",
+    "verbosity",
+    "web_search_options",
+    "width",
+];
+
+/// Below this, EUR per million tokens, a price is more likely one of a single token.
+const LEAST: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
+
+/// The parameters of a model as written, or the usual ones of its kind.
+pub fn of_model(raw: &raw::Model, kind: Kind) -> Vec<String> {
+    let usual = || usual(kind).iter().map(|name| (*name).to_owned()).collect();
+    raw.supported_parameters.clone().unwrap_or_else(usual)
+}
+
+const fn usual(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Chat => CHAT,
+        Kind::Embedding => EMBEDDING,
+        Kind::Rerank => RERANK,
+        Kind::Image => IMAGE,
+        Kind::Transcription => TRANSCRIPTION,
+    }
+}
+
+fn known() -> impl Iterator<Item = &'static str> {
+    [CHAT, EMBEDDING, RERANK, IMAGE, TRANSCRIPTION, OTHERS].into_iter().flatten().copied()
+}
+
+impl Proof<'_> {
+    /// Warns of names that are nearly those of known parameters, and of a chat `model` that lists none.
+    pub fn parameters(&mut self, written: Option<&[String]>, kind: Kind, model: bool, spot: &Spot<'_>) {
+        let spot = spot.key("supported_parameters");
+        let Some(written) = written else {
+            if model && kind == Kind::Chat {
+                let names = CHAT.join(", ");
+                let why = format!("It is left out, so what engines usually take is assumed: {names}.");
+                self.warn(&spot, why, "List what this model's engine takes.");
+            }
+            return;
+        };
+        for (index, name) in written.iter().enumerate() {
+            if known().any(|known| known == name) {
+                continue;
+            }
+            if let Some(meant) = near::nearest(name, known()) {
+                let why = "There is no parameter of this name, so the entry has no effect.";
+                self.warn(&spot.at(index), why, format!("Did you mean \"{meant}\"?"));
+            }
+        }
+    }
+
+    /// Warns of prices that look as if they were of one token.
+    pub fn per_million(&mut self, price: &raw::Price, spot: &Spot<'_>) {
+        let prices = [("input", price.input), ("cached_input", price.cached_input), ("output", price.output)];
+        for (name, price) in prices {
+            let Some(price) = price.map(|price| price.0).filter(|price| !price.is_zero() && *price < LEAST)
+            else {
+                continue;
+            };
+            let million = price.saturating_mul(Decimal::from(1_000_000)).normalize();
+            self.warn(
+                &spot.key(name),
+                "It is EUR per million tokens, and looks like the price of one token.",
+                format!("Write {million} if it is the price of one token."),
+            );
+        }
+    }
+}

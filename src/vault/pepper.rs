@@ -1,0 +1,208 @@
+//! The pepper that key digests are made with. The store keeps a check value of it,
+//! so that another pepper, or a new one in the place of one that was lost, is
+//! noticed before every key is refused.
+
+use super::{PEPPER, Pepper, hex_secret, made, read, replace, sentence, unhex};
+use crate::config::settings::Storage;
+use penstock_auth::pepper_check;
+use penstock_storage::keys::KeyStore;
+use penstock_storage::{Batch, Space, Store, StoreError};
+use std::sync::Arc;
+
+/// Row of the check value.
+const ROW: &[u8] = b"pepper";
+/// Keys read at once.
+const PAGE: usize = 1_000;
+
+/// The pepper of a store: given, read, or made where no key needs an earlier one.
+///
+/// # Errors
+/// One sentence that says what to do: it is missing, malformed, or not the one that the keys were made with.
+pub(super) fn find(storage: &Storage, store: &Arc<dyn Store>) -> Result<Pepper, String> {
+    let path = storage.path.join(PEPPER);
+    let text = match &storage.pepper {
+        Some(secret) => given(secret.reveal())?,
+        None => match read(&path)? {
+            Some(text) => text,
+            None => match keys(store)? {
+                0 => made(&path, hex_secret)?,
+                count => return Err(missing(&path.display().to_string(), count)),
+            },
+        },
+    };
+    let wrong = || match &storage.pepper {
+        Some(_) => given("").err().unwrap_or_default(),
+        None => format!("The pepper in {} is not 64 hexadecimal digits. {RESTORE}", path.display()),
+    };
+    let pepper = Pepper(unhex(&text).ok_or_else(wrong)?);
+    let check = pepper_check(&pepper.0);
+    let known = store.get(Space::Meta, ROW).map_err(|error| said(&error))?;
+    if known.as_deref() == Some(&check) {
+        return Ok(pepper);
+    }
+    if known.is_some() {
+        let count = keys(store)?;
+        if count > 0 {
+            let place = match &storage.pepper {
+                Some(_) => "storage.pepper".to_owned(),
+                None => path.display().to_string(),
+            };
+            return Err(other(&place, count));
+        }
+    }
+    // What a full disk does not take is written at a later start.
+    store.apply(Batch::new().put(Space::Meta, ROW, check)).ok();
+    Ok(pepper)
+}
+
+/// Accepts the configured pepper, or makes a new one in the file, although keys were made with another; returns how many
+/// keys have to be replaced.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub(super) fn renew(storage: &Storage, store: &Arc<dyn Store>) -> Result<u64, String> {
+    let text = match &storage.pepper {
+        Some(secret) => given(secret.reveal())?,
+        None => {
+            let text = hex_secret();
+            replace(&storage.path.join(PEPPER), &text)?;
+            text
+        }
+    };
+    let pepper = unhex(&text).ok_or("The pepper is not 64 hexadecimal digits.")?;
+    store.apply(Batch::new().put(Space::Meta, ROW, pepper_check(&pepper))).map_err(|error| said(&error))?;
+    keys(store)
+}
+
+/// Reads a configured pepper.
+pub(super) fn given(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if unhex(text).is_none() {
+        return Err("storage.pepper has to be 64 hexadecimal digits.".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Keys that are not revoked.
+fn keys(store: &Arc<dyn Store>) -> Result<u64, String> {
+    let keys = KeyStore::new(store.clone());
+    let (mut count, mut after) = (0, None::<String>);
+    loop {
+        let page = keys.list(None, after.as_deref(), PAGE).map_err(|error| said(&error))?;
+        count += page.keys.iter().filter(|key| key.revoked.is_none()).count() as u64;
+        after = page.next;
+        if after.is_none() {
+            return Ok(count);
+        }
+    }
+}
+
+fn said(error: &StoreError) -> String {
+    sentence(&error.to_string())
+}
+
+/// The remedies, the second for a pepper that is lost for good.
+const RESTORE: &str = "Restore it from a backup (an archive of `penstock store export` has it). If it is lost, \
+                       `penstock store new-pepper` makes another one; every key then has to be rotated.";
+
+fn missing(path: &str, count: u64) -> String {
+    format!(
+        "The pepper {path} is missing, and without it none of the {count} API keys in the store would be accepted. {RESTORE}"
+    )
+}
+
+fn other(place: &str, count: u64) -> String {
+    format!(
+        "The pepper in {place} is not the one that the {count} API keys in the store were made with: none of them would be \
+         accepted. {RESTORE}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::{Vault, renew_pepper};
+    use super::*;
+    use crate::config::Secret;
+    use penstock_storage::audit::Said;
+    use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
+    use serde_json::Value;
+    use std::fs;
+
+    fn done(what: &str) -> Said {
+        Said { at: 1, who: "test".into(), what: what.into(), target: ID.into(), change: Value::Null }
+    }
+
+    const ID: &str = "0123456789abcdef";
+
+    fn storage(folder: &std::path::Path) -> Storage {
+        Storage { path: folder.to_owned(), ballast_bytes: 0, pepper: None }
+    }
+
+    fn open(storage: &Storage) -> Result<Pepper, String> {
+        Vault::open(storage).map(|vault| vault.pepper)
+    }
+
+    fn insert(storage: &Storage) {
+        let key = KeyRecord {
+            id: ID.into(),
+            digest: KeyDigest([7; 32]),
+            name: "k".into(),
+            account: "default".into(),
+            scopes: Vec::new(),
+            models: None,
+            limits: KeyLimits::default(),
+            expires: None,
+            created: 1,
+            previous: None,
+            rotated: None,
+            last_used: None,
+            revoked: None,
+        };
+        Vault::open(storage).unwrap().keys.insert(&key, &done("key.create")).unwrap();
+    }
+
+    #[test]
+    fn a_pepper_is_made_anew_only_while_no_key_needs_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = storage(folder.path());
+        let path = folder.path().join(PEPPER);
+        let first = open(&storage).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = open(&storage).unwrap();
+        assert_ne!(first.0, second.0, "nobody needs the first");
+        insert(&storage);
+        let kept = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let why = open(&storage).unwrap_err();
+        assert!(why.contains(&path.display().to_string()) && why.contains("the 1 API keys"), "{why}");
+        assert!(why.contains("store export") && why.contains("new-pepper"), "{why}");
+        assert!(!path.exists(), "nothing was made");
+        fs::write(&path, hex_secret()).unwrap();
+        assert!(open(&storage).unwrap_err().contains("is not the one"));
+        for malformed in ["", "abc", "\n"] {
+            fs::write(&path, malformed).unwrap();
+            assert!(open(&storage).unwrap_err().contains("64 hexadecimal digits"), "{malformed:?}");
+        }
+        fs::write(&path, &kept).unwrap();
+        assert_eq!(open(&storage).unwrap().0, second.0);
+    }
+
+    #[test]
+    fn a_lost_pepper_is_renewed_on_request_and_a_revoked_key_needs_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut storage = storage(folder.path());
+        insert(&storage);
+        fs::remove_file(folder.path().join(PEPPER)).unwrap();
+        assert!(open(&storage).is_err());
+        assert_eq!(renew_pepper(&storage).unwrap(), 1);
+        let renewed = open(&storage).unwrap();
+        // Another one that is configured is noticed, too.
+        storage.pepper = Some(Secret::new(&"0f".repeat(32)));
+        assert!(open(&storage).unwrap_err().contains("storage.pepper"));
+        storage.pepper = None;
+        Vault::open(&storage).unwrap().keys.revoke(ID, &done("key.revoke")).unwrap();
+        fs::remove_file(folder.path().join(PEPPER)).unwrap();
+        assert_ne!(open(&storage).unwrap().0, renewed.0);
+    }
+}
