@@ -4,7 +4,7 @@ use crate::refusal::Refusal;
 use crate::table::Code;
 use std::time::Duration;
 
-/// The kind of a failure; its name is a metric label and a reason in `details.attempts`.
+/// The kind of a failure; its name is a metric label, and stands in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// No connection.
@@ -42,7 +42,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Its name in logs, metrics and `details.attempts`.
+    /// Its name in logs and metrics, for the operator.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,6 +63,39 @@ impl FaultKind {
             Self::ModelOutput => "model_output",
             Self::Diverged => "diverged",
             Self::Caller => "caller",
+        }
+    }
+
+    /// Whether every offer of the provider would fail alike: there is no way to it, or it does not take our key.
+    #[must_use]
+    pub const fn is_of_provider(self) -> bool {
+        self.is_of_connection() || matches!(self, Self::Credentials(401))
+    }
+
+    /// Whether there is no way to the provider.
+    #[must_use]
+    pub const fn is_of_connection(self) -> bool {
+        matches!(self, Self::Connect | Self::Tls)
+    }
+
+    /// Reason in `details.attempts`, for customers: one of four words. How a provider fails, and above all that it does
+    /// not take the operator's key, is the operator's affair.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Status(429) => "rate_limited",
+            Self::FirstByte | Self::FirstToken | Self::Idle | Self::Deadline | Self::Status(408) => "timeout",
+            Self::Caller => "refused",
+            Self::Connect
+            | Self::Descriptors
+            | Self::Tls
+            | Self::Reset
+            | Self::Status(_)
+            | Self::Credentials(_)
+            | Self::Malformed
+            | Self::InBand
+            | Self::Truncated
+            | Self::Diverged => "unavailable",
         }
     }
 }

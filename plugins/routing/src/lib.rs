@@ -4,6 +4,7 @@
 //!
 //! - [`split`] and [`FLAVORS`]: the suffix of a model's name and what it weighs;
 //! - [`plan`]: candidates in, offers out, best first;
+//! - [`explore()`]: the small share of requests that measures what nobody would ask;
 //! - [`figures`]: how fast an offer has lately been, and what a model's last hour was like;
 //! - [`breaker`]: who is ejected, who rests, who may be probed;
 //! - [`budget`]: how many retries the house can afford;
@@ -24,14 +25,16 @@ pub mod breaker;
 pub mod budget;
 pub mod course;
 mod dice;
+mod explore;
 pub mod figures;
 mod flavor;
 mod plan;
 mod score;
 
-pub use breaker::{Breaker, Health, Outcome, State};
+pub use breaker::{Breaker, Client, Health, Outcome, State};
 pub use budget::RetryBudget;
 pub use course::{Attempt, Course, Entry, Next, Policy};
+pub use explore::{Explorations, FRESH, MAX_PROMPT, MOST_TIMES_THE_PRICE, ONE_IN, explore};
 pub use figures::{Figures, Hour, Rates, Sample};
 pub use flavor::{BALANCED, BATCH, ECO, FLAVORS, Flavor, PRICE, SPEED, Weights, default_for, split};
 pub use plan::{Candidate, NEAR, plan, price_hint};

@@ -13,6 +13,7 @@ use crate::breaker::Health;
 use crate::dice::Dice;
 use crate::flavor::Flavor;
 use crate::score::{self, CLEAN, DIRTY, Scored};
+use std::time::Duration;
 
 /// Scores (0 best, 1 worst) that differ by no more than this are equal: about
 /// 7 % of time or price for a flavor that weighs it 0.7.
@@ -26,9 +27,13 @@ pub struct Candidate {
     /// Expected price of this request in EUR, for comparison only; see [`price_hint`].
     pub price: f64,
     /// Predicted seconds to the whole answer on an idle provider
-    /// ([`Figures::predict`](crate::Figures::predict)); `None` for a newcomer, who
-    /// starts at the median of its peers and with one seat.
+    /// ([`Figures::predict`](crate::Figures::predict)); `None` if unmeasured: it then
+    /// starts at the best of its peers, decays to their median, and has one seat.
     pub seconds: Option<f64>,
+    /// Time since its last good answer ([`Figures::age`](crate::Figures::age)); `None` without one.
+    pub measured: Option<Duration>,
+    /// Time for which it could have been asked ([`Figures::known_for`](crate::Figures::known_for)).
+    pub known: Duration,
     /// Requests that the offer is working on now.
     pub in_flight: u32,
     /// Requests that it works on at once before they slow each other down;
@@ -52,6 +57,8 @@ impl Candidate {
             offer,
             price: 0.0,
             seconds: None,
+            measured: None,
+            known: Duration::ZERO,
             in_flight: 0,
             seats: 0,
             failing: 0.0,

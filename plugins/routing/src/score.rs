@@ -14,6 +14,7 @@
 //! that a dead bargain does not make the living ones look alike.
 
 use crate::breaker::Health;
+use crate::figures::HALF_LIFE;
 use crate::flavor::Flavor;
 use crate::plan::Candidate;
 use std::time::Duration;
@@ -43,13 +44,13 @@ pub(crate) struct Scored {
 }
 
 pub(crate) fn scores(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Scored> {
-    let newcomer = median(candidates).unwrap_or(1.0);
+    let peers = Peers::of(candidates);
     // The score's place holds the time until the best is known.
     let mut scored: Vec<Scored> = candidates
         .iter()
         .map(|one| {
             let load = load(one);
-            Scored { offer: one.offer, rank: rank(&one.health), score: time(one, load, newcomer), load }
+            Scored { offer: one.offer, rank: rank(&one.health), score: time(one, load, &peers), load }
         })
         .collect();
     let best = Best::of(candidates, &scored);
@@ -129,18 +130,39 @@ fn load(one: &Candidate) -> f64 {
     f64::from(one.in_flight) / f64::from(seats)
 }
 
-fn time(one: &Candidate, load: f64, newcomer: f64) -> f64 {
-    let seconds = GRAIN + one.seconds.filter(|seconds| seconds.is_finite()).unwrap_or(newcomer);
+fn time(one: &Candidate, load: f64, peers: &Peers) -> f64 {
+    let measured = one.seconds.filter(|seconds| seconds.is_finite());
+    let seconds = GRAIN + measured.unwrap_or_else(|| peers.start(one.known));
     let failing = if one.failing.is_nan() { 0.0 } else { one.failing.clamp(0.0, MOST_FAILING) };
     seconds * (1.0 + load) / (1.0 - failing)
 }
 
-/// The median of what is known; the mean of the middle two for an even number.
-fn median(candidates: &[Candidate]) -> Option<f64> {
-    let mut known: Vec<f64> =
-        candidates.iter().filter_map(|one| one.seconds).filter(|seconds| seconds.is_finite()).collect();
-    known.sort_unstable_by(f64::total_cmp);
-    let upper = known.get(known.len() / 2)?;
-    let lower = known.get(known.len().saturating_sub(1) / 2)?;
-    Some(f64::midpoint(*lower, *upper))
+/// Predicted seconds of those that were measured.
+struct Peers {
+    best: f64,
+    median: f64,
+}
+
+impl Peers {
+    fn of(candidates: &[Candidate]) -> Self {
+        let known = candidates.iter().filter_map(|one| one.seconds).filter(|seconds| seconds.is_finite());
+        let mut known: Vec<f64> = known.collect();
+        known.sort_unstable_by(f64::total_cmp);
+        // The mean of the middle two for an even number.
+        let upper = known.get(known.len() / 2);
+        let lower = known.get(known.len().saturating_sub(1) / 2);
+        match (known.first(), lower, upper) {
+            (Some(best), Some(lower), Some(upper)) => {
+                Self { best: *best, median: f64::midpoint(*lower, *upper) }
+            }
+            _ => Self { best: 1.0, median: 1.0 },
+        }
+    }
+
+    /// The seconds that an unmeasured offer is taken for: the best of its peers, so that it is tried, and ever closer
+    /// to their median while nothing is learnt of it.
+    fn start(&self, known: Duration) -> f64 {
+        let hope = (-known.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
+        self.median + (self.best - self.median) * hope
+    }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::{Code, Fault, FaultKind, Refusal};
-use penstock_routing::breaker::{Breaker, Health, Outcome, Settings, State};
+use penstock_routing::breaker::{Breaker, Client, Health, Outcome, Settings, State};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn an_ejection_ends_in_a_trial_with_one_probe_at_a_time() {
 fn a_failed_probe_ejects_for_twice_as_long_up_to_the_longest() {
     let mut breaker = ejected();
     let mut now = NOW;
-    for seconds in [1, 2, 4, 8, 16, 30, 30] {
+    for seconds in [1, 2, 4, 8, 10, 10] {
         let State::Open { until } = breaker.state(now) else { panic!("not open at {now:?}") };
         assert_eq!(until - now, Duration::from_secs(seconds));
         now = until;
@@ -264,10 +264,149 @@ fn a_longer_rest_is_not_cut_short_by_a_shorter_one_and_none_lasts_for_ever() {
     assert_eq!(breaker.resting_until(NOW), Some(NOW + Settings::default().longest_rest));
 }
 
+/// The client of a key, and the account that is `key / 10`.
+fn client(key: u64) -> Option<Client> {
+    Some(Client { key, account: key / 10 })
+}
+
+#[test]
+fn one_client_s_repeated_request_ejects_nobody_while_others_are_answered() {
+    for (poison, other) in [(10, 20), (10, 11)] {
+        let mut breaker = Breaker::default();
+        // A hundred failures a second for a minute; somebody else is answered every nine seconds.
+        for tick in 0..6_000 {
+            if tick % 900 == 0 {
+                breaker.on_result_of(at(tick * 10), Outcome::Good, client(other));
+            }
+            breaker.on_result_of(at(tick * 10), BAD, client(poison));
+            assert_eq!(breaker.state(at(tick * 10)), State::Closed, "tick {tick}, {poison} and {other}");
+        }
+        assert!(breaker.failing(at(60_000)) < 0.4, "others are not sent elsewhere either");
+    }
+}
+
+#[test]
+fn two_keys_of_an_account_that_fail_are_one_client_and_two_accounts_are_not() {
+    let run = |second: u64| {
+        let mut breaker = Breaker::default();
+        breaker.on_result_of(NOW, Outcome::Good, client(50));
+        for key in [10, second, 10, second, 10, second] {
+            breaker.on_result_of(at(100), BAD, client(key));
+        }
+        breaker.state(at(100))
+    };
+    assert_eq!(run(11), State::Closed);
+    assert!(matches!(run(20), State::Open { .. }), "two accounts fail, and nobody was answered since");
+}
+
+#[test]
+fn an_outage_with_one_client_is_found_at_once() {
+    let mut breaker = Breaker::default();
+    for _ in 0..50 {
+        breaker.on_result_of(NOW, Outcome::Good, client(10));
+    }
+    for failure in 1..=5 {
+        assert_eq!(breaker.state(at(failure)), State::Closed);
+        breaker.on_result_of(at(failure), BAD, client(10));
+    }
+    assert!(matches!(breaker.state(at(5)), State::Open { .. }));
+}
+
+#[test]
+fn an_outage_with_several_clients_is_found_when_the_second_fails_or_the_last_good_answer_is_old() {
+    let dying = || {
+        let mut breaker = Breaker::default();
+        breaker.on_result_of(NOW, Outcome::Good, client(20));
+        for millis in 0..100 {
+            breaker.on_result_of(at(millis), BAD, client(10));
+        }
+        assert_eq!(breaker.state(at(100)), State::Closed);
+        breaker
+    };
+    let mut second = dying();
+    second.on_result_of(at(101), BAD, client(20));
+    assert!(matches!(second.state(at(101)), State::Open { .. }));
+    let mut alone = dying();
+    alone.on_result_of(at(10_000), BAD, client(10));
+    assert_eq!(alone.state(at(10_000)), State::Closed, "ten seconds are not over");
+    alone.on_result_of(at(10_001), BAD, client(10));
+    assert!(matches!(alone.state(at(10_001)), State::Open { .. }));
+}
+
+#[test]
+fn failures_that_no_request_can_cause_count_whoever_is_answered() {
+    let mut breaker = Breaker::default();
+    breaker.on_result_of(NOW, Outcome::Good, client(20));
+    for _ in 0..5 {
+        breaker.on_result_of(at(1), BAD, None);
+    }
+    assert!(matches!(breaker.state(at(1)), State::Open { .. }));
+    let mut other = Breaker::default();
+    other.on_result_of(NOW, Outcome::Good, client(20));
+    (0..5).for_each(|_| other.on_unreachable(at(1)));
+    assert!(matches!(other.state(at(1)), State::Open { .. }), "a connection that fails is every offer's");
+}
+
+#[test]
+fn a_busy_offer_of_which_a_third_client_fails_now_and_then_is_not_ejected_by_one_either() {
+    let mut breaker = Breaker::default();
+    for tick in 0..3_000 {
+        let now = at(tick * 10);
+        breaker.on_result_of(now, BAD, client(10));
+        if tick % 3 == 0 {
+            breaker.on_result_of(now, Outcome::Good, client(20 + tick % 90));
+        }
+        if tick % 100 == 50 {
+            breaker.on_result_of(now, BAD, client(20 + tick % 90));
+        }
+        assert_eq!(breaker.state(now), State::Closed, "tick {tick}");
+    }
+}
+
+#[test]
+fn one_client_s_request_does_not_end_a_trial_that_goes_well_for_others() {
+    let mut breaker = ejected();
+    assert!(breaker.try_probe(at(1_000)));
+    breaker.on_result_of(at(1_000), Outcome::Good, client(20));
+    assert!(breaker.try_probe(at(1_100)));
+    breaker.on_result_of(at(1_100), BAD, client(10));
+    assert_eq!(breaker.state(at(1_100)), State::HalfOpen);
+    assert!(breaker.try_probe(at(1_200)));
+    breaker.on_result_of(at(1_200), Outcome::Good, client(20));
+    assert_eq!(breaker.state(at(1_200)), State::Closed);
+    let mut alone = ejected();
+    assert!(alone.try_probe(at(1_000)));
+    alone.on_result_of(at(1_000), BAD, client(10));
+    assert!(matches!(alone.state(at(1_000)), State::Open { .. }));
+}
+
+#[test]
+fn a_check_is_enough_to_be_well_and_a_failure_after_it_is_the_end_of_that() {
+    let mut breaker = ejected();
+    assert!(!breaker.is_well());
+    breaker.on_check(at(100), false);
+    assert!(!breaker.is_well());
+    breaker.on_check(at(200), true);
+    assert!(breaker.is_well());
+    assert_ne!(breaker.state(at(200)), State::Closed, "requests still come one at a time");
+    breaker.on_check(at(300), false);
+    assert!(!breaker.is_well());
+    breaker.on_check(at(400), true);
+    assert!(breaker.try_probe(at(500)));
+    breaker.on_result(at(500), BAD);
+    assert!(!breaker.is_well());
+    breaker.on_check(at(600), true);
+    assert!(!breaker.is_well(), "it lists its models and fails every request");
+    breaker.on_check(at(10_499), true);
+    assert!(!breaker.is_well());
+    breaker.on_check(at(10_500), true);
+    assert!(breaker.is_well(), "nobody has failed there for as long as the longest ejection");
+}
+
 proptest! {
     #[test]
     fn whatever_happened_thirty_quiet_seconds_later_a_probe_is_let_in(
-        events in proptest::collection::vec((0..8_u8, 0..5_000_u64), 0..200),
+        events in proptest::collection::vec((0..10_u8, 0..5_000_u64), 0..200),
     ) {
         let mut breaker = Breaker::default();
         let mut now = NOW;
@@ -279,6 +418,8 @@ proptest! {
                 3 => breaker.on_result(now, Outcome::Limited { rest: None }),
                 4 => breaker.on_result(now, Outcome::Neutral),
                 5 => breaker.on_check(now, false),
+                7 => breaker.on_result_of(now, BAD, client(gap % 40)),
+                8 => breaker.on_result_of(now, Outcome::Good, client(gap % 40)),
                 6 => breaker.on_check(now, true),
                 _ => { let _ = breaker.try_probe(now); }
             }

@@ -214,15 +214,49 @@ fn a_rest_holds_for_all_offers_of_the_provider() {
 }
 
 #[test]
-fn a_silent_provider_is_never_asked_twice() {
+fn a_silent_offer_is_never_asked_twice_and_others_of_its_provider_come_last() {
     for kind in [FaultKind::FirstByte, FaultKind::FirstToken, FaultKind::Idle] {
         let mut course =
             Course::new([Entry::new(0, 7), Entry::new(1, 7), Entry::new(2, 8)], Policy::default(), 1);
         let mut budget = RetryBudget::new();
         course.start(NOW);
-        assert_eq!(course.after(&fault(kind), NOW, &mut budget), Next::Try(2), "nor its other offers");
+        assert_eq!(course.after(&fault(kind), NOW, &mut budget), Next::Try(2), "{kind:?}");
+        assert_eq!(
+            course.after(&fault(kind), NOW, &mut budget),
+            Next::Try(1),
+            "one model's silence is its own"
+        );
         assert!(is_give_up(course.after(&fault(kind), NOW, &mut budget)));
     }
+}
+
+#[test]
+fn a_fallback_model_at_the_only_provider_is_asked_after_a_silence_and_not_after_a_failed_connection() {
+    for (kind, asked) in [
+        (FaultKind::FirstToken, true),
+        (FaultKind::FirstByte, true),
+        (FaultKind::Idle, true),
+        (FaultKind::Status(503), true),
+        (FaultKind::Connect, false),
+        (FaultKind::Tls, false),
+    ] {
+        let mut course = Course::new([Entry::new(0, 7), Entry::new(1, 7)], Policy::default(), 1);
+        course.start(NOW);
+        let next = course.after(&fault(kind), NOW, &mut RetryBudget::new());
+        assert_eq!(next == Next::Try(1), asked, "{kind:?}");
+        assert_eq!(is_give_up(next), !asked, "{kind:?}");
+    }
+}
+
+#[test]
+fn who_may_be_asked_again_comes_before_the_provider_of_a_silent_offer() {
+    let entries = [Entry::new(0, 8), Entry::new(1, 7), Entry::new(2, 7)];
+    let mut course = Course::new(entries, Policy::default(), 1);
+    let mut budget = RetryBudget::new();
+    course.start(NOW);
+    assert_eq!(course.after(&rest(503, 1), NOW, &mut budget), Next::Try(1));
+    assert_eq!(course.after(&fault(FaultKind::FirstToken), at(2_000), &mut budget), Next::Try(0));
+    assert_eq!(course.after(&fault(FaultKind::Malformed), at(2_100), &mut budget), Next::Try(2));
 }
 
 #[test]
@@ -307,10 +341,48 @@ fn the_details_name_provider_reason_and_milliseconds() {
     course.after(&fault(FaultKind::FirstByte), at(150), &mut budget);
     let names = ["alpha-fr", "beta-de", "gamma-nl"];
     let expected = serde_json::json!([
-        {"provider": "alpha-fr", "reason": "status", "ms": 120, "status": 503},
-        {"provider": "beta-de", "reason": "first_byte_timeout", "ms": 30},
+        {"provider": "alpha-fr", "reason": "unavailable", "ms": 120},
+        {"provider": "beta-de", "reason": "timeout", "ms": 30},
     ]);
     assert_eq!(course.details(|provider| names[provider]), expected);
+}
+
+#[test]
+fn customers_read_one_of_four_reasons_and_nothing_of_our_key() {
+    for (kind, reason) in [
+        (FaultKind::Connect, "unavailable"),
+        (FaultKind::Tls, "unavailable"),
+        (FaultKind::Reset, "unavailable"),
+        (FaultKind::Status(500), "unavailable"),
+        (FaultKind::Status(529), "unavailable"),
+        (FaultKind::Status(428), "unavailable"),
+        (FaultKind::Status(430), "unavailable"),
+        (FaultKind::Status(429), "rate_limited"),
+        (FaultKind::Status(408), "timeout"),
+        (FaultKind::FirstByte, "timeout"),
+        (FaultKind::FirstToken, "timeout"),
+        (FaultKind::Idle, "timeout"),
+        (FaultKind::Deadline, "timeout"),
+        (FaultKind::Credentials(401), "unavailable"),
+        (FaultKind::Credentials(402), "unavailable"),
+        (FaultKind::Credentials(403), "unavailable"),
+        (FaultKind::Credentials(404), "unavailable"),
+        (FaultKind::Malformed, "unavailable"),
+        (FaultKind::InBand, "unavailable"),
+        (FaultKind::Truncated, "unavailable"),
+        (FaultKind::Diverged, "unavailable"),
+        (FaultKind::Caller, "refused"),
+    ] {
+        let mut course = Course::new([Entry::new(0, 0)], Policy::default(), 1);
+        course.start(NOW);
+        course.after(&fault(kind), at(5), &mut RetryBudget::new());
+        let told = course.details(|_| "alpha-fr");
+        assert_eq!(
+            told,
+            serde_json::json!([{"provider": "alpha-fr", "reason": reason, "ms": 5}]),
+            "{kind:?}"
+        );
+    }
 }
 
 #[test]
@@ -374,10 +446,15 @@ fn who_waits_in_vain_was_asked_nothing() {
 }
 
 #[test]
-fn a_full_provider_that_was_silent_elsewhere_is_not_waited_for() {
+fn a_full_provider_that_was_silent_elsewhere_is_waited_for_and_one_without_a_connection_is_not() {
     let entries = [Entry::new(0, 7), Entry::new(1, 7)];
     let (mut course, mut budget) = (Course::new(entries, Policy::default(), 1), RetryBudget::new());
     course.start(NOW);
     assert_eq!(course.passed_full(NOW), Next::Try(1));
-    assert!(is_give_up(course.after(&fault(FaultKind::FirstByte), at(10), &mut budget)));
+    assert_eq!(course.after(&fault(FaultKind::FirstByte), at(10), &mut budget), Next::Queue);
+    assert_eq!(course.seated(0, at(20)), Next::Try(0));
+    let mut course = Course::new(entries, Policy::default(), 1);
+    course.start(NOW);
+    assert_eq!(course.passed_full(NOW), Next::Try(1));
+    assert!(is_give_up(course.after(&fault(FaultKind::Connect), at(10), &mut budget)));
 }

@@ -58,6 +58,7 @@ proptest! {
         let mut now = NOW;
         let (mut tries, mut steps) = (0, 0);
         let mut silent = HashSet::new();
+        let mut gone = HashSet::new();
         let mut rests: HashMap<usize, Duration> = HashMap::new();
         let mut quick: HashMap<usize, u32> = HashMap::new();
         let mut last = None;
@@ -70,7 +71,8 @@ proptest! {
                 Next::Try(offer) => {
                     let entry = entries[offer];
                     prop_assert!(now < deadline, "no attempt past the deadline");
-                    prop_assert!(!silent.contains(&entry.provider), "asked a silent provider again");
+                    prop_assert!(!silent.contains(&offer), "asked a silent offer again");
+                    prop_assert!(!gone.contains(&entry.provider), "asked a provider that cannot be reached");
                     prop_assert!(rests.get(&entry.provider).is_none_or(|until| *until <= now), "asked before its rest was over");
                     prop_assert!(entry.resting_until.is_none_or(|until| until <= now), "asked before its rest was over");
                     if asked.contains(&offer) {
@@ -88,7 +90,9 @@ proptest! {
                     prop_assert!(tries <= attempts, "too many attempts");
                     now += Duration::from_millis(gap);
                     if matches!(fault.kind, FaultKind::FirstByte | FaultKind::FirstToken | FaultKind::Idle) {
-                        silent.insert(entry.provider);
+                        silent.insert(offer);
+                    } else if fault.kind.is_of_provider() {
+                        gone.insert(entry.provider);
                     } else if let (Some(rest), true) = (fault.retry_after, fault.kind != FaultKind::Caller) {
                         let until = rests.entry(entry.provider).or_default();
                         *until = (*until).max(now + rest);

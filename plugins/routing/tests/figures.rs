@@ -143,3 +143,80 @@ fn an_old_slice_makes_room_for_a_new_one() {
     }
     assert!(close(hour.rates(NOW + Duration::from_secs(99 * 3_600)).popularity, 1.0));
 }
+
+#[test]
+fn figures_move_to_another_clock_with_their_age() {
+    let mut figures = Figures::new();
+    assert_eq!((figures.age(NOW), figures.stamp()), (None, 0));
+    assert_eq!(figures.known_for(NOW), Duration::ZERO);
+    figures.observe(NOW, streamed(1, 101, 1.0, 3.0));
+    let written = NOW + Duration::from_secs(100);
+    // The other clock reads 5,000 s when this one reads `written`.
+    let there = Duration::from_secs(5_000);
+    let mut moved = figures.moved(written, there);
+    assert_eq!(moved.age(there), Some(Duration::from_secs(100)));
+    assert_eq!(moved.known_for(there), Duration::from_secs(100));
+    assert!(close(moved.tokens_per_second(there), 50.0));
+    assert_eq!(moved.predict(there - Duration::from_secs(100) + STALE, 1, 1), None, "they age on");
+    assert_eq!(figures.moved(written, written), figures);
+    let ahead = figures.moved(NOW - Duration::from_secs(60), NOW);
+    assert_eq!(ahead.age(NOW), Some(Duration::ZERO), "nothing is measured in the future");
+    let away = figures.moved(written, Duration::ZERO);
+    assert_eq!(away.predict(NOW, 1, 1), None, "a very long time away");
+}
+
+#[test]
+fn what_no_answer_can_have_given_is_dropped() {
+    let mut figures = Figures::new();
+    figures.observe(NOW, streamed(1, 101, 1.0, 3.0));
+    let good = serde_json::to_value(&figures).unwrap();
+    let mean = good["per_token"]["mean"].as_f64().unwrap();
+    for absurd in [-1e-9, 86_400.1, 1e300, f64::MAX, -f64::MAX] {
+        let mut kept = good.clone();
+        kept["per_token"]["mean"] = absurd.into();
+        let read: Figures = serde_json::from_value(kept).unwrap();
+        let moved = read.moved(NOW, NOW);
+        assert_eq!(moved.tokens_per_second(NOW), None, "{absurd}");
+        assert!(close(moved.first_token(NOW, 1), 1.0), "what is sound stays");
+    }
+    for weight in [0.0, -1.0] {
+        let mut kept = good.clone();
+        kept["per_token"]["weight"] = weight.into();
+        let read: Figures = serde_json::from_value(kept).unwrap();
+        assert_eq!(read.moved(NOW, NOW).tokens_per_second(NOW), None, "{weight}");
+    }
+    let mut kept = good;
+    kept["per_token"]["mean"] = 86_400.0.into();
+    kept["observed"] = u64::MAX.into();
+    kept["known"] = u64::MAX.into();
+    let mut moved = serde_json::from_value::<Figures>(kept).unwrap().moved(NOW, NOW);
+    assert_eq!(moved.age(NOW), Some(Duration::ZERO));
+    assert_eq!(moved.known_for(NOW), Duration::ZERO);
+    assert!(
+        mean > 0.0 && moved.tokens_per_second(NOW).is_some(),
+        "a day for a token is the slowest there is"
+    );
+}
+
+#[test]
+fn an_hour_moves_to_another_clock_and_drops_what_no_answers_can_have_made() {
+    let mut hour = Hour::new();
+    assert!(hour.is_empty());
+    let base = Duration::from_secs(1_800_000_000 / 300 * 300);
+    for minute in 0..60 {
+        hour.observe(base + Duration::from_secs(minute * 60), streamed(1, 101, 0.5, 2.5));
+    }
+    let written = base + Duration::from_secs(3_599);
+    let there = Duration::from_secs(30_000_000) + Duration::from_secs(299);
+    let moved = hour.moved(written, there);
+    assert_eq!(moved.rates(there), hour.rates(written));
+    assert_eq!(moved.rates(there + Duration::from_secs(3_600)), Rates::default());
+    assert!(close(moved.rates(there + Duration::from_secs(1_800)).popularity, 30.0));
+    assert_eq!(hour.moved(written, written), hour);
+    assert!(hour.moved(written, Duration::ZERO).rates(written).popularity.is_none());
+    let mut kept = serde_json::to_value(&hour).unwrap();
+    for slice in kept["slices"].as_array_mut().unwrap() {
+        slice["waiting"] = (-1.0).into();
+    }
+    assert!(serde_json::from_value::<Hour>(kept).unwrap().moved(written, there).is_empty());
+}

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
-    BALANCED, BATCH, Candidate, ECO, FLAVORS, Health, NEAR, PRICE, SPEED, plan, price_hint,
+    BALANCED, BATCH, Candidate, ECO, FLAVORS, Health, NEAR, PRICE, SPEED, explore, plan, price_hint,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -36,13 +36,18 @@ fn no_candidates_make_an_empty_plan() {
 }
 
 #[test]
-fn a_newcomer_starts_at_the_median_of_its_peers() {
-    let known = |offer, seconds| Candidate { seconds: Some(seconds), ..Candidate::new(offer) };
-    let candidates = [known(0, 1.0), known(1, 10.0), known(2, 100.0), Candidate::new(3)];
+fn a_newcomer_starts_at_the_best_of_its_peers_and_decays_to_their_median() {
+    let measured = |offer, seconds| Candidate { seconds: Some(seconds), ..Candidate::new(offer) };
+    let known_for = |seconds| {
+        let newcomer = Candidate { known: Duration::from_secs(seconds), ..Candidate::new(3) };
+        [measured(0, 1.0), measured(1, 10.0), measured(2, 100.0), newcomer]
+    };
+    let first = |seconds| (0..50).filter(|seed| plan(SPEED, &known_for(seconds), *seed)[0] == 3).count();
+    assert!((10..40).contains(&first(0)), "as good as the best: it has its share");
+    assert_eq!(first(300), 0, "after a half-life without a word it is taken for half way to the median");
     for seed in 0..50 {
-        let order = plan(SPEED, &candidates, seed);
-        assert_eq!(order[0], 0, "the newcomer is not flooded");
-        assert_eq!(order[3], 2, "and not starved");
+        assert_eq!(plan(SPEED, &known_for(86_400), seed)[0], 0);
+        assert_eq!(plan(SPEED, &known_for(86_400), seed)[3], 2, "and not starved");
     }
 }
 
@@ -205,10 +210,27 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
         any_number(),
         any_number(),
         health,
+        (proptest::option::of(any::<u64>()), any::<u64>()),
     )
-        .prop_map(|(price, seconds, in_flight, seats, failing, ci_g_per_kwh, renewable, health)| {
-            Candidate { offer: 0, price, seconds, in_flight, seats, failing, ci_g_per_kwh, renewable, health }
-        })
+        .prop_map(
+            |(price, seconds, in_flight, seats, failing, ci_g_per_kwh, renewable, health, (age, known))| {
+                let measured = age.map(Duration::from_millis);
+                let known = Duration::from_millis(known);
+                Candidate {
+                    offer: 0,
+                    price,
+                    seconds,
+                    measured,
+                    known,
+                    in_flight,
+                    seats,
+                    failing,
+                    ci_g_per_kwh,
+                    renewable,
+                    health,
+                }
+            },
+        )
 }
 
 proptest! {
@@ -221,6 +243,11 @@ proptest! {
         }
         let order = plan(FLAVORS[flavor], &candidates, seed);
         prop_assert_eq!(&order, &plan(FLAVORS[flavor], &candidates, seed), "the same seed gives the same plan");
+        if let Some(explored) = order.first().and_then(|first| explore(&candidates, *first, seed)) {
+            let first = &candidates[order[0]];
+            prop_assert!(explored != first.offer && candidates[explored].price <= 2.0 * first.price);
+            prop_assert_eq!(candidates[explored].health, Health::Healthy);
+        }
         let usable = |offer: &usize| matches!(candidates[*offer].health, Health::Healthy | Health::HalfOpen);
         let first_unusable = order.iter().position(|offer| !usable(offer)).unwrap_or(order.len());
         prop_assert!(order[first_unusable..].iter().all(|offer| !usable(offer)), "usable ones come first");

@@ -8,7 +8,11 @@
 //!
 //! It lives on the results of real attempts; active checks only help. A check
 //! that passes never closes it by itself: a provider can list its models and
-//! still fail every request.
+//! still fail every request. But it is enough to call the offer well again
+//! ([`Breaker::is_well`]), unless the checks were found to say nothing.
+//!
+//! Failures that come from one client's requests while others are answered do
+//! not open it: see `clients.rs`.
 //!
 //! Resting is apart from ejection: an offer that said `Retry-After`, or 429,
 //! is left alone until then and loses no standing. The caller's faults count
@@ -17,13 +21,16 @@
 //! Results must be told in every case, also when the client left
 //! ([`Outcome::Neutral`]), or a probe's seat stays taken for [`Settings::probe_limit`].
 
+mod clients;
 mod outcome;
 mod settings;
 mod window;
 
+pub use clients::Client;
 pub use outcome::Outcome;
 pub use settings::Settings;
 
+use clients::{Clients, Culprit};
 use std::time::Duration;
 use window::{Seen, Window};
 
@@ -81,12 +88,28 @@ pub struct Breaker {
     phase: Phase,
     /// Failures in a row; ends with a success.
     failures: u32,
+    /// Whose they are.
+    culprit: Culprit,
+    clients: Clients,
     /// Failed active checks in a row.
     failed_checks: u32,
+    /// A check has passed since the last failure, at a time when checks counted.
+    checked: Checked,
+    /// Checks say nothing until then: requests failed although they passed.
+    distrust: Duration,
     /// 429s in a row, for the backoff of those without `Retry-After`.
     limited: u32,
     rest_until: Duration,
     window: Window,
+}
+
+/// Word of the active checks since the last failure of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checked {
+    /// None that counts.
+    Nothing,
+    /// One has passed.
+    Well,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +143,11 @@ impl Breaker {
             settings,
             phase: Phase::Closed,
             failures: 0,
+            culprit: Culprit::Nobody,
+            clients: Clients::default(),
             failed_checks: 0,
+            checked: Checked::Nothing,
+            distrust: Duration::ZERO,
             limited: 0,
             rest_until: Duration::ZERO,
         }
@@ -142,6 +169,14 @@ impl Breaker {
             Phase::Open { until, .. } if now < until => State::Open { until },
             Phase::Open { .. } | Phase::HalfOpen { .. } => State::HalfOpen,
         }
+    }
+
+    /// Whether it answers, as far as is known: it is not ejected, or an active check has passed since its last failure
+    /// and nobody has asked it yet. Checks that pass while requests fail are not believed for as long as the longest
+    /// ejection lasts.
+    #[must_use]
+    pub const fn is_well(&self) -> bool {
+        matches!((self.phase, self.checked), (Phase::Closed, _) | (_, Checked::Well))
     }
 
     /// The end of a rest that is not over at `now`.
@@ -177,7 +212,7 @@ impl Breaker {
     #[must_use]
     pub fn failing(&self, now: Duration) -> f64 {
         let seen = self.window.totals(now);
-        let failed = f64::from(seen.bad) + f64::from(seen.limited);
+        let failed = f64::from(self.counted(now, seen.bad)) + f64::from(seen.limited);
         failed / (f64::from(seen.good) + failed + 2.0)
     }
 
@@ -203,20 +238,30 @@ impl Breaker {
         }
     }
 
-    /// An attempt is over.
+    /// An attempt is over, of nobody in particular.
     pub fn on_result(&mut self, now: Duration, outcome: Outcome) {
+        self.on_result_of(now, outcome, None);
+    }
+
+    /// An attempt is over. A failure that the client's request may have caused names the client.
+    pub fn on_result_of(&mut self, now: Duration, outcome: Outcome, client: Option<Client>) {
         self.give_back();
         match outcome {
             Outcome::Neutral => {}
-            Outcome::Good => self.on_good(now),
+            Outcome::Good => self.on_good(now, client),
             Outcome::Limited { rest } => self.on_limited(now, rest),
             Outcome::Bad { rest } => {
                 if let Some(rest) = rest {
                     self.rest(now, rest);
                 }
-                self.on_bad(now);
+                self.on_bad(now, client);
             }
         }
+    }
+
+    /// A connection to the provider failed, for an attempt at another of its offers.
+    pub fn on_unreachable(&mut self, now: Duration) {
+        self.on_bad(now, None);
     }
 
     /// An active check is over. One that passes ends an ejection's waiting
@@ -227,17 +272,25 @@ impl Breaker {
             if let Phase::Open { round, .. } = self.phase {
                 self.phase = Phase::Open { until: now, round };
             }
+            if now >= self.distrust {
+                self.checked = Checked::Well;
+            }
             return;
         }
         self.failed_checks = self.failed_checks.saturating_add(1);
+        self.checked = Checked::Nothing;
         if self.failed_checks >= self.settings.failed_checks {
             self.failures = self.failures.max(1);
             self.open(now);
         }
     }
 
-    fn on_good(&mut self, now: Duration) {
+    fn on_good(&mut self, now: Duration, client: Option<Client>) {
+        if let Some(client) = client {
+            self.clients.good(now, client);
+        }
         self.failures = 0;
+        self.culprit = Culprit::Nobody;
         self.limited = 0;
         // Real work outranks checks: a wrong health path must not eject an offer that answers.
         self.failed_checks = 0;
@@ -250,29 +303,56 @@ impl Breaker {
         };
         self.phase = if good >= self.settings.good_probes {
             self.window.clear();
+            self.clients.clear_failures();
             Phase::Closed
         } else {
             Phase::HalfOpen { probing, last_probe, good, round }
         };
     }
 
-    fn on_bad(&mut self, now: Duration) {
+    fn on_bad(&mut self, now: Duration, client: Option<Client>) {
         self.failures = self.failures.saturating_add(1);
+        self.culprit = self.culprit.and(Culprit::of(client));
         self.window.add(now, Seen { bad: 1, ..Seen::default() });
+        if let Some(client) = client {
+            self.clients.bad(self.window.number(now), client);
+        }
         match self.phase {
             // It was asked before it was ejected, or because nobody was better.
-            Phase::Open { .. } => {}
-            Phase::HalfOpen { .. } => self.open(now),
+            Phase::Open { .. } => self.distrust_checks(now),
+            Phase::HalfOpen { .. } if self.clients.serves_others(now, Culprit::of(client)) => {}
+            Phase::HalfOpen { .. } => {
+                self.distrust_checks(now);
+                self.open(now);
+            }
             Phase::Closed => {
                 let Seen { good, bad, .. } = self.window.totals(now);
+                let bad = self.counted(now, bad);
                 let volume = good.saturating_add(bad);
                 let share = f64::from(bad) / f64::from(volume.max(1));
                 let often = volume >= self.settings.minimum && share >= self.settings.error_share;
-                if often || self.failures >= self.settings.consecutive {
+                let in_a_row = self.failures >= self.settings.consecutive
+                    && !self.clients.serves_others(now, self.culprit);
+                if often || in_a_row {
+                    self.checked = Checked::Nothing;
                     self.open(now);
                 }
             }
         }
+    }
+
+    /// A request failed while it was ejected or on trial: what checks said before was wrong.
+    fn distrust_checks(&mut self, now: Duration) {
+        self.checked = Checked::Nothing;
+        self.distrust = now.saturating_add(self.settings.open_max);
+    }
+
+    /// Of this many failures in the window, those that count.
+    fn counted(&self, now: Duration, bad: u32) -> u32 {
+        if bad < 2 {
+            return bad;
+        }
+        bad.saturating_sub(self.clients.excused(now, self.window.number(now)))
     }
 
     /// Not a failure of its health, but slower than it looks.

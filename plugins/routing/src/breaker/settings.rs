@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The numbers of a breaker. The defaults eject a dead offer with its fifth
-/// failure and have it back at most half a minute after it recovers.
+/// failure and have it back at most ten seconds after it recovers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Failures in a row that open it. Default 5.
@@ -16,7 +16,7 @@ pub struct Settings {
     pub window: Duration,
     /// The first ejection. Default 1 s; each further one lasts twice as long.
     pub open: Duration,
-    /// The longest ejection. Default 30 s.
+    /// The longest ejection. Default 10 s.
     pub open_max: Duration,
     /// Probes at a time while half open. Default 1.
     pub probes: u32,
@@ -43,7 +43,7 @@ impl Default for Settings {
             minimum: 20,
             window: Duration::from_secs(30),
             open: Duration::from_secs(1),
-            open_max: Duration::from_secs(30),
+            open_max: Duration::from_secs(10),
             probes: 1,
             good_probes: 2,
             probe_limit: Duration::from_secs(60),

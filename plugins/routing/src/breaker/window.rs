@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-const SLICES: u64 = 6;
+/// Slices of a window.
+pub(super) const SLICES: u64 = 6;
 
 /// Counts of the last `span`, coarse to a sixth of it.
 #[derive(Clone, Debug)]
@@ -65,7 +66,8 @@ impl Window {
         self.slices = Default::default();
     }
 
-    fn number(&self, now: Duration) -> u64 {
+    /// The slice of time that this moment is in.
+    pub(super) fn number(&self, now: Duration) -> u64 {
         u64::try_from(now.as_millis()).unwrap_or(u64::MAX) / self.slice
     }
 }

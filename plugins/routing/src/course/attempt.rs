@@ -17,15 +17,9 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// `{"provider","reason","ms"}`, plus `"status"` where there was one.
+    /// `{"provider","reason","ms"}`, with a reason for customers ([`FaultKind::reason`]).
     #[must_use]
     pub fn to_json(&self, provider: &str) -> Value {
-        let mut said = json!({ "provider": provider, "reason": self.kind.name(), "ms": self.millis });
-        if let (FaultKind::Status(status) | FaultKind::Credentials(status), Some(object)) =
-            (self.kind, said.as_object_mut())
-        {
-            object.insert("status".to_owned(), status.into());
-        }
-        said
+        json!({ "provider": provider, "reason": self.kind.reason(), "ms": self.millis })
     }
 }

@@ -1,4 +1,5 @@
-//! Whom to ask next: newcomers first, then those who named a time, then the one whose rest ends soonest. A provider in
+//! Whom to ask next: newcomers first, then those who named a time, then offers of a provider that was silent at
+//! another, then the one whose rest ends soonest. A provider in
 //! good standing may be asked again at once, and one whose rest is short is waited for.
 
 use super::Course;
@@ -50,10 +51,12 @@ impl Course {
     }
 
     /// The first in order of those never asked, then the first of those that
-    /// may be asked again, then the one whose rest ends soonest.
+    /// may be asked again, both of providers that were not silent before others;
+    /// then the one whose rest ends soonest.
     pub(super) fn best(&self, now: Duration) -> Step {
         let open = || self.seats.iter().enumerate().filter(|(_, seat)| seat.open);
-        let ready = open().filter(|(_, seat)| seat.ready <= now).min_by_key(|(_, seat)| seat.asked);
+        let ready =
+            open().filter(|(_, seat)| seat.ready <= now).min_by_key(|(_, seat)| (seat.doubted, seat.asked));
         if let Some((index, _)) = ready {
             return Step::Ask(index);
         }

@@ -24,7 +24,9 @@
 //! - an offer that failed is asked again only for a quick retry (500, 502, a
 //!   reset; once per provider and request) or after the `Retry-After` it named;
 //! - a provider is never asked before its `Retry-After`;
-//! - a provider that was silent (no head, no token, or stalled) is never asked again;
+//! - an offer that was silent (no head, no token, or stalled) is never asked again, and other offers of its
+//!   provider come after those of others;
+//! - a provider to which a connection failed, or that does not take our key, is never asked again;
 //! - after the caller's own fault, the total deadline, or a rescue whose text
 //!   differs, nobody is asked;
 //! - every try but the first is paid from the retry budget.
@@ -101,6 +103,8 @@ struct Seat {
     quick: bool,
     /// It could be asked if its provider were not full.
     full: bool,
+    /// Another offer of its provider was silent.
+    doubted: bool,
 }
 
 impl Course {
@@ -114,6 +118,7 @@ impl Course {
             ready: entry.resting_until.unwrap_or_default(),
             quick: entry.good_standing,
             full: false,
+            doubted: false,
         };
         Self {
             policy,
@@ -241,8 +246,10 @@ impl Course {
         if matches!(fault.kind, FaultKind::Deadline | FaultKind::Diverged) {
             return self.give_up(now);
         }
-        if is_silence(fault.kind) || fault.kind == FaultKind::Credentials(401) {
+        if fault.kind.is_of_provider() {
             self.of_provider(provider, |seat| (seat.open, seat.full) = (false, false));
+        } else if is_silence(fault.kind) {
+            self.of_provider(provider, |seat| seat.doubted = true);
         } else if let Some(rest) = fault.retry_after {
             let ready = now.saturating_add(rest);
             self.of_provider(provider, |seat| seat.ready = seat.ready.max(ready));
@@ -274,9 +281,8 @@ impl Course {
         self.asked
     }
 
-    /// `details.attempts` of a 503: an array of `{"provider","reason","ms"}`,
-    /// plus `"status"` where the provider gave one. `provider` names a
-    /// provider by the index its [`Entry`] had.
+    /// `details.attempts` of a 503: an array of `{"provider","reason","ms"}`.
+    /// `provider` names a provider by the index its [`Entry`] had.
     pub fn details<'a>(&self, provider: impl Fn(usize) -> &'a str) -> Value {
         self.done.iter().map(|attempt| attempt.to_json(provider(attempt.provider))).collect()
     }
@@ -353,7 +359,7 @@ impl Course {
     }
 }
 
-/// It had the time and said nothing: asking again would only lose more.
+/// It had the time and said nothing: asking again would only lose more. One model's silence says little of others.
 const fn is_silence(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::FirstByte | FaultKind::FirstToken | FaultKind::Idle)
 }

@@ -31,8 +31,8 @@ impl Default for Policy {
 pub struct Entry {
     /// The house's index of the offer.
     pub offer: usize,
-    /// The house's index of its provider: what a provider says of itself
-    /// (silence, `Retry-After`) holds for all its offers.
+    /// The house's index of its provider: a failed connection, a refused key
+    /// and a `Retry-After` hold for all its offers.
     pub provider: usize,
     /// Not to be asked before ([`Breaker::resting_until`](crate::Breaker::resting_until)).
     pub resting_until: Option<Duration>,

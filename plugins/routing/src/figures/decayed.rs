@@ -20,7 +20,7 @@ impl Decayed {
         if !value.is_finite() || weight <= 0.0 {
             return;
         }
-        let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let millis = millis(now);
         let age = Duration::from_millis(millis.saturating_sub(self.at));
         let old = if age >= STALE {
             0.0
@@ -34,8 +34,28 @@ impl Decayed {
         self.at = self.at.max(millis);
     }
 
+    /// The same average on another clock, on which `from` is called `to`. A sum that no observations can have given,
+    /// as a damaged record may hold, is dropped; `most` is the largest mean that makes sense.
+    pub(super) fn moved(self, from: Duration, to: Duration, most: f64) -> Self {
+        let sound = self.weight > 0.0 && self.weight.is_finite() && (0.0..=most).contains(&self.mean);
+        if !sound {
+            return Self::default();
+        }
+        Self { at: moved(self.at, from, to), ..self }
+    }
+
     pub(super) fn mean(&self, now: Duration) -> Option<f64> {
         let fresh = now.saturating_sub(Duration::from_millis(self.at)) < STALE;
         (self.weight > 0.0 && fresh && self.mean.is_finite()).then_some(self.mean)
     }
+}
+
+/// Milliseconds on a clock as those of another on which `from` is called `to`; none are later than `to`.
+pub(super) fn moved(at: u64, from: Duration, to: Duration) -> u64 {
+    millis(to).saturating_sub(millis(from).saturating_sub(at))
+}
+
+/// Whole milliseconds of a time since the origin.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -65,6 +65,34 @@ impl Hour {
         slice.generating += generating.as_secs_f64();
     }
 
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slices.iter().all(|slice| slice.answers == 0)
+    }
+
+    /// Number that is another after each answer, for whoever keeps them.
+    #[must_use]
+    pub fn stamp(&self) -> u64 {
+        self.slices.iter().fold(0, |sum, slice| sum.wrapping_add(slice.answers).wrapping_add(slice.number))
+    }
+
+    /// The same hour on another clock, on which `from` is called `to`. Slices that no answers can have made are dropped.
+    #[must_use]
+    pub fn moved(&self, from: Duration, to: Duration) -> Self {
+        let (from, to) = (from.as_secs() / SLICE_SECONDS, to.as_secs() / SLICE_SECONDS);
+        let mut moved = Self::default();
+        let sound = |seconds: f64| (0.0..=1e15).contains(&seconds);
+        for slice in self.slices.iter().filter(|slice| sound(slice.waiting) && sound(slice.generating)) {
+            let Some(number) = to.checked_sub(from.saturating_sub(slice.number)) else { continue };
+            let index = usize::try_from(number % SLICES as u64).unwrap_or(0);
+            if let Some(place) = moved.slices.get_mut(index).filter(|place| place.number <= number) {
+                *place = Slice { number, ..*slice };
+            }
+        }
+        moved
+    }
+
     /// The last hour's rates, coarse to five minutes. Without answers there are none.
     #[must_use]
     pub fn rates(&self, now: Duration) -> Rates {

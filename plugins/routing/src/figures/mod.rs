@@ -3,15 +3,14 @@
 //! Time to first token (by size of the prompt) and tokens per second are kept
 //! apart, because they answer to different causes. Both are averages whose
 //! weights halve every [`HALF_LIFE`]; what has not been seen for [`STALE`] is
-//! forgotten, and the offer is a newcomer again. That is also how an offer that
-//! was once slow gets another chance without any traffic being spent on trials.
+//! forgotten, and the offer is unmeasured again.
 
 mod decayed;
 mod hour;
 
 pub use hour::{Hour, Rates};
 
-use decayed::Decayed;
+use decayed::{Decayed, millis, moved};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -20,6 +19,12 @@ pub const HALF_LIFE: Duration = Duration::from_secs(300);
 
 /// After this long without an observation nothing is known.
 pub const STALE: Duration = Duration::from_secs(1800);
+
+/// The longest first token, and the longest time for one token, that a kept record may claim, in seconds.
+const LONGEST: f64 = 86_400.0;
+
+/// The longest answer that a kept record may claim, in tokens.
+const MOST_TOKENS: f64 = 1e9;
 
 /// Upper ends of the prompt-size classes, in tokens; the last class is open.
 const CLASSES: [u64; 4] = [1_000, 4_000, 16_000, 64_000];
@@ -47,6 +52,10 @@ pub struct Figures {
     per_token: Decayed,
     /// Generated tokens per answer.
     output: Decayed,
+    /// Milliseconds of the first time that the offer could have been asked; 0 before that.
+    known: u64,
+    /// Milliseconds of the last observation; 0 without one.
+    observed: u64,
 }
 
 impl Figures {
@@ -56,11 +65,46 @@ impl Figures {
         Self::default()
     }
 
+    /// Notes that the offer can be asked; returns for how long that has been so.
+    pub fn known_for(&mut self, now: Duration) -> Duration {
+        if self.known == 0 {
+            self.known = millis(now).max(1);
+        }
+        now.saturating_sub(Duration::from_millis(self.known))
+    }
+
+    /// Time since the last observation; `None` without one.
+    #[must_use]
+    pub fn age(&self, now: Duration) -> Option<Duration> {
+        (self.observed > 0).then(|| now.saturating_sub(Duration::from_millis(self.observed)))
+    }
+
+    /// Number that is another after each observation, for whoever keeps them.
+    #[must_use]
+    pub const fn stamp(&self) -> u64 {
+        self.observed
+    }
+
+    /// The same figures on another clock, on which `from` is called `to`: those of a process that wrote them down at
+    /// `from`, for one that reads them. Numbers that no answer can have given are dropped, and nothing is newer than `to`.
+    #[must_use]
+    pub fn moved(&self, from: Duration, to: Duration) -> Self {
+        let time = |at: u64| if at == 0 { 0 } else { moved(at, from, to).max(1) };
+        Self {
+            first_token: self.first_token.map(|class| class.moved(from, to, LONGEST)),
+            per_token: self.per_token.moved(from, to, LONGEST),
+            output: self.output.moved(from, to, MOST_TOKENS),
+            known: time(self.known),
+            observed: time(self.observed),
+        }
+    }
+
     /// Takes a good answer into account. Failures are the breaker's to judge.
     ///
     /// A plain answer tells only its total: what is known of the first token is
     /// taken off, but at least a tenth of the total is generation.
     pub fn observe(&mut self, now: Duration, sample: Sample) {
+        self.observed = self.observed.max(millis(now));
         let total = sample.total.as_secs_f64();
         let known = self.first_token(now, sample.prompt_tokens);
         let first = match sample.first_token {

@@ -12,4 +12,8 @@ impl Flavor for Balanced {
     fn weights(&self) -> Weights {
         Weights { price: 0.4, speed: 0.4, environment: 0.2 }
     }
+
+    fn explores(&self) -> bool {
+        true
+    }
 }

@@ -51,6 +51,11 @@ pub trait Flavor: Send + Sync {
         None
     }
 
+    /// A few requests may go to an offer of which too little is known, though it costs more ([`explore`](crate::explore())).
+    fn explores(&self) -> bool {
+        false
+    }
+
     /// Requests wait in the low-priority queue and are billed at batch price.
     fn queued(&self) -> bool {
         false

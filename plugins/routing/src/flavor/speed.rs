@@ -12,4 +12,8 @@ impl Flavor for Speed {
     fn weights(&self) -> Weights {
         Weights { price: 0.2, speed: 0.7, environment: 0.1 }
     }
+
+    fn explores(&self) -> bool {
+        true
+    }
 }

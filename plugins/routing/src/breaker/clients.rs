@@ -1,0 +1,157 @@
+//! Clients behind an offer's results: one client's repeated request must not take an offer away from everybody.
+//!
+//! Of the failures of one account in the window only the first counts while the offer is known to serve others: while,
+//! within the last [`VOUCHED`], it answered another account well, or another key where all of these failures come from
+//! one key. Nobody vouches for an offer that has one client only, so an outage is found as fast as without this rule;
+//! where there are more, it is found when a second account fails, or when the last good answer of another is that old.
+//! Failures that no request can cause, such as a connection that fails, have no client and always count.
+
+use super::window::SLICES;
+use std::time::Duration;
+
+/// Age up to which a good answer to somebody else shows that an offer is well.
+pub(super) const VOUCHED: Duration = Duration::from_secs(10);
+
+/// Accounts whose failures are told apart in a slice of the window; those of others count in full.
+const ACCOUNTS: usize = 2;
+
+/// Client of an attempt, as hashes that tell clients apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its key.
+    pub key: u64,
+    /// The account of the key.
+    pub account: u64,
+}
+
+/// Clients of one run of results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Culprit {
+    #[default]
+    Nobody,
+    /// All of them come from this account, and from this key if there is one.
+    One { account: u64, key: Option<u64> },
+    /// Of several accounts, or of nobody's doing.
+    Several,
+}
+
+impl Culprit {
+    pub(super) const fn of(client: Option<Client>) -> Self {
+        match client {
+            Some(Client { key, account }) => Self::One { account, key: Some(key) },
+            None => Self::Several,
+        }
+    }
+
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Nobody, one) | (one, Self::Nobody) => one,
+            (Self::One { account, key }, Self::One { account: same, key: other }) if account == same => {
+                Self::One { account, key: key.filter(|_| key == other) }
+            }
+            _ => Self::Several,
+        }
+    }
+}
+
+/// The last good answers of two different clients.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastTwo([Option<(u64, Duration)>; 2]);
+
+impl LastTwo {
+    fn note(&mut self, now: Duration, client: u64) {
+        let [last, before] = &mut self.0;
+        if last.is_some_and(|(known, _)| known != client) {
+            *before = *last;
+        }
+        *last = Some((client, now));
+    }
+
+    /// When somebody else than this client was answered last.
+    fn other_than(&self, client: u64) -> Option<Duration> {
+        self.0.iter().flatten().filter(|(known, _)| *known != client).map(|(_, at)| *at).max()
+    }
+}
+
+/// Failures of one account in one slice of the window.
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    culprit: Culprit,
+    count: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slice {
+    number: u64,
+    accounts: [Option<Failures>; ACCOUNTS],
+}
+
+/// Results of an offer by client, as far as the rule needs them. Of bounded size; most of it is only there once a
+/// request has failed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clients {
+    good_keys: LastTwo,
+    good_accounts: LastTwo,
+    failures: Option<Box<[Slice; SLICES as usize]>>,
+}
+
+impl Clients {
+    pub(super) fn good(&mut self, now: Duration, client: Client) {
+        self.good_keys.note(now, client.key);
+        self.good_accounts.note(now, client.account);
+    }
+
+    /// Counts a failure in this slice of the window.
+    pub(super) fn bad(&mut self, slice: u64, client: Client) {
+        let slices = self.failures.get_or_insert_default();
+        let Some(place) = slices.get_mut(usize::try_from(slice % SLICES).unwrap_or(0)) else { return };
+        if place.number < slice {
+            *place = Slice { number: slice, ..Slice::default() };
+        }
+        let one = Culprit::of(Some(client));
+        for place in &mut place.accounts {
+            match place {
+                Some(known) if known.culprit.and(one) != Culprit::Several => {
+                    known.culprit = known.culprit.and(one);
+                    known.count = known.count.saturating_add(1);
+                    return;
+                }
+                Some(_) => {}
+                None => {
+                    *place = Some(Failures { culprit: one, count: 1 });
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Failures of the window up to this slice that do not count: all but the first of the account with the most, if
+    /// the offer serves others.
+    pub(super) fn excused(&self, now: Duration, slice: u64) -> u32 {
+        let Some(slices) = &self.failures else { return 0 };
+        let young = || slices.iter().filter(move |one| slice.saturating_sub(one.number) < SLICES);
+        let all = || young().flat_map(|one| one.accounts.iter().flatten());
+        let sum = |of: &Failures| {
+            let same = all().filter(|one| one.culprit.and(of.culprit) != Culprit::Several);
+            same.fold(Failures { culprit: Culprit::Nobody, count: 0 }, |sum, one| Failures {
+                culprit: sum.culprit.and(one.culprit),
+                count: sum.count.saturating_add(one.count),
+            })
+        };
+        let most = all().map(sum).max_by_key(|failures| failures.count);
+        most.filter(|most| self.serves_others(now, most.culprit))
+            .map_or(0, |most| most.count.saturating_sub(1))
+    }
+
+    /// Whether the offer answered somebody else well of late.
+    pub(super) fn serves_others(&self, now: Duration, than: Culprit) -> bool {
+        let Culprit::One { account, key } = than else { return false };
+        let accounts = self.good_accounts.other_than(account);
+        let keys = key.and_then(|key| self.good_keys.other_than(key));
+        accounts.max(keys).is_some_and(|at| now.saturating_sub(at) <= VOUCHED)
+    }
+
+    pub(super) fn clear_failures(&mut self) {
+        self.failures = None;
+    }
+}
