@@ -4,8 +4,14 @@
 use rust_decimal::Decimal;
 use std::time::Duration;
 
-const UNITS_OF_TIME: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+/// Units of time, in nanoseconds.
+const UNITS_OF_TIME: [(&str, u128); 5] = [
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
 const UNITS_OF_SIZE: [(&str, u64); 8] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -16,37 +22,62 @@ const UNITS_OF_SIZE: [(&str, u64); 8] = [
     ("GB", 1_000_000_000),
     ("B", 1),
 ];
-/// Nothing that is waited for is longer.
-const LONGEST: u64 = 366 * 86_400_000;
+/// Nothing that is waited for is longer, in nanoseconds.
+const LONGEST: u128 = 366 * 86_400_000_000_000;
+/// Digits before and after a decimal point that a number of a duration may have.
+const DIGITS: usize = 18;
 
-/// `"250ms"`, `"2s"`, `"10m"`, `"1h"`, `"1d"`, `"0"`; sums such as `"1m30s"`.
+/// `"250ms"`, `"2.5s"`, `"10m"`, `"1h"`, `"1d"`, `"0"`; sums such as `"1m30s"`. Exact to a nanosecond; finer
+/// fractions, and durations of more than 366 days, are none.
 pub fn duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
     let mut rest = text;
-    let mut total = 0u64;
+    let mut total = 0u128;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, tail) = rest.split_at(digits);
         let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(letters);
         let (_, factor) = UNITS_OF_TIME.iter().find(|(name, _)| *name == unit)?;
-        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(*factor)?)?;
+        total = total.checked_add(nanoseconds(number, *factor)?).filter(|total| *total <= LONGEST)?;
         rest = tail;
     }
-    (!text.is_empty() && total <= LONGEST).then(|| Duration::from_millis(total))
+    // At most 366 days, whose nanoseconds fit.
+    (!text.is_empty()).then(|| Duration::from_nanos(u64::try_from(total).unwrap_or(u64::MAX)))
 }
 
-/// The shortest way to write a duration, in milliseconds or more.
+/// A number with or without a fraction, times a factor; `None` unless that is whole.
+fn nanoseconds(number: &str, factor: u128) -> Option<u128> {
+    let (whole, fraction) = match number.split_once('.') {
+        Some((_, "")) => return None,
+        Some((whole, fraction)) => (whole, fraction.trim_end_matches('0')),
+        None => (number, ""),
+    };
+    let plain = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+    if whole.is_empty() || !plain(fraction) || fraction.len() > DIGITS || whole.len() > DIGITS {
+        return None;
+    }
+    let scale = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let product = digits.checked_mul(factor)?;
+    product.is_multiple_of(scale).then(|| product / scale)
+}
+
+/// The shortest way to write a duration.
 pub fn write_duration(duration: Duration) -> String {
-    let mut rest = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let mut rest = duration.as_nanos();
     let mut text = String::new();
     for (unit, factor) in UNITS_OF_TIME.iter().rev() {
         if rest >= *factor {
             text.push_str(&format!("{}{unit}", rest / factor));
             rest %= factor;
         }
+    }
+    if rest > 0 {
+        text.push_str(format!("0.{rest:06}").trim_end_matches('0'));
+        text.push_str("ms");
     }
     if text.is_empty() { "0".to_owned() } else { text }
 }

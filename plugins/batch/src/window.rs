@@ -6,24 +6,30 @@ pub const DEFAULT: &str = "24h";
 /// The longest, in seconds.
 const MOST: u64 = 7 * 86_400;
 
-/// The seconds of a window such as `24h` or `7d`.
+/// The seconds of a window such as `24h`, `1.5d` or `7d`; whole seconds.
 ///
 /// # Errors
 /// The sentence that says what was expected.
 pub fn seconds(text: &str) -> Result<u64, &'static str> {
-    const EXPECTED: &str =
-        "completion_window: expected whole hours or days from \"1h\" to \"7d\", such as \"24h\"";
-    let unit = match text.as_bytes().last() {
-        Some(b'h') => 3_600,
-        Some(b'd') => 86_400,
-        _ => return Err(EXPECTED),
+    const EXPECTED: &str = "completion_window: expected hours or days from \"1h\" to \"7d\", such as \"24h\"";
+    read(text).filter(|seconds| (3_600..=MOST).contains(seconds)).ok_or(EXPECTED)
+}
+
+fn read(text: &str) -> Option<u64> {
+    let (number, unit) = match text.as_bytes().last()? {
+        b'h' => (text.strip_suffix('h')?, 3_600),
+        b'd' => (text.strip_suffix('d')?, 86_400),
+        _ => return None,
     };
-    let digits = text.get(..text.len() - 1).unwrap_or_default();
-    if digits.is_empty() || digits.len() > 6 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(EXPECTED);
-    }
-    let number: u64 = digits.parse().map_err(|_| EXPECTED)?;
-    Some(number * unit).filter(|seconds| (3_600..=MOST).contains(seconds)).ok_or(EXPECTED)
+    let (whole, fraction) =
+        number.split_once('.').map_or((number, None), |(whole, rest)| (whole, Some(rest)));
+    let plain =
+        |digits: &str| (1..=6).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let fraction = fraction.map_or(Some("0"), |digits| Some(digits).filter(|digits| plain(digits)))?;
+    let whole: u64 = Some(whole).filter(|digits| plain(digits))?.parse().ok()?;
+    let scale = 10u64.pow(u32::try_from(fraction.len()).ok()?);
+    let parts = fraction.parse::<u64>().ok()? * unit;
+    parts.is_multiple_of(scale).then(|| whole * unit + parts / scale)
 }
 
 #[cfg(test)]
@@ -38,13 +44,39 @@ mod tests {
         assert_eq!(seconds("7d"), Ok(604_800));
         assert_eq!(seconds("168h"), Ok(604_800));
         assert_eq!(seconds("001h"), Ok(3_600));
+        assert_eq!(seconds("1.5h"), Ok(5_400));
+        assert_eq!(seconds("0.5d"), Ok(43_200));
+        assert_eq!(seconds("1.0000h"), Ok(3_600));
+        assert_eq!(seconds("6.999988d"), Err(seconds("").unwrap_err()), "no whole second");
     }
 
     #[test]
     fn what_is_no_window_is_told_what_one_is() {
         for wrong in [
-            "", "h", "d", "0h", "169h", "8d", "24", "24m", "-1h", "+1h", "1.5h", "1 h", "9999999h", "٢h",
+            "",
+            "h",
+            "d",
+            "0h",
+            "169h",
+            "8d",
+            "24",
+            "24m",
+            "-1h",
+            "+1h",
+            "1 h",
+            "9999999h",
+            "٢h",
             "1h1",
+            ".5d",
+            "1.h",
+            ".h",
+            "1..5h",
+            "1.5.5h",
+            "0.99h",
+            "7.01d",
+            "168.5h",
+            "1.00001h",
+            "1.2345678h",
         ] {
             assert!(seconds(wrong).unwrap_err().contains("\"24h\""), "{wrong}");
         }

@@ -73,7 +73,7 @@ impl Default for Breaker {
             minimum: 20,
             window: Span::seconds(30),
             rest: Span::seconds(1),
-            rest_max: Span::seconds(30),
+            rest_max: Span::seconds(10),
         }
     }
 }

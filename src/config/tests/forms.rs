@@ -10,12 +10,54 @@ fn durations_are_numbers_with_units_and_their_sums() {
     assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
     assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
     assert_eq!(duration("0"), Some(Duration::ZERO));
-    for wrong in ["", "10", "s", "1.5s", "-1s", "1 s", "1w", "1s5", "99999999999999999999s", "400d"] {
+    for wrong in ["", "10", "s", "-1s", "1 s", "1w", "1s5", "99999999999999999999s", "400d", "1e3s", "1_0s"] {
         assert_eq!(duration(wrong), None, "{wrong}");
     }
     for millis in [0, 1, 999, 1_000, 61_001, 86_400_000, 90_061_001] {
         let written = write_duration(Duration::from_millis(millis));
         assert_eq!(duration(&written), Some(Duration::from_millis(millis)), "{written}");
+    }
+}
+
+#[test]
+fn a_number_of_a_duration_may_have_a_fraction() {
+    let nanos = Duration::from_nanos;
+    for (text, expected) in [
+        ("2.5s", nanos(2_500_000_000)),
+        ("1.5ms", nanos(1_500_000)),
+        ("0.5m", nanos(30_000_000_000)),
+        ("1.25h", Duration::from_secs(4_500)),
+        ("0.5d", Duration::from_secs(43_200)),
+        ("0.0s", Duration::ZERO),
+        ("0.000001ms", nanos(1)),
+        ("1.500000000000000000000000s", nanos(1_500_000_000)),
+        ("1.5h30.5s", nanos(5_430_500_000_000)),
+        ("366d", Duration::from_secs(366 * 86_400)),
+        ("365.999999999d", Duration::from_nanos(31_622_399_999_913_600)),
+    ] {
+        assert_eq!(duration(text), Some(expected), "{text}");
+        assert_eq!(duration(&write_duration(expected)), Some(expected), "{text}");
+    }
+    assert_eq!(write_duration(nanos(2_500_000_001)), "2s500ms0.000001ms");
+    for wrong in [
+        ".5s",
+        "2.s",
+        ".s",
+        "1..5s",
+        "1.5.5s",
+        "1,5s",
+        "1.5",
+        "-0.5s",
+        "+1.5s",
+        "0.0000001ms",
+        "0.0000000001s",
+        "366.0000000000001d",
+        "0.1234567890123456789s",
+        "99999999999999999999.5s",
+        "1.5S",
+        "\u{0661}.5s",
+    ] {
+        assert_eq!(duration(wrong), None, "{wrong}");
     }
 }
 
