@@ -7,7 +7,7 @@
 //! - [`ledger`] keeps the ledger's sheets, and a second copy of them in monthly files.
 //! - [`files`] tells what is known of files, whose contents lie elsewhere.
 //! - [`keys`] and [`accounts`] are the rows of API keys and of accounts, [`audit`] tells who changed them,
-//!   [`spend`] bounds their budgets across restarts. [`batches`] are those of batches.
+//!   [`spend`] bounds their budgets across restarts. [`batches`] are those of batches, [`figures`] of measured speeds.
 //! - Rows on disk are versioned and checksummed (`row.rs`).
 //!
 //! Every call blocks: callers on an async runtime put them on threads that may. Time is an argument.
@@ -18,6 +18,7 @@ mod batch;
 pub mod batches;
 mod error;
 mod export;
+pub mod figures;
 pub mod files;
 pub mod keys;
 pub mod ledger;

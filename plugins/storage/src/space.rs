@@ -33,11 +33,13 @@ pub enum Space {
     Audit = 16,
     /// What keys and accounts spent in the running day and month.
     Spend = 17,
+    /// Speeds as they were measured: what offers and models were like before a restart.
+    Figures = 18,
 }
 
 impl Space {
     /// Every space, by rising tag.
-    pub const ALL: [Space; 13] = [
+    pub const ALL: [Space; 14] = [
         Space::Meta,
         Space::Keys,
         Space::AccountKeys,
@@ -51,6 +53,7 @@ impl Space {
         Space::Balances,
         Space::Audit,
         Space::Spend,
+        Space::Figures,
     ];
 
     /// The byte that stands for this space on disk.
@@ -82,6 +85,7 @@ impl Space {
             Space::Balances => "balances",
             Space::Audit => "audit",
             Space::Spend => "spend",
+            Space::Figures => "figures",
         }
     }
 

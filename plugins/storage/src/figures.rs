@@ -1,0 +1,114 @@
+//! Figures of speed, written down now and then so that they outlive a restart. Nothing depends on them: a row that is
+//! lost or damaged is measured again.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+use crate::batch::MAX_STEPS;
+use crate::versioned;
+use crate::{Batch, Space, Store, StoreError};
+
+const WHAT: &str = "a figure";
+
+/// The figures of a store, by names of the caller's own.
+#[derive(Clone, Debug)]
+pub struct FigureStore {
+    store: Arc<dyn Store>,
+}
+
+impl FigureStore {
+    /// The figures in `store`.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>) -> FigureStore {
+        FigureStore { store }
+    }
+
+    /// Writes figures down, over older ones of the same name; one commit for many.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn put<T: Serialize>(&self, figures: &[(String, T)]) -> Result<(), StoreError> {
+        for some in figures.chunks(MAX_STEPS) {
+            let mut batch = Batch::new();
+            for (name, figure) in some {
+                batch = batch.put(Space::Figures, name.as_bytes(), versioned::write(WHAT, figure)?);
+            }
+            self.store.apply(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the figures of these names.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn delete(&self, names: &[String]) -> Result<(), StoreError> {
+        for some in names.chunks(MAX_STEPS) {
+            let batch =
+                some.iter().fold(Batch::new(), |batch, name| batch.delete(Space::Figures, name.as_bytes()));
+            self.store.apply(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Gives every figure whose name begins with `prefix` to `each`; `None` for a row that this version cannot read.
+    ///
+    /// # Errors
+    /// As [`Store::scan`].
+    pub fn each<T: DeserializeOwned>(
+        &self,
+        prefix: &str,
+        mut each: impl FnMut(String, Option<T>),
+    ) -> Result<(), StoreError> {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page =
+                self.store.scan(Space::Figures, prefix.as_bytes(), after.as_deref(), crate::MAX_PAGE)?;
+            for row in &page.rows {
+                let name = String::from_utf8_lossy(&row.key).into_owned();
+                each(name, versioned::read(WHAT, &row.value).ok());
+            }
+            after = page.rows.into_iter().last().map(|row| row.key);
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Speed {
+        seconds: f64,
+    }
+
+    fn all(figures: &FigureStore, prefix: &str) -> Vec<(String, Option<Speed>)> {
+        let mut found = Vec::new();
+        figures.each(prefix, |name, speed| found.push((name, speed))).unwrap();
+        found
+    }
+
+    #[test]
+    fn figures_are_kept_by_name_and_a_damaged_one_is_told_and_can_be_deleted() {
+        let store = crate::memory();
+        let figures = FigureStore::new(store.clone());
+        let many: Vec<(String, Speed)> =
+            (0..2_500).map(|at| (format!("o{at:04}"), Speed { seconds: f64::from(at) })).collect();
+        figures.put(&many).unwrap();
+        figures.put(&[("m1".to_owned(), Speed { seconds: 0.5 })]).unwrap();
+        assert_eq!(all(&figures, "o").len(), 2_500);
+        assert_eq!(all(&figures, "m"), [("m1".to_owned(), Some(Speed { seconds: 0.5 }))]);
+        store.apply(Batch::new().put(Space::Figures, *b"m1", *b"{\"v\":1,\"seconds\":null}")).unwrap();
+        store.apply(Batch::new().put(Space::Figures, *b"m2", *b"{\"v\":9,\"seconds\":1}")).unwrap();
+        assert_eq!(all(&figures, "m"), [("m1".to_owned(), None), ("m2".to_owned(), None)]);
+        let names: Vec<String> = all(&figures, "").into_iter().map(|(name, _)| name).collect();
+        figures.delete(&names).unwrap();
+        assert!(all(&figures, "").is_empty());
+    }
+}
