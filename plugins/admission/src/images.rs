@@ -1,6 +1,7 @@
 //! Requests for drawings.
 
 use crate::body::{Top, prove};
+use crate::filters::filters;
 use crate::json::Tape;
 use crate::limits::Limits;
 use crate::path::Style;
@@ -16,8 +17,9 @@ const MOST_STEPS: i64 = 150;
 /// Proves a request of `/v1/images/generations`. Whether the model draws in this
 /// size is not known here.
 ///
-/// `size: "auto"` is the model's own. `num_inference_steps` (or `steps`) is passed on where the offer takes it. Fields of other services (`quality`,
-/// `style`, `user` …) are ignored; `stream` is refused.
+/// `size: "auto"` is the model's own; `width` and `height` say the same as `size`. `num_inference_steps` (or `steps`) is
+/// passed on where the offer takes it. Fields of other services (`quality`, `style`, `user` …) are ignored; `stream` is
+/// refused.
 ///
 /// # Errors
 /// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
@@ -34,6 +36,7 @@ pub fn images_with(body: Bytes, limits: &Limits, default: Option<&str>) -> Resul
     let tape = Tape { text, nodes: &nodes };
     let top = Top::new(&tape, limits, Style::Brackets)?;
     let model = plain::model_or(&top, default)?;
+    let filters = filters(&top, Kind::Image)?;
     let prompt = read::name(top.get("prompt"), &top.path("prompt"))?;
     let n = top.get("n").map(|n| read::integer(n, &top.path("n"), 1, MOST)).transpose()?;
     let base64 = plain::word(&top, "response_format", &["url", "b64_json"])? == Some("b64_json");
@@ -52,10 +55,30 @@ pub fn images_with(body: Bytes, limits: &Limits, default: Option<&str>) -> Resul
     let prompt_bytes = prompt.body().len();
     let fields = top.fields();
     let ask = Ask::plain(Kind::Image, body.clone(), fields, model, Task::Draw(task));
-    Ok(Ask { prompt_bytes, ..ask })
+    Ok(Ask { prompt_bytes, filters, ..ask })
 }
 
+/// `size`, or `width` and `height` together, which may both be there if they agree.
 fn size(top: &Top<'_>) -> Result<Option<Size>, Refusal> {
+    let named = named_size(top)?;
+    let side = |name: &str| -> Result<Option<u32>, Refusal> {
+        let Some(value) = top.get(name) else { return Ok(None) };
+        let pixels = read::integer(value, &top.path(name), 1, i64::from(Size::MOST))?;
+        Ok(u32::try_from(pixels).ok())
+    };
+    let sides = match (side("width")?, side("height")?) {
+        (None, None) => return Ok(named),
+        (Some(width), Some(height)) => Size { width, height },
+        (Some(_), None) => return Err(top.path("height").missing("a height in pixels beside `width`")),
+        (None, Some(_)) => return Err(top.path("width").missing("a width in pixels beside `height`")),
+    };
+    if named.is_some_and(|named| named != sides) {
+        return Err(top.path("width").wrong("expected the width and height that `size` gives"));
+    }
+    Ok(Some(sides))
+}
+
+fn named_size(top: &Top<'_>) -> Result<Option<Size>, Refusal> {
     let Some(value) = top.get("size") else { return Ok(None) };
     let path = top.path("size");
     let text = read::string(value, &path)?.text();

@@ -7,13 +7,15 @@
 //! refusal repeats it: sentences name fields, types and bounds.
 //!
 //! Rules of reading, in both dialects: `null` is absent for every optional
-//! field; unknown fields are ignored; no key may come twice in the body or in an
+//! field; unknown fields are ignored, but for those that would choose the
+//! provider; no key may come twice in the body or in an
 //! object that is read.
 
 mod base64;
 mod body;
 mod chat;
 mod edits;
+mod filters;
 mod images;
 mod json;
 mod limits;

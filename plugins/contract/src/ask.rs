@@ -1,5 +1,6 @@
 //! An ask: a request proven sane, still in its own bytes.
 
+use crate::filters::Filters;
 use crate::kind::{Dialect, Kind};
 use crate::seam::Target;
 use crate::task::Task;
@@ -133,6 +134,8 @@ pub struct Ask {
     pub preset: Option<Box<str>>,
     /// What an offer must be able to do.
     pub needs: Needs,
+    /// Constraints on the offers that may serve it, if there are any.
+    pub filters: Option<Box<Filters>>,
     /// Whether thinking is shown.
     pub thinking: Thinking,
     /// Bytes of prompt text (messages, system, tools), inline media left out:
@@ -165,6 +168,7 @@ impl Ask {
             stop: Vec::new(),
             preset: None,
             needs: Needs::default(),
+            filters: None,
             thinking: Thinking::Off,
             prompt_bytes: 0,
             images: 0,

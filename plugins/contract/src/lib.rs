@@ -8,6 +8,7 @@
 mod ask;
 pub mod calendar;
 mod fault;
+mod filters;
 pub mod hex;
 mod kind;
 mod media;
@@ -22,6 +23,7 @@ mod usage;
 
 pub use ask::{Ask, Edit, Field, Fields, Needs, Said, Thinking};
 pub use fault::{Fault, FaultKind};
+pub use filters::{Facts, Filter, Filters};
 pub use kind::{Dialect, Kind};
 pub use media::{Draw, Heard, Picture, PictureSource, Script, Size, Transcribe};
 pub use plain::{Answer, Call, Shape};

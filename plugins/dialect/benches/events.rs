@@ -28,6 +28,7 @@ fn ask() -> Ask {
         parallel_tools: true,
         stop: Vec::new(),
         preset: None,
+        filters: None,
         needs: Needs::default(),
         thinking: Thinking::Off,
         prompt_bytes: 0,

@@ -42,6 +42,7 @@ fn ask(dialect: Dialect, body: String) -> Ask {
         parallel_tools: true,
         stop: Vec::new(),
         preset: None,
+        filters: None,
         needs: Needs::default(),
         thinking: Thinking::Off,
         images: 0,

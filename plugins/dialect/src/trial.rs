@@ -39,6 +39,7 @@ pub(crate) fn ask(dialect: Dialect, body: &[u8]) -> Ask {
         parallel_tools: value["parallel_tool_calls"] != false,
         stop: strings(&value["stop"]),
         preset: None,
+        filters: None,
         needs: Needs {
             logprobs: set("logprobs") || set("top_logprobs"),
             logit_bias: set("logit_bias"),

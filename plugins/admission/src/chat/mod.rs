@@ -8,6 +8,7 @@ mod tools;
 
 use crate::body::{Top, prove};
 use crate::edits::Edits;
+use crate::filters::filters;
 use crate::json::{Tape, Value};
 use crate::limits::Limits;
 use crate::members;
@@ -66,6 +67,7 @@ fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
     let messages = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
     plain::prove(&top, NUMBERS, INTEGERS, BOOLEANS)?;
     modalities(&top)?;
+    let filters = filters(&top, Kind::Chat)?;
     let max_tokens = plain::tokens(&top, "max_tokens", 1)?;
     let max_completion_tokens = plain::tokens(&top, "max_completion_tokens", 1)?;
     let max_output_tokens = plain::tokens(&top, "max_output_tokens", 1)?;
@@ -94,6 +96,7 @@ fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
         stop: plain::stop(&top, "stop", true, limits)?,
         preset: plain::word(&top, "preset", &["reasoning", "non_reasoning"])?.map(Into::into),
         needs: found.needs,
+        filters,
         thinking: Thinking::Off,
         prompt_bytes: text_bytes.saturating_sub(found.media),
         images: found.images,

@@ -7,6 +7,7 @@ mod tools;
 mod turn;
 
 use crate::body::{Top, prove};
+use crate::filters::filters;
 use crate::json::Tape;
 use crate::limits::Limits;
 use crate::members;
@@ -77,6 +78,7 @@ fn admit(body: &[u8], limits: &Limits, purpose: Purpose, default: Option<&str>) 
         return Err(top.path("max_tokens").missing("an integer of at least 0"));
     }
     plain::prove(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    let filters = filters(&top, Kind::Chat)?;
     let thinking = settings::thinking(&top)?;
     settings::output_config(&top, &mut found)?;
     if let Some(system) = top.get("system") {
@@ -101,6 +103,7 @@ fn admit(body: &[u8], limits: &Limits, purpose: Purpose, default: Option<&str>) 
         stop: plain::stop(&top, "stop_sequences", false, limits)?,
         preset: None,
         needs: found.needs,
+        filters,
         thinking,
         prompt_bytes: text_bytes.saturating_sub(found.media),
         images: found.images,

@@ -2,6 +2,7 @@
 
 use super::{few, text};
 use crate::body::{Top, prove};
+use crate::filters::filters;
 use crate::json::{Kind as Type, Tape, Value};
 use crate::limits::Limits;
 use crate::path::{Path, Style};
@@ -33,6 +34,7 @@ pub fn embeddings(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
     let tape = Tape { text, nodes: &nodes };
     let top = Top::new(&tape, limits, Style::Brackets)?;
     let model = plain::model(&top)?;
+    let filters = filters(&top, Kind::Embedding)?;
     let path = top.path("input");
     let input = read::required(top.get("input"), &path, EXPECTED)?;
     let found = inputs(input, &path, limits)?;
@@ -52,7 +54,7 @@ pub fn embeddings(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
         Found::Ids { arrays, count } => (Inputs::Ids(slices(arrays)), count * BYTES_PER_ID),
     };
     let task = Task::Embed(Embed { inputs, verbatim: true, base64, dimensions });
-    Ok(Ask { prompt_bytes, ..Ask::plain(Kind::Embedding, body.clone(), fields, model, task) })
+    Ok(Ask { prompt_bytes, filters, ..Ask::plain(Kind::Embedding, body.clone(), fields, model, task) })
 }
 
 const EXPECTED: &str = "a string, an array of strings, or token ids";

@@ -2,6 +2,7 @@
 
 use super::{few, text};
 use crate::body::{Top, prove};
+use crate::filters::filters;
 use crate::json::{Tape, Value};
 use crate::limits::Limits;
 use crate::path::{Path, Style};
@@ -19,6 +20,7 @@ pub fn rerank(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
     let tape = Tape { text: json, nodes: &nodes };
     let top = Top::new(&tape, limits, Style::Brackets)?;
     let model = plain::model(&top)?;
+    let filters = filters(&top, Kind::Rerank)?;
     let path = top.path("query");
     let query = text(read::required(top.get("query"), &path, "a string")?, &path)?;
     let path = top.path("documents");
@@ -43,7 +45,7 @@ pub fn rerank(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
         top_n: top_n.or(top_k),
         return_documents,
     });
-    Ok(Ask { prompt_bytes, ..Ask::plain(Kind::Rerank, body.clone(), fields, model, task) })
+    Ok(Ask { prompt_bytes, filters, ..Ask::plain(Kind::Rerank, body.clone(), fields, model, task) })
 }
 
 /// How many results at most.

@@ -65,6 +65,10 @@ impl Fields {
             "include[]" | "include" => {
                 return Err(unsupported("include", "log probabilities are not given"));
             }
+            // Whoever constrains the choice of the provider does not want another.
+            "filters" | "mode" | "custom_weights" => {
+                return Err(unsupported(name, "the choice of the provider cannot be constrained here"));
+            }
             // What other services take and what changes nothing here.
             _ => {}
         }

@@ -1,0 +1,99 @@
+//! Members that choose the provider: `filters`, and those of other services that mean nothing here.
+//!
+//! Constraints are honoured or refused by name, never dropped: whoever names a country does not want another.
+
+use crate::body::Top;
+use crate::path::{Path, speakable};
+use crate::read;
+use penstock_contract::{Filter, Filters, Kind, Refusal};
+use rust_decimal::Decimal;
+use rust_decimal::prelude::FromPrimitive;
+
+/// Members of other services that steer routing, with what to use instead.
+const REFUSED: &[(&str, &str)] = &[
+    ("mode", "is not supported; name a flavor behind the model instead, such as \"m:eco\""),
+    ("custom_weights", "are not supported; name a flavor behind the model instead, such as \"m:speed\""),
+];
+/// Countries at most: there are fewer codes.
+const COUNTRIES: usize = 256;
+/// The largest bound that makes sense.
+const MOST: f64 = 1e9;
+
+/// The filters of a request, if it has any.
+///
+/// # Errors
+/// A member that cannot be honoured, or a filter of another form.
+pub(crate) fn filters(top: &Top<'_>, kind: Kind) -> Result<Option<Box<Filters>>, Refusal> {
+    for (name, instead) in REFUSED {
+        if top.get(name).is_some() {
+            return Err(top.path(name).unsupported(instead));
+        }
+    }
+    let Some(value) = top.get("filters") else { return Ok(None) };
+    let path = top.path("filters");
+    let names = Filter::ALL.map(Filter::name);
+    let [countries, cost, intensity, speed] = read::object(value, &path, names)?;
+    for (key, _) in
+        value.members().filter(|(key, value)| !value.is_null() && !names.iter().any(|name| key.is(name)))
+    {
+        let known = names.join(", ");
+        return Err(match speakable(&key) {
+            Some(name) => {
+                path.key(&name).unsupported(format_args!("there is no such filter; known are {known}"))
+            }
+            None => path.unsupported(format_args!("expected only filters that are known: {known}")),
+        });
+    }
+    let bound = |value: Option<crate::json::Value<'_>>, name| {
+        value.map(|value| read::number(value, &path.key(name), 0.0, MOST)).transpose()
+    };
+    let filters = Filters {
+        countries: countries
+            .map(|value| codes(value, &path.key("countries")))
+            .transpose()?
+            .unwrap_or_default(),
+        max_input_cost: bound(cost, "max_input_cost")?.map(|most| exact(cost, most)),
+        max_carbon_intensity: bound(intensity, "max_carbon_intensity")?.map(|most| exact(intensity, most)),
+        min_speed_tps: bound(speed, "min_speed_tps")?,
+    };
+    fits(&filters, kind, &path)?;
+    Ok((filters != Filters::default()).then(|| Box::new(filters)))
+}
+
+/// A filter on what this kind of work does not have cannot be honoured.
+fn fits(filters: &Filters, kind: Kind, path: &Path<'_>) -> Result<(), Refusal> {
+    if filters.min_speed_tps.is_some() && kind != Kind::Chat {
+        return Err(path.key("min_speed_tps").unsupported("this endpoint generates no tokens"));
+    }
+    if filters.max_input_cost.is_some() && kind == Kind::Image {
+        return Err(path.key("max_input_cost").unsupported("images are not paid by their input"));
+    }
+    Ok(())
+}
+
+/// The digits as they stand, since prices are compared exactly; `rounded` where they are too many.
+fn exact(value: Option<crate::json::Value<'_>>, rounded: f64) -> Decimal {
+    let raw = value.map(|value| value.raw()).unwrap_or_default();
+    let exact = Decimal::from_str_exact(raw).or_else(|_| Decimal::from_scientific(raw));
+    exact.ok().or_else(|| Decimal::from_f64(rounded)).unwrap_or_default()
+}
+
+fn codes(value: crate::json::Value<'_>, path: &Path<'_>) -> Result<Vec<Box<str>>, Refusal> {
+    const EXPECTED: &str = "a country's two letters (ISO 3166), such as \"FR\"";
+    let mut codes: Vec<Box<str>> = Vec::new();
+    for (index, item) in read::array(value, path)?.items().enumerate() {
+        let path = path.index(index);
+        if index >= COUNTRIES {
+            return Err(path.wrong(format_args!("expected at most {COUNTRIES} countries")));
+        }
+        let text = read::string(item, &path)?.text();
+        if text.len() != 2 || !text.bytes().all(|letter| letter.is_ascii_alphabetic()) {
+            return Err(path.other_string(EXPECTED));
+        }
+        codes.push(text.to_ascii_uppercase().into());
+    }
+    if codes.is_empty() {
+        return Err(path.wrong("expected at least one country, got an empty array"));
+    }
+    Ok(codes)
+}

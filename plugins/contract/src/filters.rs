@@ -1,0 +1,156 @@
+//! Filters: constraints of a request on the offers that may serve it.
+
+use rust_decimal::Decimal;
+use std::fmt;
+
+/// Constraints on the offers that may serve a request; each that is there has to hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filters {
+    /// Countries, ISO 3166-1 alpha-2 in upper case; empty: any.
+    pub countries: Vec<Box<str>>,
+    /// Highest price of input, EUR per million tokens.
+    pub max_input_cost: Option<Decimal>,
+    /// Highest intensity of the grid, grams of CO2e per kWh.
+    pub max_carbon_intensity: Option<Decimal>,
+    /// Lowest speed of generation, tokens per second.
+    pub min_speed_tps: Option<f64>,
+}
+
+/// One of the filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Filter {
+    /// Where the machines are.
+    Countries,
+    /// The price of input.
+    InputCost,
+    /// The grid of the place.
+    CarbonIntensity,
+    /// The speed of generation.
+    Speed,
+}
+
+impl Filter {
+    /// All of them, in the order in which they are named.
+    pub const ALL: [Self; 4] = [Self::Countries, Self::InputCost, Self::CarbonIntensity, Self::Speed];
+
+    /// The member of `filters` that sets it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Countries => "countries",
+            Self::InputCost => "max_input_cost",
+            Self::CarbonIntensity => "max_carbon_intensity",
+            Self::Speed => "min_speed_tps",
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "filters.{}", self.name())
+    }
+}
+
+/// Properties of an offer that filters look at; unknown ones meet no filter, but for the speed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Facts<'f> {
+    /// Country, ISO 3166-1 alpha-2 in upper case.
+    pub country: &'f str,
+    /// Price of input for this request, EUR per million tokens; `None` where tokens are not what is paid for.
+    pub input_cost: Option<Decimal>,
+    /// Intensity of the grid, grams of CO2e per kWh.
+    pub carbon_intensity: Decimal,
+    /// Tokens per second as lately measured. An offer that was not measured may be fast enough: it is let through, to
+    /// be asked after those that are known to be.
+    pub speed: Option<f64>,
+}
+
+impl Filters {
+    /// Whether an offer meets one of the filters.
+    #[must_use]
+    pub fn allows(&self, filter: Filter, facts: &Facts<'_>) -> bool {
+        match filter {
+            Filter::Countries => {
+                self.countries.is_empty() || self.countries.iter().any(|country| **country == *facts.country)
+            }
+            Filter::InputCost => {
+                self.max_input_cost.is_none_or(|most| facts.input_cost.is_some_and(|cost| cost <= most))
+            }
+            Filter::CarbonIntensity => {
+                self.max_carbon_intensity.is_none_or(|most| facts.carbon_intensity <= most)
+            }
+            Filter::Speed => {
+                self.min_speed_tps.is_none_or(|least| facts.speed.is_none_or(|speed| speed >= least))
+            }
+        }
+    }
+
+    /// Whether an offer meets all of them.
+    #[must_use]
+    pub fn allow(&self, facts: &Facts<'_>) -> bool {
+        Filter::ALL.iter().all(|filter| self.allows(*filter, facts))
+    }
+
+    /// Whether an offer is let through only because its speed is not known.
+    #[must_use]
+    pub fn is_unsure_of(&self, facts: &Facts<'_>) -> bool {
+        self.min_speed_tps.is_some() && facts.speed.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts<'static> {
+        Facts {
+            country: "FI",
+            input_cost: Some(Decimal::new(5, 2)),
+            carbon_intensity: Decimal::new(715, 1),
+            speed: Some(40.0),
+        }
+    }
+
+    fn unmet(filters: &Filters, facts: &Facts<'_>) -> Vec<&'static str> {
+        Filter::ALL
+            .iter()
+            .filter(|filter| !filters.allows(**filter, facts))
+            .map(|filter| filter.name())
+            .collect()
+    }
+
+    #[test]
+    fn each_filter_holds_at_its_bound_and_not_beyond() {
+        let country = |codes: &[&str]| Filters {
+            countries: codes.iter().map(|code| (*code).into()).collect(),
+            ..Filters::default()
+        };
+        let cost = |most| Filters { max_input_cost: Some(most), ..Filters::default() };
+        let intensity = |most| Filters { max_carbon_intensity: Some(most), ..Filters::default() };
+        let speed = |least| Filters { min_speed_tps: Some(least), ..Filters::default() };
+        for (filters, expected) in [
+            (Filters::default(), &[][..]),
+            (country(&["FR", "FI"]), &[]),
+            (country(&["FR"]), &["countries"]),
+            (cost(Decimal::new(5, 2)), &[]),
+            (cost(Decimal::new(49_999, 6)), &["max_input_cost"]),
+            (intensity(Decimal::new(7_150, 2)), &[]),
+            (intensity(Decimal::new(7_149, 2)), &["max_carbon_intensity"]),
+            (speed(40.0), &[]),
+            (speed(40.000_001), &["min_speed_tps"]),
+        ] {
+            assert_eq!(unmet(&filters, &facts()), expected, "{filters:?}");
+            assert_eq!(filters.allow(&facts()), expected.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_price_that_is_not_known_meets_no_bound_and_a_speed_that_is_not_known_may() {
+        let filters =
+            Filters { max_input_cost: Some(Decimal::MAX), min_speed_tps: Some(1e9), ..Filters::default() };
+        let unknown = Facts { input_cost: None, speed: None, ..facts() };
+        assert_eq!(unmet(&filters, &unknown), ["max_input_cost"]);
+        assert!(filters.is_unsure_of(&unknown) && !filters.is_unsure_of(&facts()));
+        assert!(!Filters::default().is_unsure_of(&unknown));
+    }
+}

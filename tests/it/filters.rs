@@ -1,0 +1,122 @@
+//! Constraints on the provider are honoured or refused by name, and stay with the gateway.
+
+use crate::harness::bench::{PATIENT, Running};
+use crate::harness::{Answer, Bench, Provider};
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+const MESSAGES: &str = "/v1/messages";
+
+/// France at a high price, Finland at a low one.
+async fn running() -> (Provider, Provider, Running) {
+    let (france, finland) = (Provider::start().await, Provider::start().await);
+    let block = format!(
+        "\n[[providers]]\nid = \"finland\"\noperator = \"Test\"\ncountry = \"FI\"\ncity = \"Helsinki\"\n\
+         base_url = \"http://{}/v1\"\n{PATIENT}\n[[providers.offers]]\nmodel = \"m\"\nname = \"theirs\"\n\
+         price = {{ input = 0.05, output = 0.1 }}\n",
+        finland.address
+    );
+    let dear = "price = { input = 9.0, output = 9.0 }";
+    let running = Bench::new().provider_with("france", &france, PATIENT, dear).more(&block).start().await;
+    (france, finland, running)
+}
+
+async fn ask(running: &Running, path: &str, members: Value) -> Answer {
+    let mut ask = running.ask();
+    ask["model"] = json!("m:price");
+    ask["max_tokens"] = json!(5);
+    for (name, value) in members.as_object().unwrap() {
+        ask[name] = value.clone();
+    }
+    running.client.post(path, &ask).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filters_choose_the_provider_in_both_dialects_and_are_not_passed_on() {
+    let (france, finland, running) = running().await;
+    for path in [CHAT, MESSAGES] {
+        for (filters, expected) in [
+            (json!(null), "finland"),
+            (json!({}), "finland"),
+            (json!({"countries": ["FR"]}), "france"),
+            (json!({"countries": ["fr", "DE"]}), "france"),
+            (json!({"countries": ["FR", "FI"], "max_input_cost": 0.05}), "finland"),
+            (json!({"max_input_cost": 5e-2}), "finland"),
+            (json!({"max_carbon_intensity": 60}), "france"),
+            (json!({"min_speed_tps": 0}), "finland"),
+        ] {
+            let answer = ask(&running, path, json!({"filters": filters})).await;
+            assert_eq!(answer.status, 200, "{path} {filters}: {}", answer.text());
+            assert_eq!(answer.header("x-penstock-provider"), Some(expected), "{path} {filters}");
+        }
+    }
+    for seen in france.seen().iter().chain(&finland.seen()) {
+        assert!(seen.json().get("filters").is_none(), "{}", seen.json());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_nobody_can_serve_is_told_which_filter_and_nobody_is_asked() {
+    let (france, finland, running) = running().await;
+    for (path, error) in [(CHAT, "/error/param"), (MESSAGES, "/error/details/param")] {
+        for (filters, param) in [
+            (json!({"countries": ["DE"]}), "filters.countries"),
+            (json!({"countries": ["US"]}), "filters.countries"),
+            (json!({"max_input_cost": 0.049_999}), "filters.max_input_cost"),
+            (json!({"max_input_cost": 0}), "filters.max_input_cost"),
+            (json!({"max_carbon_intensity": 0.001}), "filters.max_carbon_intensity"),
+            (json!({"countries": ["FR"], "max_input_cost": 1}), "filters"),
+        ] {
+            let answer = ask(&running, path, json!({"filters": filters})).await;
+            let body = answer.json();
+            assert_eq!(answer.status, 400, "{path} {filters}: {body}");
+            assert_eq!(body.pointer(error), Some(&json!(param)), "{path}: {body}");
+            assert!(body["error"]["message"].as_str().unwrap().starts_with(param), "{body}");
+        }
+    }
+    assert_eq!(france.calls() + finland.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_honoured_is_refused_by_name() {
+    let (france, finland, running) = running().await;
+    for (path, error) in [(CHAT, "/error/param"), (MESSAGES, "/error/details/param")] {
+        for (members, param) in [
+            (json!({"mode": "fast"}), "mode"),
+            (json!({"custom_weights": {"price": 1}}), "custom_weights"),
+            (json!({"custom_weights": {}}), "custom_weights"),
+            (json!({"filters": []}), "filters"),
+            (json!({"filters": "FR"}), "filters"),
+            (json!({"filters": {"providers": ["a"]}}), "filters.providers"),
+            (json!({"filters": {"countries": "FR"}}), "filters.countries"),
+            (json!({"filters": {"countries": []}}), "filters.countries"),
+            (json!({"filters": {"max_input_cost": -0.1}}), "filters.max_input_cost"),
+            (json!({"filters": {"max_input_cost": "1"}}), "filters.max_input_cost"),
+            (json!({"filters": {"max_carbon_intensity": 1e10}}), "filters.max_carbon_intensity"),
+            (json!({"filters": {"min_speed_tps": true}}), "filters.min_speed_tps"),
+        ] {
+            let answer = ask(&running, path, members.clone()).await;
+            let body = answer.json();
+            assert_eq!(answer.status, 400, "{path} {members}: {body}");
+            assert_eq!(body.pointer(error), Some(&json!(param)), "{path}: {body}");
+        }
+        let answer = ask(&running, path, json!({"mode": null, "custom_weights": null})).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    assert_eq!(france.calls() + finland.calls(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_measured_speed_is_a_bound_and_one_that_is_not_known_is_asked_last() {
+    let (france, finland, running) = running().await;
+    // Finland is measured first, since it is cheaper.
+    assert_eq!(ask(&running, CHAT, json!({})).await.header("x-penstock-provider"), Some("finland"));
+    let fast = json!({"filters": {"min_speed_tps": 1_000_000}});
+    let answer = ask(&running, CHAT, fast.clone()).await;
+    assert_eq!(answer.header("x-penstock-provider"), Some("france"), "it may be fast enough");
+    let answer = ask(&running, CHAT, fast).await;
+    assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("filters.min_speed_tps")));
+    let answer = ask(&running, CHAT, json!({"filters": {"min_speed_tps": 0.000_1}})).await;
+    assert_eq!(answer.header("x-penstock-provider"), Some("finland"));
+    assert_eq!((france.calls(), finland.calls()), (1, 2));
+}
