@@ -5,6 +5,7 @@ use crate::admin;
 use crate::batch::Batches;
 use crate::config::Loaded;
 use crate::config::settings::Settings;
+use crate::figures::{self, Extent};
 use crate::front::PARTING_IDLE;
 use crate::handover::arrive::Arrival;
 use crate::handover::leave::{Program, Successor};
@@ -164,6 +165,7 @@ impl Gateway {
         let work = move || {
             // A row for each key: before charges begin to wait.
             house.keyring.note_uses(&house.vault.keys);
+            figures::note(&house, Extent::Everything);
             house.ledger.detach();
             let counted = house.note_last_spends();
             let heard = house.clone();
@@ -217,6 +219,7 @@ impl Gateway {
         let noted = move || {
             if !house.has_left() {
                 house.keyring.note_uses(&house.vault.keys);
+                figures::note(&house, Extent::Everything);
             }
             house.note_spends();
             house.ledger.close();

@@ -9,6 +9,7 @@ use crate::config::settings::{Fixed, Settings};
 use crate::config::{Change, changes};
 use crate::count::CountingPermits;
 use crate::exports::Exports;
+use crate::figures;
 use crate::files::{Files, When};
 use crate::handover::arrive::Predecessor;
 use crate::keyring::Keyring;
@@ -140,6 +141,7 @@ impl House {
         let overload = Overload::new(&settings.overload);
         let counting = CountingPermits::new(settings.overload.counting);
         let live = Live::build(settings, None, &pools)?;
+        figures::restore(&live, &vault.figures, clock);
         let house = Arc::new(Self {
             fixed: live.settings.fixed(),
             live: ArcSwap::from_pointee(live),

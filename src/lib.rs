@@ -37,6 +37,7 @@
 //! | [`batch`] | files of requests, worked off in their own time |
 //! | [`archive`] | all that lasts, proven, saved, restored, salvaged |
 //! | [`handover`], [`notify`] | an upgrade: sockets and store go to the next process; what systemd is told |
+//! | [`figures`] | measured speeds across restarts |
 //! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
 //! | [`watched`] | secrets and certificates that change in their files |
 //! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
@@ -72,6 +73,7 @@ pub mod descriptors;
 pub mod endpoint;
 pub mod exchange;
 mod exports;
+pub mod figures;
 pub mod files;
 pub mod front;
 pub mod gate;

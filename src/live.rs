@@ -8,9 +8,10 @@ use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::Pools;
 use parking_lot::Mutex;
 use penstock_catalog::Catalog;
-use penstock_routing::{Breaker, Hour};
+use penstock_routing::{Breaker, Explorations, Hour};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// One whole configuration at work.
 pub struct Live {
@@ -25,6 +26,8 @@ pub struct Live {
     /// Every provider; a provider's index is its place.
     pub providers: Vec<Arc<ProviderLive>>,
     models: HashMap<Box<str>, Arc<ModelLive>, ahash::RandomState>,
+    /// Places of the offers of each provider.
+    by_provider: Vec<Vec<usize>>,
 }
 
 /// A model at work.
@@ -34,7 +37,11 @@ pub struct ModelLive {
     /// Places of its offers in [`Live::offers`].
     pub offers: Vec<usize>,
     /// Its last hour, for the catalogue's sorts.
-    pub hour: Mutex<Hour>,
+    pub hour: Arc<Mutex<Hour>>,
+    /// Stamp of the hour that was written down last.
+    pub hour_kept: Arc<AtomicU64>,
+    /// Requests that may explore its offers.
+    pub explorations: Arc<Mutex<Explorations>>,
 }
 
 impl Live {
@@ -68,15 +75,22 @@ impl Live {
             }));
         }
         let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut by_provider = vec![Vec::new(); providers.len()];
         for offer in &settings.offers {
             places.entry(&offer.model.card.id).or_default().push(offer.index);
+            if let Some(places) = by_provider.get_mut(offer.provider.index) {
+                places.push(offer.index);
+            }
         }
         let mut models = HashMap::default();
         for model in &settings.models {
             let known = old.and_then(|old| old.models.get(model.card.id.as_str()));
             let live = ModelLive {
                 offers: places.remove(model.card.id.as_str()).unwrap_or_default(),
-                hour: Mutex::new(known.map_or_else(Hour::new, |known| known.hour.lock().clone())),
+                // What still runs with the old one is counted here too.
+                hour: known.map_or_else(|| Arc::new(Mutex::new(Hour::new())), |known| known.hour.clone()),
+                hour_kept: known.map(|known| known.hour_kept.clone()).unwrap_or_default(),
+                explorations: known.map(|known| known.explorations.clone()).unwrap_or_default(),
                 model: model.clone(),
             };
             models.insert(model.card.id.as_str().into(), Arc::new(live));
@@ -87,13 +101,24 @@ impl Live {
             max_depth: limits.json_depth,
             ..penstock_admission::Limits::default()
         };
-        Ok(Self { catalog, admission, offers, providers, models, settings })
+        Ok(Self { catalog, admission, offers, providers, models, by_provider, settings })
     }
 
     /// The model with this id of the catalogue.
     #[must_use]
     pub fn model(&self, id: &str) -> Option<&Arc<ModelLive>> {
         self.models.get(id)
+    }
+
+    /// Every model.
+    pub fn models(&self) -> impl Iterator<Item = &Arc<ModelLive>> {
+        self.models.values()
+    }
+
+    /// The offers of a provider, by its place.
+    pub fn offers_of(&self, provider: usize) -> impl Iterator<Item = &Arc<OfferLive>> {
+        let places = self.by_provider.get(provider).map(Vec::as_slice).unwrap_or_default();
+        places.iter().filter_map(|place| self.offers.get(*place))
     }
 
     /// From now on it counts, also for what is shared with the one before.

@@ -11,6 +11,7 @@ use crate::observe::log;
 use penstock_contract::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
+use penstock_storage::figures::FigureStore;
 use penstock_storage::keys::KeyStore;
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::spend::SpendStore;
@@ -34,6 +35,8 @@ pub struct Vault {
     pub accounts: AccountStore,
     /// What they and their keys spent.
     pub spends: SpendStore,
+    /// Speeds as they were measured.
+    pub figures: FigureStore,
     /// Who changed what.
     pub audit: AuditLog,
     /// The ledger in it, and its second copy.
@@ -95,6 +98,7 @@ impl Vault {
             keys: KeyStore::new(store.clone()),
             accounts: AccountStore::new(store.clone()),
             spends: SpendStore::new(store.clone()),
+            figures: FigureStore::new(store.clone()),
             audit: AuditLog::new(store.clone()),
             ledger: Arc::new(ledger),
             store,

@@ -1,9 +1,10 @@
 //! What goes on beside the requests: names looked up again, providers checked,
-//! the last use of keys and what they spent written down, the system's clock followed.
+//! the last use of keys, what they spent and measured speeds written down, the system's clock followed.
 
 use crate::buffers;
 use crate::clock::{self, Clock, Followed};
 use crate::exports;
+use crate::figures::{self, Extent};
 use crate::house::House;
 use crate::observe::log;
 use crate::upstream::check;
@@ -16,7 +17,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 /// How often names are looked up again.
 const RESOLVE: Duration = Duration::from_secs(30);
-/// How often the last use of keys is written down.
+/// How often the last use of keys and measured speeds are written down.
 const NOTE: Duration = Duration::from_secs(30);
 /// How often spends are written down: what a crash may forget of a budget.
 const SPENDS: Duration = Duration::from_secs(1);
@@ -42,7 +43,11 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         every(RESOLVE, stop, house, |house| async move { resolve(&house).await }),
         every(NOTE, stop, house, |house| async move {
             if !house.has_left() {
-                tokio::task::spawn_blocking(move || house.keyring.note_uses(&house.vault.keys)).await.ok();
+                let work = move || {
+                    house.keyring.note_uses(&house.vault.keys);
+                    figures::note(&house, Extent::Round);
+                };
+                tokio::task::spawn_blocking(work).await.ok();
             }
         }),
         every(SPENDS, stop, house, |house| async move {

@@ -5,12 +5,15 @@ use super::routes::{Route, Work};
 use crate::house::House;
 use crate::ledger::views::number;
 use crate::live::Live;
+use crate::upstream::live::ProviderLive;
 use penstock_contract::Dialect;
 use penstock_routing::{Health as OfferHealth, State};
 use penstock_storage::Health;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What can be asked about the configuration that runs.
@@ -49,16 +52,27 @@ pub fn not_ready(house: &House) -> Option<&'static str> {
 }
 
 /// What does not go well although requests are taken, if that is so.
-pub fn degraded(house: &House) -> Option<&'static str> {
+pub fn degraded(house: &House) -> Option<Cow<'static, str>> {
     if house.ledger.failing() {
-        return Some("charges cannot be written down at the moment");
+        return Some("charges cannot be written down at the moment".into());
     }
     let now = house.clock.now();
     let live = house.live();
     // One that rests, after a 429 or a `Retry-After`, has lost no standing.
     let mut offers = live.offers.iter();
     let ejected = offers.all(|offer| matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. }));
-    ejected.then_some("no provider is healthy at the moment")
+    if ejected {
+        return Some("no provider is healthy at the moment".into());
+    }
+    let suspects: Vec<&str> = live.providers.iter().filter(is_suspect).map(|one| &*one.provider.id).collect();
+    let (first, more) = suspects.split_first()?;
+    let more = if more.is_empty() { String::new() } else { format!(", and of {} more", more.len()) };
+    Some(format!("suspect: the last health check of {first} failed{more}").into())
+}
+
+/// Its last check failed: it may be on its way out, or its check is wrong.
+fn is_suspect(provider: &&Arc<ProviderLive>) -> bool {
+    *provider.checked.lock() == Some(false)
 }
 
 /// The whole status.
@@ -150,7 +164,11 @@ fn one_offer(offer: &crate::upstream::offer::OfferLive, now: Duration) -> Value 
     json!({
         "model": offer.offer.model.card.id,
         "name": offer.offer.name,
-        "state": breaker.state(now).name(),
+        "state": match breaker.state(now) {
+            // As soon as a check fails, while requests still go there.
+            State::Closed if is_suspect(&&offer.provider) => "suspect",
+            state => state.name(),
+        },
         "rests_for_seconds": rest.map(|until| until.saturating_sub(now).as_secs_f64()),
         "failing": breaker.failing(now),
         "attempts": offer.attempts.load(std::sync::atomic::Ordering::Relaxed),

@@ -4,9 +4,11 @@
 use crate::gate::Tally;
 use penstock_auth::{Scope, Scopes};
 use penstock_contract::Refusal;
+use penstock_routing::Client;
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyRecord;
 use penstock_storage::spend::SpendRecord;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
@@ -18,6 +20,8 @@ pub struct Grant {
     pub public_id: Arc<str>,
     /// The account it draws on.
     pub account: Arc<Account>,
+    /// Both, as breakers tell clients apart.
+    pub client: Client,
     digest: [u8; 32],
     /// The secret before the last rotation, and until when it is good.
     previous: Option<Box<([u8; 32], u64)>>,
@@ -62,6 +66,11 @@ impl Account {
     }
 }
 
+/// The same for the same name as long as the process lives.
+fn hash(name: &str) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(name)
+}
+
 impl Grant {
     /// A grant that allows nothing, for an exchange whose key is not known yet.
     #[must_use]
@@ -72,6 +81,7 @@ impl Grant {
                 Arc::new(Grant {
                     public_id: "".into(),
                     account: Arc::default(),
+                    client: Client { key: 0, account: 0 },
                     digest: [0; 32],
                     previous: None,
                     scopes: Scopes::default(),
@@ -87,6 +97,7 @@ impl Grant {
         let models = record.models.as_ref();
         Self {
             public_id: record.id.as_str().into(),
+            client: Client { key: hash(&record.id), account: hash(&account.id) },
             account,
             digest: record.digest.0,
             previous: record.previous.map(|previous| Box::new((previous.digest.0, previous.until))),

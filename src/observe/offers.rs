@@ -1,7 +1,7 @@
 //! How offers are, for Prometheus.
 
 use super::metrics::{gauge, registered};
-use penstock_routing::{Breaker, State};
+use penstock_routing::Breaker;
 use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry, Result};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -19,14 +19,15 @@ pub(super) struct Standing<'a> {
     pub model: &'a str,
     /// It has been asked since the start.
     pub asked: bool,
-    /// It has answered since it last failed too often. One on trial has not: where nobody asks, it stays on trial.
+    /// It has answered since it last failed too often, or an active check has passed since: where nobody asks, that is
+    /// all there is to know.
     pub healthy: bool,
     pub failing: f64,
 }
 
 impl<'a> Standing<'a> {
     pub(super) fn of([provider, model]: [&'a str; 2], asked: bool, breaker: &Breaker, now: Duration) -> Self {
-        let healthy = breaker.state(now) == State::Closed;
+        let healthy = breaker.is_well();
         Self { provider, model, asked, healthy, failing: breaker.failing(now) }
     }
 }
@@ -42,7 +43,7 @@ impl Offers {
             health: gauge(
                 r,
                 "penstock_offer_healthy",
-                "1 if the provider's answers for the model are good, 0 if each of its offers of it is ejected or on trial.",
+                "1 if the provider's answers for the model, or its checks since, are good; 0 if each of its offers of it is ejected or on trial.",
                 &labels,
             )?,
             failing: registered(r, GaugeVec::new(failing, &labels)?)?,
@@ -104,6 +105,34 @@ mod tests {
             breaker.on_result(later, Outcome::Good);
         }
         assert_eq!(told(&breaker, later), 1);
+    }
+
+    #[test]
+    fn one_that_nobody_asks_is_healthy_again_by_a_check_unless_requests_failed_while_checks_passed() {
+        let offers = Offers::new(&Registry::new()).unwrap();
+        let settings = Settings::default();
+        let mut breaker = Breaker::new(settings);
+        let told = |breaker: &Breaker, now| {
+            offers.look(std::iter::once(Standing::of(["p", "m"], breaker, now)));
+            offers.health.with_label_values(&["p", "m"]).get()
+        };
+        for _ in 0..settings.consecutive {
+            breaker.on_result(Duration::ZERO, Outcome::Bad { rest: None });
+        }
+        let at = Duration::from_secs;
+        breaker.on_check(at(60), false);
+        assert_eq!(told(&breaker, at(60)), 0);
+        breaker.on_check(at(70), true);
+        assert_eq!(told(&breaker, at(70)), 1);
+        // A provider that lists its models and fails every request does not look healthy between two requests.
+        assert!(breaker.try_probe(at(71)));
+        breaker.on_result(at(71), Outcome::Bad { rest: None });
+        breaker.on_check(at(72), true);
+        assert_eq!(told(&breaker, at(72)), 0);
+        breaker.on_check(at(71) + settings.open_max - Duration::from_millis(1), true);
+        assert_eq!(told(&breaker, at(90)), 0);
+        breaker.on_check(at(71) + settings.open_max, true);
+        assert_eq!(told(&breaker, at(90)), 1, "nobody has asked it since, and its checks are good");
     }
 
     #[test]

@@ -3,12 +3,17 @@
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// The shortest time between two lines.
+/// The shortest time between two lines, unless told otherwise.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// One kind of line.
-pub struct Seldom(Mutex<State>);
+#[derive(Debug)]
+pub struct Seldom {
+    pause: Duration,
+    state: Mutex<State>,
+}
 
+#[derive(Debug)]
 struct State {
     last: Option<Instant>,
     untold: u64,
@@ -18,14 +23,20 @@ impl Seldom {
     /// Nothing has happened yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Mutex::new(State { last: None, untold: 0 }))
+        Self::every(PAUSE)
+    }
+
+    /// The same with another shortest time between two lines.
+    #[must_use]
+    pub const fn every(pause: Duration) -> Self {
+        Self { pause, state: Mutex::new(State { last: None, untold: 0 }) }
     }
 
     /// It has happened again; the line is written if it is time for one, with the number of times since the last.
     pub fn tell(&self, now: Instant, line: impl FnOnce(&str)) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.untold = state.untold.saturating_add(1);
-        if state.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
+        if state.last.is_some_and(|last| now.saturating_duration_since(last) < self.pause) {
             return;
         }
         state.last = Some(now);
@@ -54,5 +65,15 @@ mod tests {
         }
         let expected = [(0, "1"), (1_000, "4"), (5_000, "2")];
         assert_eq!(told, expected.map(|(at, times)| (at, times.to_owned())));
+    }
+
+    #[test]
+    fn a_longer_pause_is_kept() {
+        let (seldom, start, mut told) = (Seldom::every(Duration::from_secs(300)), Instant::now(), Vec::new());
+        for seconds in [0, 1, 299, 300, 301] {
+            let now = start + Duration::from_secs(seconds);
+            seldom.tell(now, |times| told.push((seconds, times.to_owned())));
+        }
+        assert_eq!(told, [(0, "1".to_owned()), (300, "3".to_owned())]);
     }
 }

@@ -10,6 +10,7 @@
 
 mod attempt;
 mod cost;
+mod filtered;
 mod nothing;
 mod pictures;
 mod plain;
@@ -28,6 +29,7 @@ use crate::exchange::{Ended, Exchange};
 use crate::ledger::Hold;
 use crate::observe::AttemptNote;
 use crate::spool::Spooled;
+use crate::upstream::notice;
 use crate::upstream::offer::{OfferLive, Seat};
 use attempt::Stop;
 use penstock_contract::{Ask, Code, Fault, FaultKind, Refusal, Reply, Rescue};
@@ -267,23 +269,23 @@ impl Run<'_, '_> {
         let now = self.now();
         match stop {
             Stop::Left | Stop::Revoked => {
-                offer.learn(now, Outcome::Neutral, None);
+                offer.learn(now, Outcome::Neutral, None, None);
                 None
             }
             Stop::Pass(refusal) => {
-                offer.learn(now, Outcome::Neutral, None);
+                offer.learn(now, Outcome::Neutral, None, None);
                 self.unsaid = Some(refusal);
                 Some(course.pass(now))
             }
             Stop::Own(refusal) => {
-                offer.learn(now, Outcome::Neutral, None);
+                offer.learn(now, Outcome::Neutral, None, None);
                 self.drew(offer);
                 self.refusal = Some(refusal);
                 Some(Next::Refuse)
             }
             // The house's own fault; another may have a connection that is kept.
             Stop::Fault(fault) if fault.kind == FaultKind::Descriptors => {
-                offer.learn(now, Outcome::Neutral, None);
+                offer.learn(now, Outcome::Neutral, None, None);
                 self.missed = true;
                 if !rescue {
                     self.refusal = Some(Refusal::new(Code::Overloaded).retry_after(1));
@@ -294,7 +296,7 @@ impl Run<'_, '_> {
             Stop::Fault(Fault { refusal: Some(refusal), .. })
                 if !self.begun && refusal.code == Code::ContextLength =>
             {
-                offer.learn(now, Outcome::Neutral, None);
+                offer.learn(now, Outcome::Neutral, None, None);
                 let too_small = offer.offer.context_length;
                 let offers = &self.x.live.offers;
                 course.leave_out(|index| {
@@ -305,7 +307,7 @@ impl Run<'_, '_> {
                 Some(course.pass(now))
             }
             Stop::Fault(fault) => {
-                offer.learn(now, Outcome::from(&fault), None);
+                self.learn(offer, &fault, now);
                 self.remember(offer, &fault, rescue, now);
                 if fault.kind == FaultKind::ModelOutput {
                     // It was delivered, and no other provider would have to say it.
@@ -320,6 +322,17 @@ impl Run<'_, '_> {
                     Next::GiveUp { retry_after: 1 }
                 })
             }
+        }
+    }
+
+    /// What a failure says of the offer, and of others of its provider.
+    fn learn(&self, offer: &Arc<OfferLive>, fault: &Fault, now: Duration) {
+        // No request can be to blame for a connection, or for our key.
+        let client = Some(self.x.grant.client).filter(|_| !fault.kind.is_of_provider());
+        offer.learn(now, Outcome::from(fault), client, None);
+        if fault.kind.is_of_connection() {
+            let others = self.x.live.offers_of(offer.offer.provider.index);
+            others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.unreachable(now));
         }
     }
 
@@ -339,6 +352,7 @@ impl Run<'_, '_> {
             return;
         }
         *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
+        notice::failed(offer, fault.kind);
     }
 
     /// What the last attempt drew counts, though nobody is answered with it.
@@ -377,7 +391,7 @@ impl Run<'_, '_> {
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
             let refusal = match course.was_crowded() {
                 true => Refusal::because(Code::Unavailable, FULL),
-                false => Refusal::new(Code::Unavailable),
+                false => self.chosen.unavailable(),
             };
             refusal.with("attempts", course.details(name)).retry_after(retry_after)
         });

@@ -43,7 +43,7 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
         first_token: None,
         total: took,
     };
-    offer.learn(now, Outcome::Good, Some(sample));
+    offer.learn(now, Outcome::Good, Some(run.x.grant.client), Some(sample));
     let objects = settle::served(run, offer, done, done, whole.measured, took, Some(sample));
     run.x.record.status = 200;
     let head = settle::head(run, offer, number);

@@ -291,7 +291,7 @@ async fn close(
         first_token: times.first_token,
         total: times.asked.elapsed(),
     };
-    offer.learn(run.now(), Outcome::Good, Some(sample));
+    offer.learn(run.now(), Outcome::Good, Some(run.x.grant.client), Some(sample));
     let took = times.asked.elapsed();
     let (done, own) = (Done::Tokens(usage), Done::Tokens(own));
     let objects = settle::served(run, offer, done, own, reply.measured(), took, Some(sample));

@@ -58,7 +58,7 @@ impl Run<'_, '_> {
             Some(Err(waiting)) => Some(waiting),
         };
         // A probe that is not made gives its place back.
-        offer.learn(self.now(), Outcome::Neutral, None);
+        offer.learn(self.now(), Outcome::Neutral, None, None);
         let Some(waiting) = waiting else { return Ok(Sat::Full) };
         let began = Instant::now();
         let seat = Box::pin(self.wait_for_seat(waiting, self.patience())).await;

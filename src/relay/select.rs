@@ -1,18 +1,24 @@
 //! Who may be asked: the model behind a name, its able offers, their order.
 
+use super::filtered;
 use crate::count::{self, Counting, Fit, Room};
 use crate::exchange::Exchange;
 use crate::live::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{Ask, Code, Dialect, Kind, Refusal};
+use penstock_contract::{Ask, Code, Dialect, Facts, Filters, Kind, Refusal, Task};
 use penstock_limits::Work;
-use penstock_routing::{BATCH, Candidate, Entry, Flavor, Health, SPEED, default_for, plan, split};
+use penstock_routing::{
+    BALANCED, BATCH, Candidate, Entry, Flavor, Health, MAX_PROMPT, SPEED, default_for, explore, plan, split,
+};
 use penstock_tokens::Count;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A prompt's bytes per token, for choosing among offers only.
 const BYTES_PER_TOKEN: usize = 4;
+
+/// Bytes of a sound that is small.
+const SMALL_SOUND: u64 = 1 << 20;
 
 /// Tokens of an answer of which nothing is known yet.
 const OUTPUT: u64 = 256;
@@ -36,6 +42,15 @@ pub struct Selection {
     /// What an offer was found to have room for, by its index: another of the same model may have more.
     lowered: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
+    /// It was asked under another flavor than `:balanced`.
+    narrow: bool,
+}
+
+/// When the ask came: by the steady clock, and in Unix seconds.
+#[derive(Clone, Copy)]
+struct Moment {
+    now: Duration,
+    at: u64,
 }
 
 /// Chooses; `None` if the client left before that was done.
@@ -48,6 +63,7 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>
     let (name, flavor) = split(&ask.model);
     let model = model_of(x, ask, name)?;
     let line = x.work == Work::BatchLine;
+    let given = flavor.is_some();
     let flavor = flavor.unwrap_or_else(|| match ask.preset.as_deref() {
         _ if line => BATCH,
         Some("non_reasoning") if live.settings.compatibility.preset_flavor => SPEED,
@@ -67,9 +83,11 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>
         counts: Vec::new(),
         lowered: Vec::new(),
         preset: ask.preset.clone(),
+        // What a batch gives its lines by itself is nobody's choice.
+        narrow: flavor != BALANCED && (given || !line),
         model: model.clone(),
     };
-    let now = x.house.clock.now();
+    let moment = Moment { now: x.house.clock.now(), at: x.house.clock.unix() };
     let mut refusal = None;
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
     for candidate in std::iter::once(model.clone()).chain(fallbacks) {
@@ -86,7 +104,7 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>
                 if let Some(count) = count {
                     selection.counts.push((candidate.model.card.id.as_str().into(), count));
                 }
-                if let Err(lacks) = selection.add(live, &candidate, flavor, ask, now) {
+                if let Err(lacks) = selection.add(live, &candidate, flavor, ask, moment) {
                     refusal.get_or_insert(lacks);
                 }
             }
@@ -98,7 +116,7 @@ pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>
         }
     }
     if selection.entries.is_empty() {
-        return Err(refusal.unwrap_or_else(|| Refusal::new(Code::Unavailable).retry_after(5)));
+        return Err(refusal.unwrap_or_else(|| selection.unavailable().retry_after(5)));
     }
     Ok(Some(selection))
 }
@@ -161,6 +179,36 @@ fn expected_output(live: &Live, model: &ModelLive, ask: &Ask, now: Duration) -> 
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
 }
 
+/// Puts an offer of which too little is known before the others, where the model's requests have earned it.
+fn explored(model: &ModelLive, candidates: &[Candidate], order: &mut [usize]) {
+    let mut explorations = model.explorations.lock();
+    explorations.on_request();
+    let Some(first) = order.first() else { return };
+    let Some(offer) = explore(candidates, *first, rand::random()) else { return };
+    let place = order.iter().position(|index| *index == offer);
+    if let Some(head) = place.and_then(|place| order.get_mut(..=place))
+        && explorations.try_explore()
+    {
+        head.rotate_right(1);
+    }
+}
+
+/// Whether a request is small enough to explore with.
+fn is_small(ask: &Ask, prompt: u64) -> bool {
+    match &ask.task {
+        Task::Transcribe(task) => task.sound.bytes <= SMALL_SOUND,
+        Task::Talk | Task::Embed(_) | Task::Rerank(_) | Task::Draw(_) => prompt <= MAX_PROMPT,
+    }
+}
+
+/// An offer that can do what is asked.
+struct Able<'l> {
+    offer: &'l Arc<OfferLive>,
+    fit: Fit,
+    /// It passes the filters only because its speed is not known.
+    unsure: bool,
+}
+
 impl Selection {
     /// Adds a model's able offers in the flavor's order: those with room for all that is wanted first.
     fn add(
@@ -169,41 +217,32 @@ impl Selection {
         model: &ModelLive,
         flavor: &dyn Flavor,
         ask: &Ask,
-        now: Duration,
+        moment: Moment,
     ) -> Result<(), Refusal> {
+        let now = moment.now;
         // Never nothing, or the shortest of asks would find all prices alike.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output(live, model, ask, now);
-        let mut lacks = None;
-        let mut candidates: Vec<Candidate> = Vec::with_capacity(model.offers.len());
-        let count = self.count(&model.model.card.id).copied();
-        let mut fits: Vec<(usize, Fit)> = Vec::new();
-        for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
-            match offer.lacks(ask) {
-                None => {
-                    fits.extend(count.map(|count| (offer.offer.index, count::fit(&count, offer, ask))));
-                    candidates.push(offer.candidate(now, prompt, output));
-                }
-                Some(refusal) => {
-                    lacks.get_or_insert(refusal);
-                }
-            }
-        }
-        if candidates.is_empty() {
-            return Err(lacks.unwrap_or_else(|| Refusal::new(Code::Unavailable).retry_after(5)));
-        }
+        let able = self.able(live, model, ask, moment)?;
+        let candidates: Vec<Candidate> =
+            able.iter().map(|one| one.offer.candidate(now, prompt, output)).collect();
         self.all_ejected &= candidates.iter().all(|one| matches!(one.health, Health::Ejected { .. }));
         let mut order = plan(flavor, &candidates, rand::random());
         // In the order of the model's offers, which is that of their numbers.
-        let fit = |index: &usize| {
-            let found = fits.binary_search_by_key(index, |(offer, _)| *offer);
-            found.ok().and_then(|at| fits.get(at)).map_or(Fit::Whole, |(_, fit)| *fit)
+        let known = |index: &usize| {
+            able.binary_search_by_key(index, |one| one.offer.offer.index).ok().and_then(|at| able.get(at))
         };
+        let fit = |index: &usize| known(index).map_or(Fit::Whole, |one| one.fit);
         // Where the input fits none for certain, they are all asked, and say so.
-        if fits.iter().any(|(_, fit)| *fit != Fit::Not) {
+        if able.iter().any(|one| one.fit != Fit::Not) {
             order.retain(|index| fit(index) != Fit::Not);
         }
-        order.sort_by_key(fit);
+        // Without counts and filters all are alike.
+        if able.iter().any(|one| one.unsure || one.fit != Fit::Whole) {
+            order.sort_by_key(|index| (fit(index), known(index).is_some_and(|one| one.unsure)));
+        } else if self.entries.is_empty() && !self.batch && flavor.explores() && is_small(ask, prompt) {
+            explored(model, &candidates, &mut order);
+        }
         for index in order {
             let Some(offer) = live.offers.get(index) else { continue };
             let breaker = offer.breaker.lock();
@@ -215,6 +254,62 @@ impl Selection {
             });
         }
         Ok(())
+    }
+
+    /// The offers of a model that can do what is asked, and may.
+    fn able<'l>(
+        &self,
+        live: &'l Live,
+        model: &ModelLive,
+        ask: &Ask,
+        moment: Moment,
+    ) -> Result<Vec<Able<'l>>, Refusal> {
+        let mut lacks = None;
+        let mut able: Vec<Able<'l>> = Vec::with_capacity(model.offers.len());
+        let count = self.count(&model.model.card.id).copied();
+        for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
+            match offer.lacks(ask) {
+                None => {
+                    let fit = count.map_or(Fit::Whole, |count| count::fit(&count, offer, ask));
+                    able.push(Able { offer, fit, unsure: false });
+                }
+                Some(refusal) => {
+                    lacks.get_or_insert(refusal);
+                }
+            }
+        }
+        if able.is_empty() {
+            return Err(lacks.unwrap_or_else(|| self.unavailable().retry_after(5)));
+        }
+        if let Some(filters) = &ask.filters {
+            self.filter(filters, &mut able, moment)?;
+        }
+        Ok(able)
+    }
+
+    /// Leaves out the offers that do not meet the filters.
+    fn filter(&self, filters: &Filters, able: &mut Vec<Able<'_>>, moment: Moment) -> Result<(), Refusal> {
+        let facts: Vec<Facts<'_>> =
+            able.iter().map(|one| one.offer.facts(moment.now, moment.at, self.batch)).collect();
+        if !facts.iter().any(|facts| filters.allow(facts)) {
+            return Err(filtered::nobody(filters, &facts));
+        }
+        for (one, facts) in able.iter_mut().zip(&facts) {
+            one.unsure = filters.is_unsure_of(facts);
+        }
+        let mut allowed = facts.iter().map(|facts| filters.allow(facts));
+        able.retain(|_| allowed.next().unwrap_or(false));
+        Ok(())
+    }
+
+    /// Nobody can answer now.
+    pub fn unavailable(&self) -> Refusal {
+        let refusal = Refusal::new(Code::Unavailable);
+        if !self.narrow {
+            return refusal;
+        }
+        let sentence = format!("{} The flavor :balanced widens the choice.", refusal.message);
+        Refusal::because(Code::Unavailable, sentence)
     }
 
     /// `model` in the answer: what the client asked for, or the fallback that answered.

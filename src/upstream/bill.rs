@@ -95,6 +95,12 @@ impl Bill {
         self.rates.iter().rev().find(|rate| rate.from <= at)
     }
 
+    /// The price of input at a time, EUR per million tokens, where there is one.
+    #[must_use]
+    pub fn input(&self, at: u64) -> Option<Decimal> {
+        self.rate(at)?.tariff.input
+    }
+
     /// Whether its requests are paid from the energy wallet, as long as that lasts.
     #[must_use]
     pub fn in_energy(&self, at: u64) -> bool {

@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// What to do where a check fails.
+const REMEDY: &str = "Check the provider's status, its `api_key`, and `health.path`.";
+
 /// Starts every check that is due; does not wait for any.
 pub async fn due(house: &Arc<House>) {
     let live = house.live();
@@ -35,7 +38,7 @@ pub async fn due(house: &Arc<House>) {
             if note(&provider.checked, &provider.last_error, now, found) {
                 tell(&provider.provider.id, found);
             }
-            for offer in live.offers.iter().filter(|offer| Arc::ptr_eq(&offer.provider, &provider)) {
+            for offer in live.offers_of(provider.provider.index) {
                 offer.breaker.lock().on_check(now, good);
             }
             house.metrics.checked(&provider.provider.id, good);
@@ -63,7 +66,8 @@ fn tell(provider: &str, found: Result<(), FaultKind>) {
     match found {
         Ok(()) => log::event(log::info(), "check_good", &[("provider", provider)]),
         Err(kind) => {
-            log::event(log::error(), "check_bad", &[("provider", provider), ("kind", kind.name())]);
+            let members = [("provider", provider), ("kind", kind.name()), ("remedy", REMEDY)];
+            log::event(log::error(), "check_bad", &members);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One provider while the house runs: its route, its seats, its last word.
 
 use super::connect::Route;
+use super::notice::Notices;
 use super::pools::Pools;
 use super::seats::Seats;
 use crate::config::settings::Provider;
@@ -42,6 +43,8 @@ pub struct ProviderLive {
     pub last_error: Arc<Mutex<Option<(Duration, &'static str)>>>,
     /// What the last active check found; `None` before the first.
     pub checked: Arc<Mutex<Option<bool>>>,
+    /// Failures of it that were told.
+    pub(super) notices: Arc<Notices>,
     pub(super) next_check: Mutex<Duration>,
     /// Its seats.
     pub seats: Arc<Seats>,
@@ -62,6 +65,7 @@ impl ProviderLive {
             image_routes: provider.image_hosts.iter().map(|base| Route::to(base, &provider, pools)).collect(),
             seats,
             last_error: known.map(|known| known.last_error.clone()).unwrap_or_default(),
+            notices: known.map(|known| known.notices.clone()).unwrap_or_default(),
             checked: known.map(|known| known.checked.clone()).unwrap_or_default(),
             next_check: Mutex::new(Duration::ZERO),
             provider,

@@ -10,6 +10,7 @@ mod frames;
 pub mod http1;
 mod idle;
 pub mod live;
+pub mod notice;
 pub mod offer;
 pub mod pools;
 pub mod rate;

@@ -4,14 +4,16 @@
 use super::aside;
 use super::bill::Bill;
 use super::live::ProviderLive;
+use super::notice::{self, Notices};
 use super::seats::{Place, Queued, Turn};
 use super::tokenize::Engine;
 use crate::caller::CancelLine;
 use crate::config::settings::{Billing, Offer};
 use parking_lot::Mutex;
-use penstock_contract::{Ask, Dialect, Draw, Kind, Needs, Refusal, Size, Task};
-use penstock_routing::{Breaker, Candidate, Figures, Outcome, Sample, price_hint};
+use penstock_contract::{Ask, Dialect, Draw, Facts, Kind, Needs, Refusal, Size, Task};
+use penstock_routing::{Breaker, Candidate, Client, Figures, Outcome, Sample, price_hint};
 use pingora_http::RequestHeader;
+use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -27,12 +29,16 @@ pub struct OfferLive {
     pub provider: Arc<ProviderLive>,
     /// How fast it has been.
     pub figures: Arc<Mutex<Figures>>,
+    /// Stamp of the figures that were written down last.
+    pub figures_kept: Arc<AtomicU64>,
     /// How well it has been.
     pub breaker: Arc<Mutex<Breaker>>,
     /// How well its engine counts tokens.
     pub(super) engine: Arc<Engine>,
     /// What its answers draw and cost.
     pub bill: Bill,
+    /// Failures of its own that were told.
+    pub(super) notices: Arc<Notices>,
     /// Attempts that used it, for status.
     pub attempts: Arc<AtomicU64>,
     in_flight: Arc<AtomicU32>,
@@ -62,7 +68,7 @@ impl OfferLive {
         money: &Billing,
     ) -> Result<Self, String> {
         let place = &offer.provider.place;
-        let number = |decimal: rust_decimal::Decimal| decimal.to_f64().unwrap_or(f64::NAN);
+        let number = |decimal: Decimal| decimal.to_f64().unwrap_or(f64::NAN);
         let wrong = |_| format!("A header of provider {} cannot be sent.", offer.provider.id);
         let heads = offer
             .dialects
@@ -85,6 +91,8 @@ impl OfferLive {
             },
             climate: (number(place.grid.g_per_kwh), number(place.eco_share())),
             figures: Arc::new(Mutex::new(Figures::new())),
+            figures_kept: Arc::default(),
+            notices: Arc::default(),
             breaker: Arc::new(Mutex::new(breaker)),
             engine: Arc::default(),
             bill: Bill::new(&offer, money),
@@ -102,6 +110,8 @@ impl OfferLive {
     #[must_use]
     pub fn after(mut self, known: &Self) -> Self {
         self.figures = known.figures.clone();
+        self.figures_kept = known.figures_kept.clone();
+        self.notices = known.notices.clone();
         self.breaker = known.breaker.clone();
         self.engine = known.engine.clone();
         self.attempts = known.attempts.clone();
@@ -111,12 +121,17 @@ impl OfferLive {
 
     /// What a plan needs to know of it now.
     pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> Candidate {
-        let seconds = self.figures.lock().predict(now, prompt_tokens, output);
+        let (seconds, measured, known) = {
+            let mut figures = self.figures.lock();
+            (figures.predict(now, prompt_tokens, output), figures.age(now), figures.known_for(now))
+        };
         let breaker = self.breaker.lock();
         Candidate {
             offer: self.offer.index,
             price: price_hint(self.price.0, self.price.1, prompt_tokens, output),
             seconds,
+            measured,
+            known,
             in_flight: self.in_flight(),
             seats: self.offer.provider.seats.unwrap_or(0),
             failing: breaker.failing(now),
@@ -162,6 +177,18 @@ impl OfferLive {
         }
     }
 
+    /// What filters look at: for a request at this Unix second, at batch price or not.
+    pub fn facts(&self, now: Duration, at: u64, batch: bool) -> Facts<'_> {
+        let place = &self.offer.provider.place;
+        let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
+        Facts {
+            country: &place.code,
+            input_cost: self.bill.input(at).map(halved),
+            carbon_intensity: place.grid.g_per_kwh,
+            speed: self.figures.lock().tokens_per_second(now),
+        }
+    }
+
     /// A seat at the provider for a request at once, if one is free.
     pub fn sit(self: &Arc<Self>) -> Option<Seat> {
         self.provider.seats.take().map(|place| self.seat(place))
@@ -189,12 +216,25 @@ impl OfferLive {
         Seat { offer: self.clone(), _place: place }
     }
 
-    /// An attempt is over.
-    pub fn learn(&self, now: Duration, outcome: Outcome, sample: Option<Sample>) {
-        self.breaker.lock().on_result(now, outcome);
+    /// An attempt is over. A failure that the client's request may have caused names the client.
+    pub fn learn(&self, now: Duration, outcome: Outcome, client: Option<Client>, sample: Option<Sample>) {
+        let (before, after) = {
+            let mut breaker = self.breaker.lock();
+            let before = breaker.state(now);
+            breaker.on_result_of(now, outcome, client);
+            (before, breaker.state(now))
+        };
+        if before != after {
+            notice::changed(self, before, after);
+        }
         if let Some(sample) = sample {
             self.figures.lock().observe(now, sample);
         }
+    }
+
+    /// A connection to its provider failed, for an attempt at another of its offers.
+    pub fn unreachable(&self, now: Duration) {
+        self.breaker.lock().on_unreachable(now);
     }
 }
 

@@ -51,6 +51,54 @@ async fn readiness_falls_while_draining_and_not_for_what_providers_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
+    let provider = Provider::start().await;
+    provider.gets(status(500));
+    // The next check comes only when the gateway is told to.
+    let health = "health = { path = \"/models\", interval = \"1h\", timeout = \"20s\" }";
+    let settings = "[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"";
+    let bench = || Bench::new().settings(settings).provider_with("a", &provider, health, "");
+    let running = bench().start().await;
+    let anyone = Client { address: running.gateway.admin, key: String::new() };
+    let house = running.gateway.house.clone();
+    let checked = |good: bool| {
+        let house = house.clone();
+        async move {
+            crate::harness::until("the check", || *house.live().providers[0].checked.lock() == Some(good))
+                .await;
+        }
+    };
+    checked(false).await;
+    let ready = anyone.get("/readyz").await;
+    let said = "ready, but suspect: the last health check of a failed\n";
+    assert_eq!((ready.status, ready.text().as_str()), (200, said));
+    let offer = async || running.admin().get("/admin/providers").await.json()["data"][0]["offers"][0].clone();
+    assert_eq!(offer().await["state"], "suspect");
+    // Now requests fail as well, and then a check passes. A reload makes one due.
+    provider.always(status(503));
+    for _ in 0..2 {
+        assert_eq!(running.chat().await.status, 503);
+    }
+    let healthy = async || {
+        let text = anyone.get("/metrics").await.text();
+        text.contains("penstock_offer_healthy{model=\"m\",provider=\"a\"} 1")
+    };
+    assert_eq!(offer().await["state"], "open");
+    assert!(!healthy().await);
+    provider.gets(plain("ok"));
+    house.live().providers[0].checked.lock().take();
+    running.reload(bench().load(running.storage())).await;
+    checked(true).await;
+    crate::harness::within("the metric", async {
+        while !healthy().await {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(anyone.get("/readyz").await.text(), "ready\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_that_asks_for_patience_takes_no_gateway_out_of_its_balancer() {
     let provider = Provider::start().await;
     provider.always(retry_after(429, 600));

@@ -26,7 +26,7 @@ async fn an_unstreamed_answer_is_as_large_as_its_bound_and_no_larger() {
             assert_eq!(answer.json()["choices"][0]["message"]["content"], text);
         } else {
             let attempt = &answer.json()["error"]["details"]["attempts"][0];
-            assert_eq!(attempt["reason"], "malformed", "{}", answer.text());
+            assert_eq!(attempt["reason"], "unavailable", "{}", answer.text());
         }
     }
     assert_eq!(provider.calls(), 3);

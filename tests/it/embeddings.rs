@@ -171,7 +171,7 @@ async fn when_nobody_answers_it_is_a_503_with_the_attempts() {
     let answer = embed(&running, json!("x")).await;
     let error = &answer.json()["error"];
     assert_eq!((answer.status, &error["code"]), (503, &json!("INFERENCE_3103")));
-    assert_eq!(error["details"]["attempts"][0]["reason"], "malformed");
+    assert_eq!(error["details"]["attempts"][0]["reason"], "unavailable");
     assert!(answer.header("retry-after").is_some());
 }
 

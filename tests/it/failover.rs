@@ -51,7 +51,10 @@ async fn when_nobody_answers_it_is_a_true_503_with_the_attempts() {
     let error = &answer.json()["error"];
     assert_eq!(error["code"], "INFERENCE_3103");
     let attempts = error["details"]["attempts"].as_array().unwrap();
-    assert!(attempts.iter().any(|attempt| attempt["provider"] == "one" && attempt["status"] == 500));
+    assert!(
+        attempts.iter().any(|attempt| attempt["provider"] == "one" && attempt["reason"] == "unavailable")
+    );
+    assert!(attempts.iter().all(|attempt| attempt.as_object().unwrap().len() == 3), "{attempts:?}");
     assert!(attempts.iter().all(|attempt| attempt["ms"].is_u64()));
     let seconds: u32 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=5).contains(&seconds));

@@ -176,3 +176,80 @@ async fn a_preset_fills_in_what_the_client_left_out() {
     assert_eq!((sent["temperature"].as_f64(), sent["top_p"].as_f64()), (Some(0.1), Some(0.95)));
     assert!(sent.get("preset").is_none());
 }
+
+/// One provider with two models, the second the fallback of the first.
+fn two_models(bench: Bench, provider: &Provider) -> Bench {
+    let offers = "[[providers.offers]]\nmodel = \"n\"\nname = \"their-n\"\nprice = { input = 1, output = 1 }";
+    bench.model("fallbacks = [\"n\"]").hasty_with("both", provider, offers).more(
+        "\n[[models]]\nid = \"n\"\nname = \"N\"\nkind = \"chat\"\ncreated = 1\ncontext_length = 1000\n\
+         price = { input = 1, output = 1 }\nenergy = { active_params_b = 8.0 }\n",
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_model_s_silence_leaves_the_other_models_of_its_provider() {
+    let provider = Provider::start().await;
+    provider.then(crate::harness::script::silent());
+    let running = two_models(Bench::new(), &provider).start().await;
+    let answer = running.chat().await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!((&answer.json()["model"], provider.calls()), (&json!("n"), 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_connections_count_for_every_offer_of_the_provider() {
+    let provider = Provider::start().await;
+    let bench = Bench::new().settings("[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"");
+    let running = two_models(bench, &provider).start().await;
+    drop(provider);
+    let state = |model: &str| {
+        let house = &running.gateway.house;
+        let live = house.live();
+        let offer = live.offers.iter().find(|offer| offer.offer.model.card.id == model).unwrap();
+        offer.breaker.lock().state(house.clock.now())
+    };
+    crate::harness::within("the ejection", async {
+        while state("m") == penstock_routing::State::Closed {
+            let answer = running.chat().await;
+            assert_eq!(answer.status, 503);
+            let attempts = answer.json()["error"]["details"]["attempts"].as_array().unwrap().len();
+            assert_eq!(attempts, 1, "nor is it asked for the fallback");
+        }
+    })
+    .await;
+    assert_ne!(state("n"), penstock_routing::State::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn balanced_is_advised_only_where_another_flavor_was_asked_for() {
+    let provider = Provider::start().await;
+    provider.always(status(503));
+    let running = Bench::new().provider("a", &provider).start().await;
+    for (model, advised) in [("m", false), ("m:balanced", false), ("m:eco", true), ("m:speed", true)] {
+        let mut body = running.ask();
+        body["model"] = json!(model);
+        let answer = running.client.post("/v1/chat/completions", &body).await;
+        assert_eq!(answer.status, 503);
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(message.contains(":balanced"), advised, "{model}: {message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_client_s_repeated_failures_take_the_provider_from_nobody_else() {
+    let provider = Provider::start().await;
+    let settings = "[routing]\nquick_retry = \"1ms\"\n[routing.breaker]\nconsecutive = 3\nrest = \"1h\"\nrest_max = \"1h\"";
+    let running = Bench::new().settings(settings).provider("a", &provider).start().await;
+    let other = running.key(&json!({"name": "other"})).await;
+    assert_eq!(other.post("/v1/chat/completions", &running.ask()).await.status, 200);
+    for _ in 0..10 {
+        provider.then(status(503));
+        assert_eq!(running.chat().await.status, 503);
+    }
+    let house = &running.gateway.house;
+    let state = || house.live().offers[0].breaker.lock().state(house.clock.now());
+    assert_eq!(state(), penstock_routing::State::Closed);
+    provider.then(status(503));
+    assert_eq!(other.post("/v1/chat/completions", &running.ask()).await.status, 503);
+    assert_ne!(state(), penstock_routing::State::Closed, "now it is nobody's request");
+}

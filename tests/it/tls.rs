@@ -106,7 +106,7 @@ async fn a_certificate_under_another_root_is_never_trusted() {
     let refused = alone.chat().await;
     assert_eq!(refused.status, 503);
     let attempt = &refused.json()["error"]["details"]["attempts"][0];
-    assert_eq!((&attempt["provider"], &attempt["reason"]), (&json!("bad"), &json!("tls")));
+    assert_eq!((&attempt["provider"], &attempt["reason"]), (&json!("bad"), &json!("unavailable")));
     let both = Bench::new()
         .provider_at("bad", &secure_base(&bad), &behind(&other, "auto"), "")
         .provider_with("good", &good, PATIENT, SECOND)

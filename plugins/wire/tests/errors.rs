@@ -100,6 +100,9 @@ fn page() -> String {
         .unwrap();
     }
     page += "\n`INFERENCE_3207` has `details.context_length` and `details.input_tokens`.\n\n";
+    page += "`INFERENCE_3103` may have `details.attempts`: for each failed attempt the `provider`, a `reason` and its\n\
+             milliseconds, `ms`. Reasons are `unavailable`, `rate_limited`, `timeout` and `refused`; the log of the gateway\n\
+             says more. Its message recommends `:balanced` where another flavor was asked for.\n\n";
     page + STREAMS
 }
 

@@ -100,7 +100,7 @@ async fn one_stream_keeps_as_much_as_an_unstreamed_answer_may_have() {
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
     let answer = running.chat_stream().await;
     assert_eq!(answer.status, 503, "{}", answer.text());
-    assert_eq!(answer.json()["error"]["details"]["attempts"][0]["reason"], "malformed");
+    assert_eq!(answer.json()["error"]["details"]["attempts"][0]["reason"], "unavailable");
     assert_eq!(running.chat_stream().await.streamed(), "Hello");
     assert_eq!(provider.calls(), 2);
 }

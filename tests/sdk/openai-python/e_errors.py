@@ -126,6 +126,8 @@ def test_when_all_providers_fail_the_client_tries_three_times_and_waits_as_told(
     assert 1 <= after <= 5 and waited >= 2 * min(after, 1) * 0.95, (after, waited)
     attempts = error.body["details"]["attempts"]
     assert {attempt["provider"] for attempt in attempts} == {"sdk-lyon", "sdk-turku"}, attempts
+    assert all(set(attempt) == {"provider", "reason", "ms"} for attempt in attempts), attempts
+    assert {attempt["reason"] for attempt in attempts} <= {"unavailable", "rate_limited", "timeout", "refused"}
     assert "127.0.0.1" not in str(error.body)
 
 

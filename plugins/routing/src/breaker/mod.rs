@@ -34,6 +34,9 @@ use clients::{Clients, Culprit};
 use std::time::Duration;
 use window::{Seen, Window};
 
+/// Checks that pass while requests fail say nothing for so long, or for the longest ejection if that is shorter.
+const DISTRUST: Duration = Duration::from_secs(10);
+
 /// The three states of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -172,8 +175,7 @@ impl Breaker {
     }
 
     /// Whether it answers, as far as is known: it is not ejected, or an active check has passed since its last failure
-    /// and nobody has asked it yet. Checks that pass while requests fail are not believed for as long as the longest
-    /// ejection lasts.
+    /// and nobody has asked it yet. Checks that passed while requests failed are not believed for ten seconds.
     #[must_use]
     pub const fn is_well(&self) -> bool {
         matches!((self.phase, self.checked), (Phase::Closed, _) | (_, Checked::Well))
@@ -344,7 +346,7 @@ impl Breaker {
     /// A request failed while it was ejected or on trial: what checks said before was wrong.
     fn distrust_checks(&mut self, now: Duration) {
         self.checked = Checked::Nothing;
-        self.distrust = now.saturating_add(self.settings.open_max);
+        self.distrust = now.saturating_add(DISTRUST.min(self.settings.open_max));
     }
 
     /// Of this many failures in the window, those that count.

@@ -1,0 +1,166 @@
+//! Failures of providers that somebody has to know of: written to the log at once, then at most every five minutes with
+//! the number of times since, and with what to do. Beside them stand an ejection and its end, each once.
+
+use super::offer::OfferLive;
+use crate::config::settings::LogLevel;
+use crate::observe::log;
+use crate::observe::seldom::Seldom;
+use penstock_contract::FaultKind;
+use penstock_routing::State;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The shortest time between two lines about the same.
+const PAUSE: Duration = Duration::from_secs(300);
+
+/// Something that is wrong with a provider or with one of its offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concern {
+    Unreachable,
+    Key,
+    Name,
+    Unpaid,
+    Exhausted,
+    Silent,
+    Failing,
+}
+
+/// Kinds of concerns.
+const CONCERNS: usize = 7;
+
+/// What was told of one provider, or of one offer; nothing is kept of those that never fail.
+#[derive(Debug, Default)]
+pub struct Notices(OnceLock<Box<[Seldom; CONCERNS]>>);
+
+impl Notices {
+    fn of(&self, concern: Concern) -> Option<&Seldom> {
+        let all = self.0.get_or_init(|| Box::new(std::array::from_fn(|_| Seldom::every(PAUSE))));
+        all.get(concern as usize)
+    }
+}
+
+impl Concern {
+    /// `None` for what is no provider's failure.
+    const fn of(kind: FaultKind) -> Option<Self> {
+        Some(match kind {
+            FaultKind::Connect | FaultKind::Tls => Self::Unreachable,
+            FaultKind::Credentials(402) => Self::Unpaid,
+            FaultKind::Credentials(404) => Self::Name,
+            FaultKind::Credentials(_) => Self::Key,
+            FaultKind::Status(429) => Self::Exhausted,
+            FaultKind::FirstByte | FaultKind::FirstToken | FaultKind::Idle => Self::Silent,
+            FaultKind::Status(_)
+            | FaultKind::Reset
+            | FaultKind::Malformed
+            | FaultKind::InBand
+            | FaultKind::Truncated => Self::Failing,
+            FaultKind::Caller | FaultKind::Deadline | FaultKind::Diverged | FaultKind::Descriptors => {
+                return None;
+            }
+        })
+    }
+
+    /// Whether all offers of the provider have it, so that it is told once for them.
+    const fn is_of_provider(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Key | Self::Unpaid)
+    }
+
+    const fn level(self) -> LogLevel {
+        match self {
+            Self::Unreachable | Self::Key | Self::Name | Self::Unpaid => log::error(),
+            Self::Exhausted | Self::Silent | Self::Failing => log::warn(),
+        }
+    }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Unreachable => "Check `base_url`, the network and the provider's status.",
+            Self::Key => "Check the provider's `api_key`, and what it may use there.",
+            Self::Name => {
+                "Check the offer's `name` and the provider's `base_url`: there is nothing under them."
+            }
+            Self::Unpaid => "Check the gateway's own account at the provider: it has to be paid.",
+            Self::Exhausted => {
+                "Raise the quota at the provider, lower `max_in_flight`, or add another offer."
+            }
+            Self::Silent => "Check the provider's status; raise its `timeouts` if it is only slow.",
+            Self::Failing => "Check the provider's status and its own log.",
+        }
+    }
+}
+
+/// An attempt at an offer has failed.
+pub fn failed(offer: &OfferLive, kind: FaultKind) {
+    let Some(concern) = Concern::of(kind) else { return };
+    let notices = if concern.is_of_provider() { &offer.provider.notices } else { &offer.notices };
+    let Some(seldom) = notices.of(concern) else { return };
+    seldom.tell(Instant::now(), |times| {
+        let status = match kind {
+            FaultKind::Status(status) | FaultKind::Credentials(status) => status.to_string(),
+            _ => String::new(),
+        };
+        let members = [
+            ("provider", &*offer.offer.provider.id),
+            ("model", offer.offer.model.card.id.as_str()),
+            ("reason", kind.name()),
+            ("status", status.as_str()),
+            ("times", times),
+            ("remedy", concern.remedy()),
+        ];
+        let said = members.into_iter().filter(|(_, value)| !value.is_empty());
+        log::event(concern.level(), "provider_failed", &said.collect::<Vec<_>>());
+    });
+}
+
+/// The breaker of an offer is in another state.
+pub(super) fn changed(offer: &OfferLive, before: State, after: State) {
+    let provider = ("provider", &*offer.offer.provider.id);
+    let model = ("model", offer.offer.model.card.id.as_str());
+    match (before, after) {
+        (State::Closed, State::Open { .. }) => {
+            let remedy = ("remedy", "The lines `provider_failed` say why; it is tried again by itself.");
+            log::event(log::error(), "offer_ejected", &[provider, model, remedy]);
+        }
+        (_, State::Closed) => log::event(log::info(), "offer_recovered", &[provider, model]),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_of_a_provider_has_a_remedy_and_what_only_a_change_mends_is_an_error() {
+        let errors =
+            [FaultKind::Connect, FaultKind::Tls].into_iter().chain((401..=404).map(FaultKind::Credentials));
+        for kind in errors {
+            let told = Concern::of(kind)
+                .map(|concern| (concern.level() == log::error(), concern.remedy().len() > 20));
+            assert_eq!(told, Some((true, true)), "{kind:?}");
+        }
+        let warnings = [429, 500, 503].map(FaultKind::Status).into_iter().chain([
+            FaultKind::FirstByte,
+            FaultKind::FirstToken,
+            FaultKind::Idle,
+            FaultKind::Reset,
+            FaultKind::Malformed,
+            FaultKind::InBand,
+            FaultKind::Truncated,
+        ]);
+        for kind in warnings {
+            let told = Concern::of(kind)
+                .map(|concern| (concern.level() == log::warn(), concern.remedy().len() > 20));
+            assert_eq!(told, Some((true, true)), "{kind:?}");
+        }
+        for kind in [FaultKind::Caller, FaultKind::Deadline, FaultKind::Diverged, FaultKind::Descriptors] {
+            assert_eq!(Concern::of(kind), None, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn every_concern_has_a_place() {
+        assert_eq!(Concern::Failing as usize, CONCERNS - 1);
+        assert!(Notices::default().of(Concern::Failing).is_some());
+    }
+}
