@@ -178,9 +178,11 @@ async fn a_preset_fills_in_what_the_client_left_out() {
 }
 
 /// One provider with two models, the second the fallback of the first.
-fn two_models(bench: Bench, provider: &Provider) -> Bench {
+fn two_models(bench: Bench, address: std::net::SocketAddr) -> Bench {
     let offers = "[[providers.offers]]\nmodel = \"n\"\nname = \"their-n\"\nprice = { input = 1, output = 1 }";
-    bench.model("fallbacks = [\"n\"]").hasty_with("both", provider, offers).more(
+    let base = format!("http://{address}/v1");
+    let timeouts = "timeouts = { connect = \"20s\", first_byte = \"1s\", plain = \"1s\", first_token = \"1s\", idle = \"1s\" }";
+    bench.model("fallbacks = [\"n\"]").provider_at("both", &base, timeouts, offers).more(
         "\n[[models]]\nid = \"n\"\nname = \"N\"\nkind = \"chat\"\ncreated = 1\ncontext_length = 1000\n\
          price = { input = 1, output = 1 }\nenergy = { active_params_b = 8.0 }\n",
     )
@@ -190,7 +192,7 @@ fn two_models(bench: Bench, provider: &Provider) -> Bench {
 async fn one_model_s_silence_leaves_the_other_models_of_its_provider() {
     let provider = Provider::start().await;
     provider.then(crate::harness::script::silent());
-    let running = two_models(Bench::new(), &provider).start().await;
+    let running = two_models(Bench::new(), provider.address).start().await;
     let answer = running.chat().await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!((&answer.json()["model"], provider.calls()), (&json!("n"), 2));
@@ -198,10 +200,9 @@ async fn one_model_s_silence_leaves_the_other_models_of_its_provider() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_connections_count_for_every_offer_of_the_provider() {
-    let provider = Provider::start().await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let bench = Bench::new().settings("[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"");
-    let running = two_models(bench, &provider).start().await;
-    drop(provider);
+    let running = two_models(bench, nobody).start().await;
     let state = |model: &str| {
         let house = &running.gateway.house;
         let live = house.live();

@@ -75,13 +75,8 @@ impl Bench {
 
     /// One that is given up on quickly; for scripts that are silent.
     pub fn hasty(self, id: &str, provider: &Provider) -> Self {
-        self.hasty_with(id, provider, "")
-    }
-
-    /// The same with lines of its offer.
-    pub fn hasty_with(self, id: &str, provider: &Provider, offer: &str) -> Self {
         let timeouts = r#"timeouts = { connect = "20s", first_byte = "1s", plain = "1s", first_token = "1s", idle = "1s", total = "50s" }"#;
-        self.provider_with(id, provider, timeouts, offer)
+        self.provider_with(id, provider, timeouts, "")
     }
 
     /// A provider with lines of its own, and lines of its offer.
