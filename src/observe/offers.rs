@@ -113,7 +113,7 @@ mod tests {
         let settings = Settings::default();
         let mut breaker = Breaker::new(settings);
         let told = |breaker: &Breaker, now| {
-            offers.look(std::iter::once(Standing::of(["p", "m"], breaker, now)));
+            offers.look(std::iter::once(Standing::of(["p", "m"], true, breaker, now)));
             offers.health.with_label_values(&["p", "m"]).get()
         };
         for _ in 0..settings.consecutive {

@@ -54,9 +54,11 @@ impl Concern {
             | FaultKind::Malformed
             | FaultKind::InBand
             | FaultKind::Truncated => Self::Failing,
-            FaultKind::Caller | FaultKind::Deadline | FaultKind::Diverged | FaultKind::Descriptors => {
-                return None;
-            }
+            FaultKind::Caller
+            | FaultKind::Deadline
+            | FaultKind::Diverged
+            | FaultKind::Descriptors
+            | FaultKind::ModelOutput => return None,
         })
     }
 

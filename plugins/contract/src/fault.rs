@@ -86,7 +86,8 @@ impl FaultKind {
             Self::Status(429) => "rate_limited",
             Self::FirstByte | Self::FirstToken | Self::Idle | Self::Deadline | Self::Status(408) => "timeout",
             Self::Caller => "refused",
-            Self::Connect
+            Self::ModelOutput
+            | Self::Connect
             | Self::Descriptors
             | Self::Tls
             | Self::Reset
