@@ -129,6 +129,7 @@ fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
     match task {
         Task::Talk | Task::Draw(_) | Task::Transcribe(_) => 0,
         Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) => 0,
+        // Arrays of token ids are no strings, and count as nothing.
         Task::Embed(embed) => longest(embed.inputs.values(), 0, 0),
         Task::Rerank(rerank) => {
             let query = count(&rerank.query);

@@ -4,6 +4,7 @@
 //! Time here is the calendar's, since budgets end at midnight. Where that is set
 //! forward, a limit per minute is whole again a little early, once.
 
+use crate::civil::moment;
 use crate::clock::Clock;
 use crate::keyring::Grant;
 use parking_lot::{Mutex, MutexGuard};
@@ -129,7 +130,7 @@ pub fn pass(mut entry: Entry, cost: &Cost) -> Result<Pass, (Hit, Refusal)> {
     drop((account, key));
     match taken {
         Ok(held) => Ok(Pass { grant: entry.grant.clone(), held: Some(held), clock: entry.clock }),
-        Err(denied) => Err(refused(denied)),
+        Err(denied) => Err(refused(denied, now)),
     }
 }
 
@@ -140,8 +141,8 @@ fn leave(entered: Option<(Entered, Entered)>, account: &mut Inner, key: &mut Inn
     account.meter.leave(shared, &account.limits, now);
 }
 
-fn refused((whose, denied): (Whose, Denied)) -> (Hit, Refusal) {
-    (Hit { limit: denied.limit, whose }, refusal(whose, &denied))
+fn refused((whose, denied): (Whose, Denied), now: Duration) -> (Hit, Refusal) {
+    (Hit { limit: denied.limit, whose }, refusal(whose, &denied, now))
 }
 
 /// What is known of a key before it asks.
@@ -184,7 +185,7 @@ pub fn enter(grant: &Arc<Grant>, work: Work, clock: Clock) -> Result<(Entry, Hab
         (key.meter.enter(&key.limits, work, now), account.meter.enter(&account.limits, work, now))
     });
     drop((account, key));
-    let held = Some(entered.map_err(refused)?);
+    let held = Some(entered.map_err(|denied| refused(denied, now))?);
     Ok((Entry { grant: grant.clone(), work, held, clock }, habits))
 }
 
@@ -260,14 +261,31 @@ fn seconds(wait: Wait) -> Option<u32> {
     }
 }
 
-fn refusal(whose: Whose, denied: &Denied) -> Refusal {
+/// Longest wait that is told in seconds; of a longer one the end is told.
+const SHORT: u32 = 60;
+
+/// The end of a wait, RFC 3339. `None` where there is no such time.
+fn resets_at(wait: Wait, now: Duration) -> Option<String> {
+    let Wait::For(wait) = wait else { return None };
+    Some(moment(now.saturating_add(wait.min(Duration::from_secs(u64::from(u32::MAX))))))
+}
+
+/// What a client can do about it, in words.
+fn when(denied: &Denied, seconds: Option<u32>, resets_at: Option<&str>) -> String {
+    match (denied.limit, resets_at, seconds) {
+        (_, None, _) | (_, _, None) => String::new(),
+        (Limit::Budget(_), Some(time), _) => format!(" It begins anew at {time}."),
+        (_, Some(_), Some(seconds)) if seconds <= SHORT => format!(" Try again in {seconds} s."),
+        (_, Some(time), _) => format!(" Try again at {time}."),
+    }
+}
+
+fn refusal(whose: Whose, denied: &Denied, now: Duration) -> Refusal {
     let (of, most) = (if whose == Whose::Key { "this API key" } else { "this account" }, denied.most);
     let credits = || MicroCredits(i64::try_from(most).unwrap_or(i64::MAX)).credits().normalize();
     let seconds = seconds(denied.wait);
-    let when = match (denied.wait, seconds) {
-        (Wait::Seat, _) | (_, None) => String::new(),
-        (_, Some(seconds)) => format!(" Try again in {seconds} s."),
-    };
+    let resets_at = resets_at(denied.wait, now);
+    let when = when(denied, seconds, resets_at.as_deref());
     let (code, message) = match (denied.limit, denied.wait) {
         (Limit::Requests, _) => {
             (Code::RateLimited, format!("The limit of {most} requests per minute of {of} is reached.{when}"))
@@ -313,6 +331,10 @@ fn refusal(whose: Whose, denied: &Denied) -> Refusal {
     let refusal = match denied.limit {
         Limit::Budget(_) => refusal.with("credits", credits().to_string()),
         _ => refusal.with("value", most),
+    };
+    let refusal = match resets_at {
+        Some(time) => refusal.with("resets_at", time),
+        None => refusal,
     };
     match (seconds, denied.wait) {
         (Some(_), Wait::Seat) => refusal.held(),

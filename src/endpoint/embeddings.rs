@@ -50,7 +50,9 @@ impl Endpoint for Embeddings {
 
 /// The ask with texts instead of token ids, as its model's setting says.
 async fn in_texts(x: &mut Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
-    let Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) = &ask.task else { return Ok(ask) };
+    let Task::Embed(Embed { inputs: Inputs::Ids(_) | Inputs::Mixed(_), .. }) = &ask.task else {
+        return Ok(ask);
+    };
     let (name, _) = penstock_routing::split(&ask.model);
     match model_named(&x.live, name)?.model.token_ids {
         TokenIds::Native => Ok(ask),
@@ -68,7 +70,7 @@ async fn in_texts(x: &mut Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
     }
 }
 
-/// Writes the text of each array of ids.
+/// Writes the text of each array of ids. What is a text already stays as it is.
 fn decoded(mut ask: Ask, encoding: Encoding) -> Result<Ask, Refusal> {
     let Task::Embed(embed) = &mut ask.task else { return Ok(ask) };
     let arrays = embed.inputs.values();
@@ -78,6 +80,11 @@ fn decoded(mut ask: Ask, encoding: Encoding) -> Result<Ask, Refusal> {
     let mut texts = Vec::with_capacity(arrays.len());
     let mut prompt_bytes = 0;
     for (index, array) in arrays.iter().enumerate() {
+        if array.first() == Some(&b'"') {
+            prompt_bytes += array.len().saturating_sub(2);
+            texts.push(array.clone());
+            continue;
+        }
         let at = if nested { format!("input[{index}]") } else { "input".to_owned() };
         let ids: Vec<u32> = serde_json::from_slice(array)
             .map_err(|_| Refusal::invalid(at.as_str(), format!("{at}: expected token ids.")))?;

@@ -11,6 +11,7 @@ mod messages;
 mod models;
 mod rerank;
 mod transcriptions;
+mod unknown;
 
 pub use address::{decoded, parameters};
 
@@ -85,11 +86,19 @@ pub fn for_lines() -> Urls {
 }
 
 /// The dialect of a path's errors: `/v1/messages*`, and the catalogue for clients
-/// that send `anthropic-version`, speak messages; all else speaks chat.
+/// that send `anthropic-version`, speak messages; all else speaks chat. Where no
+/// endpoint has the path, the client's header decides, or the path that it meant.
 #[must_use]
 pub fn dialect(path: &str, anthropic: bool) -> Dialect {
     let path = versioned(path);
-    if path.starts_with("/v1/messages") || (anthropic && path.starts_with("/v1/models")) {
+    let messages = |path: &str| path.starts_with("/v1/messages");
+    if messages(path) || (anthropic && path.starts_with("/v1/models")) {
+        return Dialect::Messages;
+    }
+    if unknown::is_known(path) {
+        return Dialect::Chat;
+    }
+    if anthropic || unknown::right_path(path).is_some_and(messages) {
         return Dialect::Messages;
     }
     Dialect::Chat
@@ -115,7 +124,7 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
         let message = format!("This path takes {allow}, not {method}.");
         return Err(Refusal::because(Code::MethodNotAllowed, message).with("allow", allow));
     }
-    Err(Refusal::because(Code::NotFound, unknown(path)))
+    Err(unknown::refusal(path))
 }
 
 /// Base addresses are written with and without `/v1`; a doubled one is forgiven,
@@ -134,21 +143,6 @@ fn matches<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
             path.strip_prefix(prefix)?.strip_suffix(suffix).filter(|tail| !tail.is_empty())
         }
         None => (pattern == path).then_some(""),
-    }
-}
-
-/// Says what to use instead where a client library is likely to have asked.
-fn unknown(path: &str) -> &'static str {
-    match path {
-        "/v1/responses" => "There is no /v1/responses here; use /v1/chat/completions.",
-        "/v1/completions" => "There is no /v1/completions here; use /v1/chat/completions.",
-        "/chat/completions" => {
-            "Use /v1/chat/completions: the base address of this client needs /v1 at its end."
-        }
-        "/embeddings" => "Use /v1/embeddings: the base address of this client needs /v1 at its end.",
-        "/rerank" => "Use /v1/rerank: the base address of this client needs /v1 at its end.",
-        "/messages" => "Use /v1/messages: the base address of this client needs /v1 at its end.",
-        _ => "There is nothing at this path.",
     }
 }
 
@@ -193,7 +187,19 @@ mod tests {
         assert_eq!(dialect("/v1/models", true), Dialect::Messages);
         assert_eq!(dialect("/v1/models", false), Dialect::Chat);
         assert_eq!(dialect("/v1/messages/count_tokens", false), Dialect::Messages);
-        assert_eq!(dialect("/anything", true), Dialect::Chat);
+        assert_eq!(dialect("/v1/files", true), Dialect::Chat);
+    }
+
+    #[test]
+    fn errors_of_an_unknown_path_follow_the_client_or_what_it_meant() {
+        assert_eq!(dialect("/anything", true), Dialect::Messages);
+        assert_eq!(dialect("/anything", false), Dialect::Chat);
+        assert_eq!(dialect("/models", true), Dialect::Messages);
+        assert_eq!(dialect("//v1/models", false), Dialect::Chat);
+        assert_eq!(dialect("/messages", false), Dialect::Messages);
+        assert_eq!(dialect("//v1/messages", false), Dialect::Messages);
+        assert_eq!(dialect("/v1/messages/batches", false), Dialect::Messages);
+        assert_eq!(dialect("/v1//chat/completions", false), Dialect::Chat);
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Endpoint for One {
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
         let asked = decoded(tail);
         let (name, _) = penstock_routing::split(&asked);
-        let card = x.live.catalog.resolve(name).ok_or_else(|| no_model(name))?;
+        let card = x.live.catalog.resolve(name).ok_or_else(|| no_model(&x.live, name))?;
         let item = penstock_catalog::one(card, name);
         Ok(x.answer(200, item).await)
     }

@@ -6,7 +6,7 @@ use crate::buffers::Buffers;
 use crate::caller::Caller;
 use crate::clock;
 use crate::overload::Place;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::header;
 use penstock_contract::{Code, Refusal};
 use penstock_limits::Work;
@@ -40,7 +40,7 @@ impl Exchange<'_> {
         .await
         .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
         self.invited(body.is_ok());
-        let body = body?;
+        let body = without_mark(body?);
         #[cfg(feature = "inject")]
         self.house.inject.at(crate::inject::At::Body);
         self.record.bytes_in = body.len();
@@ -156,6 +156,17 @@ impl Exchange<'_> {
             timeout(SWALLOW, rest).await.ok();
         }
     }
+}
+
+/// The byte order mark that some editors and libraries write before a text, in UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The body behind its byte order mark, which JSON does not have and readers may ignore (RFC 8259 §8.1).
+fn without_mark(mut body: Bytes) -> Bytes {
+    if body.starts_with(MARK) {
+        body.advance(MARK.len());
+    }
+    body
 }
 
 pub(crate) fn too_large(cap: usize) -> Refusal {

@@ -8,7 +8,8 @@ use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Code, Dialect, Facts, Filters, Kind, Refusal, Task};
 use penstock_limits::Work;
 use penstock_routing::{
-    BALANCED, BATCH, Candidate, Entry, Flavor, Health, MAX_PROMPT, SPEED, default_for, explore, plan, split,
+    BALANCED, BATCH, Candidate, Entry, FLAVORS, Flavor, Health, MAX_PROMPT, SPEED, default_for, explore, plan,
+    split,
 };
 use penstock_tokens::Count;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ const BYTES_PER_TOKEN: usize = 4;
 
 /// Bytes of a sound that is small.
 const SMALL_SOUND: u64 = 1 << 20;
+/// Characters of a client's name of a model that an error repeats.
+const SHOWN: usize = 100;
 
 /// Tokens of an answer of which nothing is known yet.
 const OUTPUT: u64 = 256;
@@ -144,13 +147,30 @@ pub fn model_of(x: &mut Exchange<'_>, ask: &Ask, name: &str) -> Result<Arc<Model
 /// There is none.
 pub fn model_named(live: &Live, name: &str) -> Result<Arc<ModelLive>, Refusal> {
     let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
-    found.cloned().ok_or_else(|| no_model(name))
+    found.cloned().ok_or_else(|| no_model(live, name))
 }
 
-/// There is no model of this name.
-pub fn no_model(name: &str) -> Refusal {
-    let shown: String = name.chars().take(100).collect();
-    Refusal::because(Code::ModelNotFound, format!("The model '{shown}' does not exist.")).at("model")
+/// There is no model of this name. One with a suffix that is no flavor, behind a name that is a model's, is told the
+/// flavors.
+pub fn no_model(live: &Live, name: &str) -> Refusal {
+    let shown = |text: &str| text.chars().take(SHOWN).collect::<String>();
+    let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());
+    let Some((base, suffix)) = suffixed else {
+        let message = format!("The model '{}' does not exist.", shown(name));
+        return Refusal::because(Code::ModelNotFound, message).at("model");
+    };
+    let flavors: Vec<&str> = FLAVORS.iter().map(|flavor| flavor.name()).collect();
+    let message = if flavors.contains(&suffix) {
+        format!("The model '{}' takes one flavor, not several.", shown(base))
+    } else {
+        format!(
+            "The model '{}' has no flavor '{}'; the flavors are :{}.",
+            shown(base),
+            shown(suffix),
+            flavors.join(", :")
+        )
+    };
+    Refusal::because(Code::ModelNotFound, message).at("model").with("flavors", flavors)
 }
 
 fn wrong_kind(model: &ModelLive) -> Refusal {

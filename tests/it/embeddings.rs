@@ -306,7 +306,7 @@ async fn each_text_has_the_window_to_itself() {
     let answer = embed(&running, json!(["short", long])).await;
     let error = &answer.json()["error"];
     assert_eq!((answer.status, &error["code"]), (400, &json!("INFERENCE_3207")), "{error}");
-    assert_eq!(error["details"], json!({"context_length": 16, "input_tokens": 17}));
+    assert_eq!(error["details"], json!({"name": "context_length_exceeded", "context_length": 16, "input_tokens": 17}));
     assert_eq!(provider.calls(), 0);
     // Together they are more than the window; each of them is not.
     provider.always(vectors(&[&[1.0], &[2.0], &[3.0]], 30));

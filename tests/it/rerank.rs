@@ -174,6 +174,19 @@ async fn clients_of_coheres_second_api_find_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strings_and_objects_may_stand_in_one_list() {
+    let provider = Provider::start().await;
+    provider.always(scores(&[0.4, 0.02, 0.91], 31));
+    let running = bench().provider("a", &provider).start().await;
+    let documents = json!(["x", {"text": "y", "id": 7}, "z"]);
+    let body = rerank(&running, &with(&json!({"documents": documents, "return_documents": true}))).await.json();
+    assert_eq!(order(&body), [2, 0, 1]);
+    let texts: Vec<_> = body["results"].as_array().unwrap().iter().map(|one| &one["document"]["text"]).collect();
+    assert_eq!(texts, ["z", "x", "y"]);
+    assert_eq!(provider.last().json()["documents"], json!(["x", "y", "z"]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_input_names_its_field_and_reaches_no_provider() {
     let provider = Provider::start().await;
     let running = bench().provider("a", &provider).start().await;
@@ -185,8 +198,8 @@ async fn bad_input_names_its_field_and_reaches_no_provider() {
         (json!({"documents": []}), "documents"),
         (json!({"documents": "a"}), "documents"),
         (json!({"documents": ["a", ""]}), "documents[1]"),
-        (json!({"documents": ["a", {"text": "b"}]}), "documents[1]"),
-        (json!({"documents": [{"text": "b"}, "a"]}), "documents[1]"),
+        (json!({"documents": ["a", {"title": "b"}]}), "documents[1].text"),
+        (json!({"documents": [{"text": "b"}, 7]}), "documents[1]"),
         (json!({"documents": [{"text": "b"}, {"title": "a"}]}), "documents[1].text"),
         (json!({"documents": [{"text": 1}]}), "documents[0].text"),
         (json!({"documents": [7]}), "documents[0]"),

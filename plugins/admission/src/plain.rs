@@ -55,6 +55,14 @@ pub(crate) fn switch(top: &Top<'_>, name: &str) -> Result<bool, Refusal> {
     Ok(read::flag(top.get(name), &top.path(name))?.unwrap_or(false))
 }
 
+/// A cap on tokens, at least 1. Clients of llama.cpp and others write -1 for no cap.
+pub(crate) fn cap(top: &Top<'_>, name: &str) -> Result<Option<u64>, Refusal> {
+    if top.get(name).is_some_and(|value| value.raw() == "-1") {
+        return Ok(None);
+    }
+    tokens(top, name, 1)
+}
+
 /// A count of tokens, at least `low`.
 pub(crate) fn tokens(top: &Top<'_>, name: &str, low: i64) -> Result<Option<u64>, Refusal> {
     let Some(value) = top.get(name) else { return Ok(None) };

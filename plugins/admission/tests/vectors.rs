@@ -49,6 +49,47 @@ fn one_text_and_token_ids() {
 }
 
 #[test]
+fn lists_may_mix_the_forms_of_their_elements() {
+    let (ask, task) = embed(r#"{"model":"e","input":["ab",[1,2],"c",[3]]}"#).unwrap();
+    let values = ["\"ab\"", "[1,2]", "\"c\"", "[3]"].map(|value| Bytes::from_static(value.as_bytes()));
+    assert_eq!(task.inputs, Inputs::Mixed(values.to_vec()));
+    assert_eq!(ask.prompt_bytes, 3 + 3 * 4);
+    let (_, task) = embed(r#"{"model":"e","input":[[1],"x"]}"#).unwrap();
+    assert_eq!(task.inputs.len(), 2);
+    for (documents, texts) in [
+        (json!(["x", {"text": "y"}]), ["x", "y"]),
+        (json!([{"text": "x"}, "y"]), ["x", "y"]),
+        (json!([{"text": "x", "id": 1}, {"text": "y"}]), ["x", "y"]),
+    ] {
+        let (_, task) = rank(&json!({"model": "r", "query": "q", "documents": documents})).unwrap();
+        assert_eq!(strings(&task.documents), texts);
+    }
+    // What fits neither form is named.
+    for (input, param) in [
+        (json!(["x", 5]), "input[1]"),
+        (json!(["x", null]), "input[1]"),
+        (json!(["x", []]), "input[1]"),
+        (json!([[1], ""]), "input[1]"),
+        (json!([[1], ["x"]]), "input[1][0]"),
+        (json!([1, "x"]), "input[1]"),
+        (json!([1, [2]]), "input[1]"),
+    ] {
+        let refusal = embed(&json!({"model": "e", "input": input}).to_string()).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some(param), "{input}");
+    }
+    for (documents, param) in [
+        (json!(["x", 5]), "documents[1]"),
+        (json!(["x", ["y"]]), "documents[1]"),
+        (json!(["x", null]), "documents[1]"),
+        (json!(["x", {"text": ""}]), "documents[1].text"),
+        (json!([{"text": "x"}, {}]), "documents[1].text"),
+    ] {
+        let refusal = rank(&json!({"model": "r", "query": "q", "documents": documents})).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some(param), "{documents}");
+    }
+}
+
+#[test]
 fn lists_have_bounds() {
     let ask = |count: usize| json!({"model": "e", "input": vec!["x"; count]}).to_string();
     assert_eq!(embed(&ask(2048)).unwrap().1.inputs.len(), 2048);
@@ -77,10 +118,10 @@ fn sentences_name_the_field_and_never_the_content() {
         );
     }
     let refusal =
-        rank(&json!({"model": "r", "query": secret, "documents": [secret, {"text": secret}]})).unwrap_err();
-    assert_eq!(refusal.param.as_deref(), Some("documents[1]"));
+        rank(&json!({"model": "r", "query": secret, "documents": [secret, {"title": secret}]})).unwrap_err();
+    assert_eq!(refusal.param.as_deref(), Some("documents[1].text"));
     assert!(
-        !refusal.message.contains(secret) && refusal.message.contains("an object"),
+        !refusal.message.contains(secret) && refusal.message.contains("a string"),
         "{}",
         refusal.message
     );

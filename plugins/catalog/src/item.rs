@@ -6,34 +6,55 @@
 //! fields. Prices are EUR per token, as exact JSON numbers and, under the names
 //! `prompt` and `completion`, as strings for readers that expect these.
 
+use crate::meta::{Detail, meta, with_meta};
 use crate::model::{Model, Price};
+use crate::object::Object;
 use crate::pattern::Pattern;
 use penstock_contract::calendar::rfc3339;
 use rust_decimal::Decimal;
-use serde_json::Value;
 
 /// The item of a model under the name it was asked for: its id, or one of its
 /// aliases or a name that fits one, which then becomes the item's `id`. Any other name gives the model's own.
 #[must_use]
-pub fn one(model: &Model, name: &str) -> Vec<u8> {
+pub fn one(model: &Model, name: &str, detail: Detail) -> Vec<u8> {
     let lower = name.to_lowercase();
     let fits = |alias: &String| match Pattern::new(alias) {
         Some(pattern) => pattern.fits(&lower),
         None => alias == name,
     };
     let alias = Some(name).filter(|_| !name.is_empty() && name != model.id && model.aliases.iter().any(fits));
-    item(model, alias).into_bytes()
+    let item = item(model, alias);
+    match detail {
+        Detail::Plain => item,
+        Detail::Meta => with_meta(&item, &meta_of(model, alias)),
+    }
+    .into_bytes()
+}
+
+/// `_meta` of a model, or of one of its aliases.
+pub(crate) fn meta_of(model: &Model, alias: Option<&str>) -> String {
+    meta(model, &display(model, alias), most(model))
+}
+
+/// The name for people.
+fn display(model: &Model, alias: Option<&str>) -> String {
+    match alias {
+        Some(alias) => format!("{alias} ({})", model.name),
+        None => model.name.clone(),
+    }
+}
+
+/// Most generated tokens.
+fn most(model: &Model) -> u64 {
+    model.max_output.unwrap_or(model.context_length).min(model.context_length)
 }
 
 /// The item of a model, or of one of its aliases.
 pub(crate) fn item(model: &Model, alias: Option<&str>) -> String {
     let id = alias.unwrap_or(&model.id);
-    let display = match alias {
-        Some(alias) => format!("{alias} ({})", model.name),
-        None => model.name.clone(),
-    };
-    let owner = model.id.split_once('/').map_or("penstock", |(owner, _)| owner);
-    let most = model.max_output.unwrap_or(model.context_length).min(model.context_length);
+    let (display, most) = (display(model, alias), most(model));
+    let usual = || model.id.split_once('/').map_or("penstock", |(owner, _)| owner);
+    let owner = model.owned_by.as_deref().unwrap_or_else(usual);
     let mut object = Object::new();
     object.text("id", id);
     object.text("object", "model");
@@ -86,37 +107,4 @@ fn pricing(price: &Price) -> String {
 /// A millionth, exactly. (Of a price with more than 22 places, to the 28th.)
 fn per_token(per_million: Decimal) -> String {
     per_million.checked_mul(Decimal::new(1, 6)).unwrap_or_default().normalize().to_string()
-}
-
-/// A JSON object, written member by member.
-struct Object(String);
-
-impl Object {
-    fn new() -> Self {
-        Self("{".to_owned())
-    }
-
-    /// `json` is written as it stands.
-    fn raw(&mut self, name: &str, json: &str) {
-        if self.0.len() > 1 {
-            self.0.push(',');
-        }
-        self.0.push('"');
-        self.0.push_str(name);
-        self.0.push_str("\":");
-        self.0.push_str(json);
-    }
-
-    fn text(&mut self, name: &str, text: &str) {
-        self.raw(name, &Value::from(text).to_string());
-    }
-
-    fn list(&mut self, name: &str, texts: &[String]) {
-        self.raw(name, &Value::from(texts).to_string());
-    }
-
-    fn end(mut self) -> String {
-        self.0.push('}');
-        self.0
-    }
 }

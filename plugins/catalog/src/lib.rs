@@ -7,14 +7,17 @@
 
 mod catalog;
 mod item;
+mod meta;
 mod model;
+mod object;
 mod page;
 mod pattern;
 mod query;
 
 pub use catalog::Catalog;
 pub use item::one;
+pub use meta::Detail;
 pub use model::{Lifecycle, Model, Price};
 pub use page::Figures;
 pub use pattern::Pattern;
-pub use query::{Query, Sort};
+pub use query::{Query, Sort, detail};

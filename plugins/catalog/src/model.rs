@@ -33,6 +33,8 @@ pub struct Model {
     pub price: Option<Price>,
     /// Where it stands in its life.
     pub lifecycle: Lifecycle,
+    /// Who made it; what stands before the first slash of the id when `None`.
+    pub owned_by: Option<String>,
 }
 
 impl Model {
@@ -54,6 +56,7 @@ impl Model {
             output_modalities: vec!["text".to_owned()],
             price: None,
             lifecycle: Lifecycle::Active,
+            owned_by: None,
         }
     }
 

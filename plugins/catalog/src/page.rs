@@ -1,11 +1,14 @@
 //! A page of the catalogue: filter, sort, cut, write.
 
 use crate::catalog::{Catalog, Entry};
+use crate::item::meta_of;
+use crate::meta::{Detail, with_meta};
 use crate::model::Model;
 use crate::query::{Query, Sort, Start};
 use penstock_contract::Refusal;
 use rust_decimal::Decimal;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
@@ -28,27 +31,57 @@ impl Catalog {
     /// there is more in the direction of reading: behind the page, or before it
     /// when it was asked for with `before_id`. Aliases stand behind all models,
     /// in the order of their models. `figures` gives the last hour of the model
-    /// with an id, and is only asked where the order needs it.
+    /// with an id, and is only asked where the order needs it. Models that `may_see` refuses are as if they were not
+    /// there.
     ///
     /// # Errors
     /// 400 when a cursor is no item of the list: to begin anew there would send
     /// a client round in circles.
-    pub fn page(&self, query: &Query, figures: &dyn Fn(&str) -> Figures) -> Result<Vec<u8>, Refusal> {
-        let mut chosen: Vec<&Entry> =
-            self.entries.iter().filter(|entry| matches(&entry.model, query)).collect();
+    pub fn page(
+        &self,
+        query: &Query,
+        may_see: &dyn Fn(&Model) -> bool,
+        figures: &dyn Fn(&str) -> Figures,
+    ) -> Result<Vec<u8>, Refusal> {
+        let seen = |entry: &&Entry| matches(&entry.model, query) && may_see(&entry.model);
+        let mut chosen: Vec<&Entry> = self.entries.iter().filter(seen).collect();
         sort(&mut chosen, query.sort, figures);
-        let mut items: Vec<(&str, &str)> =
-            chosen.iter().map(|entry| (entry.model.id.as_str(), entry.item.as_str())).collect();
+        let mut items: Vec<Item<'_>> = chosen.iter().map(|entry| Item::of(entry)).collect();
         if query.aliases {
             let aliases = |entry: &&'_ Entry| entry.aliases.len();
             items.reserve(chosen.iter().map(aliases).sum());
-            for entry in &chosen {
-                items.extend(entry.aliases.iter().map(|(name, item)| (name.as_str(), item.as_str())));
-            }
+            items.extend(chosen.iter().flat_map(|entry| Item::of_aliases(entry)));
         }
         let (range, has_more) = cut(&items, query)?;
         let shown = items.get(range).unwrap_or_default();
-        Ok(write(shown, has_more, items.len()))
+        Ok(write(shown, has_more, items.len(), query.detail))
+    }
+}
+
+/// An item of the list.
+struct Item<'c> {
+    id: &'c str,
+    json: &'c str,
+    entry: &'c Entry,
+}
+
+impl<'c> Item<'c> {
+    fn of(entry: &'c Entry) -> Self {
+        Self { id: &entry.model.id, json: &entry.item, entry }
+    }
+
+    fn of_aliases(entry: &'c Entry) -> impl Iterator<Item = Self> {
+        entry.aliases.iter().map(move |(id, json)| Self { id, json, entry })
+    }
+
+    fn json(&self, detail: Detail) -> Cow<'c, str> {
+        match detail {
+            Detail::Plain => Cow::Borrowed(self.json),
+            Detail::Meta => {
+                let alias = Some(self.id).filter(|id| *id != self.entry.model.id);
+                Cow::Owned(with_meta(self.json, &meta_of(&self.entry.model, alias)))
+            }
+        }
     }
 }
 
@@ -92,9 +125,9 @@ fn by_figure(entries: &mut [&Entry], figure: impl Fn(&Entry) -> Option<f64>) {
 }
 
 /// The page's range of items, and whether there is more in its direction.
-fn cut(items: &[(&str, &str)], query: &Query) -> Result<(Range<usize>, bool), Refusal> {
+fn cut(items: &[Item<'_>], query: &Query) -> Result<(Range<usize>, bool), Refusal> {
     let find = |param: &str, id: &str| {
-        let place = items.iter().position(|(known, _)| *known == id);
+        let place = items.iter().position(|item| item.id == id);
         place.ok_or_else(|| Refusal::invalid(param, format!("{param} names no item of this list.")))
     };
     let from = match &query.start {
@@ -110,16 +143,16 @@ fn cut(items: &[(&str, &str)], query: &Query) -> Result<(Range<usize>, bool), Re
     Ok((from..end, end < items.len()))
 }
 
-fn write(items: &[(&str, &str)], has_more: bool, total: usize) -> Vec<u8> {
-    let id = |item: Option<&(&str, &str)>| item.map_or(Value::Null, |(id, _)| Value::from(*id));
-    let size: usize = items.iter().map(|(_, item)| item.len() + 1).sum();
+fn write(items: &[Item<'_>], has_more: bool, total: usize, detail: Detail) -> Vec<u8> {
+    let id = |item: Option<&Item<'_>>| item.map_or(Value::Null, |item| Value::from(item.id));
+    let size: usize = items.iter().map(|item| item.json.len() + 1).sum();
     let mut page = String::with_capacity(size + 256);
     page.push_str("{\"object\":\"list\",\"data\":[");
-    for (place, (_, item)) in items.iter().enumerate() {
+    for (place, item) in items.iter().enumerate() {
         if place > 0 {
             page.push(',');
         }
-        page.push_str(item);
+        page.push_str(&item.json(detail));
     }
     let (first, last) = (id(items.first()), id(items.last()));
     page.push_str(&format!(

@@ -3,6 +3,7 @@
 //! Unknown parameters are ignored, known ones are strict: a mistake is a 400
 //! that names the parameter and says what it takes.
 
+use crate::meta::Detail;
 use crate::model::Lifecycle;
 use penstock_contract::{Refusal, percent};
 
@@ -86,6 +87,7 @@ pub struct Query {
     pub(crate) start: Start,
     pub(crate) limit: usize,
     pub(crate) aliases: bool,
+    pub(crate) detail: Detail,
 }
 
 impl Default for Query {
@@ -98,6 +100,7 @@ impl Default for Query {
             start: Start::Offset(0),
             limit: LIMIT,
             aliases: false,
+            detail: Detail::Plain,
         }
     }
 }
@@ -106,7 +109,7 @@ impl Query {
     /// Reads a query string (without `?`): `output_modalities` (any of a comma
     /// list, `all`: no filter), `supported_parameters` (all of a comma list),
     /// `lifecycle`, `sort`, `offset`, `limit`, `after_id`, `before_id`,
-    /// `include_aliases`. An empty value counts as absent. Of a repeated
+    /// `include_aliases`, `include_meta`. An empty value counts as absent. Of a repeated
     /// parameter lists add up, else the last counts.
     ///
     /// # Errors
@@ -135,6 +138,7 @@ impl Query {
                 "after_id" => after = Some(value.into_owned()),
                 "before_id" => before = Some(value.into_owned()),
                 "include_aliases" => parsed.aliases = switch("include_aliases", &value)?,
+                "include_meta" => parsed.detail = shown(&value)?,
                 _ => {}
             }
             if parsed.supported_parameters.len() > NAMES {
@@ -157,6 +161,25 @@ impl Query {
         self.aliases = true;
         self
     }
+}
+
+/// Whether the query of one model asks for `_meta`: its other parameters mean nothing.
+///
+/// # Errors
+/// 400 for a value of `include_meta` that is none.
+pub fn detail(query: &str) -> Result<Detail, Refusal> {
+    let mut detail = Detail::Plain;
+    for (name, value) in percent::parameters(query) {
+        let value = percent::form(value).unwrap_or_default();
+        if percent::form(name).is_some_and(|name| name == "include_meta") && !value.is_empty() {
+            detail = shown(&value)?;
+        }
+    }
+    Ok(detail)
+}
+
+fn shown(value: &str) -> Result<Detail, Refusal> {
+    Ok(if switch("include_meta", value)? { Detail::Meta } else { Detail::Plain })
 }
 
 fn start(offset: Option<usize>, after: Option<String>, before: Option<String>) -> Result<Start, Refusal> {

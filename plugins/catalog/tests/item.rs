@@ -1,7 +1,7 @@
 //! The item that both dialects' client libraries read.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_catalog::{Lifecycle, Model, Price, one};
+use penstock_catalog::{Detail, Lifecycle, Model, Price, one};
 use penstock_contract::Kind;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn json(bytes: &[u8]) -> Value {
 
 #[test]
 fn an_item_has_the_members_of_both_families_and_of_the_contract() {
-    let item = json(&one(&llama(), "meta/llama-3.1-8b"));
+    let item = json(&one(&llama(), "meta/llama-3.1-8b", Detail::Plain));
     let expected = json!({
         "id": "meta/llama-3.1-8b", "object": "model", "created": 1_763_650_000, "owned_by": "meta",
         "name": "Llama \"3.1\" 8B", "description": "Small.\nFast.", "context_length": 131_072,
@@ -57,33 +57,33 @@ fn prices_are_exact_decimals_in_the_bytes() {
         minute: Some("0.0036".parse().unwrap()),
         ..Price::default()
     };
-    let text = String::from_utf8(one(&Model { price: Some(price), ..llama() }, "")).unwrap();
+    let text = String::from_utf8(one(&Model { price: Some(price), ..llama() }, "", Detail::Plain)).unwrap();
     assert!(text.contains(r#""input":0.0000001,"output":0.001234567890123,"cached_input":0,"#), "{text}");
     assert!(text.contains(r#""image":0.04,"minute":0.0036,"#), "{text}");
 }
 
 #[test]
 fn a_model_without_token_prices_still_has_the_two_numbers() {
-    let item = json(&one(&Model { kind: Kind::Image, price: None, ..llama() }, ""));
+    let item = json(&one(&Model { kind: Kind::Image, price: None, ..llama() }, "", Detail::Plain));
     assert_eq!(item["pricing"]["input"], 0);
     assert_eq!(item["pricing"]["output"], 0);
 }
 
 #[test]
 fn an_alias_is_an_item_of_its_own_that_names_its_target() {
-    let item = json(&one(&llama(), "claude-haiku-4-5"));
+    let item = json(&one(&llama(), "claude-haiku-4-5", Detail::Plain));
     assert_eq!(item["id"], "claude-haiku-4-5");
     assert_eq!(item["display_name"], "claude-haiku-4-5 (Llama \"3.1\" 8B)");
     assert_eq!(item["alias_of"], "meta/llama-3.1-8b");
     assert_eq!(item["context_length"], 131_072);
-    assert_eq!(json(&one(&llama(), "meta/llama-3.1-8b")).get("alias_of"), None);
+    assert_eq!(json(&one(&llama(), "meta/llama-3.1-8b", Detail::Plain)).get("alias_of"), None);
 }
 
 #[test]
 fn max_tokens_is_the_window_when_nothing_else_is_known() {
-    let item = json(&one(&Model { max_output: None, ..llama() }, ""));
+    let item = json(&one(&Model { max_output: None, ..llama() }, "", Detail::Plain));
     assert_eq!(item["max_tokens"], 131_072);
-    let item = json(&one(&Model { max_output: Some(999_999), ..llama() }, ""));
+    let item = json(&one(&Model { max_output: Some(999_999), ..llama() }, "", Detail::Plain));
     assert_eq!(item["max_tokens"], 131_072, "no more than the window");
 }
 
@@ -94,7 +94,7 @@ fn lifecycle_is_one_of_three_words() {
         (Lifecycle::Deprecated, "deprecated"),
         (Lifecycle::Retired, "retired"),
     ] {
-        assert_eq!(json(&one(&Model { lifecycle, ..llama() }, ""))["lifecycle"], word);
+        assert_eq!(json(&one(&Model { lifecycle, ..llama() }, "", Detail::Plain))["lifecycle"], word);
     }
 }
 
@@ -112,6 +112,46 @@ fn created_at_is_right_on_leap_days_and_at_the_ends_of_centuries() {
         (u64::MAX, "9999-12-31T23:59:59Z"),
     ];
     for (created, expected) in cases {
-        assert_eq!(json(&one(&Model { created, ..llama() }, ""))["created_at"], expected);
+        assert_eq!(json(&one(&Model { created, ..llama() }, "", Detail::Plain))["created_at"], expected);
     }
+}
+
+#[test]
+fn meta_says_what_a_model_is_and_costs() {
+    let model = Model { supported_parameters: ["tools", "response_format"].map(str::to_owned).to_vec(), ..llama() };
+    let item = json(&one(&model, "claude-haiku-4-5", Detail::Meta));
+    let expected = json!({
+        "type": "chat", "display_name": "claude-haiku-4-5 (Llama \"3.1\" 8B)",
+        "input_modalities": ["text", "image"], "output_modalities": ["text"],
+        "capabilities": {"streaming": true, "function_calling": true, "vision": true, "structured_output": true,
+            "json_schema": true, "reasoning": false, "audio_input": false},
+        "context_length": 131_072, "max_output_tokens": 16_384, "reasoning_type": null,
+        "pricing": {"input_cost_per_million_eur": 0.05, "output_cost_per_million_eur": 0.15,
+            "cache_read_cost_per_million_eur": 0.01, "currency": "EUR"},
+    });
+    assert_eq!(item["_meta"], expected);
+    assert_eq!(item["id"], "claude-haiku-4-5");
+    let thinks = Model { supported_parameters: vec!["reasoning_effort".to_owned()], price: None, ..llama() };
+    let meta = &json(&one(&thinks, "", Detail::Meta))["_meta"];
+    assert_eq!((&meta["reasoning_type"], &meta["capabilities"]["reasoning"]), (&json!("effort"), &json!(true)));
+    assert_eq!(meta["pricing"]["input_cost_per_million_eur"], Value::Null);
+    for (kind, word) in [
+        (Kind::Chat, "chat"),
+        (Kind::Embedding, "embeddings"),
+        (Kind::Rerank, "rerank"),
+        (Kind::Image, "image"),
+        (Kind::Transcription, "audio"),
+    ] {
+        let meta = &json(&one(&Model { kind, ..llama() }, "", Detail::Meta))["_meta"];
+        assert_eq!((&meta["type"], &meta["capabilities"]["streaming"]), (&json!(word), &json!(kind == Kind::Chat)));
+        assert_eq!(meta["capabilities"]["function_calling"], kind == Kind::Chat);
+    }
+}
+
+#[test]
+fn the_owner_is_the_one_that_is_written_or_the_first_part_of_the_id() {
+    let owner = |model: Model| json(&one(&model, "", Detail::Plain))["owned_by"].clone();
+    assert_eq!(owner(llama()), "meta");
+    assert_eq!(owner(Model::new("plain")), "penstock");
+    assert_eq!(owner(Model { owned_by: Some("Meta".to_owned()), ..llama() }), "Meta");
 }

@@ -60,7 +60,7 @@ fn figures(id: &str) -> Figures {
 
 fn page(query: &str) -> Value {
     let query = Query::parse(query).unwrap();
-    serde_json::from_slice(&catalog().page(&query, &figures).unwrap()).unwrap()
+    serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap()
 }
 
 fn ids(page: &Value) -> Vec<&str> {
@@ -70,7 +70,7 @@ fn ids(page: &Value) -> Vec<&str> {
 fn refusal(query: &str) -> Refusal {
     match Query::parse(query) {
         Err(refusal) => refusal,
-        Ok(query) => catalog().page(&query, &figures).unwrap_err(),
+        Ok(query) => catalog().page(&query, &|_| true, &figures).unwrap_err(),
     }
 }
 
@@ -147,7 +147,7 @@ fn the_page_is_a_hundred_items_unless_told_otherwise() {
     let models = (0..1_200).map(|n| Model::new(format!("model-{n:04}"))).collect();
     let catalog = Catalog::new(models).unwrap();
     let count = |query: &str| {
-        let page = catalog.page(&Query::parse(query).unwrap(), &figures).unwrap();
+        let page = catalog.page(&Query::parse(query).unwrap(), &|_| true, &figures).unwrap();
         ids(&serde_json::from_slice(&page).unwrap()).len()
     };
     assert_eq!(count(""), 100);
@@ -212,7 +212,7 @@ fn aliases_stand_behind_the_models_as_items_of_their_own() {
     assert_eq!(ids(&listed), expected);
     assert_eq!(listed["total_count"], 7);
     let query = Query::parse("").unwrap().with_aliases();
-    let again: Value = serde_json::from_slice(&catalog().page(&query, &figures).unwrap()).unwrap();
+    let again: Value = serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap();
     assert_eq!(again, listed);
     assert_eq!(ids(&page("include_aliases=1&supported_parameters=tools")), ["alpha", "claude-a", "claude-b"]);
     assert_eq!(ids(&page("include_aliases=1&after_id=claude-a")), ["claude-b"]);
@@ -297,7 +297,7 @@ proptest! {
         let sort = penstock_catalog::Sort::ALL[sort].name();
         let read = |query: String| -> Value {
             let query = Query::parse(&query).unwrap().with_aliases();
-            serde_json::from_slice(&catalog.page(&query, &figures).unwrap()).unwrap()
+            serde_json::from_slice(&catalog.page(&query, &|_| true, &figures).unwrap()).unwrap()
         };
         let whole = read(format!("sort={sort}&limit=1000"));
         let mut seen: Vec<String> = Vec::new();
@@ -325,7 +325,44 @@ proptest! {
     #[test]
     fn any_query_string_is_a_page_or_a_refusal(query in ".{0,80}") {
         if let Ok(query) = Query::parse(&query) {
-            let _ = catalog().page(&query, &figures);
+            let _ = catalog().page(&query, &|_| true, &figures);
         }
     }
+}
+
+#[test]
+fn what_a_key_may_not_see_is_not_counted_and_no_cursor() {
+    let only = |query: &str, id: &'static str| {
+        let query = Query::parse(query)?;
+        catalog().page(&query, &|model| model.id == id, &figures)
+    };
+    let all: Value = serde_json::from_slice(&only("", "nobody").unwrap()).unwrap();
+    assert_eq!((all["data"].as_array().unwrap().len(), &all["total_count"]), (0, &0.into()));
+    let whole: Value =
+        serde_json::from_slice(&catalog().page(&Query::parse("").unwrap(), &|_| true, &figures).unwrap()).unwrap();
+    let id: &'static str = whole["data"][0]["id"].as_str().unwrap().to_owned().leak();
+    let hidden = whole["data"][1]["id"].as_str().unwrap();
+    let one: Value = serde_json::from_slice(&only("include_aliases=true", id).unwrap()).unwrap();
+    let ids = one["data"].as_array().unwrap().iter();
+    assert!(ids.clone().all(|item| item["id"] == id || item["alias_of"] == id), "{one}");
+    assert_eq!(one["total_count"], ids.count());
+    assert!(only(&format!("after_id={hidden}"), id).is_err());
+}
+
+#[test]
+fn meta_is_there_when_it_is_asked_for() {
+    let page = |query: &str| -> Value {
+        let query = Query::parse(query).unwrap();
+        serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap()
+    };
+    for (query, there) in [("", false), ("include_meta=false", false), ("include_meta=", false),
+        ("include_meta=true", true), ("include_meta=1&include_aliases=true", true)]
+    {
+        for item in page(query)["data"].as_array().unwrap() {
+            assert_eq!(item.get("_meta").is_some(), there, "{query}");
+            assert!(!there || item["_meta"]["display_name"] == item["display_name"], "{item}");
+        }
+    }
+    assert!(Query::parse("include_meta=yes").is_err() && penstock_catalog::detail("include_meta=yes").is_err());
+    assert_eq!(penstock_catalog::detail("limit=no&include_meta=true").unwrap(), penstock_catalog::Detail::Meta);
 }

@@ -40,6 +40,8 @@ pub enum Inputs {
     Texts(Vec<Bytes>),
     /// JSON arrays of token ids.
     Ids(Vec<Bytes>),
+    /// JSON strings and arrays of token ids in one list.
+    Mixed(Vec<Bytes>),
 }
 
 impl Inputs {
@@ -47,7 +49,7 @@ impl Inputs {
     #[must_use]
     pub fn values(&self) -> &[Bytes] {
         match self {
-            Self::Texts(values) | Self::Ids(values) => values,
+            Self::Texts(values) | Self::Ids(values) | Self::Mixed(values) => values,
         }
     }
 

@@ -25,6 +25,7 @@ pub(super) fn ask(kind: Kind, body: &str) -> Ask {
     let task = match kind {
         Kind::Embedding => Task::Embed(Embed {
             inputs: match value["input"][0] {
+                _ if mixed(&value["input"]) => Inputs::Mixed(list("input")),
                 Value::Array(_) => Inputs::Ids(list("input")),
                 Value::Number(_) => Inputs::Ids(vec![json(&value["input"])]),
                 _ => Inputs::Texts(list("input")),
@@ -47,6 +48,12 @@ pub(super) fn ask(kind: Kind, body: &str) -> Ask {
     };
     let model = value["model"].as_str().unwrap().into();
     Ask { prompt_bytes: 40, ..Ask::plain(kind, bytes, Fields(fields.collect()), model, task) }
+}
+
+/// Whether texts and token ids stand in one list.
+fn mixed(input: &Value) -> bool {
+    let items = input.as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().any(Value::is_string) && items.iter().any(Value::is_array)
 }
 
 /// Abilities from JSON.

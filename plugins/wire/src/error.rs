@@ -17,17 +17,18 @@ pub fn envelope(dialect: Dialect, refusal: &Refusal, request_id: &str) -> Vec<u8
     }
 }
 
-/// `{"error":{"message","type","code","param","details"},"request_id"}`.
+/// `{"error":{"message","type","code","param","details":{"name"}},"request_id"}`.
 #[must_use]
 pub fn chat_envelope(refusal: &Refusal, request_id: &str) -> Vec<u8> {
     let row = refusal.row();
+    let details = details(refusal, Map::new());
     json!({
         "error": {
             "message": sentence(Dialect::Chat, refusal),
             "type": row.chat_type,
             "code": row.code,
             "param": refusal.param,
-            "details": refusal.details,
+            "details": details,
         },
         "request_id": request_id,
     })
@@ -35,17 +36,17 @@ pub fn chat_envelope(refusal: &Refusal, request_id: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// `{"type":"error","error":{"type","message","code","details":{"error_code"}},"request_id"}`;
+/// `{"type":"error","error":{"type","message","code","details":{"error_code","name"}},"request_id"}`;
 /// a field that is to blame stands in `details.param`.
 #[must_use]
 pub fn messages_envelope(refusal: &Refusal, request_id: &str) -> Vec<u8> {
     let row = refusal.row();
-    let mut details = Map::new();
-    details.insert("error_code".to_owned(), Value::from(row.code));
+    let mut members = Map::new();
+    members.insert("error_code".to_owned(), Value::from(row.code));
     if let Some(param) = &refusal.param {
-        details.insert("param".to_owned(), Value::from(param.as_str()));
+        members.insert("param".to_owned(), Value::from(param.as_str()));
     }
-    details.extend(refusal.details.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let details = details(refusal, members);
     json!({
         "type": "error",
         "error": {
@@ -58,6 +59,14 @@ pub fn messages_envelope(refusal: &Refusal, request_id: &str) -> Vec<u8> {
     })
     .to_string()
     .into_bytes()
+}
+
+/// The members of `details`: those given, the error's name, which is the same in both dialects, and the context of the
+/// refusal.
+fn details(refusal: &Refusal, mut members: Map<String, Value>) -> Map<String, Value> {
+    members.insert("name".to_owned(), Value::from(refusal.row().chat_type));
+    members.extend(refusal.details.iter().map(|(name, value)| (name.clone(), value.clone())));
+    members
 }
 
 /// The public sentence. Each dialect's frameworks recognise a full context

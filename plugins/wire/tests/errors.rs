@@ -40,6 +40,31 @@ The official client libraries follow `Retry-After` and `x-should-retry` by thems
 [batches](batches.md): they are not subject to the same rate limits.
 ";
 
+const ELSEWHERE: &str = "
+## Codes of other services
+
+For clients that were written for another service: what it answers, and what this gateway answers.
+
+| Case | OpenAI | Anthropic | OpenRouter | LiteLLM proxy | vLLM | Here |
+|---|---|---|---|---|---|---|
+| Unknown model | 404 `model_not_found` | 404 `not_found_error` | 400 or 404 | 400 | 404 `NotFoundError` | 404 `INFERENCE_3101`, `model_not_found` |
+| Key missing or wrong | 401 `invalid_api_key` | 401 `authentication_error` | 401 | 401 | 401 | 401 `AUTH_1001`, `invalid_api_key` |
+| Key without permission | 403 | 403 `permission_error` | 403 | 401 or 403 | - | 403 `AUTH_1003`, `insufficient_scope` |
+| Out of funds | 429 `insufficient_quota` | 402 `billing_error` | 402 | 400 `budget_exceeded` | - | 402 `BILLING_4001`, `insufficient_credits` |
+| Budget of the key used up | 429 `insufficient_quota` | - | 402 or 403 | 400 `budget_exceeded` | - | 402 `BILLING_4002`, `budget_exceeded` |
+| Field not valid | 400 `invalid_request_error` | 400 `invalid_request_error` | 400 | 400 or 422 | 400 `BadRequestError` | 400 `INFERENCE_3201`, `invalid_request_error` |
+| Parameter not supported | 400 `unsupported_parameter` | 400 `invalid_request_error` | dropped | 400 | dropped | 400 `INFERENCE_3202`, `unsupported_parameter`, or dropped where the answer does not depend on it |
+| Input too long | 400 `context_length_exceeded` | 400 `invalid_request_error` | 400 | 400 | 400 `BadRequestError` | 400 `INFERENCE_3207`, `context_length_exceeded` |
+| Body too large | 413 | 413 `request_too_large` | 413 | 413 | 413 | 413 `RESOURCE_5004`, `request_too_large` |
+| Content refused | 400 `content_policy_violation` | a `stop_reason` | 403 | 400 | - | 400 `INFERENCE_3203`, `content_policy_violation` |
+| Too many requests or tokens | 429 `rate_limit_exceeded` | 429 `rate_limit_error` | 429 | 429 | - | 429 `RATE_2001`, `rate_limit_exceeded` |
+| Upstream failed | 500 or 502 | 500 `api_error` | 502 | 500 | 500 | 503 `INFERENCE_3103`, `service_unavailable`, after all providers were tried |
+| Upstream too slow | 504 | 504 `timeout_error` | 408 or 504 | 408 or 504 | - | 503 `INFERENCE_3103`, `service_unavailable` |
+| Overloaded | 503 | 529 `overloaded_error` | 503 | 503 | 503 | 503 `SERVER_9002`, `service_unavailable` |
+
+There is no 502, 504 or 529 here. What is not offered at all is listed in [scope.md](scope.md).
+";
+
 /// Whether the same request may pass later. A new code has to say so.
 fn again(code: Code) -> &'static str {
     match code {
@@ -81,8 +106,8 @@ fn page() -> String {
     page +=
         &example("Chat completions, and every endpoint but those of messages:", &chat_envelope(&refusal, id));
     page +=
-        &example("Messages; a field that is to blame stands in `details`:", &messages_envelope(&refusal, id));
-    page += "## Codes\n\n| Status | Code | Type, chat | Type, messages | Meaning | Try again |\n|---|---|---|---|---|---|\n";
+        &example("Messages; a field that is to blame stands in `details`, which also repeats the code:", &messages_envelope(&refusal, id));
+    page += "## Codes\n\n| Status | Code | Name; type, chat | Type, messages | Meaning | Try again |\n|---|---|---|---|---|---|\n";
     let mut codes = Code::ALL;
     codes.sort_by_key(|code| (code.row().status, code.row().code));
     for code in codes {
@@ -99,11 +124,15 @@ fn page() -> String {
         )
         .unwrap();
     }
-    page += "\n`INFERENCE_3207` has `details.context_length` and `details.input_tokens`.\n\n";
+    page += "\n`details.name` is the error's name in both dialects. `INFERENCE_3207` also has `details.context_length` and\n\
+             `details.input_tokens`. Counting stops one token beyond the context window (and not before 32,768 tokens); where it\n\
+             stopped, `details.input_tokens_at_least` is `true`. A token count of such a prompt is refused in the same way. A 404\n\
+             for an unknown path has `details.path` where the right one is known, and an unknown flavor `details.flavors`. Limits\n\
+             and budgets have `details.resets_at`, RFC 3339, if they begin anew at a certain time.\n\n";
     page += "`INFERENCE_3103` may have `details.attempts`: for each failed attempt the `provider`, a `reason` and its\n\
              milliseconds, `ms`. Reasons are `unavailable`, `rate_limited`, `timeout` and `refused`; the log of the gateway\n\
              says more. Its message recommends `:balanced` where another flavor was asked for.\n\n";
-    page + STREAMS
+    page + STREAMS + ELSEWHERE
 }
 
 #[test]

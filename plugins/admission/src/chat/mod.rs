@@ -34,7 +34,7 @@ const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", 
 
 /// Proves a request of `/v1/chat/completions`.
 ///
-/// `max_completion_tokens` wins over `max_tokens`. Efforts are left to the
+/// `max_completion_tokens` wins over `max_tokens`; -1 is no cap in either. Efforts are left to the
 /// translators. `functions` and `function_call` become `tools` and
 /// `tool_choice`, in `fields` and by edits.
 ///
@@ -68,9 +68,9 @@ fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
     plain::prove(&top, NUMBERS, INTEGERS, BOOLEANS)?;
     modalities(&top)?;
     let filters = filters(&top, Kind::Chat)?;
-    let max_tokens = plain::tokens(&top, "max_tokens", 1)?;
-    let max_completion_tokens = plain::tokens(&top, "max_completion_tokens", 1)?;
-    let max_output_tokens = plain::tokens(&top, "max_output_tokens", 1)?;
+    let max_tokens = plain::cap(&top, "max_tokens")?;
+    let max_completion_tokens = plain::cap(&top, "max_completion_tokens")?;
+    let max_output_tokens = plain::cap(&top, "max_output_tokens")?;
     let n = candidates(&top);
     effort(&top)?;
     logprobs(&top, &mut found)?;

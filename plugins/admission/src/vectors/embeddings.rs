@@ -20,12 +20,14 @@ const BYTES_PER_ID: usize = 4;
 enum Found {
     Texts(Vec<Range<usize>>),
     Ids { arrays: Vec<Range<usize>>, count: usize },
+    /// Texts of so many bytes, and arrays of so many token ids.
+    Mixed { values: Vec<Range<usize>>, bytes: usize, count: usize },
 }
 
 /// Proves a request of `/v1/embeddings`.
 ///
 /// Besides the contract's strings, `input` may be token ids: one array of them,
-/// or an array of such arrays.
+/// or an array of such arrays, between which texts may stand.
 ///
 /// # Errors
 /// `InvalidRequest` or `TooLarge`, with the field's path in `param`.
@@ -52,6 +54,7 @@ pub fn embeddings(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
             (Inputs::Texts(slices(texts)), bytes)
         }
         Found::Ids { arrays, count } => (Inputs::Ids(slices(arrays)), count * BYTES_PER_ID),
+        Found::Mixed { values, bytes, count } => (Inputs::Mixed(slices(values)), bytes + count * BYTES_PER_ID),
     };
     let task = Task::Embed(Embed { inputs, verbatim: true, base64, dimensions });
     Ok(Ask { prompt_bytes, filters, ..Ask::plain(Kind::Embedding, body.clone(), fields, model, task) })
@@ -68,32 +71,38 @@ fn inputs(input: Value<'_>, at: &Path<'_>, limits: &Limits) -> Result<Found, Ref
     }
     match input.items().next().map(|first| first.kind()) {
         None => Err(at.wrong("expected at least one text, got an empty array")),
-        Some(Type::String | Type::Escaped) => {
-            let texts = few(input, at, limits.max_inputs, "text")?.items().enumerate();
-            texts
-                .map(|(index, item)| text(item, &at.index(index)))
-                .collect::<Result<_, _>>()
-                .map(Found::Texts)
-        }
         Some(Type::Number) => {
             let count = ids(input, at)?;
             Ok(Found::Ids { arrays: vec![input.range()], count })
         }
-        Some(Type::Array) => {
-            let mut arrays = Vec::new();
-            let mut count = 0;
-            for (index, item) in few(input, at, limits.max_inputs, "text")?.items().enumerate() {
-                let path = at.index(index);
-                if !item.is_array() {
-                    return Err(path.expected("an array of token ids, as the first one is", item.kind()));
-                }
-                count += ids(item, &path)?;
-                arrays.push(item.range());
-            }
-            Ok(Found::Ids { arrays, count })
-        }
+        Some(Type::String | Type::Escaped | Type::Array) => list(input, at, limits),
         Some(other) => Err(at.index(0).expected("a string or token ids", other)),
     }
+}
+
+/// A list of texts and arrays of token ids.
+fn list(input: Value<'_>, at: &Path<'_>, limits: &Limits) -> Result<Found, Refusal> {
+    let mut values = Vec::new();
+    let (mut texts, mut bytes, mut count) = (0, 0, 0);
+    for (index, item) in few(input, at, limits.max_inputs, "text")?.items().enumerate() {
+        let path = at.index(index);
+        if item.is_array() {
+            count += ids(item, &path)?;
+        } else if item.is_string() {
+            texts += 1;
+            bytes += text(item, &path)?.len().saturating_sub(2);
+        } else {
+            return Err(path.expected("a string or an array of token ids", item.kind()));
+        }
+        values.push(item.range());
+    }
+    Ok(if texts == values.len() {
+        Found::Texts(values)
+    } else if texts == 0 {
+        Found::Ids { arrays: values, count }
+    } else {
+        Found::Mixed { values, bytes, count }
+    })
 }
 
 /// Token ids, at least one; how many.

@@ -54,25 +54,17 @@ fn most(top: &Top<'_>, name: &str) -> Result<Option<usize>, Refusal> {
     Ok(most.transpose()?.map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
 }
 
-/// The text of each document; all of one kind.
+/// The text of each document: a string, or an object with a `text`. Both may stand in one list.
 fn texts(documents: Value<'_>, at: &Path<'_>) -> Result<Vec<Range<usize>>, Refusal> {
-    let objects = documents.items().next().is_some_and(|first| first.is_object());
     let mut texts = Vec::new();
     for (index, document) in documents.items().enumerate() {
         let path = at.index(index);
-        if document.is_object() != objects {
-            let expected = if objects {
-                "an object, as the first document is"
-            } else {
-                "a string, as the first document is"
-            };
-            let fits_neither = !document.is_object() && !document.is_string();
-            let expected = if fits_neither { "a string, or an object with a `text`" } else { expected };
-            return Err(path.expected(expected, document.kind()));
-        }
-        if !objects {
+        if document.is_string() {
             texts.push(text(document, &path)?);
             continue;
+        }
+        if !document.is_object() {
+            return Err(path.expected("a string, or an object with a `text`", document.kind()));
         }
         let [own] = read::object(document, &path, ["text"])?;
         let path = path.key("text");

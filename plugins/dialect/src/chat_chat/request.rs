@@ -161,10 +161,13 @@ fn think(ask: &Ask, target: &Target<'_>, effort: Effort, out: &mut Pieces<'_>) {
 /// What the client left to the model's preset.
 fn preset(ask: &Ask, target: &Target<'_>, effort: Effort, out: &mut Pieces<'_>) {
     for (name, value) in target.preset {
-        let tokens = matches!(&**name, "max_tokens" | "max_completion_tokens")
-            && target.max_tokens.or(ask.max_tokens).is_some();
+        // A cap may be written and mean none: what was read of it counts.
+        let given = match &**name {
+            "max_tokens" | "max_completion_tokens" => target.max_tokens.or(ask.max_tokens).is_some(),
+            _ => ask.value(name).is_some(),
+        };
         let thought = name.as_ref() == "reasoning_effort" && effort != Effort::default();
-        if ask.value(name).is_none() && !tokens && !thought && !switches_thinking(target, effort, name) {
+        if !given && !thought && !switches_thinking(target, effort, name) {
             out.byte(b',');
             out.string(name);
             out.byte(b':');

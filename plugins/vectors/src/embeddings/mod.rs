@@ -21,10 +21,18 @@ fn task(ask: &Ask) -> Option<&Embed> {
     }
 }
 
-/// The inputs, as many at a time as the provider takes.
-fn parts<'a>(embed: &'a Embed, target: &Target<'_>) -> std::slice::Chunks<'a, Bytes> {
+/// The inputs, as many at a time as the provider takes. No engine reads texts and token ids in one list, so a call has
+/// either.
+fn parts<'a>(embed: &'a Embed, target: &Target<'_>) -> impl Iterator<Item = &'a [Bytes]> {
     let all = embed.inputs.values();
-    all.chunks(target.abilities.max_inputs.unwrap_or(all.len()).max(1))
+    let most = target.abilities.max_inputs.unwrap_or(all.len()).max(1);
+    let runs = all.chunk_by(|one, next| is_ids(one) == is_ids(next));
+    runs.flat_map(move |run| run.chunks(most))
+}
+
+/// Whether an input is an array of token ids.
+fn is_ids(input: &Bytes) -> bool {
+    input.first() == Some(&b'[')
 }
 
 /// Joins the parts of an answer and writes it for the client.

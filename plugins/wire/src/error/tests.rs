@@ -13,7 +13,7 @@ fn the_chat_envelope_has_string_code_and_a_param_or_null() {
     assert_eq!(
         parsed(Dialect::Chat, &refusal),
         json!({"error":{"message":"no such role \"x\"","type":"invalid_request_error","code":"INFERENCE_3201",
-               "param":"messages[0].role","details":{"n":1}},"request_id":"req_1"})
+               "param":"messages[0].role","details":{"name":"invalid_request_error","n":1}},"request_id":"req_1"})
     );
     assert_eq!(parsed(Dialect::Chat, &Refusal::new(Code::InvalidKey))["error"]["param"], Value::Null);
 }
@@ -24,7 +24,8 @@ fn the_messages_envelope_has_the_code_where_its_clients_look_for_it() {
     assert_eq!(
         parsed(Dialect::Messages, &refusal),
         json!({"type":"error","error":{"type":"overloaded_error","message":Code::Unavailable.row().sentence,
-               "code":"INFERENCE_3103","details":{"error_code":"INFERENCE_3103","attempts":2}},"request_id":"req_1"})
+               "code":"INFERENCE_3103","details":{"error_code":"INFERENCE_3103","name":"service_unavailable",
+               "attempts":2}},"request_id":"req_1"})
     );
     let named = parsed(Dialect::Messages, &Refusal::invalid("max_tokens", "too many"));
     assert_eq!(named["error"]["details"]["param"], "max_tokens");
@@ -39,7 +40,7 @@ fn a_full_window_is_said_in_the_words_that_frameworks_search_for() {
         "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens. \
          (context_length_exceeded)"
     );
-    assert_eq!(chat["error"]["details"], json!({"context_length":4096,"input_tokens":5000}));
+    assert_eq!(chat["error"]["details"], json!({"name":"context_length_exceeded","context_length":4096,"input_tokens":5000}));
     let messages = parsed(Dialect::Messages, &refusal);
     assert_eq!(messages["error"]["message"], "prompt is too long: 5000 tokens > 4096 maximum");
     let unknown = Refusal::new(Code::ContextLength);
@@ -55,4 +56,17 @@ fn a_full_window_is_said_in_the_words_that_frameworks_search_for() {
             .unwrap()
             .contains("prompt is too long")
     );
+}
+
+#[test]
+fn every_error_has_its_name_in_both_dialects() {
+    for code in Code::ALL {
+        for dialect in [Dialect::Chat, Dialect::Messages] {
+            let name = &parsed(dialect, &Refusal::new(code))["error"]["details"]["name"];
+            assert_eq!(name, code.row().chat_type, "{code:?} {dialect:?}");
+        }
+    }
+    // The names of the contract.
+    assert_eq!(Code::InvalidKey.row().chat_type, "invalid_api_key");
+    assert_eq!(Code::InsufficientScope.row().chat_type, "insufficient_scope");
 }

@@ -1,0 +1,234 @@
+//! Paths without an endpoint: the error names the path that the client probably meant, or says that the feature is not
+//! offered. Sentences hold only names from the tables below, never the client's own text.
+
+use super::{ENDPOINTS, Endpoint};
+use penstock_contract::{Code, Refusal};
+
+/// Most segments of a path that are compared.
+const MOST: usize = 8;
+/// First segments that say a version or a service, and nothing of the endpoint.
+const PREFIXES: &[&str] = &["v1", "v2", "v3", "v1beta", "api", "openai", "anthropic", "compat", "compatible-mode"];
+
+/// Other services' names of endpoints that are here, and what to say besides.
+const RENAMED: &[(&str, &str, &str)] = &[
+    ("responses", "/v1/chat/completions", ""),
+    ("completions", "/v1/chat/completions", ""),
+    ("completion", "/v1/chat/completions", ""),
+    ("chat", "/v1/chat/completions", ""),
+    ("generate", "/v1/chat/completions", ""),
+    ("complete", "/v1/messages", ""),
+    ("message", "/v1/messages", ""),
+    ("messages/batches", "/v1/batches", "There its endpoint is \"/v1/messages\"."),
+    ("chat/completions/batches", "/v1/batches", "There its endpoint is \"/v1/chat/completions\"."),
+    ("batch", "/v1/batches", ""),
+    ("embed", "/v1/embeddings", ""),
+    ("embedding", "/v1/embeddings", ""),
+    ("reranking", "/v1/rerank", ""),
+    ("reranker", "/v1/rerank", ""),
+    ("score", "/v1/rerank", ""),
+    ("images/edits", "/v1/images/generations", "Images are drawn from a prompt only."),
+    ("images/variations", "/v1/images/generations", "Images are drawn from a prompt only."),
+    ("audio/translations", "/v1/audio/transcriptions", "Translation of audio is not offered."),
+    ("tokenize", "/v1/messages/count_tokens", ""),
+    ("count_tokens", "/v1/messages/count_tokens", ""),
+    ("tags", "/v1/models", ""),
+    ("show", "/v1/models", ""),
+    ("model", "/v1/models", ""),
+    ("engines", "/v1/models", ""),
+];
+
+/// Features of other services that are not offered.
+const NOT_OFFERED: &[(&str, &str)] = &[
+    ("moderations", "Moderation is not offered."),
+    ("audio/speech", "Speech synthesis is not offered."),
+    ("assistants", "Assistants and threads are not offered."),
+    ("threads", "Assistants and threads are not offered."),
+    ("conversations", "Stored conversations are not offered."),
+    ("vector_stores", "Vector stores are not offered."),
+    ("fine_tuning", "Fine-tuning is not offered."),
+    ("fine-tunes", "Fine-tuning is not offered."),
+    ("uploads", "Uploads in parts are not offered; send the file to /v1/files."),
+    ("realtime", "Realtime sessions are not offered."),
+    ("containers", "Containers are not offered."),
+    ("skills", "Skills are not offered."),
+    ("evals", "Evaluations are not offered."),
+    ("videos", "Video is not offered."),
+    ("mcp", "MCP servers are not offered."),
+    ("tools", "Server-side tools are not offered; declare the tools in the request."),
+    ("convert", "Document conversion is not offered."),
+    ("organization", "Administration is not offered at this address."),
+];
+
+/// The 404 of a path that no endpoint has.
+pub(super) fn refusal(path: &str) -> Refusal {
+    let segments = segments(path);
+    if let Some(sentence) = not_offered(&segments) {
+        return Refusal::because(Code::NotFound, sentence);
+    }
+    let Some((right, more)) = meant(&segments) else { return Refusal::new(Code::NotFound) };
+    let why = if path.contains("//") {
+        " The base address of this client must not end with a slash."
+    } else if first_is_no_prefix(path) && right.starts_with("/v1/") {
+        " The base address of this client needs /v1 at its end."
+    } else {
+        ""
+    };
+    let right = right.replace('*', "{id}");
+    let before = if more.is_empty() { "" } else { " " };
+    let message = format!("There is nothing at this path; use {right}.{why}{before}{more}");
+    Refusal::because(Code::NotFound, message).with("path", right.as_str())
+}
+
+/// The path that a client meant by one that no endpoint has.
+pub(super) fn right_path(path: &str) -> Option<&'static str> {
+    meant(&segments(path)).map(|(right, _)| right)
+}
+
+fn meant(segments: &[&str]) -> Option<(&'static str, &'static str)> {
+    // From the most segments to the last one: what stands before may be a doubled path.
+    for from in 0..segments.len() {
+        let rest = segments.get(from..)?;
+        let endpoint = ENDPOINTS.iter().map(|endpoint| endpoint.path()).find(|path| is_pattern(path, rest));
+        if let Some(path) = endpoint {
+            return Some((path, ""));
+        }
+        let renamed = RENAMED.iter().find(|(name, ..)| is_named(name, rest));
+        if let Some((_, right, more)) = renamed {
+            return Some((right, more));
+        }
+    }
+    None
+}
+
+fn not_offered(segments: &[&str]) -> Option<&'static str> {
+    let starts = |name: &str| {
+        let mut rest = segments.iter();
+        name.split('/').all(|part| rest.next().is_some_and(|segment| segment.eq_ignore_ascii_case(part)))
+    };
+    NOT_OFFERED.iter().find(|(name, _)| starts(name)).map(|(_, sentence)| *sentence)
+}
+
+/// The last segments of a path, without those that only say a version or a service.
+fn segments(path: &str) -> Vec<&str> {
+    let mut segments: Vec<&str> = path.rsplit('/').filter(|segment| !segment.is_empty()).take(MOST).collect();
+    segments.reverse();
+    let said = segments.iter().position(|segment| !is_prefix(segment)).unwrap_or(segments.len());
+    segments.split_off(said)
+}
+
+fn is_prefix(segment: &str) -> bool {
+    PREFIXES.iter().any(|prefix| segment.eq_ignore_ascii_case(prefix))
+}
+
+fn first_is_no_prefix(path: &str) -> bool {
+    path.split('/').find(|segment| !segment.is_empty()).is_some_and(|segment| !is_prefix(segment))
+}
+
+/// Whether these segments are those of an endpoint's path behind its version. A `*` is one segment.
+fn is_pattern(path: &str, segments: &[&str]) -> bool {
+    let Some(pattern) = path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/v2/")) else { return false };
+    pattern.split('/').count() == segments.len()
+        && pattern.split('/').zip(segments).all(|(part, segment)| part == "*" || segment.eq_ignore_ascii_case(part))
+}
+
+fn is_named(name: &str, segments: &[&str]) -> bool {
+    name.split('/').count() == segments.len()
+        && name.split('/').zip(segments).all(|(part, segment)| segment.eq_ignore_ascii_case(part))
+}
+
+/// Whether an endpoint has this path, whatever the method.
+pub(super) fn is_known(path: &str) -> bool {
+    ENDPOINTS.iter().any(|endpoint: &&dyn Endpoint| super::matches(endpoint.path(), path).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn said(path: &str) -> (Option<String>, String) {
+        let refusal = refusal(path);
+        assert_eq!(refusal.code, Code::NotFound);
+        let right = refusal.details.get("path").map(|path| path.as_str().unwrap().to_owned());
+        (right, refusal.message.into_owned())
+    }
+
+    #[test]
+    fn the_right_path_is_named() {
+        for (path, right) in [
+            ("/models", "/v1/models"),
+            ("//v1/models", "/v1/models"),
+            ("/v1//models", "/v1/models"),
+            ("/v1//chat/completions", "/v1/chat/completions"),
+            ("/v1/chat//completions", "/v1/chat/completions"),
+            ("/chat/completions", "/v1/chat/completions"),
+            ("/V1/Chat/Completions", "/v1/chat/completions"),
+            ("/v1/chat/completions/chat/completions", "/v1/chat/completions"),
+            ("/v1/chat/completions/models", "/v1/models"),
+            ("/v1/messages/v1/messages", "/v1/messages"),
+            ("/v1/v1/v1/models", "/v1/models"),
+            ("/api/v1/models", "/v1/models"),
+            ("/openai/deployments/d/chat/completions", "/v1/chat/completions"),
+            ("/v1/responses", "/v1/chat/completions"),
+            ("/v1/completions", "/v1/chat/completions"),
+            ("/v1/reranking", "/v1/rerank"),
+            ("/rerank", "/v1/rerank"),
+            ("/v2/v2/rerank", "/v1/rerank"),
+            ("/v2/embed", "/v1/embeddings"),
+            ("/v1/embed", "/v1/embeddings"),
+            ("/v2/chat", "/v1/chat/completions"),
+            ("/v1/audio/translations", "/v1/audio/transcriptions"),
+            ("/v1/messages/batches", "/v1/batches"),
+            ("/messages/count_tokens", "/v1/messages/count_tokens"),
+            ("/v1/images/edits", "/v1/images/generations"),
+            ("/files/file-1/content", "/v1/files/{id}/content"),
+            ("/api/tags", "/v1/models"),
+        ] {
+            let (named, message) = said(path);
+            assert_eq!(named.as_deref(), Some(right), "{path}: {message}");
+            assert!(message.contains(right), "{path}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_offered_is_said() {
+        for (path, word) in [
+            ("/v1/moderations", "Moderation"),
+            ("/moderations", "Moderation"),
+            ("/v1/vector_stores/vs_1/files", "Vector stores"),
+            ("/v1/audio/speech", "Speech"),
+        ] {
+            let (named, message) = said(path);
+            assert_eq!(named, None, "{path}");
+            assert!(message.contains(word) && message.contains("not offered"), "{path}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_the_clients_own_is_not_repeated() {
+        for path in ["/", "//", "/v1", "/v1/", "/secret-word", "/v1/secret-word/x", &"/a".repeat(10_000)] {
+            let (named, message) = said(path);
+            assert_eq!((named, message.as_str()), (None, Code::NotFound.row().sentence), "{path}");
+        }
+        let (_, message) = said("/secret-word/models");
+        assert!(message.contains("/v1/models") && !message.contains("secret"), "{message}");
+    }
+
+    #[test]
+    fn a_missing_version_and_a_doubled_slash_are_explained() {
+        assert!(said("/models").1.contains("needs /v1 at its end"));
+        assert!(said("//v1/models").1.contains("must not end with a slash"));
+        assert!(!said("/v1/reranking").1.contains("base address"));
+    }
+
+    #[test]
+    fn every_path_that_is_named_has_an_endpoint() {
+        for (name, right, _) in RENAMED {
+            assert!(is_known(right), "{name}: {right}");
+            assert!(!is_known(&format!("/v1/{name}")), "{name} is an endpoint itself");
+        }
+        for (name, _) in NOT_OFFERED {
+            assert!(!is_known(&format!("/v1/{name}")), "{name}");
+        }
+    }
+}
