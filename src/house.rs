@@ -140,7 +140,7 @@ impl House {
         let pools = Pools::default();
         let overload = Overload::new(&settings.overload);
         let counting = CountingPermits::new(settings.overload.counting);
-        let live = Live::build(settings, None, &pools)?;
+        let live = Live::build(settings, None, &pools, clock.unix())?;
         figures::restore(&live, &vault.figures, clock);
         let house = Arc::new(Self {
             fixed: live.settings.fixed(),
@@ -209,7 +209,7 @@ impl House {
         let tls = certified(&settings, self.clock)?;
         let old = self.live();
         let changed = changes(&old.settings, &settings);
-        let fresh = Live::build(settings, Some(&old), &self.pools)?;
+        let fresh = Live::build(settings, Some(&old), &self.pools, self.clock.unix())?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
         runtime.block_on(worker::look_up(fresh.providers.iter().filter(unknown)));
         fresh.begin();

@@ -7,7 +7,7 @@ use crate::upstream::live::{Before, ProviderLive};
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::Pools;
 use parking_lot::Mutex;
-use penstock_catalog::Catalog;
+use penstock_catalog::{Catalog, Model as Card};
 use penstock_routing::{Breaker, Explorations, Hour};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,14 +44,26 @@ pub struct ModelLive {
     pub explorations: Arc<Mutex<Explorations>>,
 }
 
+/// A model's page with the time when it was first listed, where the configuration names none.
+fn dated(mut card: Card, old: Option<&Live>, now: u64) -> Card {
+    if card.created == 0 {
+        let listed = old.and_then(|old| old.catalog.resolve(&card.id)).filter(|model| model.id == card.id);
+        card.created = listed.map_or(now, |model| model.created);
+    }
+    card
+}
+
 impl Live {
     /// Puts a configuration to work. What the old one knows of the same offers,
     /// providers and models is kept.
     ///
+    /// Models that do not say when they came out are listed as of `now`, Unix seconds, or as of the time when the old
+    /// configuration first listed them.
+    ///
     /// # Errors
     /// One sentence that says what cannot be put to work.
-    pub fn build(settings: Settings, old: Option<&Self>, pools: &Pools) -> Result<Self, String> {
-        let cards = settings.models.iter().map(|model| model.card()).collect();
+    pub fn build(settings: Settings, old: Option<&Self>, pools: &Pools, now: u64) -> Result<Self, String> {
+        let cards = settings.models.iter().map(|model| dated(model.card(), old, now)).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
         let lines = settings.routing.batch_lines;
         let before = Before::of(old.map_or(&[][..], |old| &old.providers));

@@ -23,6 +23,7 @@ use crate::caller::Caller;
 use crate::endpoint::parameters;
 use crate::gateway::Source;
 use crate::house::House;
+use crate::reply::cors::CrossOrigin;
 use crate::reply::head::Head;
 use crate::request_id::RequestId;
 use crate::server::Bound;
@@ -119,7 +120,7 @@ impl HttpServerApp for Admin {
                 head.whole(caller, kind, vec![Bytes::from(body)]).await.ok();
             }
             Err(refusal) => {
-                crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, false).await.ok();
+                crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, &CrossOrigin::None).await.ok();
             }
         }
         if let Session::Library(session, _) = session {

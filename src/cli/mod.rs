@@ -92,8 +92,12 @@ enum Command {
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Audit(audit::Audit),
-    /// Prints the OpenAPI document of the admin listener
-    Openapi,
+    /// Prints the OpenAPI document of the admin listener, or of the public one
+    Openapi {
+        /// The public one, that `GET /openapi.json` answers with
+        #[arg(long)]
+        public: bool,
+    },
     /// Grants, shows, corrects and verifies credits and energy; exports the ledger
     ///
     /// Through the running gateway, or directly in its store when none runs.
@@ -237,7 +241,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Accounts(accounts)) => accounts::run(accounts)?,
         Some(Command::Keys(keys)) => keys::run(keys)?,
         Some(Command::Audit(audit)) => audit::run(&audit)?,
-        Some(Command::Openapi) => speak::out(&crate::admin::openapi::text())?,
+        Some(Command::Openapi { public: true }) => speak::out(crate::endpoint::openapi::text())?,
+        Some(Command::Openapi { public: false }) => speak::out(&crate::admin::openapi::text())?,
         Some(Command::Credits(credits)) => credits::run(credits)?,
         Some(Command::Statement(monthly)) => statement::run(&monthly)?,
         Some(Command::Store(store)) => store::run(&store)?,

@@ -9,7 +9,9 @@ mod files;
 mod images;
 mod messages;
 mod models;
+pub mod openapi;
 mod rerank;
+mod root;
 mod transcriptions;
 mod unknown;
 
@@ -74,6 +76,10 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &files::Delete,
     &models::List,
     &models::One,
+    &root::Root,
+    &root::Health("/health"),
+    &root::Health("/healthz"),
+    &root::Document,
 ];
 
 /// The paths that lines of batches may ask: what the batch room is told, since it knows no endpoint itself.

@@ -3,12 +3,31 @@
 
 use super::{Endpoint, decoded};
 use crate::exchange::{Ended, Exchange};
+use crate::keyring::Grant;
 use crate::relay::no_model;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::Scope;
-use penstock_catalog::{Figures, Query};
-use penstock_contract::Refusal;
+use penstock_catalog::{Figures, Model, Query};
+use penstock_contract::{Kind, Refusal};
+
+/// Whether a key sees a model: it may use it. A key that has no scope for any model has the catalogue to read, and sees
+/// what its list of models allows.
+fn may_see(grant: &Grant, model: &Model) -> bool {
+    let scope = match model.kind {
+        Kind::Chat => Scope::Chat,
+        Kind::Embedding => Scope::Embeddings,
+        Kind::Rerank => Scope::Rerank,
+        Kind::Image => Scope::Images,
+        Kind::Transcription => Scope::Audio,
+    };
+    let reader = || !INFERENCE.iter().any(|scope| grant.allows(*scope));
+    grant.may_use(&model.id) && (grant.allows(scope) || reader())
+}
+
+/// The scopes that let a key ask a model.
+const INFERENCE: [Scope; 5] =
+    [Scope::Chat, Scope::Embeddings, Scope::Rerank, Scope::Images, Scope::Audio];
 
 /// The list.
 pub struct List;
@@ -45,7 +64,8 @@ impl Endpoint for List {
                 Figures { throughput: rates.throughput, latency: rates.latency, popularity: rates.popularity }
             })
         };
-        let page = live.catalog.page(&query, &figures)?;
+        let grant = x.grant.clone();
+        let page = live.catalog.page(&query, &|model| may_see(&grant, model), &figures)?;
         Ok(x.answer(200, page).await)
     }
 }
@@ -74,8 +94,10 @@ impl Endpoint for One {
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
         let asked = decoded(tail);
         let (name, _) = penstock_routing::split(&asked);
-        let card = x.live.catalog.resolve(name).ok_or_else(|| no_model(&x.live, name))?;
-        let item = penstock_catalog::one(card, name);
+        let detail = penstock_catalog::detail(x.caller.query().unwrap_or_default())?;
+        let found = x.live.catalog.resolve(name).filter(|card| may_see(&x.grant, card));
+        let card = found.ok_or_else(|| no_model(&x.live, name))?;
+        let item = penstock_catalog::one(card, name, detail);
         Ok(x.answer(200, item).await)
     }
 }

@@ -12,14 +12,14 @@ use crate::gate::{self, Entry, Habits, Pass};
 use crate::house::House;
 use crate::keyring::Grant;
 use crate::live::Live;
-use crate::observe::{Record, panics};
+use crate::observe::{Record, Trace, panics};
 use crate::overload::Place;
-use crate::reply::{self, head::Head};
+use crate::reply::{self, cors::CrossOrigin, head::Head};
 use crate::request_id::RequestId;
 use crate::session::Session;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{Code, Dialect, Refusal};
+use penstock_contract::{Dialect, Refusal};
 use penstock_limits::{Cost, Used, Work};
 use penstock_wire::host::Named;
 use std::net::{IpAddr, UdpSocket};
@@ -60,8 +60,8 @@ pub struct Exchange<'a> {
     pub record: Record,
     /// The connection may serve another request.
     pub keep: bool,
-    /// The request came from a page's script.
-    pub browser: bool,
+    /// The origin of the page whose script asks, if one does.
+    pub origin: CrossOrigin,
 }
 
 /// What became of the answer.
@@ -90,10 +90,8 @@ pub async fn run(house: &Arc<House>, session: &mut Session, keep: bool) -> After
     let path = session.path().to_owned();
     let dialect = endpoint::dialect(&path, session.field("anthropic-version").is_some());
     session.keep(keep);
-    let browser = session.field("origin").is_some();
     let mut exchange = Exchange::new(house, Caller::Connection(session), dialect, Work::Request);
     exchange.keep = keep;
-    exchange.browser = browser;
     // What it held is dropped before a panic is answered.
     let served = panics::caught(pin!(serve(&mut exchange, &path))).await;
     let ended = match served.unwrap_or_else(|| Err(exchange.panicked())) {
@@ -124,7 +122,7 @@ pub async fn refuse(house: &Arc<House>, session: &mut Session, refusal: &Refusal
 /// From the route to the endpoint.
 async fn serve(x: &mut Exchange<'_>, path: &str) -> Result<Ended, Refusal> {
     let method = x.caller.method().clone();
-    if method == http::Method::OPTIONS && x.browser {
+    if method == http::Method::OPTIONS && x.origin.is_handled() {
         return Ok(x.preflight().await);
     }
     let (found, tail) = endpoint::find(&method, path)?;
@@ -139,9 +137,13 @@ impl<'a> Exchange<'a> {
     /// An exchange that begins now.
     pub(crate) fn new(house: &'a Arc<House>, caller: Caller<'a>, dialect: Dialect, work: Work) -> Self {
         let id = RequestId::random();
+        let live = house.live();
+        let origin = CrossOrigin::of(caller.field(header::ORIGIN), &live.settings.listen.cors);
+        let mut record = Record::new(id, dialect);
+        record.trace = Trace::of(|name| caller.field(name));
         Self {
             house,
-            live: house.live(),
+            live,
             caller,
             id,
             started: Instant::now(),
@@ -150,9 +152,9 @@ impl<'a> Exchange<'a> {
             work,
             place: None,
             pass: None,
-            record: Record::new(id, dialect),
+            record,
             keep: false,
-            browser: false,
+            origin,
         }
     }
 }
@@ -217,14 +219,19 @@ impl Exchange<'_> {
         host.map_or_else(String::new, |host| format!("{scheme}://{host}"))
     }
 
-    /// A response head of this exchange, with how the limits stand if it met any.
+    /// Whether its answer tells how the limits of its key stand.
+    fn is_limited(&self) -> bool {
+        self.work == Work::Request && self.record.key.is_some()
+    }
+
+    /// A response head of this exchange, with how the limits of its key stand.
     pub fn head(&self, status: u16) -> Head {
         let mut head = Head::new(status, &self.id);
-        if self.pass.is_some() && self.work == Work::Request {
+        if self.is_limited() {
             let now = self.house.clock.date();
-            head = head.standing(self.dialect, &gate::standing(&self.grant, now), now);
+            head = head.standing(self.dialect, &gate::standing(&self.grant, now), now, None);
         }
-        if self.browser { head.for_browser(false) } else { head }
+        head.for_origin(&self.origin)
     }
 
     /// Answers with a JSON body of the gateway's own. A long one counts until its client has read it.
@@ -256,20 +263,20 @@ impl Exchange<'_> {
         // What it holds is not counted any more, and few words fit any window.
         self.caller.hurry(REFUSED);
         // Before the client hears of it: whoever asks again at once finds the place free.
-        let met = self.pass.take().is_some();
+        self.pass = None;
         self.place = None;
-        let limited = matches!(refusal.code, Code::RateLimited | Code::BudgetExceeded);
         let now = self.house.clock.date();
-        let limits = (met || limited).then(|| (gate::standing(&self.grant, now), now));
-        let (dialect, id, browser) = (self.dialect, self.id, self.browser);
-        let written = reply::refuse(&mut self.caller, dialect, &id, refusal, limits, browser).await;
+        let limits = self.is_limited().then(|| (gate::standing(&self.grant, now), now));
+        let (dialect, id, origin) = (self.dialect, self.id, std::mem::take(&mut self.origin));
+        let written = reply::refuse(&mut self.caller, dialect, &id, refusal, limits, &origin).await;
         ended(written)
     }
 
     async fn preflight(&mut self) -> Ended {
         self.record.endpoint = "preflight";
         self.record.status = 204;
-        let head = Head::new(204, &self.id).for_browser(true);
+        let asked = self.caller.field(header::ACCESS_CONTROL_REQUEST_HEADERS);
+        let head = Head::new(204, &self.id).for_preflight(&self.origin, asked);
         ended(head.json(&mut self.caller, Vec::new()).await)
     }
 }

@@ -135,6 +135,12 @@ impl Grant {
         self.scopes.holds(scope)
     }
 
+    /// Whether the key has a scope.
+    #[must_use]
+    pub fn allows(&self, scope: Scope) -> bool {
+        self.scopes.allows(scope)
+    }
+
     /// Whether the key may use a model of the catalogue.
     #[must_use]
     pub fn may_use(&self, model: &str) -> bool {

@@ -15,5 +15,7 @@ mod requests;
 mod rules;
 pub mod seldom;
 mod series;
+mod trace;
 
-pub use record::{AttemptNote, Outcome, Record};
+pub use record::{AttemptNote, HEALTH, Outcome, Record};
+pub use trace::Trace;

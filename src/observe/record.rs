@@ -1,7 +1,8 @@
 //! The record of one exchange: what its log line, its metrics and its bill are
-//! made from. It holds nothing that a client or a provider wrote.
+//! made from. Nothing in it was written by a client or a provider, but for the
+//! names that the client gave its request.
 
-use super::log;
+use super::{Trace, log};
 use crate::config::settings::LogLevel;
 use crate::request_id::RequestId;
 use penstock_contract::{Dialect, Done, Refusal};
@@ -9,6 +10,9 @@ use penstock_footprint::Footprint;
 use penstock_pricing::Charge;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The endpoint of health checks.
+pub const HEALTH: &str = "health";
 
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +82,8 @@ impl AttemptNote {
 pub struct Record {
     /// Its name.
     pub id: RequestId,
+    /// The client's own names for it.
+    pub trace: Option<Box<Trace>>,
     /// The dialect of its path.
     pub dialect: Dialect,
     /// The endpoint's name; `unknown` before one was found.
@@ -126,6 +132,7 @@ impl Record {
     pub fn new(id: RequestId, dialect: Dialect) -> Self {
         Self {
             id,
+            trace: None,
             dialect,
             endpoint: "unknown",
             key: None,

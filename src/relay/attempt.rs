@@ -3,7 +3,7 @@
 use super::Run;
 use super::watch::Woken;
 use crate::config::settings::LogLevel;
-use crate::observe::log;
+use crate::observe::{Trace, log};
 use crate::spool::Spooled;
 use crate::upstream::decode::Decoder;
 use crate::upstream::http1::Broken;
@@ -116,7 +116,7 @@ async fn once(
     };
     let alarm = until.min(clock::now() + first_byte);
     let asked = {
-        let exchange = pin!(send(way, offer, speech, call, run.upload.as_ref()));
+        let exchange = pin!(send(way, offer, speech, call, (run.upload.as_ref(), run.x.record.trace.as_deref())));
         run.watch.race(&mut run.x.caller, exchange, alarm).await
     };
     let (way, status) = match asked {
@@ -144,11 +144,11 @@ async fn send(
     offer: &OfferLive,
     speech: Speech,
     call: &Call,
-    upload: Option<&Spooled>,
+    (upload, trace): (Option<&Spooled>, Option<&Trace>),
 ) -> Result<(Way, u16), (Fault, usize)> {
     let reset = |again| (Fault::new(FaultKind::Reset), again);
     let head = speech.head(offer).ok_or_else(|| reset(0))?;
-    let written = match way.call(head, call, upload).await {
+    let written = match way.call(head, call, upload, trace).await {
         Ok(()) => true,
         Err(Unsent::Unasked) => return Err(reset(way.again(Broken::Unasked))),
         Err(Unsent::Stopped) => false,

@@ -13,21 +13,6 @@ use std::time::Duration;
 /// Bytes that most heads fit in, with the short body of most answers behind them.
 const USUAL: usize = 2048;
 
-/// Names of response headers that browsers may read.
-const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-reset, x-penstock-provider, \
-     x-penstock-flavor, x-penstock-attempts, x-token-count-method, x-environment-impact, x-billing-cost, \
-     x-should-retry, content-disposition, content-range, etag, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
-     x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
-     anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, \
-     anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
-     anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
-/// Request headers that browsers may send: what the client libraries add by themselves.
-const ALLOWED: &str = "authorization, content-type, range, user-agent, x-api-key, anthropic-version, anthropic-beta, \
-     anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
-     idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
-     x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
-     x-stainless-helper, x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper, x-stainless-custom-poll-interval";
-
 /// Limit, remaining and reset of requests, by dialect.
 const REQUESTS: [[&str; 3]; 2] = [
     ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
@@ -48,6 +33,11 @@ const TOKENS: [[&str; 3]; 2] = [
 ];
 /// The longest `Retry-After` that client libraries obey, in seconds.
 const LONGEST_WAIT: u32 = 60;
+
+/// Whole seconds, rounded up.
+pub(super) fn whole_seconds(span: Duration) -> u64 {
+    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
+}
 
 /// How the end of a body is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,25 +95,19 @@ impl Head {
         }
     }
 
-    /// When a refused request may come again. Client libraries wait at most a minute by themselves; where that
-    /// would be too soon, or no wait helps, they are told not to try.
-    pub(super) fn limited(self, after: Option<u32>, now: Duration) -> Self {
-        let head = match after {
-            Some(seconds) => {
-                let at = now.as_secs() + u64::from(now.subsec_nanos() > 0) + u64::from(seconds);
-                self.number("x-ratelimit-reset", at)
-            }
-            None => self,
-        };
+    /// Tells client libraries not to try again where no wait helps, or it would be too long: by themselves they wait
+    /// at most a minute.
+    pub(super) fn limited(self, after: Option<u32>) -> Self {
         if after.is_some_and(|seconds| seconds <= LONGEST_WAIT) {
-            return head;
+            return self;
         }
-        head.with("x-should-retry", "false")
+        self.with("x-should-retry", "false")
     }
 
-    /// How the limits stand, in the headers of the caller's dialect.
+    /// How the limits stand: in the headers of the caller's dialect, and in three that all dialects share. `reset` is
+    /// when a refused request may come again, Unix seconds, instead of when the limit is whole again.
     #[must_use]
-    pub fn standing(mut self, dialect: Dialect, standing: &Standing, now: Duration) -> Self {
+    pub fn standing(mut self, dialect: Dialect, standing: &Standing, now: Duration, reset: Option<u64>) -> Self {
         for (gauge, names) in [(standing.requests, &REQUESTS), (standing.tokens, &TOKENS)] {
             let (Some(gauge), Some([limit, remaining, until])) = (gauge, names.get(dialect as usize)) else {
                 continue;
@@ -134,21 +118,14 @@ impl Head {
             };
             self = self.number(limit, gauge.limit).number(remaining, gauge.remaining).with(until, reset);
         }
-        self
-    }
-
-    /// The headers of a page's script: any origin may call, keys are what counts.
-    #[must_use]
-    pub fn for_browser(self, preflight: bool) -> Self {
-        let head = self
-            .with(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")
-            .with(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
-        if !preflight {
-            return head;
+        let gauge = standing.requests.or(standing.tokens);
+        if let Some(gauge) = gauge {
+            self = self.number("x-ratelimit-limit", gauge.limit).number("x-ratelimit-remaining", gauge.remaining);
         }
-        head.with(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED)
-            .with(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE, OPTIONS")
-            .with(header::ACCESS_CONTROL_MAX_AGE, "86400")
+        match reset.or_else(|| gauge.map(|gauge| whole_seconds(now.saturating_add(gauge.reset)))) {
+            Some(reset) => self.number("x-ratelimit-reset", reset),
+            None => self,
+        }
     }
 
     /// Says what the body is and how long.

@@ -2,12 +2,14 @@
 //! length, refusals in the caller's dialect. Nothing of a provider's own head
 //! ever passes.
 
+pub mod cors;
 pub mod head;
 
 use crate::caller::Caller;
 use crate::request_id::RequestId;
 use bytes::{Bytes, BytesMut};
-use head::Head;
+use cors::CrossOrigin;
+use head::{Head, whole_seconds};
 use http::header;
 use penstock_contract::{Code, Dialect, Refusal};
 use penstock_limits::Standing;
@@ -103,7 +105,7 @@ pub async fn refuse(
     id: &RequestId,
     refusal: &Refusal,
     limits: Option<(Standing, Duration)>,
-    browser: bool,
+    origin: &CrossOrigin,
 ) -> Result<()> {
     let mut head = Head::new(refusal.row().status, id);
     if let Some(seconds) = refusal.retry_after {
@@ -113,10 +115,13 @@ pub async fn refuse(
         // Client libraries try a 409 again by themselves; what is in the way here stays there.
         head = head.with("x-should-retry", "false");
     }
+    let is_limit = refusal.code == Code::RateLimited;
     if let Some((standing, now)) = limits {
-        head = head.standing(dialect, &standing, now);
-        if refusal.code == Code::RateLimited {
-            head = head.limited(refusal.retry_after, now);
+        let after = refusal.retry_after.filter(|_| is_limit);
+        let reset = after.map(|seconds| whole_seconds(now).saturating_add(u64::from(seconds)));
+        head = head.standing(dialect, &standing, now, reset);
+        if is_limit {
+            head = head.limited(refusal.retry_after);
         }
     }
     if let Some(allow) = refusal.details.get("allow").and_then(|value| value.as_str()) {
@@ -127,9 +132,7 @@ pub async fn refuse(
     {
         head = head.with(header::CONTENT_RANGE, format!("bytes */{bytes}"));
     }
-    if browser {
-        head = head.for_browser(false);
-    }
+    let head = head.for_origin(origin);
     let body = penstock_wire::error::envelope(dialect, refusal, id.as_str());
     head.json(caller, vec![Bytes::from(body)]).await
 }

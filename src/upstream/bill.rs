@@ -69,6 +69,7 @@ impl Bill {
             pue: offer.prepared.pue(),
             provider_id: &offer.provider.id,
             location: &format!("{}, {}", place.city, place.country),
+            country: &place.code,
             grid: Grid {
                 source: place.grid.attribution(),
                 year: place.grid.year,

@@ -1,5 +1,6 @@
 //! Writing a call to a provider: head, body and upload, in good slices.
 
+use crate::observe::Trace;
 use crate::spool::Spooled;
 use bytes::{Buf, Bytes};
 use http::header;
@@ -70,12 +71,18 @@ pub(super) async fn stream(
     head: &[u8],
     call: &Call,
     upload: Option<&Spooled>,
+    trace: Option<&Trace>,
 ) -> Result<(), Unsent> {
     let length = length(call, upload);
     let kind = call.content_type.as_bytes();
     let ahead = usize::try_from(length).unwrap_or(SHORT).min(SHORT);
     let mut joined = Vec::with_capacity(head.len() + kind.len() + 60 + ahead);
     joined.extend_from_slice(head);
+    for (name, value) in trace.iter().flat_map(|trace| trace.headers()) {
+        for part in [name, ": ", value, "\r\n"] {
+            joined.extend_from_slice(part.as_bytes());
+        }
+    }
     joined.extend_from_slice(b"content-type: ");
     joined.extend_from_slice(kind);
     joined.extend_from_slice(b"\r\ncontent-length: ");
@@ -123,10 +130,14 @@ pub(super) async fn session(
     mut head: RequestHeader,
     call: &Call,
     upload: Option<&Spooled>,
+    trace: Option<&Trace>,
 ) -> Result<(), Unsent> {
     let mut left = length(call, upload);
     head.insert_header(header::CONTENT_TYPE, &*call.content_type).map_err(|_| Unsent::Unasked)?;
     head.insert_header(header::CONTENT_LENGTH, left).map_err(|_| Unsent::Unasked)?;
+    for (name, value) in trace.iter().flat_map(|trace| trace.headers()) {
+        head.insert_header(name, value).map_err(|_| Unsent::Unasked)?;
+    }
     begin(session, head).await?;
     for (index, piece) in call.body.iter().enumerate() {
         if let Some(upload) = upload.filter(|_| call.upload == Some(index)) {
@@ -168,7 +179,7 @@ mod tests {
         }
         let mut head = RequestHeader::build("POST", b"/v1/chat/completions", None).unwrap();
         head.insert_header(header::HOST, "provider").unwrap();
-        let sent = session(&mut taken, head, &Call::json(vec![Bytes::from_static(b"{}")]), None).await;
+        let sent = session(&mut taken, head, &Call::json(vec![Bytes::from_static(b"{}")]), None, None).await;
         assert!(matches!(sent, Err(Unsent::Unasked)));
     }
 }

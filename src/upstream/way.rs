@@ -7,6 +7,7 @@ use super::idle::Home;
 use super::offer::RequestHead;
 use super::pools::Pool;
 use super::send::{self, Unsent};
+use crate::observe::Trace;
 use crate::spool::Spooled;
 use crate::{clock, pace};
 use bytes::Bytes;
@@ -80,12 +81,13 @@ impl Way {
         head: &RequestHead,
         call: &Call,
         upload: Option<&Spooled>,
+        trace: Option<&Trace>,
     ) -> Result<(), Unsent> {
         let sent = match &mut self.session {
-            Session::Http1(http1) => send::stream(http1.stream(), &head.wire, call, upload).await,
+            Session::Http1(http1) => send::stream(http1.stream(), &head.wire, call, upload, trace).await,
             // Boxed: its state would be a part of every request's.
             Session::Agreed(session) => {
-                Box::pin(send::session(session, head.parsed.clone(), call, upload)).await
+                Box::pin(send::session(session, head.parsed.clone(), call, upload, trace)).await
             }
         };
         self.whole = sent.is_ok();

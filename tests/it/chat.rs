@@ -17,6 +17,7 @@ async fn a_plain_answer_names_its_model_its_footprint_and_its_price() {
     assert_eq!(body["usage"]["total_tokens"], 18);
     assert_eq!(body["environment_impact"]["provider_id"], "a");
     assert_eq!(body["environment_impact"]["location"], "Paris, France");
+    assert_eq!(body["environment_impact"]["country"], "FR");
     // 11 input tokens at 1 EUR and 7 output tokens at 2 EUR a million: 25e-6 EUR, 0.0025 credits.
     assert_eq!(body["billing_cost"]["credits"], json!(0.0025));
     assert_eq!(body["billing_cost"]["paid_with"], "credits");
@@ -43,6 +44,9 @@ async fn a_stream_flows_and_ends_with_both_objects() {
     let events = answer.events();
     let last = events.last().unwrap();
     assert_eq!(last["choices"][0]["finish_reason"], "stop");
+    // Nobody asked for usage: it stands where the objects are, and on no chunk before.
+    assert!(last["usage"]["completion_tokens"].as_u64().unwrap() > 0);
+    assert!(events.iter().rev().skip(1).all(|event| event.get("usage").is_none()));
     assert_eq!(last["environment_impact"]["provider_id"], "a");
     assert!(last["billing_cost"]["credits"].is_number());
     assert_eq!(provider.last().json()["stream_options"]["include_usage"], true);

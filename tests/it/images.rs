@@ -19,7 +19,8 @@ fn draws(providers: &[(&str, &Provider, &str)]) -> Bench {
 }
 
 fn draws_with(providers: &[(&str, &Provider, &str)], lines: &str) -> Bench {
-    let mut toml = "[[models]]\nid = \"d\"\nkind = \"image\"\ncontext_length = 512\nprice = { image = 0.02 }\n\
+    let mut toml = "[[models]]\nid = \"d\"\nkind = \"image\"\ncontext_length = 512\n\
+        aliases = [\"gpt-image-1\", \"GPT-Image-1-mini\", \"openai/gpt-image-2\", \"dall-e-3\", \"my-gpt-image-1\"]\nprice = { image = 0.02 }\n\
         image_sizes = [\"1024x1024\", \"512x512\"]\nenergy = { joules_per_image = 2000.0, method = \"benchmark\" }\n"
         .to_owned();
     for (id, provider, offer) in providers {
@@ -133,6 +134,28 @@ async fn images_that_are_asked_for_inside_pass_as_they_are() {
     let told = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
     assert!((told - expected).abs() < 1e-11, "{told} is not {expected}");
     assert!(running.gateway.house.shelf.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_openais_image_models_are_answered_in_base64() {
+    let provider = Provider::start().await;
+    provider.always(drawn(&[json!({"b64_json": PNG64})]));
+    let running = draws(&[("a", &provider, "")]).start().await;
+    for (name, form, base64) in [
+        ("gpt-image-1", None, true),
+        ("gpt-image-1:eco", None, true),
+        ("GPT-Image-1-mini", None, true),
+        ("openai/gpt-image-2", None, true),
+        ("gpt-image-1", Some("url"), false),
+        ("dall-e-3", None, false),
+        ("dall-e-3", Some("b64_json"), true),
+        ("my-gpt-image-1", None, false),
+    ] {
+        let answer = running.client.post(PATH, &ask(&json!({"model": name, "response_format": form}))).await;
+        assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+        let image = &answer.json()["data"][0];
+        assert_eq!((image["b64_json"].is_string(), image["url"].is_string()), (base64, !base64), "{name} {form:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -74,6 +74,7 @@ mod privacy;
 mod private;
 mod process;
 mod provider_words;
+mod public;
 mod published;
 mod raw_answers;
 mod refusals;

@@ -94,3 +94,68 @@ async fn a_name_that_fits_a_pattern_is_answered_under_that_name() {
     let listed = running.client.get("/v1/models?include_aliases=true").await.text();
     assert!(!listed.contains('*'), "{listed}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_sees_the_models_that_it_may_use_and_no_others() {
+    let (_provider, running) = running().await;
+    let seen = async |wanted: serde_json::Value| {
+        let client = running.key(&wanted).await;
+        let list = client.get("/v1/models?include_aliases=true").await.json();
+        let mut found: Vec<String> = ids(&list).iter().map(|id| (*id).to_owned()).collect();
+        found.sort();
+        assert_eq!(list["total_count"].as_u64().unwrap(), found.len() as u64);
+        for id in ["m", "org/big", "claude-opus-4-5"] {
+            let one = client.get(&format!("/v1/models/{id}")).await;
+            let expected = if found.iter().any(|seen| seen == id) { 200 } else { 404 };
+            assert_eq!(one.status, expected, "{id} of {found:?}");
+        }
+        found
+    };
+    let all = ["claude-opus-4-5", "m", "org/big"];
+    assert_eq!(seen(json!({"name": "all"})).await, all);
+    assert_eq!(seen(json!({"name": "one", "models": ["m"]})).await, ["m"]);
+    assert_eq!(seen(json!({"name": "big", "models": ["org/big"]})).await, ["claude-opus-4-5", "org/big"]);
+    let scopes = |scopes: &[&str]| json!({"name": "s", "scopes": scopes});
+    assert_eq!(seen(scopes(&["inference.models", "inference.chat"])).await, all);
+    assert_eq!(seen(scopes(&["inference.models", "inference.embeddings"])).await, Vec::<String>::new());
+    // A key that may ask nothing has the catalogue to read.
+    assert_eq!(seen(scopes(&["inference.models"])).await, all);
+    // What is hidden is no cursor either.
+    let one = running.key(&json!({"name": "one", "models": ["m"]})).await;
+    assert_eq!(one.get("/v1/models?after_id=org/big").await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn meta_and_the_owner_are_told() {
+    let (_provider, running) = running().await;
+    let get = async |path: &str| running.client.get(path).await.json();
+    for item in get("/v1/models?include_meta=true").await["data"].as_array().unwrap() {
+        assert_eq!((&item["_meta"]["type"], &item["_meta"]["pricing"]["currency"]), (&json!("chat"), &json!("EUR")));
+    }
+    let big = get("/v1/models/org/big?include_meta=true").await;
+    assert_eq!(big["_meta"]["pricing"]["input_cost_per_million_eur"], 9.0);
+    assert_eq!(big["owned_by"], "org");
+    assert_eq!(get("/v1/models/org/big").await.get("_meta"), None);
+    assert_eq!(running.client.get("/v1/models/m?include_meta=perhaps").await.status, 400);
+    let provider = Provider::start().await;
+    let owned = Bench::new().model("owned_by = \"Somebody\"").provider("a", &provider).start().await;
+    assert_eq!(owned.client.get("/v1/models/m").await.json()["owned_by"], "Somebody");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_without_a_date_is_as_old_as_its_place_in_the_list() {
+    let provider = Provider::start().await;
+    let undated = "[[models]]\nid = \"undated\"\nkind = \"chat\"\ncontext_length = 4000";
+    let bench = Bench::new().provider("a", &provider).more(undated);
+    let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let again = tempfile::tempdir().unwrap();
+    let settings = bench.load(again.path());
+    let running = bench.start().await;
+    let created = async || running.client.get("/v1/models/undated").await.json()["created"].as_u64().unwrap();
+    let first = created().await;
+    assert!(first >= before, "{first} is before {before}");
+    running.reload(settings).await;
+    assert_eq!(created().await, first, "a reload makes no model younger");
+    let m = running.client.get("/v1/models/m").await.json();
+    assert_eq!(m["created"], 1_700_000_000);
+}

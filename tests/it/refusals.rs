@@ -85,6 +85,10 @@ async fn keys_are_asked_for_and_both_headers_work() {
         let answer = nobody.send("POST", "/v1/chat/completions", headers, body.as_bytes()).await;
         let error = error(&answer, 401, "AUTH_1001");
         assert_eq!(error["type"], "invalid_api_key");
+        assert_eq!(error["details"]["name"], "invalid_api_key");
+        let answer = nobody.send("POST", "/v1/messages", headers, body.as_bytes()).await;
+        let error = self::error(&answer, 401, "AUTH_1001");
+        assert_eq!((&error["type"], &error["details"]["name"]), (&json!("authentication_error"), &json!("invalid_api_key")));
     }
     let bearer = format!("bearer {key}");
     for headers in [
@@ -104,6 +108,12 @@ async fn a_key_without_the_scope_is_told_which() {
     let answer = reader.post("/v1/chat/completions", &running.ask()).await;
     let error = error(&answer, 403, "AUTH_1003");
     assert_eq!(error["details"]["required_scope"], "inference.chat");
+    assert_eq!(error["details"]["name"], "insufficient_scope");
+    for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+        let error = self::error(&reader.post(path, &running.ask()).await, 403, "AUTH_1003");
+        assert_eq!(error["type"], "permission_error");
+        assert_eq!(error["details"]["name"], "insufficient_scope", "{path}");
+    }
     assert_eq!(reader.get("/v1/models").await.status, 200);
     assert_eq!(provider.calls(), 0);
 }
@@ -120,8 +130,19 @@ async fn models_routes_methods_and_types_that_are_not_there() {
         (Some("model"), Some("model_not_found"))
     );
     // Only the five flavors are suffixes.
-    ask["model"] = json!("m:fast");
-    error(&client.post("/v1/chat/completions", &ask).await, 404, "INFERENCE_3101");
+    for (name, said) in [("m:fast", "has no flavor 'fast'"), ("m:", "has no flavor ''"), ("m:eco:speed", "one flavor"),
+        ("m:Speed", "has no flavor 'Speed'")]
+    {
+        ask["model"] = json!(name);
+        let flavor = error(&client.post("/v1/chat/completions", &ask).await, 404, "INFERENCE_3101");
+        assert!(flavor["message"].as_str().unwrap().contains(said), "{name}: {flavor}");
+        assert_eq!(flavor["details"]["flavors"], json!(["balanced", "speed", "price", "eco", "batch"]));
+    }
+    for name in ["nobody:fast", ":fast", "a:b:c", ":"] {
+        ask["model"] = json!(name);
+        let unknown = error(&client.post("/v1/chat/completions", &ask).await, 404, "INFERENCE_3101");
+        assert!(unknown["message"].as_str().unwrap().contains("does not exist"), "{name}: {unknown}");
+    }
     error(&client.post("/v1/nothing", &ask).await, 404, "RESOURCE_5001");
     let method = client.get("/v1/chat/completions").await;
     error(&method, 405, "RESOURCE_5002");
@@ -183,4 +204,81 @@ async fn what_a_model_cannot_do_is_refused_with_the_field() {
             .contains("'response_format' of type 'json_schema' is not supported")
     );
     assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_path_is_told_the_right_one_in_the_dialect_of_the_client() {
+    let (_provider, running) = bench().await;
+    let messages = [("anthropic-version", "2023-06-01")];
+    for (method, path, right) in [
+        ("GET", "/models", "/v1/models"),
+        ("GET", "//v1/models", "/v1/models"),
+        ("POST", "/v1//chat/completions", "/v1/chat/completions"),
+        ("POST", "/v1/reranking", "/v1/rerank"),
+        ("POST", "/v1/audio/translations", "/v1/audio/transcriptions"),
+        ("POST", "/v2/embed", "/v1/embeddings"),
+        ("POST", "/v1/chat/completions/chat/completions", "/v1/chat/completions"),
+        ("GET", "/v1/v1/v1/models", "/v1/models"),
+    ] {
+        let told = error(&running.client.send(method, path, &[], b"").await, 404, "RESOURCE_5001");
+        assert_eq!(told["details"]["path"], right, "{path}");
+        assert!(told["message"].as_str().unwrap().contains(right), "{path}: {told}");
+        let answer = running.client.send(method, path, &messages, b"").await;
+        error(&answer, 404, "RESOURCE_5001");
+        assert_eq!(answer.json()["type"], "error", "{path}");
+    }
+    for (path, right) in [("/messages", "/v1/messages"), ("//v1/messages", "/v1/messages"),
+        ("/v1/messages/batches", "/v1/batches")]
+    {
+        let answer = running.client.send("POST", path, &[], b"{}").await;
+        assert_eq!(error(&answer, 404, "RESOURCE_5001")["details"]["path"], right);
+        assert_eq!(answer.json()["type"], "error", "{path}");
+    }
+    let told = error(&running.client.send("POST", "/v1/moderations", &[], b"{}").await, 404, "RESOURCE_5001");
+    assert!(told["message"].as_str().unwrap().contains("not offered"));
+    // One doubled version and the second path of rerank are served.
+    assert_eq!(running.client.get("/v1/v1/models").await.status, 200);
+    error(&running.client.get("/v2/rerank").await, 405, "RESOURCE_5002");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_byte_order_mark_before_a_body_is_read_over() {
+    let (provider, running) = bench().await;
+    let ask = running.ask().to_string();
+    let marked = |text: &str| format!("\u{feff}{text}").into_bytes();
+    for path in ["/v1/chat/completions", "/v1/messages/count_tokens"] {
+        let answer = running.client.send("POST", path, &[], &marked(&ask)).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    }
+    assert_eq!(provider.calls(), 1);
+    // One mark, and only before the text.
+    for body in [marked(""), marked(&format!("\u{feff}{ask}")), format!("{ask}\u{feff}").into_bytes(), b"\xef\xbb".to_vec()] {
+        error(&running.client.send("POST", "/v1/chat/completions", &[], &body).await, 400, "INFERENCE_3201");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cap_of_minus_one_is_no_cap() {
+    let (provider, running) = bench().await;
+    for name in ["max_tokens", "max_completion_tokens"] {
+        let mut ask = running.ask();
+        ask[name] = json!(-1);
+        assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
+        let sent = provider.last().json();
+        assert!(sent.get("max_tokens").is_none() && sent.get("max_completion_tokens").is_none(), "{sent}");
+        for wrong in [json!(-2), json!(0), json!("-1"), json!(-1.0)] {
+            ask[name] = wrong;
+            let told = error(&running.client.post("/v1/chat/completions", &ask).await, 400, "INFERENCE_3201");
+            assert_eq!(told["param"], name);
+        }
+    }
+    // The other of the two still counts.
+    let mut ask = running.ask();
+    ask["max_completion_tokens"] = json!(-1);
+    ask["max_tokens"] = json!(7);
+    assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
+    assert_eq!(provider.last().json()["max_tokens"], 7);
+    // The messages dialect has to have a cap.
+    let ask = json!({"model": "m", "max_tokens": -1, "messages": [{"role": "user", "content": "Hi"}]});
+    error(&running.client.post("/v1/messages", &ask).await, 400, "INFERENCE_3201");
 }

@@ -104,8 +104,10 @@ async fn a_sound_comes_back_as_text_with_both_objects() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let told = answer.json();
     assert_eq!(told["text"], "Guten Tag. Ja.");
+    assert_eq!((&told["language"], told["duration"].as_f64()), (&json!("de"), Some(2.0)));
     assert_eq!(told["usage"], json!({"type": "duration", "seconds": 2}));
     assert_eq!(told["environment_impact"]["location"], "Köln, Germany");
+    assert_eq!(told["environment_impact"]["country"], "DE");
     // Two seconds at 0.006 EUR a minute: 0.0002 EUR, 0.02 credits.
     assert_eq!(told["billing_cost"]["credits"], json!(0.02));
     assert_eq!(

@@ -17,9 +17,10 @@ const MOST_STEPS: i64 = 150;
 /// Proves a request of `/v1/images/generations`. Whether the model draws in this
 /// size is not known here.
 ///
-/// `size: "auto"` is the model's own; `width` and `height` say the same as `size`. `num_inference_steps` (or `steps`) is
-/// passed on where the offer takes it. Fields of other services (`quality`, `style`, `user` …) are ignored; `stream` is
-/// refused.
+/// Without `response_format` names like `gpt-image-1` are answered in base64, all
+/// others with a URL. `size: "auto"` is the model's own; `width` and `height` say the same as `size`.
+/// `num_inference_steps` (or `steps`) is passed on where the offer takes it. Fields of other services (`quality`,
+/// `style`, `user` …) are ignored; `stream` is refused.
 ///
 /// # Errors
 /// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
@@ -39,7 +40,10 @@ pub fn images_with(body: Bytes, limits: &Limits, default: Option<&str>) -> Resul
     let filters = filters(&top, Kind::Image)?;
     let prompt = read::name(top.get("prompt"), &top.path("prompt"))?;
     let n = top.get("n").map(|n| read::integer(n, &top.path("n"), 1, MOST)).transpose()?;
-    let base64 = plain::word(&top, "response_format", &["url", "b64_json"])? == Some("b64_json");
+    let base64 = match plain::word(&top, "response_format", &["url", "b64_json"])? {
+        Some(form) => form == "b64_json",
+        None => expects_base64(&model),
+    };
     for name in ["num_inference_steps", "steps"] {
         top.get(name).map(|steps| read::integer(steps, &top.path(name), 1, MOST_STEPS)).transpose()?;
     }
@@ -56,6 +60,16 @@ pub fn images_with(body: Bytes, limits: &Limits, default: Option<&str>) -> Resul
     let fields = top.fields();
     let ask = Ask::plain(Kind::Image, body.clone(), fields, model, Task::Draw(task));
     Ok(Ask { prompt_bytes, filters, ..ask })
+}
+
+/// Names whose clients read `b64_json` without asking for it: OpenAI's GPT Image models know no other form.
+const BASE64_NAMES: &[&str] = &["gpt-image-", "chatgpt-image-"];
+
+fn expects_base64(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model).as_bytes();
+    BASE64_NAMES.iter().any(|start| {
+        name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
+    })
 }
 
 /// `size`, or `width` and `height` together, which may both be there if they agree.

@@ -92,3 +92,30 @@ fn steps_are_bounded_under_both_names() {
     let both = ask(r#"{"model":"m","prompt":"p","steps":9,"num_inference_steps":8}"#).unwrap();
     assert_eq!(both.steps(), Some(8));
 }
+
+#[test]
+fn clients_of_gpt_image_models_expect_base64() {
+    let base64 = |body: serde_json::Value| {
+        let ask = penstock_admission::images(bytes::Bytes::from(body.to_string()), &penstock_admission::Limits::default());
+        let penstock_contract::Task::Draw(draw) = ask.unwrap().task else { panic!("no drawing") };
+        draw.base64
+    };
+    for (name, expected) in [
+        ("gpt-image-1", true),
+        ("gpt-image-1.5:eco", true),
+        ("GPT-IMAGE-1", true),
+        ("chatgpt-image-latest", true),
+        ("openai/gpt-image-1", true),
+        ("gpt-image", false),
+        ("gpt-imag", false),
+        ("not-gpt-image-1", false),
+        ("gpt-image-1/else", false),
+        ("é", false),
+        ("dall-e-3", false),
+    ] {
+        assert_eq!(base64(serde_json::json!({"model": name, "prompt": "x"})), expected, "{name}");
+        for (form, is) in [("url", false), ("b64_json", true)] {
+            assert_eq!(base64(serde_json::json!({"model": name, "prompt": "x", "response_format": form})), is);
+        }
+    }
+}

@@ -31,6 +31,8 @@ pub struct Site<'a> {
     pub provider_id: &'a str,
     /// `City, Country`.
     pub location: &'a str,
+    /// The country's code, ISO 3166-1 alpha-2.
+    pub country: &'a str,
     /// The grid.
     pub grid: Grid<'a>,
     /// The version of the method.
@@ -57,6 +59,8 @@ impl Served {
         string(&mut fixed, site.provider_id);
         key(&mut fixed, "location");
         string(&mut fixed, site.location);
+        key(&mut fixed, "country");
+        string(&mut fixed, site.country);
         let mut grid = Vec::new();
         grid.extend_from_slice(b",\"grid\":{\"source\":");
         string(&mut grid, site.grid.source);

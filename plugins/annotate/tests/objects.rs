@@ -16,6 +16,7 @@ fn site<'a>(location: &'a str, provider_id: &'a str) -> Site<'a> {
         pue: decimal("1.30"),
         provider_id,
         location,
+        country: "FR",
         grid: Grid { source: "Somebody (ODbL 1.0)", year: 2025, g_per_kwh: decimal("31") },
         methodology: "penstock-1.0",
     }
@@ -58,7 +59,7 @@ fn the_members_have_the_contracts_fields_in_its_order() {
         concat!(
             r#""environment_impact":{"energy_kwh":0.00002353847,"carbon_g_co2":0.000729693,"#,
             r#""water_liters":12,"renewable_percent":27,"pue":1.3,"provider_id":"scw-fr-par-2","#,
-            r#""location":"Paris, France","provenance":{"method":"benchmark","boundary":"gpu","#,
+            r#""location":"Paris, France","country":"FR","provenance":{"method":"benchmark","boundary":"gpu","#,
             r#""energy_kwh_low":0.000011769236,"energy_kwh_high":0.00009415389,"#,
             r#""embodied_g_co2":0.001017377,"grid":{"source":"Somebody (ODbL 1.0)","year":2025,"#,
             r#""g_per_kwh":31},"methodology":"penstock-1.0"}},"#,
@@ -68,17 +69,25 @@ fn the_members_have_the_contracts_fields_in_its_order() {
 }
 
 #[test]
-fn without_provenance_only_the_contracts_own_fields_stand() {
+fn without_provenance_only_the_contracts_own_fields_and_the_country_stand() {
     let served = Served::new(&site("Paris, France", "p"));
     let all = format!("{{{}}}", text(members(&impact(&served), &COST, false)));
     let all: Value = serde_json::from_str(&all).unwrap();
     let mut names: Vec<&str> =
         all["environment_impact"].as_object().unwrap().keys().map(String::as_str).collect();
-    let mut seven =
-        ["energy_kwh", "carbon_g_co2", "water_liters", "renewable_percent", "pue", "provider_id", "location"];
+    let mut expected = [
+        "energy_kwh",
+        "carbon_g_co2",
+        "water_liters",
+        "renewable_percent",
+        "pue",
+        "provider_id",
+        "location",
+        "country",
+    ];
     names.sort_unstable();
-    seven.sort_unstable();
-    assert_eq!(names, seven);
+    expected.sort_unstable();
+    assert_eq!(names, expected);
 }
 
 #[test]

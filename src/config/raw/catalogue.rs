@@ -46,9 +46,12 @@ pub struct Model {
     /// Most generated tokens, where that is less than the window.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub max_output: Option<u64>,
-    /// When it came out, in Unix seconds.
+    /// When it came out, in Unix seconds; the time when the gateway first listed it when left out.
     #[serde(default)]
     pub created: u64,
+    /// Who made it, for clients; what stands before the first `/` of the id when left out.
+    #[schemars(length(min = 1), example = &"Meta")]
+    pub owned_by: Option<String>,
     /// Where it stands in its life; clients see it.
     #[serde(default)]
     pub lifecycle: Lifecycle,

@@ -22,6 +22,13 @@ pub struct Listen {
     /// and IP addresses. The admin listener answers under no other.
     #[schemars(inner(length(min = 1)), example = &["penstock", "metrics.example.eu"])]
     pub hosts: Vec<String>,
+    /// Origins of web pages that may call the gateway (CORS), such as `https://app.example.eu`; `["*"]` for any, `[]`
+    /// for none.
+    #[schemars(example = &["https://app.example.eu"])]
+    pub cors: Vec<String>,
+    /// Where the operator's own documentation stands; `GET /` names it.
+    #[schemars(length(min = 1), example = &"https://docs.example.eu")]
+    pub documentation: Option<String>,
     /// Metrics, health and administration. Keep it from the public.
     #[schemars(extend("format" = "address"), example = &"127.0.0.1:9090")]
     pub admin: String,
@@ -81,6 +88,8 @@ impl Default for Listen {
             https: None,
             public_url: None,
             hosts: Vec::new(),
+            cors: vec!["*".to_owned()],
+            documentation: None,
             admin: "127.0.0.1:9090".into(),
         }
     }

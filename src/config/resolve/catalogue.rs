@@ -412,6 +412,7 @@ fn card(raw: &raw::Model, kind: Kind, tariff: &Tariff) -> Card {
         context_length: raw.context_length,
         max_output: raw.max_output,
         created: raw.created,
+        owned_by: raw.owned_by.clone(),
         supported_parameters: parameters::of_model(raw, kind),
         input_modalities: names(&raw.input_modalities, goes_in),
         output_modalities: names(&raw.output_modalities, comes_out),

@@ -159,6 +159,11 @@ impl Proof<'_> {
             Some(url) => self.public_url(url, &spot.key("public_url")).map(Some),
             None => Some(None),
         };
+        let documentation = match &raw.listen.documentation {
+            Some(url) => self.link(url, &spot.key("documentation")).map(Some),
+            None => Some(None),
+        };
+        let cors = self.cors(&raw.listen.cors, &spot.key("cors"));
         let admin = self.address(&raw.listen.admin, &spot.key("admin"));
         let hosts =
             self.hosts(&raw.listen.hosts, public_url.as_ref().and_then(Option::as_deref), &spot.key("hosts"));
@@ -174,6 +179,8 @@ impl Proof<'_> {
             https: https.map_or(Some(None), |https| https.map(Some))?,
             public_url: public_url?,
             hosts,
+            cors: cors?,
+            documentation: documentation?,
             admin: admin?,
         })
     }

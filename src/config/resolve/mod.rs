@@ -10,6 +10,7 @@ mod folder;
 mod grid;
 mod house;
 mod offer;
+mod origins;
 mod parameters;
 mod presets;
 mod provider;

@@ -13,7 +13,7 @@ impl Settings {
     #[must_use]
     pub fn fixed(&self) -> Fixed {
         let Self {
-            listen: Listen { http, https, public_url: _, hosts: _, admin },
+            listen: Listen { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
             storage: Storage { path: storage, ballast_bytes, pepper },
             exports: Exports { path: exports, every: _, keep: _ },
             spool: Spool { path: spool, memory, disk },

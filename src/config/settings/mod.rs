@@ -99,8 +99,23 @@ pub struct Listen {
     pub public_url: Option<Box<str>>,
     /// Names by which it is reached, those of `public_url` and of the machine included.
     pub hosts: Hosts,
+    /// Whose pages may call it.
+    pub cors: Cors,
+    /// Where the operator's own documentation stands.
+    pub documentation: Option<Box<str>>,
     /// Metrics, health and administration; not for the public.
     pub admin: SocketAddr,
+}
+
+/// Origins whose pages a browser lets call the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cors {
+    /// All of them.
+    Any,
+    /// These, as browsers write them: scheme, host and perhaps a port, in lower case. Never empty.
+    Origins(Vec<Box<str>>),
+    /// None: no header of CORS is sent.
+    Off,
 }
 
 /// The TLS listener. Both files were readable PEM when the settings were made.

@@ -3,17 +3,25 @@
 use super::line::Line;
 use super::wanted;
 use crate::config::settings::LogLevel;
-use crate::observe::Record;
+use crate::observe::{HEALTH, Record};
 use penstock_contract::Done;
 use std::time::Duration;
 
 /// The line of an ended exchange.
 pub fn exchange(record: &Record, took: Duration) {
-    if !wanted(LogLevel::Info) {
+    // Load balancers ask every second.
+    let is_check = record.endpoint == HEALTH && record.status == 200;
+    let level = if is_check { LogLevel::Debug } else { LogLevel::Info };
+    if !wanted(level) {
         return;
     }
-    let mut line = Line::new(LogLevel::Info, "request");
+    let mut line = Line::new(level, "request");
     line.text("id", record.id.as_str());
+    if let Some(trace) = &record.trace {
+        line.maybe("client_request_id", trace.client_id.as_deref());
+        line.maybe("traceparent", trace.parent.as_deref());
+        line.maybe("tracestate", trace.state.as_deref());
+    }
     line.name("endpoint", record.endpoint);
     line.name("dialect", record.dialect.name());
     line.name("outcome", record.outcome.name());

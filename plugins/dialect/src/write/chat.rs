@@ -2,8 +2,8 @@
 //!
 //! Every chunk has id, object, created, model and choices. The role comes first
 //! and once, for all candidates in order. A tool's id, type and name come once.
-//! The finish chunk waits for the end, because the Penstock objects stand on it
-//! when there is no usage chunk. No chunk has a key `error`, and no key that
+//! The finish chunk waits for the end, because usage and the Penstock objects
+//! stand on it when there is no usage chunk. No chunk has a key `error`, and no key that
 //! the dialect does not know stands inside a delta.
 
 mod parts;
@@ -166,6 +166,9 @@ impl super::Writer for Writer {
             out.extend_from_slice(finish_word(finish.unwrap_or(Finish::Stop)));
             out.extend_from_slice(b"\"}]");
             if at == last && !self.include_usage {
+                // Clients that never ask for usage read it here; those that do not look for it are not disturbed.
+                out.extend_from_slice(b",\"usage\":");
+                usage_object(out, usage);
                 parts::objects(out, objects);
             }
             out.extend_from_slice(b"}\n\n");

@@ -25,7 +25,7 @@ pub const fn content_type(script: Script) -> Option<&'static str> {
 pub(super) fn body(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>) -> Bytes {
     let millis = seconds.and_then(|seconds| seconds.checked_mul(Decimal::ONE_THOUSAND)?.to_u64());
     Bytes::from(match task.script {
-        Script::Json => object(vec![("text", json!(said.text))], seconds),
+        Script::Json => plain(said, task, seconds),
         Script::Verbose => verbose(said, task, seconds, millis),
         Script::Text => format!("{}\n", said.text),
         Script::Srt => srt(&cues(said, millis)),
@@ -47,10 +47,22 @@ fn object(members: Vec<(&str, Value)>, seconds: Option<Decimal>) -> String {
     Value::Object(object).to_string()
 }
 
+/// The text, with language and length where they are known.
+fn plain(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>) -> String {
+    let mut members = vec![("text", json!(said.text))];
+    members.extend(language(said, task).map(|language| ("language", json!(language))));
+    members.extend(seconds.map(|seconds| ("duration", exact(seconds))));
+    object(members, seconds)
+}
+
+/// The language that was heard, else the one that was asked for.
+fn language(said: &Transcript, task: &Transcribe) -> Option<String> {
+    said.language.clone().or_else(|| task.language.as_deref().map(str::to_owned))
+}
+
 fn verbose(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>, millis: Option<u64>) -> String {
     let mut members = vec![("task", json!("transcribe"))];
-    let asked = || task.language.as_deref().map(str::to_owned);
-    members.extend(said.language.clone().or_else(asked).map(|language| ("language", json!(language))));
+    members.extend(language(said, task).map(|language| ("language", json!(language))));
     members.extend(seconds.map(|seconds| ("duration", exact(seconds))));
     members.push(("text", json!(said.text)));
     let segments = cues(said, millis);

@@ -65,7 +65,7 @@ impl Check {
         }
         require(!self.choices.is_empty(), "no candidate spoke")?;
         require(self.choices.values().all(|choice| choice.finished.is_some()), "a finish reason is missing")?;
-        require(self.usage == self.include_usage, "usage must come exactly if it was asked for")?;
+        require(self.usage, "usage is missing")?;
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl Check {
             require(chunk.contains_key("usage"), "the chunk without choices has no usage")?;
         }
         if let Some(usage) = chunk.get("usage").filter(|usage| !usage.is_null()) {
-            require(choices.is_empty(), "usage stands beside choices")?;
+            require(choices.is_empty() == self.include_usage, "usage stands on the wrong chunk")?;
             usage_object(usage)?;
             self.usage = true;
         }

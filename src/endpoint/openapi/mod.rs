@@ -1,0 +1,149 @@
+//! The OpenAPI document of the public listener, made from the table of endpoints, the table of errors, and one row and
+//! one schema for each endpoint. `GET /openapi.json` answers with it; `docs/openapi.json` is the same.
+
+mod operations;
+
+use super::{ENDPOINTS, Endpoint, dialect};
+use operations::{ROWS, Row, codes, parameter};
+use penstock_contract::{Code, Dialect};
+use serde_json::{Map, Value, json};
+use std::sync::OnceLock;
+
+/// Where it is served.
+pub const PATH: &str = "/openapi.json";
+/// Schemas of requests and answers, by name.
+const SCHEMAS: &str = include_str!("schemas.json");
+
+/// The document, OpenAPI 3.1.
+#[must_use]
+pub fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for endpoint in ENDPOINTS {
+        let Some(row) = row(endpoint.name()) else { continue };
+        let path = row.path.map_or_else(|| endpoint.path().replace('*', "{id}"), str::to_owned);
+        let item = paths.entry(path.clone()).or_insert_with(|| json!({}));
+        if let Some(item) = item.as_object_mut() {
+            let method = endpoint.method().as_str().to_ascii_lowercase();
+            item.insert(method, operation(*endpoint, row, &path));
+        }
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+            "description": "Open-weight models at providers in the European Union, in the chat-completions and the \
+                messages dialect. The key is sent as `Authorization: Bearer` or as `x-api-key`. Members of a request \
+                that are not listed are ignored where the answer does not depend on them. Every error has a stable \
+                `code`.",
+        },
+        "servers": [{ "url": "/" }],
+        "security": [{ "bearer": [] }, { "api_key": [] }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer" },
+                "api_key": { "type": "apiKey", "in": "header", "name": "x-api-key" },
+            },
+            "headers": { "RequestId": {
+                "description": "The name of the exchange, also in the body of an error and in the operator's log.",
+                "schema": { "type": "string" },
+            } },
+            "schemas": serde_json::from_str::<Value>(SCHEMAS).unwrap_or_default(),
+        },
+    })
+}
+
+/// The document as it is served and kept.
+#[must_use]
+pub fn text() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| format!("{}\n", serde_json::to_string_pretty(&document()).unwrap_or_default()))
+}
+
+fn row(name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.name == name)
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+fn operation(endpoint: &dyn Endpoint, row: &Row, path: &str) -> Value {
+    let mut operation = Map::new();
+    // Two paths of one endpoint need two names.
+    let name = path.trim_matches('/').replace(['/', '{', '}', '.'], "_");
+    let method = endpoint.method().as_str().to_ascii_lowercase();
+    operation.insert("operationId".to_owned(), format!("{method}_{name}").trim_end_matches('_').into());
+    operation.insert("summary".to_owned(), row.summary.into());
+    operation.insert("tags".to_owned(), json!([row.tag]));
+    if endpoint.is_open() {
+        operation.insert("security".to_owned(), json!([]));
+    }
+    let parameters = parameters(row, path);
+    if !parameters.is_empty() {
+        operation.insert("parameters".to_owned(), parameters.into());
+    }
+    if let Some((kind, schema)) = row.body {
+        let content = Map::from_iter([(kind.to_owned(), json!({ "schema": reference(schema) }))]);
+        operation.insert("requestBody".to_owned(), json!({ "required": true, "content": content }));
+    }
+    operation.insert("responses".to_owned(), responses(endpoint, row, path).into());
+    operation.into()
+}
+
+fn parameters(row: &Row, path: &str) -> Vec<Value> {
+    let id = || json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } });
+    let mut parameters: Vec<Value> = path.contains("{id}").then(id).into_iter().collect();
+    parameters.extend(row.query.iter().map(|written| parameter(written)));
+    if row.name == "file_content" {
+        parameters.push(json!({ "name": "Range", "in": "header", "schema": { "type": "string" } }));
+    }
+    parameters
+}
+
+fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str) -> Map<String, Value> {
+    let request_id = json!({ "x-request-id": { "$ref": "#/components/headers/RequestId" } });
+    let mut responses = Map::new();
+    for (status, contents) in row.answers {
+        let contents = contents.iter().map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": reference(schema) })));
+        let content: Map<String, Value> = contents.collect();
+        let answer = json!({ "description": "Done", "headers": request_id, "content": content });
+        responses.insert(status.to_string(), answer);
+    }
+    let schema = error_schema(path);
+    let mut codes = codes(row, endpoint.is_open(), path.contains("{id}"));
+    codes.reverse();
+    while let Some(code) = codes.pop() {
+        let status = code.row().status;
+        let mut said = vec![said(code)];
+        while let Some(next) = codes.pop_if(|next| next.row().status == status) {
+            said.push(self::said(next));
+        }
+        let answer = json!({ "description": said.join(" "), "headers": request_id,
+            "content": { "application/json": { "schema": schema } } });
+        responses.insert(status.to_string(), answer);
+    }
+    responses
+}
+
+/// A code and its name, as a response describes them.
+fn said(code: Code) -> String {
+    let row = code.row();
+    format!("`{}` ({}): {}", row.code, row.chat_type, row.sentence)
+}
+
+/// The envelope of a path's errors.
+fn error_schema(path: &str) -> Value {
+    match (dialect(path, false), dialect(path, true)) {
+        (Dialect::Messages, _) => reference("MessagesError"),
+        (Dialect::Chat, Dialect::Chat) => reference("ChatError"),
+        (Dialect::Chat, Dialect::Messages) => {
+            json!({ "anyOf": [reference("ChatError"), reference("MessagesError")] })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

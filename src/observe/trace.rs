@@ -1,0 +1,150 @@
+//! A client's own names for its request: its trace context (W3C Trace Context, level 1), which goes on to the provider,
+//! and its `x-request-id`. Both stand in the log. What is not well-formed is left out, and lengths are bounded.
+
+/// Bytes of a `traceparent` of version 00.
+const PARENT: usize = 55;
+/// Most bytes of a `tracestate` that are passed on: as many as the standard asks for.
+const MOST_STATE: usize = 512;
+/// Most members of a `tracestate`.
+const MOST_MEMBERS: usize = 32;
+/// Most characters of a client's `x-request-id` that are logged.
+const MOST_ID: usize = 128;
+/// What keys begin with: one that was sent as an id is not logged.
+const KEY: &str = "sk-svc-";
+
+/// The names of one request. At least one is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// `traceparent`, in version 00.
+    pub parent: Option<Box<str>>,
+    /// `tracestate`; never without a parent.
+    pub state: Option<Box<str>>,
+    /// The client's `x-request-id`, cleaned.
+    pub client_id: Option<Box<str>>,
+}
+
+impl Trace {
+    /// The names in a request's headers, if there are any.
+    #[must_use]
+    pub fn of<'h>(header: impl Fn(&'static str) -> Option<&'h [u8]>) -> Option<Box<Self>> {
+        let parent = header("traceparent").and_then(parent);
+        let state = parent.as_ref().and_then(|_| header("tracestate").and_then(state));
+        let client_id = header("x-request-id").and_then(client_id);
+        if parent.is_none() && client_id.is_none() {
+            return None;
+        }
+        Some(Box::new(Self { parent, state, client_id }))
+    }
+
+    /// The headers that go to the provider.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let parent = self.parent.as_deref().map(|value| ("traceparent", value));
+        parent.into_iter().chain(self.state.as_deref().map(|value| ("tracestate", value)))
+    }
+}
+
+/// A `traceparent`: version, 16 bytes of trace id, 8 of parent id and flags, in hexadecimal. One of a later version is
+/// read as far as version 00 goes, and passed on as that.
+fn parent(value: &[u8]) -> Option<Box<str>> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let (known, more) = text.split_at_checked(PARENT)?;
+    let mut parts = known.split('-');
+    let mut hex = |length: usize| {
+        let part = parts.next().filter(|part| part.len() == length)?;
+        part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(part)
+    };
+    let (version, trace, span, flags) = (hex(2)?, hex(32)?, hex(16)?, hex(2)?);
+    let is_zero = |part: &str| part.bytes().all(|byte| byte == b'0');
+    let ends = more.is_empty() || (version != "00" && more.starts_with('-'));
+    if version == "ff" || is_zero(trace) || is_zero(span) || !ends || parts.next().is_some() {
+        return None;
+    }
+    Some(format!("00-{trace}-{span}-{flags}").into())
+}
+
+/// A `tracestate`: members `key=value`, divided by commas. One wrong member makes all of it wrong.
+fn state(value: &[u8]) -> Option<Box<str>> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    if text.is_empty() || text.len() > MOST_STATE || text.split(',').count() > MOST_MEMBERS {
+        return None;
+    }
+    let is_key = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
+    let is_value = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
+    let is_member = |member: &str| {
+        let member = member.trim_matches([' ', '\t']);
+        member.is_empty()
+            || member.split_once('=').is_some_and(|(key, value)| {
+                !key.is_empty() && !value.is_empty() && key.bytes().all(is_key) && value.bytes().all(is_value)
+            })
+    };
+    text.split(',').all(is_member).then(|| text.into())
+}
+
+/// An id with nothing in it that a log might stumble over.
+fn client_id(value: &[u8]) -> Option<Box<str>> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@~".contains(byte);
+    let text: String = value.iter().copied().filter(is_plain).take(MOST_ID).map(char::from).collect();
+    (!text.is_empty() && !text.contains(KEY)).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_traceparent_is_well_formed_or_not_there() {
+        assert_eq!(parent(GOOD.as_bytes()).as_deref(), Some(GOOD));
+        assert_eq!(parent(format!(" {GOOD} ").as_bytes()).as_deref(), Some(GOOD));
+        let later = GOOD.replacen("00", "cc", 1);
+        assert_eq!(parent(later.as_bytes()).as_deref(), Some(GOOD));
+        assert_eq!(parent(format!("{later}-what-the-future-holds").as_bytes()).as_deref(), Some(GOOD));
+        for wrong in [
+            "",
+            "00",
+            &GOOD[..54],
+            &format!("{GOOD}0"),
+            &format!("{GOOD}-01"),
+            &format!("{later}x"),
+            &GOOD.replacen("00", "ff", 1),
+            &GOOD.to_uppercase(),
+            &GOOD.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+            &GOOD.replace("00f067aa0ba902b7", &"0".repeat(16)),
+            &GOOD.replace('-', "_"),
+            "00-4bf92f3577b34da6a3ce929d0e0e47360-0f067aa0ba902b7-01",
+            "é0-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
+        ] {
+            assert_eq!(parent(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(parent(b"\xff"), None);
+    }
+
+    #[test]
+    fn a_tracestate_is_well_formed_and_bounded() {
+        for good in ["rojo=00f067aa0ba902b7", "rojo=1,congo=t61rcWkgMzE", "a@b=x y , c=d", "a=1,,b=2"] {
+            assert_eq!(state(good.as_bytes()).as_deref(), Some(good));
+        }
+        let members = |count: usize| vec!["a=1"; count].join(",");
+        assert!(state(members(MOST_MEMBERS).as_bytes()).is_some());
+        assert!(state(members(MOST_MEMBERS + 1).as_bytes()).is_none());
+        let long = |length: usize| format!("a={}", "x".repeat(length - 2));
+        assert!(state(long(MOST_STATE).as_bytes()).is_some());
+        assert!(state(long(MOST_STATE + 1).as_bytes()).is_none());
+        for wrong in ["", " ", "rojo", "=1", "a=", "A=1", "a=b=c", "a=é", "a=1,b", "a=\u{7f}"] {
+            assert_eq!(state(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_clients_id_is_cleaned_and_cut() {
+        assert_eq!(client_id(b"req-7/a:b").as_deref(), Some("req-7/a:b"));
+        assert_eq!(client_id(b"a \"b\"\\\n\x1b[0m{c}\xff").as_deref(), Some("ab0mc"));
+        assert_eq!(client_id(&[b'x'; MOST_ID + 1]).unwrap().len(), MOST_ID);
+        assert_eq!(client_id(&[b'x'; MOST_ID]).unwrap().len(), MOST_ID);
+        assert_eq!(client_id(b" \n"), None);
+        assert_eq!(client_id(b"sk-svc-abcdefgh"), None);
+        assert_eq!(client_id(b"sk-\"svc-abcdefgh"), None);
+    }
+}

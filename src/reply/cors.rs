@@ -1,0 +1,137 @@
+//! Cross-origin requests (Fetch standard, section 3.3): which origin a browser is told to let read an answer, and which
+//! request headers it may send.
+
+use super::head::Head;
+use crate::config::settings::Cors;
+use http::header;
+
+/// Names of response headers that browsers may read.
+const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, \
+     x-penstock-provider, x-penstock-flavor, x-penstock-attempts, x-token-count-method, x-environment-impact, \
+     x-billing-cost, x-should-retry, content-disposition, content-range, etag, x-ratelimit-limit-requests, \
+     x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, \
+     x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, anthropic-ratelimit-requests-limit, \
+     anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
+     anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
+/// Request headers that browsers may send, where they do not say which: what the client libraries add by themselves.
+const ALLOWED: &str = "authorization, content-type, range, user-agent, x-api-key, anthropic-version, anthropic-beta, \
+     anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
+     idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
+     x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
+     x-stainless-helper, x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper, x-stainless-custom-poll-interval";
+/// Longest name of a header that is repeated, in bytes.
+const MOST_NAME: usize = 128;
+/// Most names that are repeated.
+const MOST_NAMES: usize = 128;
+
+/// The origin that may read an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CrossOrigin {
+    /// The request names no origin, or CORS is off.
+    #[default]
+    None,
+    /// Every origin.
+    Any,
+    /// This one, of a list.
+    Listed(Box<str>),
+    /// The request's origin is not in the list.
+    Refused,
+}
+
+impl CrossOrigin {
+    /// What a request's `Origin` means under the setting.
+    #[must_use]
+    pub fn of(origin: Option<&[u8]>, cors: &Cors) -> Self {
+        match (origin, cors) {
+            (None, _) | (_, Cors::Off) => Self::None,
+            (Some(_), Cors::Any) => Self::Any,
+            (Some(origin), Cors::Origins(listed)) => {
+                let found = listed.iter().find(|one| origin.eq_ignore_ascii_case(one.as_bytes()));
+                found.map_or(Self::Refused, |one| Self::Listed(one.clone()))
+            }
+        }
+    }
+
+    /// Whether a preflight of this request is answered.
+    #[must_use]
+    pub const fn is_handled(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+}
+
+impl Head {
+    /// Adds the headers of an answer that a page's script reads.
+    #[must_use]
+    pub fn for_origin(self, origin: &CrossOrigin) -> Self {
+        let head = match origin {
+            CrossOrigin::None => return self,
+            CrossOrigin::Refused => return self.with(header::VARY, "Origin"),
+            CrossOrigin::Any => self.with(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+            CrossOrigin::Listed(origin) => self
+                .with(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes())
+                .with(header::VARY, "Origin"),
+        };
+        head.with(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
+    }
+
+    /// Adds those of a preflight, with the request headers that it asks for.
+    #[must_use]
+    pub fn for_preflight(self, origin: &CrossOrigin, asked: Option<&[u8]>) -> Self {
+        let head = self.for_origin(origin);
+        if !matches!(origin, CrossOrigin::Any | CrossOrigin::Listed(_)) {
+            return head;
+        }
+        let names = asked.map(names).filter(|names| !names.is_empty());
+        head.with(header::ACCESS_CONTROL_ALLOW_HEADERS, names.as_deref().unwrap_or(ALLOWED))
+            .with(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE, OPTIONS")
+            .with(header::ACCESS_CONTROL_MAX_AGE, "86400")
+    }
+}
+
+/// The names of `Access-Control-Request-Headers` that are names (RFC 9110 section 5.6.2), joined anew.
+fn names(asked: &[u8]) -> String {
+    let mut names = String::new();
+    for name in asked.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|name| is_name(name)).take(MOST_NAMES) {
+        if !names.is_empty() {
+            names.push_str(", ");
+        }
+        names.extend(name.iter().map(|byte| char::from(*byte)));
+    }
+    names
+}
+
+fn is_name(name: &[u8]) -> bool {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    (1..=MOST_NAME).contains(&name.len()) && name.iter().all(is_token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_headers_are_repeated() {
+        assert_eq!(names(b"x-title,http-referer , baggage"), "x-title, http-referer, baggage");
+        assert_eq!(names(b"X-Fern-Language"), "X-Fern-Language");
+        assert_eq!(names(b"a b,,x:y, \xff,ok,(no)"), "ok");
+        assert_eq!(names(b""), "");
+        let longest = "x".repeat(MOST_NAME);
+        assert_eq!(names(longest.as_bytes()), longest);
+        assert_eq!(names(format!("{longest}x").as_bytes()), "");
+        let many = vec!["h"; MOST_NAMES + 1].join(",");
+        assert_eq!(names(many.as_bytes()).split(',').count(), MOST_NAMES);
+    }
+
+    #[test]
+    fn an_origin_is_judged_by_the_setting() {
+        let listed = Cors::Origins(vec!["https://app.example.eu".into()]);
+        let of = |origin: Option<&str>, cors: &Cors| CrossOrigin::of(origin.map(str::as_bytes), cors);
+        assert_eq!(of(None, &Cors::Any), CrossOrigin::None);
+        assert_eq!(of(Some("https://x.example"), &Cors::Off), CrossOrigin::None);
+        assert_eq!(of(Some("null"), &Cors::Any), CrossOrigin::Any);
+        assert_eq!(of(Some("https://app.example.eu"), &listed), CrossOrigin::Listed("https://app.example.eu".into()));
+        for other in ["https://app.example.eu.evil.example", "http://app.example.eu", "https://app.example.eu:8443", "null", ""] {
+            assert_eq!(of(Some(other), &listed), CrossOrigin::Refused, "{other}");
+        }
+    }
+}
