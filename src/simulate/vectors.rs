@@ -31,8 +31,7 @@ pub(super) struct Made {
 pub(super) fn embeddings(body: &Value, usage: bool) -> Result<Made, Wrong> {
     let native = body.get("inputs").is_some();
     let texts = texts(body, if native { "inputs" } else { "input" })?;
-    let length = body.get("dimensions").and_then(Value::as_u64).unwrap_or(LENGTH as u64).clamp(1, LONGEST);
-    let length = usize::try_from(length).unwrap_or(LENGTH);
+    let length = length(body)?;
     let packed = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
     let told = |vector: Vec<f32>| if packed { json!(pack(&vector)) } else { numbers(&vector) };
     let vectors = texts.iter().map(|text| told(vector(text, length)));
@@ -50,6 +49,14 @@ pub(super) fn embeddings(body: &Value, usage: bool) -> Result<Made, Wrong> {
     });
     tell(&mut answer, all, usage);
     Ok(Made { body: answer, tokens: all, longest, header: false })
+}
+
+/// The length that is asked for. As engines do, one that cannot be made is refused, and nothing else is made instead.
+fn length(body: &Value) -> Result<usize, Wrong> {
+    let Some(asked) = body.get("dimensions").filter(|asked| !asked.is_null()) else { return Ok(LENGTH) };
+    let length = asked.as_u64().filter(|length| (1..=LONGEST).contains(length));
+    let length = length.and_then(|length| usize::try_from(length).ok());
+    length.ok_or_else(|| wrong("expected a length from 1 to 8192", "dimensions"))
 }
 
 /// `POST …/rerank`: documents, or `texts`.

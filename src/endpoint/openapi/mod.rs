@@ -18,13 +18,14 @@ const SCHEMAS: &str = include_str!("schemas.json");
 #[must_use]
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
+    let mut errors = Errors::default();
     for endpoint in ENDPOINTS {
         let Some(row) = row(endpoint.name()) else { continue };
         let path = row.path.map_or_else(|| endpoint.path().replace('*', "{id}"), str::to_owned);
         let item = paths.entry(path.clone()).or_insert_with(|| json!({}));
         if let Some(item) = item.as_object_mut() {
             let method = endpoint.method().as_str().to_ascii_lowercase();
-            item.insert(method, operation(*endpoint, row, &path));
+            item.insert(method, operation(*endpoint, row, &path, &mut errors));
         }
     }
     json!({
@@ -50,6 +51,7 @@ pub fn document() -> Value {
                 "description": "The name of the exchange, also in the body of an error and in the operator's log.",
                 "schema": { "type": "string" },
             } },
+            "responses": Map::from_iter(errors.0),
             "schemas": serde_json::from_str::<Value>(SCHEMAS).unwrap_or_default(),
         },
     })
@@ -70,7 +72,7 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-fn operation(endpoint: &dyn Endpoint, row: &Row, path: &str) -> Value {
+fn operation(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors) -> Value {
     let mut operation = Map::new();
     // Two paths of one endpoint need two names.
     let name = path.trim_matches('/').replace(['/', '{', '}', '.'], "_");
@@ -89,7 +91,7 @@ fn operation(endpoint: &dyn Endpoint, row: &Row, path: &str) -> Value {
         let content = Map::from_iter([(kind.to_owned(), json!({ "schema": reference(schema) }))]);
         operation.insert("requestBody".to_owned(), json!({ "required": true, "content": content }));
     }
-    operation.insert("responses".to_owned(), responses(endpoint, row, path).into());
+    operation.insert("responses".to_owned(), responses(endpoint, row, path, errors).into());
     operation.into()
 }
 
@@ -103,7 +105,7 @@ fn parameters(row: &Row, path: &str) -> Vec<Value> {
     parameters
 }
 
-fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str) -> Map<String, Value> {
+fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors) -> Map<String, Value> {
     let request_id = json!({ "x-request-id": { "$ref": "#/components/headers/RequestId" } });
     let mut responses = Map::new();
     for (status, contents) in row.answers {
@@ -123,9 +125,28 @@ fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str) -> Map<String, Valu
         }
         let answer = json!({ "description": said.join(" "), "headers": request_id,
             "content": { "application/json": { "schema": schema } } });
-        responses.insert(status.to_string(), answer);
+        responses.insert(status.to_string(), errors.reference(status, answer));
     }
     responses
+}
+
+/// Error answers of all endpoints, each once, by name.
+#[derive(Default)]
+struct Errors(Vec<(String, Value)>);
+
+impl Errors {
+    /// A reference to an answer.
+    fn reference(&mut self, status: u16, answer: Value) -> Value {
+        let known = self.0.iter().find(|(_, known)| *known == answer).map(|(name, _)| name.clone());
+        let name = known.unwrap_or_else(|| {
+            let start = format!("Error{status}");
+            let same = self.0.iter().filter(|(name, _)| name.starts_with(&start)).count();
+            let name = if same == 0 { start } else { format!("{start}_{}", same + 1) };
+            self.0.push((name.clone(), answer));
+            name
+        });
+        json!({ "$ref": format!("#/components/responses/{name}") })
+    }
 }
 
 /// A code and its name, as a response describes them.

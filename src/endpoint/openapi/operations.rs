@@ -83,7 +83,7 @@ pub const ROWS: &[Row] = &[
     row("batches", "Batches", Work::Store, "Lists the batches of the account", &[(200, &[(JSON, "BatchList")])]).asks(&["after", "limit 1 100 20"]),
     row("batch", "Batches", Work::Store, "A batch", &[(200, &[(JSON, "Batch")])]),
     row("batch_cancel", "Batches", Work::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])]).at("/v1/batches/{id}/cancel"),
-    row("files_create", "Files", Work::Store, "Uploads a file", &[(200, &[(JSON, "File")])]).takes(FORM, "FileRequest"),
+    row("file_upload", "Files", Work::Store, "Uploads a file", &[(200, &[(JSON, "File")])]).takes(FORM, "FileRequest"),
     row("files", "Files", Work::Store, "Lists the files of the key", &[(200, &[(JSON, "FileList")])]).asks(&["after", "limit 1 10000 10000", "order", "purpose"]),
     row("file_content", "Files", Work::Store, "The contents of a file, or a range of them", &[(200, BYTES), (206, BYTES)]),
     row("file", "Files", Work::Store, "A file's metadata", &[(200, &[(JSON, "File")])]),
