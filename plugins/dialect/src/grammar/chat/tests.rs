@@ -21,6 +21,14 @@ fn finish(word: &str) -> String {
     chunk(&format!(r#"{{"index":0,"delta":{{}},"finish_reason":"{word}"}}"#))
 }
 
+/// The last chunk of a stream whose client did not ask for usage.
+fn last(word: &str) -> String {
+    let usage = r#""usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}"#;
+    format!(
+        "data: {{{FACE},\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{word}\"}}],{usage}}}\n\n"
+    )
+}
+
 fn usage() -> String {
     format!(
         "data: {{{FACE},\"choices\":[],\"usage\":{{\"prompt_tokens\":1,\"completion_tokens\":1,\"total_tokens\":2}}}}\n\n"
@@ -37,7 +45,7 @@ fn rule(parts: &[&str], include_usage: bool) -> String {
 
 #[test]
 fn good_streams_are_taken() {
-    let text = [role(), delta(r#"{"content":"a"}"#), finish("stop"), DONE.to_owned()].concat();
+    let text = [role(), delta(r#"{"content":"a"}"#), last("stop"), DONE.to_owned()].concat();
     assert_eq!(chat(text.as_bytes(), false), Ok(()));
     let tools = [&role(), &delta(START), ": keep-alive\n\n", &finish("tool_calls"), &usage(), DONE].concat();
     assert_eq!(chat(tools.as_bytes(), true), Ok(()));
@@ -51,7 +59,7 @@ fn good_streams_are_taken() {
 
 #[test]
 fn each_broken_rule_is_named() {
-    let (r, f) = (role(), finish("stop"));
+    let (r, f, l) = (role(), finish("stop"), last("stop"));
     let later = r#"{"tool_calls":[{"index":0,"id":"c","function":{"arguments":""}}]}"#;
     let gap =
         r#"{"tool_calls":[{"index":1,"id":"c","type":"function","function":{"name":"f","arguments":""}}]}"#;
@@ -67,7 +75,10 @@ fn each_broken_rule_is_named() {
         ("something follows [DONE]", vec![&r, &f, DONE, &f], false),
         ("[DONE] comes twice", vec![&r, &f, DONE, DONE], false),
         ("goes on after its finish reason", vec![&r, &f, &f, DONE], false),
-        ("usage must come exactly", vec![&r, &f, DONE], true),
+        ("usage is missing", vec![&r, &f, DONE], true),
+        ("usage is missing", vec![&r, &f, DONE], false),
+        ("usage stands on the wrong chunk", vec![&r, &l, DONE], true),
+        ("something follows the last chunk", vec![&r, &l, &*usage().leak(), DONE], false),
         ("nobody asked for", vec![&r, &f, &*usage().leak(), DONE], false),
         ("usage comes before a finish", vec![&r, &*usage().leak(), &f, DONE], true),
         ("object must be", vec![nothing, DONE], false),
