@@ -342,3 +342,6 @@ fn refusal(whose: Whose, denied: &Denied, now: Duration) -> Refusal {
         (None, _) => refusal,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,7 +120,9 @@ impl HttpServerApp for Admin {
                 head.whole(caller, kind, vec![Bytes::from(body)]).await.ok();
             }
             Err(refusal) => {
-                crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, &CrossOrigin::None).await.ok();
+                crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, &CrossOrigin::None)
+                    .await
+                    .ok();
             }
         }
         if let Session::Library(session, _) = session {

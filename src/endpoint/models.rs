@@ -26,8 +26,7 @@ fn may_see(grant: &Grant, model: &Model) -> bool {
 }
 
 /// The scopes that let a key ask a model.
-const INFERENCE: [Scope; 5] =
-    [Scope::Chat, Scope::Embeddings, Scope::Rerank, Scope::Images, Scope::Audio];
+const INFERENCE: [Scope; 5] = [Scope::Chat, Scope::Embeddings, Scope::Rerank, Scope::Images, Scope::Audio];
 
 /// The list.
 pub struct List;

@@ -7,7 +7,8 @@ use penstock_contract::{Code, Refusal};
 /// Most segments of a path that are compared.
 const MOST: usize = 8;
 /// First segments that say a version or a service, and nothing of the endpoint.
-const PREFIXES: &[&str] = &["v1", "v2", "v3", "v1beta", "api", "openai", "anthropic", "compat", "compatible-mode"];
+const PREFIXES: &[&str] =
+    &["v1", "v2", "v3", "v1beta", "api", "openai", "anthropic", "compat", "compatible-mode"];
 
 /// Other services' names of endpoints that are here, and what to say besides.
 const RENAMED: &[(&str, &str, &str)] = &[
@@ -128,7 +129,10 @@ fn first_is_no_prefix(path: &str) -> bool {
 fn is_pattern(path: &str, segments: &[&str]) -> bool {
     let Some(pattern) = path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/v2/")) else { return false };
     pattern.split('/').count() == segments.len()
-        && pattern.split('/').zip(segments).all(|(part, segment)| part == "*" || segment.eq_ignore_ascii_case(part))
+        && pattern
+            .split('/')
+            .zip(segments)
+            .all(|(part, segment)| part == "*" || segment.eq_ignore_ascii_case(part))
 }
 
 fn is_named(name: &str, segments: &[&str]) -> bool {

@@ -125,7 +125,7 @@ async fn serve(x: &mut Exchange<'_>, path: &str) -> Result<Ended, Refusal> {
     if method == http::Method::OPTIONS && x.origin.is_handled() {
         return Ok(x.preflight().await);
     }
-    let (found, tail) = endpoint::find(&method, path)?;
+    let (found, tail) = endpoint::find(&method, path).inspect_err(|_| x.recognise())?;
     x.record.endpoint = found.name();
     if !found.is_open() {
         x.authenticate(found)?;
@@ -160,11 +160,24 @@ impl<'a> Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Finds the key and checks its scope.
-    fn authenticate(&mut self, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
+    /// Finds the key of a request that is refused without need of one: its answer tells how the limits stand.
+    fn recognise(&mut self) {
+        if let Ok(grant) = self.admit() {
+            self.record.key = Some(grant.public_id.clone());
+            self.grant = grant;
+        }
+    }
+
+    /// The grant of the request's headers.
+    fn admit(&self) -> Result<Arc<Grant>, Refusal> {
         let (authorization, api_key) =
             (self.caller.field(header::AUTHORIZATION), self.caller.field("x-api-key"));
-        self.grant = self.house.keyring.admit(authorization, api_key)?;
+        self.house.keyring.admit(authorization, api_key)
+    }
+
+    /// Finds the key and checks its scope.
+    fn authenticate(&mut self, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
+        self.grant = self.admit()?;
         self.record.key = Some(self.grant.public_id.clone());
         self.grant.require(endpoint.scope())
     }

@@ -116,7 +116,8 @@ async fn once(
     };
     let alarm = until.min(clock::now() + first_byte);
     let asked = {
-        let exchange = pin!(send(way, offer, speech, call, (run.upload.as_ref(), run.x.record.trace.as_deref())));
+        let exchange =
+            pin!(send(way, offer, speech, call, (run.upload.as_ref(), run.x.record.trace.as_deref())));
         run.watch.race(&mut run.x.caller, exchange, alarm).await
     };
     let (way, status) = match asked {

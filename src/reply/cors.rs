@@ -67,9 +67,9 @@ impl Head {
             CrossOrigin::None => return self,
             CrossOrigin::Refused => return self.with(header::VARY, "Origin"),
             CrossOrigin::Any => self.with(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-            CrossOrigin::Listed(origin) => self
-                .with(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes())
-                .with(header::VARY, "Origin"),
+            CrossOrigin::Listed(origin) => {
+                self.with(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes()).with(header::VARY, "Origin")
+            }
         };
         head.with(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
     }
@@ -91,7 +91,12 @@ impl Head {
 /// The names of `Access-Control-Request-Headers` that are names (RFC 9110 section 5.6.2), joined anew.
 fn names(asked: &[u8]) -> String {
     let mut names = String::new();
-    for name in asked.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|name| is_name(name)).take(MOST_NAMES) {
+    for name in asked
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|name| is_name(name))
+        .take(MOST_NAMES)
+    {
         if !names.is_empty() {
             names.push_str(", ");
         }
@@ -129,8 +134,17 @@ mod tests {
         assert_eq!(of(None, &Cors::Any), CrossOrigin::None);
         assert_eq!(of(Some("https://x.example"), &Cors::Off), CrossOrigin::None);
         assert_eq!(of(Some("null"), &Cors::Any), CrossOrigin::Any);
-        assert_eq!(of(Some("https://app.example.eu"), &listed), CrossOrigin::Listed("https://app.example.eu".into()));
-        for other in ["https://app.example.eu.evil.example", "http://app.example.eu", "https://app.example.eu:8443", "null", ""] {
+        assert_eq!(
+            of(Some("https://app.example.eu"), &listed),
+            CrossOrigin::Listed("https://app.example.eu".into())
+        );
+        for other in [
+            "https://app.example.eu.evil.example",
+            "http://app.example.eu",
+            "https://app.example.eu:8443",
+            "null",
+            "",
+        ] {
             assert_eq!(of(Some(other), &listed), CrossOrigin::Refused, "{other}");
         }
     }

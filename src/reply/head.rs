@@ -107,7 +107,13 @@ impl Head {
     /// How the limits stand: in the headers of the caller's dialect, and in three that all dialects share. `reset` is
     /// when a refused request may come again, Unix seconds, instead of when the limit is whole again.
     #[must_use]
-    pub fn standing(mut self, dialect: Dialect, standing: &Standing, now: Duration, reset: Option<u64>) -> Self {
+    pub fn standing(
+        mut self,
+        dialect: Dialect,
+        standing: &Standing,
+        now: Duration,
+        reset: Option<u64>,
+    ) -> Self {
         for (gauge, names) in [(standing.requests, &REQUESTS), (standing.tokens, &TOKENS)] {
             let (Some(gauge), Some([limit, remaining, until])) = (gauge, names.get(dialect as usize)) else {
                 continue;
@@ -120,7 +126,9 @@ impl Head {
         }
         let gauge = standing.requests.or(standing.tokens);
         if let Some(gauge) = gauge {
-            self = self.number("x-ratelimit-limit", gauge.limit).number("x-ratelimit-remaining", gauge.remaining);
+            self = self
+                .number("x-ratelimit-limit", gauge.limit)
+                .number("x-ratelimit-remaining", gauge.remaining);
         }
         match reset.or_else(|| gauge.map(|gauge| whole_seconds(now.saturating_add(gauge.reset)))) {
             Some(reset) => self.number("x-ratelimit-reset", reset),

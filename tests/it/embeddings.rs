@@ -14,11 +14,11 @@ const DEAR: &str = "price = { input = 9.0 }";
 const ONE: &[&[f32]] = &[&[0.5, -0.25]];
 const TWO: &[&[f32]] = &[&[0.5, -0.25], &[0.125, 1.0]];
 
-fn bench() -> Bench {
+pub fn bench() -> Bench {
     Bench::new().kind("embedding").settings("[routing]\nquick_retry = \"0s\"")
 }
 
-async fn embed(running: &Running, input: Value) -> Answer {
+pub async fn embed(running: &Running, input: Value) -> Answer {
     running.client.post(PATH, &json!({"model": "m", "input": input})).await
 }
 
@@ -282,30 +282,6 @@ async fn token_ids_are_what_the_model_says_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn texts_and_token_ids_may_stand_in_one_list() {
-    let mixed = || json!(["Hi", [9906, 1917], "there"]);
-    let provider = Provider::start().await;
-    provider.always(vectors(&[&[1.0], &[2.0], &[3.0]], 5));
-    let running = bench().provider("a", &provider).start().await;
-    let body = embed(&running, mixed()).await.json();
-    assert_eq!(body["data"].as_array().unwrap().len(), 3);
-    assert_eq!(provider.last().json()["input"], json!(["Hi", "Hello world", "there"]));
-    // Ids of the model's own go out as they are, and never beside texts.
-    let native = Provider::start().await;
-    for number in [1.0, 2.0, 3.0] {
-        native.then(vectors(&[&[number]], 2));
-    }
-    let running = bench().model("token_ids = \"native\"").provider("a", &native).start().await;
-    let body = embed(&running, mixed()).await.json();
-    let first: Vec<_> = body["data"].as_array().unwrap().iter().map(|item| item["embedding"][0].as_f64()).collect();
-    assert_eq!((first, &body["usage"]["prompt_tokens"]), (vec![Some(1.0), Some(2.0), Some(3.0)], &json!(6)));
-    let sent: Vec<_> = native.seen().iter().map(|seen| seen.json()["input"].clone()).collect();
-    assert_eq!(sent, [json!(["Hi"]), json!([[9906, 1917]]), json!(["there"])]);
-    let refusing = bench().model("token_ids = \"refuse\"").provider("a", &native).start().await;
-    assert_eq!(embed(&refusing, mixed()).await.json()["error"]["param"], "input");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dimensions_go_where_the_model_takes_them() {
     let provider = Provider::start().await;
     provider.always(vectors(ONE, 3));
@@ -330,7 +306,10 @@ async fn each_text_has_the_window_to_itself() {
     let answer = embed(&running, json!(["short", long])).await;
     let error = &answer.json()["error"];
     assert_eq!((answer.status, &error["code"]), (400, &json!("INFERENCE_3207")), "{error}");
-    assert_eq!(error["details"], json!({"name": "context_length_exceeded", "context_length": 16, "input_tokens": 17}));
+    assert_eq!(
+        error["details"],
+        json!({"name": "context_length_exceeded", "context_length": 16, "input_tokens": 17})
+    );
     assert_eq!(provider.calls(), 0);
     // Together they are more than the window; each of them is not.
     provider.always(vectors(&[&[1.0], &[2.0], &[3.0]], 30));

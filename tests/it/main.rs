@@ -57,6 +57,7 @@ mod full_disk_batch;
 mod guessing;
 mod hostile;
 mod hosts;
+mod image_names;
 mod image_steps;
 mod images;
 mod kept_parts;
@@ -66,6 +67,7 @@ mod limits;
 mod lines;
 mod measured;
 mod messages;
+mod mixed_lists;
 mod models;
 mod overload;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -130,7 +130,10 @@ async fn meta_and_the_owner_are_told() {
     let (_provider, running) = running().await;
     let get = async |path: &str| running.client.get(path).await.json();
     for item in get("/v1/models?include_meta=true").await["data"].as_array().unwrap() {
-        assert_eq!((&item["_meta"]["type"], &item["_meta"]["pricing"]["currency"]), (&json!("chat"), &json!("EUR")));
+        assert_eq!(
+            (&item["_meta"]["type"], &item["_meta"]["pricing"]["currency"]),
+            (&json!("chat"), &json!("EUR"))
+        );
     }
     let big = get("/v1/models/org/big?include_meta=true").await;
     assert_eq!(big["_meta"]["pricing"]["input_cost_per_million_eur"], 9.0);

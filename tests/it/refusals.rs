@@ -88,7 +88,10 @@ async fn keys_are_asked_for_and_both_headers_work() {
         assert_eq!(error["details"]["name"], "invalid_api_key");
         let answer = nobody.send("POST", "/v1/messages", headers, body.as_bytes()).await;
         let error = self::error(&answer, 401, "AUTH_1001");
-        assert_eq!((&error["type"], &error["details"]["name"]), (&json!("authentication_error"), &json!("invalid_api_key")));
+        assert_eq!(
+            (&error["type"], &error["details"]["name"]),
+            (&json!("authentication_error"), &json!("invalid_api_key"))
+        );
     }
     let bearer = format!("bearer {key}");
     for headers in [
@@ -130,9 +133,12 @@ async fn models_routes_methods_and_types_that_are_not_there() {
         (Some("model"), Some("model_not_found"))
     );
     // Only the five flavors are suffixes.
-    for (name, said) in [("m:fast", "has no flavor 'fast'"), ("m:", "has no flavor ''"), ("m:eco:speed", "one flavor"),
-        ("m:Speed", "has no flavor 'Speed'")]
-    {
+    for (name, said) in [
+        ("m:fast", "has no flavor 'fast'"),
+        ("m:", "has no flavor ''"),
+        ("m:eco:speed", "one flavor"),
+        ("m:Speed", "has no flavor 'Speed'"),
+    ] {
         ask["model"] = json!(name);
         let flavor = error(&client.post("/v1/chat/completions", &ask).await, 404, "INFERENCE_3101");
         assert!(flavor["message"].as_str().unwrap().contains(said), "{name}: {flavor}");
@@ -227,9 +233,11 @@ async fn a_wrong_path_is_told_the_right_one_in_the_dialect_of_the_client() {
         error(&answer, 404, "RESOURCE_5001");
         assert_eq!(answer.json()["type"], "error", "{path}");
     }
-    for (path, right) in [("/messages", "/v1/messages"), ("//v1/messages", "/v1/messages"),
-        ("/v1/messages/batches", "/v1/batches")]
-    {
+    for (path, right) in [
+        ("/messages", "/v1/messages"),
+        ("//v1/messages", "/v1/messages"),
+        ("/v1/messages/batches", "/v1/batches"),
+    ] {
         let answer = running.client.send("POST", path, &[], b"{}").await;
         assert_eq!(error(&answer, 404, "RESOURCE_5001")["details"]["path"], right);
         assert_eq!(answer.json()["type"], "error", "{path}");
@@ -252,7 +260,12 @@ async fn a_byte_order_mark_before_a_body_is_read_over() {
     }
     assert_eq!(provider.calls(), 1);
     // One mark, and only before the text.
-    for body in [marked(""), marked(&format!("\u{feff}{ask}")), format!("{ask}\u{feff}").into_bytes(), b"\xef\xbb".to_vec()] {
+    for body in [
+        marked(""),
+        marked(&format!("\u{feff}{ask}")),
+        format!("{ask}\u{feff}").into_bytes(),
+        b"\xef\xbb".to_vec(),
+    ] {
         error(&running.client.send("POST", "/v1/chat/completions", &[], &body).await, 400, "INFERENCE_3201");
     }
 }

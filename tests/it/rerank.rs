@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const PATH: &str = "/v1/rerank";
 
-fn bench() -> Bench {
+pub fn bench() -> Bench {
     Bench::new().kind("rerank").settings("[routing]\nquick_retry = \"0s\"")
 }
 
@@ -16,17 +16,17 @@ fn ask() -> Value {
 }
 
 /// The request with these members changed.
-fn with(members: &Value) -> Value {
+pub fn with(members: &Value) -> Value {
     let mut ask = ask();
     ask.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
     ask
 }
 
-async fn rerank(running: &Running, ask: &Value) -> Answer {
+pub async fn rerank(running: &Running, ask: &Value) -> Answer {
     running.client.post(PATH, ask).await
 }
 
-fn order(answer: &Value) -> Vec<u64> {
+pub fn order(answer: &Value) -> Vec<u64> {
     answer["results"].as_array().unwrap().iter().map(|result| result["index"].as_u64().unwrap()).collect()
 }
 
@@ -171,19 +171,6 @@ async fn clients_of_coheres_second_api_find_it() {
         assert_eq!(refused.status, 403);
         assert_eq!(refused.json()["error"]["details"]["required_scope"], "inference.rerank");
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strings_and_objects_may_stand_in_one_list() {
-    let provider = Provider::start().await;
-    provider.always(scores(&[0.4, 0.02, 0.91], 31));
-    let running = bench().provider("a", &provider).start().await;
-    let documents = json!(["x", {"text": "y", "id": 7}, "z"]);
-    let body = rerank(&running, &with(&json!({"documents": documents, "return_documents": true}))).await.json();
-    assert_eq!(order(&body), [2, 0, 1]);
-    let texts: Vec<_> = body["results"].as_array().unwrap().iter().map(|one| &one["document"]["text"]).collect();
-    assert_eq!(texts, ["z", "x", "y"]);
-    assert_eq!(provider.last().json()["documents"], json!(["x", "y", "z"]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -119,7 +119,10 @@ async fn a_providers_word_on_the_window_is_told_with_both_numbers() {
     assert_eq!(answer.status, 400);
     let error = &answer.json()["error"];
     assert_eq!(error["code"], "INFERENCE_3207");
-    assert_eq!(error["details"], json!({"name": "context_length_exceeded", "context_length": 8192, "input_tokens": 9000}));
+    assert_eq!(
+        error["details"],
+        json!({"name": "context_length_exceeded", "context_length": 8192, "input_tokens": 9000})
+    );
     assert!(error["message"].as_str().unwrap().contains("context_length_exceeded"));
 }
 

@@ -67,9 +67,9 @@ const BASE64_NAMES: &[&str] = &["gpt-image-", "chatgpt-image-"];
 
 fn expects_base64(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model).as_bytes();
-    BASE64_NAMES.iter().any(|start| {
-        name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
-    })
+    BASE64_NAMES
+        .iter()
+        .any(|start| name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes())))
 }
 
 /// `size`, or `width` and `height` together, which may both be there if they agree.

@@ -96,7 +96,10 @@ fn steps_are_bounded_under_both_names() {
 #[test]
 fn clients_of_gpt_image_models_expect_base64() {
     let base64 = |body: serde_json::Value| {
-        let ask = penstock_admission::images(bytes::Bytes::from(body.to_string()), &penstock_admission::Limits::default());
+        let ask = penstock_admission::images(
+            bytes::Bytes::from(body.to_string()),
+            &penstock_admission::Limits::default(),
+        );
         let penstock_contract::Task::Draw(draw) = ask.unwrap().task else { panic!("no drawing") };
         draw.base64
     };
@@ -115,7 +118,10 @@ fn clients_of_gpt_image_models_expect_base64() {
     ] {
         assert_eq!(base64(serde_json::json!({"model": name, "prompt": "x"})), expected, "{name}");
         for (form, is) in [("url", false), ("b64_json", true)] {
-            assert_eq!(base64(serde_json::json!({"model": name, "prompt": "x", "response_format": form})), is);
+            assert_eq!(
+                base64(serde_json::json!({"model": name, "prompt": "x", "response_format": form})),
+                is
+            );
         }
     }
 }

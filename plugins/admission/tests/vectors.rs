@@ -120,11 +120,7 @@ fn sentences_name_the_field_and_never_the_content() {
     let refusal =
         rank(&json!({"model": "r", "query": secret, "documents": [secret, {"title": secret}]})).unwrap_err();
     assert_eq!(refusal.param.as_deref(), Some("documents[1].text"));
-    assert!(
-        !refusal.message.contains(secret) && refusal.message.contains("a string"),
-        "{}",
-        refusal.message
-    );
+    assert!(!refusal.message.contains(secret) && refusal.message.contains("a string"), "{}", refusal.message);
 }
 
 #[test]

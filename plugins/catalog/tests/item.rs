@@ -118,7 +118,8 @@ fn created_at_is_right_on_leap_days_and_at_the_ends_of_centuries() {
 
 #[test]
 fn meta_says_what_a_model_is_and_costs() {
-    let model = Model { supported_parameters: ["tools", "response_format"].map(str::to_owned).to_vec(), ..llama() };
+    let model =
+        Model { supported_parameters: ["tools", "response_format"].map(str::to_owned).to_vec(), ..llama() };
     let item = json(&one(&model, "claude-haiku-4-5", Detail::Meta));
     let expected = json!({
         "type": "chat", "display_name": "claude-haiku-4-5 (Llama \"3.1\" 8B)",
@@ -133,7 +134,10 @@ fn meta_says_what_a_model_is_and_costs() {
     assert_eq!(item["id"], "claude-haiku-4-5");
     let thinks = Model { supported_parameters: vec!["reasoning_effort".to_owned()], price: None, ..llama() };
     let meta = &json(&one(&thinks, "", Detail::Meta))["_meta"];
-    assert_eq!((&meta["reasoning_type"], &meta["capabilities"]["reasoning"]), (&json!("effort"), &json!(true)));
+    assert_eq!(
+        (&meta["reasoning_type"], &meta["capabilities"]["reasoning"]),
+        (&json!("effort"), &json!(true))
+    );
     assert_eq!(meta["pricing"]["input_cost_per_million_eur"], Value::Null);
     for (kind, word) in [
         (Kind::Chat, "chat"),
@@ -143,7 +147,10 @@ fn meta_says_what_a_model_is_and_costs() {
         (Kind::Transcription, "audio"),
     ] {
         let meta = &json(&one(&Model { kind, ..llama() }, "", Detail::Meta))["_meta"];
-        assert_eq!((&meta["type"], &meta["capabilities"]["streaming"]), (&json!(word), &json!(kind == Kind::Chat)));
+        assert_eq!(
+            (&meta["type"], &meta["capabilities"]["streaming"]),
+            (&json!(word), &json!(kind == Kind::Chat))
+        );
         assert_eq!(meta["capabilities"]["function_calling"], kind == Kind::Chat);
     }
 }

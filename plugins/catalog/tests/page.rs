@@ -339,7 +339,8 @@ fn what_a_key_may_not_see_is_not_counted_and_no_cursor() {
     let all: Value = serde_json::from_slice(&only("", "nobody").unwrap()).unwrap();
     assert_eq!((all["data"].as_array().unwrap().len(), &all["total_count"]), (0, &0.into()));
     let whole: Value =
-        serde_json::from_slice(&catalog().page(&Query::parse("").unwrap(), &|_| true, &figures).unwrap()).unwrap();
+        serde_json::from_slice(&catalog().page(&Query::parse("").unwrap(), &|_| true, &figures).unwrap())
+            .unwrap();
     let id: &'static str = whole["data"][0]["id"].as_str().unwrap().to_owned().leak();
     let hidden = whole["data"][1]["id"].as_str().unwrap();
     let one: Value = serde_json::from_slice(&only("include_aliases=true", id).unwrap()).unwrap();
@@ -355,14 +356,23 @@ fn meta_is_there_when_it_is_asked_for() {
         let query = Query::parse(query).unwrap();
         serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap()
     };
-    for (query, there) in [("", false), ("include_meta=false", false), ("include_meta=", false),
-        ("include_meta=true", true), ("include_meta=1&include_aliases=true", true)]
-    {
+    for (query, there) in [
+        ("", false),
+        ("include_meta=false", false),
+        ("include_meta=", false),
+        ("include_meta=true", true),
+        ("include_meta=1&include_aliases=true", true),
+    ] {
         for item in page(query)["data"].as_array().unwrap() {
             assert_eq!(item.get("_meta").is_some(), there, "{query}");
             assert!(!there || item["_meta"]["display_name"] == item["display_name"], "{item}");
         }
     }
-    assert!(Query::parse("include_meta=yes").is_err() && penstock_catalog::detail("include_meta=yes").is_err());
-    assert_eq!(penstock_catalog::detail("limit=no&include_meta=true").unwrap(), penstock_catalog::Detail::Meta);
+    assert!(
+        Query::parse("include_meta=yes").is_err() && penstock_catalog::detail("include_meta=yes").is_err()
+    );
+    assert_eq!(
+        penstock_catalog::detail("limit=no&include_meta=true").unwrap(),
+        penstock_catalog::Detail::Meta
+    );
 }

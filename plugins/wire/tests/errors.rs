@@ -43,7 +43,7 @@ The official client libraries follow `Retry-After` and `x-should-retry` by thems
 const ELSEWHERE: &str = "
 ## Codes of other services
 
-For clients that were written for another service: what it answers, and what this gateway answers.
+For clients that were written for another service: what it usually answers, and what this gateway answers.
 
 | Case | OpenAI | Anthropic | OpenRouter | LiteLLM proxy | vLLM | Here |
 |---|---|---|---|---|---|---|
@@ -105,8 +105,10 @@ fn page() -> String {
     let mut page = format!("{INTRODUCTION}\n## Shape\n\n");
     page +=
         &example("Chat completions, and every endpoint but those of messages:", &chat_envelope(&refusal, id));
-    page +=
-        &example("Messages; a field that is to blame stands in `details`, which also repeats the code:", &messages_envelope(&refusal, id));
+    page += &example(
+        "Messages; a field that is to blame stands in `details`, which also repeats the code:",
+        &messages_envelope(&refusal, id),
+    );
     page += "## Codes\n\n| Status | Code | Name; type, chat | Type, messages | Meaning | Try again |\n|---|---|---|---|---|---|\n";
     let mut codes = Code::ALL;
     codes.sort_by_key(|code| (code.row().status, code.row().code));

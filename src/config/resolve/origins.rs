@@ -22,7 +22,8 @@ impl Proof<'_> {
     }
 
     fn origin(&mut self, text: &str, spot: &Spot<'_>) -> Option<Box<str>> {
-        const LIKE: &str = "Write scheme and host, such as \"https://app.example.eu\", or [\"*\"] alone for any.";
+        const LIKE: &str =
+            "Write scheme and host, such as \"https://app.example.eu\", or [\"*\"] alone for any.";
         if text == ANY {
             self.wrong(spot, "Any origin and certain ones exclude each other.", LIKE);
             return None;
@@ -50,7 +51,11 @@ impl Proof<'_> {
         if plain && rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/')) {
             return Some(text.into());
         }
-        self.wrong(spot, "It is not the address of a page.", "Write something like \"https://docs.example.eu\".");
+        self.wrong(
+            spot,
+            "It is not the address of a page.",
+            "Write something like \"https://docs.example.eu\".",
+        );
         None
     }
 }

@@ -109,7 +109,9 @@ fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors
     let request_id = json!({ "x-request-id": { "$ref": "#/components/headers/RequestId" } });
     let mut responses = Map::new();
     for (status, contents) in row.answers {
-        let contents = contents.iter().map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": reference(schema) })));
+        let contents = contents
+            .iter()
+            .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": reference(schema) })));
         let content: Map<String, Value> = contents.collect();
         let answer = json!({ "description": "Done", "headers": request_id, "content": content });
         responses.insert(status.to_string(), answer);

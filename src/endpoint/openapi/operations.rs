@@ -108,8 +108,12 @@ pub fn parameter(written: &str) -> Value {
         ("include_aliases" | "include_meta", _) => json!({ "type": "boolean", "default": false }),
         ("order", _) => json!({ "enum": ["asc", "desc"], "default": "desc" }),
         ("purpose", _) => json!({ "enum": ["batch", "batch_output"] }),
-        ("sort", _) => json!({ "enum": penstock_catalog::Sort::ALL.map(penstock_catalog::Sort::name), "default": "newest" }),
-        ("lifecycle", _) => json!({ "enum": penstock_catalog::Lifecycle::ALL.map(penstock_catalog::Lifecycle::name) }),
+        ("sort", _) => {
+            json!({ "enum": penstock_catalog::Sort::ALL.map(penstock_catalog::Sort::name), "default": "newest" })
+        }
+        ("lifecycle", _) => {
+            json!({ "enum": penstock_catalog::Lifecycle::ALL.map(penstock_catalog::Lifecycle::name) })
+        }
         ("output_modalities", _) => json!({ "type": "string", "examples": ["text,image", "all"],
             "pattern": "^(text|image|audio|embeddings|scores|all)(,(text|image|audio|embeddings|scores|all))*$" }),
         _ => json!({ "type": "string" }),

@@ -19,9 +19,16 @@ const BYTES_PER_ID: usize = 4;
 /// Inputs as they stand in the body.
 enum Found {
     Texts(Vec<Range<usize>>),
-    Ids { arrays: Vec<Range<usize>>, count: usize },
+    Ids {
+        arrays: Vec<Range<usize>>,
+        count: usize,
+    },
     /// Texts of so many bytes, and arrays of so many token ids.
-    Mixed { values: Vec<Range<usize>>, bytes: usize, count: usize },
+    Mixed {
+        values: Vec<Range<usize>>,
+        bytes: usize,
+        count: usize,
+    },
 }
 
 /// Proves a request of `/v1/embeddings`.
@@ -54,7 +61,9 @@ pub fn embeddings(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
             (Inputs::Texts(slices(texts)), bytes)
         }
         Found::Ids { arrays, count } => (Inputs::Ids(slices(arrays)), count * BYTES_PER_ID),
-        Found::Mixed { values, bytes, count } => (Inputs::Mixed(slices(values)), bytes + count * BYTES_PER_ID),
+        Found::Mixed { values, bytes, count } => {
+            (Inputs::Mixed(slices(values)), bytes + count * BYTES_PER_ID)
+        }
     };
     let task = Task::Embed(Embed { inputs, verbatim: true, base64, dimensions });
     Ok(Ask { prompt_bytes, filters, ..Ask::plain(Kind::Embedding, body.clone(), fields, model, task) })

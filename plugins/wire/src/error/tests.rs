@@ -40,7 +40,10 @@ fn a_full_window_is_said_in_the_words_that_frameworks_search_for() {
         "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens. \
          (context_length_exceeded)"
     );
-    assert_eq!(chat["error"]["details"], json!({"name":"context_length_exceeded","context_length":4096,"input_tokens":5000}));
+    assert_eq!(
+        chat["error"]["details"],
+        json!({"name":"context_length_exceeded","context_length":4096,"input_tokens":5000})
+    );
     let messages = parsed(Dialect::Messages, &refusal);
     assert_eq!(messages["error"]["message"], "prompt is too long: 5000 tokens > 4096 maximum");
     let unknown = Refusal::new(Code::ContextLength);
