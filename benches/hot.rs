@@ -225,6 +225,7 @@ fn bill(c: &mut Criterion) {
         pue: prepared.pue(),
         provider_id: "provider-a",
         location: "Paris, France",
+        country: "FR",
         grid: Grid { source: "somebody", year: 2025, g_per_kwh: "31".parse().unwrap() },
         methodology: METHODOLOGY,
     });

@@ -160,7 +160,7 @@ fn measure(c: &mut Criterion) {
     for dialect in [Dialect::Chat, Dialect::Messages] {
         bench(c, &format!("a head with limits, {}", dialect.name()), || {
             let standing = gate::standing(&grant, now);
-            black_box(Head::new(200, &id).standing(dialect, &standing, now));
+            black_box(Head::new(200, &id).standing(dialect, &standing, now, None));
         });
     }
 }

@@ -66,7 +66,8 @@ fn every_reference_has_its_schema_and_every_schema_its_use() {
 #[test]
 fn every_code_of_the_table_is_described() {
     let all = text();
-    for code in Code::ALL {
+    // Of the admin listener alone.
+    for code in Code::ALL.into_iter().filter(|code| *code != Code::Misdirected) {
         assert!(all.contains(code.row().code), "{code:?}");
     }
 }
