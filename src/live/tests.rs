@@ -57,10 +57,10 @@ fn work(offers: usize, providers: usize) -> [u64; 3] {
     });
     let settings = settings.unwrap();
     assert_eq!((settings.offers.len(), settings.providers.len()), (offers, providers));
-    let start = timed(&mut || old = Some(Live::build(settings.clone(), None, &pools).unwrap()));
+    let start = timed(&mut || old = Some(Live::build(settings.clone(), None, &pools, 0).unwrap()));
     let old = old.unwrap();
     let reload = timed(&mut || {
-        let fresh = Live::build(settings.clone(), Some(&old), &pools).unwrap();
+        let fresh = Live::build(settings.clone(), Some(&old), &pools, 0).unwrap();
         fresh.begin();
         assert!(
             fresh.offers.iter().zip(&old.offers).all(|(new, old)| Arc::ptr_eq(&new.figures, &old.figures))

@@ -8,8 +8,8 @@ use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Code, Dialect, Facts, Filters, Kind, Refusal, Task};
 use penstock_limits::Work;
 use penstock_routing::{
-    BALANCED, BATCH, Candidate, Entry, FLAVORS, Flavor, Health, MAX_PROMPT, SPEED, default_for, explore, plan,
-    split,
+    BALANCED, BATCH, Candidate, Entry, FLAVORS, Flavor, Health, MAX_PROMPT, SPEED, default_for, explore,
+    plan, split,
 };
 use penstock_tokens::Count;
 use std::sync::Arc;
