@@ -69,6 +69,7 @@ fn target(abilities: &Abilities) -> Target<'_> {
         abilities,
         preset: &[],
         max_tokens: None,
+        adjust: penstock_contract::Adjust::default(),
         answer_model: "org/model",
         id: "4b8e3f0a",
         created: 1_763_650_000,

@@ -3,15 +3,18 @@
 
 use crate::ledger::Ending;
 use crate::pace;
+use crate::relay::Part;
 use crate::reply::head::Head;
 use crate::session::Session;
 use bytes::{Bytes, BytesMut};
 use http::Method;
-use std::io::Result;
-use std::sync::Arc;
+use penstock_contract::Finish;
+use std::io::{ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::Sender;
 
 /// The caller of an exchange.
 pub enum Caller<'a> {
@@ -29,8 +32,35 @@ pub struct Line {
     sent: Vec<Bytes>,
     cancel: CancelLine,
     asked_back: CancelLine,
+    /// It is one choice of a request for several.
+    sink: Option<Sink>,
     /// How its reserve ends; entered with its answer.
     pub end: Option<Ending>,
+}
+
+/// Where the answer of one choice goes: to the exchange of the request that wants several.
+pub struct Sink {
+    /// Pieces of a stream; a whole answer is kept by its line.
+    pieces: Option<Sender<Bytes>>,
+    /// Who sends the first content of all choices, and at which attempt.
+    told: Arc<OnceLock<(Box<str>, u32)>>,
+    /// The signal that asks the request to leave, where that is a line of a batch.
+    back: Option<CancelLine>,
+    /// What the choice used.
+    part: Option<Part>,
+    /// Why it ended.
+    finish: Option<Finish>,
+}
+
+impl Sink {
+    /// A sink of these pieces.
+    pub(crate) fn new(
+        pieces: Option<Sender<Bytes>>,
+        told: Arc<OnceLock<(Box<str>, u32)>>,
+        back: Option<CancelLine>,
+    ) -> Self {
+        Self { pieces, told, back, part: None, finish: None }
+    }
 }
 
 /// Tells once, to everybody who holds it, that their work is to end.
@@ -72,6 +102,16 @@ impl Line {
     #[must_use]
     pub fn new(body: Bytes, cancel: CancelLine) -> Self {
         Self { body: Some(body).filter(|body| !body.is_empty()), cancel, ..Self::default() }
+    }
+
+    /// One choice of a request for several, until `cancel` is told.
+    pub(crate) fn choice(cancel: CancelLine, sink: Sink) -> Self {
+        Self { sink: Some(sink), cancel, ..Self::default() }
+    }
+
+    /// What the choice used, and why it ended.
+    pub(crate) fn take_part(&mut self) -> (Option<Part>, Option<Finish>) {
+        self.sink.as_mut().map_or((None, None), |sink| (sink.part.take(), sink.finish))
     }
 
     /// Its batch wants no more of it.
@@ -220,6 +260,7 @@ impl Caller<'_> {
     pub fn asked_back(&self) -> Option<CancelLine> {
         match self {
             Self::Connection(_) => None,
+            Self::Line(Line { sink: Some(sink), .. }) => sink.back.clone(),
             Self::Line(line) => Some(line.asked_back.clone()),
         }
     }
@@ -279,6 +320,9 @@ impl Caller<'_> {
     pub async fn write_response_body(&mut self, piece: Bytes, end: bool) -> Result<()> {
         match self {
             Self::Connection(session) => session.write_body(piece, end).await,
+            Self::Line(Line { sink: Some(Sink { pieces: Some(pieces), .. }), .. }) => {
+                pieces.send(piece).await.map_err(|_| ErrorKind::BrokenPipe.into())
+            }
             Self::Line(line) => {
                 line.take(vec![piece]);
                 Ok(())
@@ -297,6 +341,32 @@ impl Caller<'_> {
                 line.take(pieces.to_vec());
                 Ok(())
             }
+        }
+    }
+
+    /// Keeps what one choice used for the request that wants several; gives it back where there is none.
+    pub(crate) fn keep_part(&mut self, part: Part) -> std::result::Result<(), Part> {
+        match self {
+            Self::Line(Line { sink: Some(sink), .. }) => {
+                sink.part = Some(part);
+                Ok(())
+            }
+            Self::Connection(_) | Self::Line(_) => Err(part),
+        }
+    }
+
+    /// Notes who sends the first content of a choice, and at which attempt.
+    pub(crate) fn note_provider(&mut self, provider: &str, number: u32) {
+        if let Self::Line(Line { sink: Some(sink), .. }) = self {
+            // The first of all choices counts.
+            let _ = sink.told.set((provider.into(), number));
+        }
+    }
+
+    /// Notes why a choice ended.
+    pub(crate) fn note_finish(&mut self, finish: Option<Finish>) {
+        if let Self::Line(Line { sink: Some(sink), .. }) = self {
+            sink.finish = finish;
         }
     }
 

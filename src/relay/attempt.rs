@@ -24,6 +24,8 @@ pub enum Stop {
     Fault(Fault),
     /// The request cannot be said to this offer; another may do.
     Pass(Refusal),
+    /// The number of choices may be refused, or what is wrong with all of them: each is asked for by itself.
+    OneByOne,
     /// The gateway made a mistake with what the provider said: no other is asked to give occasion for it again.
     Own(Refusal),
     /// The client left.
@@ -74,6 +76,7 @@ pub fn target<'t>(run: &'t Run<'_, '_>, offer: &'t OfferLive, dialect: Dialect, 
         abilities: &offer.offer.abilities,
         preset: run.chosen.preset(offer),
         max_tokens: run.chosen.max_tokens(offer, run.ask),
+        adjust: run.adjust(offer),
         answer_model: run.chosen.answer_model(offer),
         id: run.x.id.unique(),
         created,

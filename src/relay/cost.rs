@@ -50,7 +50,8 @@ fn tokens(ask: &Ask, usual: u64) -> (u64, u64) {
         Kind::Chat => {
             let images = u64::from(ask.images).saturating_mul(IMAGE);
             let each = ask.max_tokens.unwrap_or(usual);
-            (input.saturating_add(images), each.saturating_mul(u64::from(ask.n)))
+            let input = input.saturating_add(images).saturating_mul(u64::from(ask.n));
+            (input, each.saturating_mul(u64::from(ask.n)))
         }
         Kind::Embedding | Kind::Rerank => (input, 0),
         Kind::Image | Kind::Transcription => (0, 0),

@@ -10,7 +10,10 @@
 
 mod attempt;
 mod cost;
+mod failed;
+mod fan;
 mod filtered;
+mod mismatch;
 mod nothing;
 mod pictures;
 mod plain;
@@ -22,6 +25,7 @@ mod settle;
 mod watch;
 mod weight;
 
+pub(crate) use fan::Part;
 pub use select::{model_named, model_of, no_model};
 
 use crate::clock;
@@ -29,12 +33,12 @@ use crate::exchange::{Ended, Exchange};
 use crate::ledger::Hold;
 use crate::observe::AttemptNote;
 use crate::spool::Spooled;
-use crate::upstream::notice;
 use crate::upstream::offer::{OfferLive, Seat};
 use attempt::Stop;
-use penstock_contract::{Ask, Code, Fault, FaultKind, Refusal, Reply, Rescue};
+use fan::OneByOne;
+use penstock_contract::{Ask, Choices, Code, Extras, FaultKind, Refusal, Reply, Rescue};
 use penstock_limits::{Cost, Work};
-use penstock_routing::{Course, Next, Outcome, Policy};
+use penstock_routing::{Course, Next, Policy};
 use seat::Sat;
 use select::Selection;
 use std::sync::Arc;
@@ -82,6 +86,14 @@ struct Run<'r, 'a> {
     unsaid: Option<Refusal>,
     /// A provider failed, or could not be asked now: another time it might have answered.
     missed: bool,
+    /// Which choices of the client's it is for.
+    choices: Choices,
+    /// Members that the offer at work refused, though no client sent them.
+    left_out: Extras,
+    /// Choices are to be asked for one by one from here on.
+    one_by_one: Option<OneByOne>,
+    /// All who could have been asked were full.
+    crowded: bool,
 }
 
 /// Answers an ask with the help of the providers.
@@ -141,6 +153,10 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         refusal: None,
         unsaid: None,
         missed: false,
+        choices: Choices::All,
+        left_out: Extras::NONE,
+        one_by_one: None,
+        crowded: false,
     };
     run.drive().await
 }
@@ -152,7 +168,11 @@ impl Run<'_, '_> {
         let mut next = course.start(self.now());
         let mut kept = None;
         loop {
+            if let Some(wanted) = self.one_by_one.take() {
+                return Box::pin(fan::run(self, wanted, &course)).await;
+            }
             let went_on = match next {
+                Next::Try(index) if self.gives_one(index) => Ok(self.split(&mut course)),
                 Next::Try(index) => self.try_it(index, kept.take(), &mut course).await,
                 Next::RetrySame { after, .. } => self.pause(after, &mut course).await,
                 Next::WaitUntil(until) => self.pause(until.saturating_sub(self.now()), &mut course).await,
@@ -230,6 +250,7 @@ impl Run<'_, '_> {
         {
             done = self.ask_it(offer, number).await;
         }
+        done = self.asked_without(offer, number, done).await;
         if !matches!(done, Err(Stop::Left | Stop::Revoked)) {
             self.asked = None;
         }
@@ -238,6 +259,8 @@ impl Run<'_, '_> {
         let outcome = match &done {
             Ok(_) => "ok",
             Err(Stop::Fault(fault)) if fault.kind == FaultKind::Descriptors => return done,
+            Err(Stop::Fault(fault)) if self.ask.n > 1 && fault.answered.is_some() => "ok",
+            Err(Stop::OneByOne) => FaultKind::Caller.name(),
             Err(Stop::Fault(fault)) => fault.kind.name(),
             Err(Stop::Own(_)) => "internal",
             Err(Stop::Left | Stop::Revoked) => "left",
@@ -256,109 +279,6 @@ impl Run<'_, '_> {
         } else {
             plain::attempt(self, offer, number).await
         }
-    }
-
-    /// What follows an attempt that did not answer; `None` when nobody listens any more.
-    fn stopped(
-        &mut self,
-        offer: &Arc<OfferLive>,
-        stop: Stop,
-        rescue: bool,
-        course: &mut Course,
-    ) -> Option<Next> {
-        let now = self.now();
-        match stop {
-            Stop::Left | Stop::Revoked => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                None
-            }
-            Stop::Pass(refusal) => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                self.unsaid = Some(refusal);
-                Some(course.pass(now))
-            }
-            Stop::Own(refusal) => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                self.drew(offer);
-                self.refusal = Some(refusal);
-                Some(Next::Refuse)
-            }
-            // The house's own fault; another may have a connection that is kept.
-            Stop::Fault(fault) if fault.kind == FaultKind::Descriptors => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                self.missed = true;
-                if !rescue {
-                    self.refusal = Some(Refusal::new(Code::Overloaded).retry_after(1));
-                }
-                Some(course.pass(now))
-            }
-            // The caller's fault where all windows are as small; another of the model, or a fallback, may have a larger.
-            Stop::Fault(Fault { refusal: Some(refusal), .. })
-                if !self.begun && refusal.code == Code::ContextLength =>
-            {
-                offer.learn(now, Outcome::Neutral, None, None);
-                let too_small = offer.offer.context_length;
-                let offers = &self.x.live.offers;
-                course.leave_out(|index| {
-                    offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small)
-                });
-                attempt::tell_refused(self, offer, &refusal);
-                self.unsaid = Some(*refusal);
-                Some(course.pass(now))
-            }
-            Stop::Fault(fault) => {
-                self.learn(offer, &fault, now);
-                self.remember(offer, &fault, rescue, now);
-                if fault.kind == FaultKind::ModelOutput {
-                    // It was delivered, and no other provider would have to say it.
-                    settle::left(self);
-                }
-                let budget = &mut self.x.house.budget.lock();
-                Some(if !self.begun {
-                    course.after(&fault, now, budget)
-                } else if self.chosen.rescue {
-                    course.rescue(&fault, now, budget)
-                } else {
-                    Next::GiveUp { retry_after: 1 }
-                })
-            }
-        }
-    }
-
-    /// What a failure says of the offer, and of others of its provider.
-    fn learn(&self, offer: &Arc<OfferLive>, fault: &Fault, now: Duration) {
-        // No request can be to blame for a connection, or for our key.
-        let client = Some(self.x.grant.client).filter(|_| !fault.kind.is_of_provider());
-        offer.learn(now, Outcome::from(fault), client, None);
-        if fault.kind.is_of_connection() {
-            let others = self.x.live.offers_of(offer.offer.provider.index);
-            others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.unreachable(now));
-        }
-    }
-
-    fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, rescue: bool, now: Duration) {
-        self.missed = true;
-        // What has been said was worked for, however it ended.
-        let said = self.reply.as_deref().is_some_and(|reply| reply.worked().output > 0);
-        if said || (fault.refusal.is_none() && settle::worked(fault.kind)) {
-            self.drew(offer);
-        }
-        if let Some(refusal) = &fault.refusal {
-            attempt::tell_refused(self, offer, refusal);
-            // What a rescuer says never hides what broke.
-            if !rescue {
-                self.refusal = Some((**refusal).clone());
-            }
-            return;
-        }
-        *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
-        notice::failed(offer, fault.kind);
-    }
-
-    /// What the last attempt drew counts, though nobody is answered with it.
-    fn drew(&mut self, offer: &OfferLive) {
-        let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
-        self.spent.failed(offer, self.ask, self.reply.as_deref(), took);
     }
 
     /// Sleeps for a provider's sake, then goes on; the error is the end of it all.
@@ -385,6 +305,7 @@ impl Run<'_, '_> {
         // What of a broken answer was delivered is not charged either.
         settle::void(self, "failed");
         self.missed |= course.has_others();
+        self.crowded = course.was_crowded();
         let unsaid = self.unsaid.take().filter(|_| !self.missed);
         let refusal = self.refusal.take().or(unsaid).unwrap_or_else(|| {
             let providers = &self.x.live.providers;
@@ -395,7 +316,8 @@ impl Run<'_, '_> {
             };
             refusal.with("attempts", course.details(name)).retry_after(retry_after)
         });
-        if !self.headed {
+        // Of one choice the request for all of them tells the client.
+        if !self.headed || self.choices != Choices::All {
             return Err(refusal);
         }
         Ok(pump::fail(self, &refusal).await)
@@ -404,7 +326,7 @@ impl Run<'_, '_> {
     /// How a provider takes the answer over: it continues the text if it can,
     /// else it starts over.
     fn rescue_with(&mut self, offer: &OfferLive) -> (Rescue, Option<String>) {
-        if offer.offer.abilities.continuation.is_none() {
+        if attempt::target(self, offer, penstock_contract::Dialect::Chat, self.at).continuation().is_none() {
             return (Rescue::StartOver, None);
         }
         match self.reply.as_mut().and_then(|reply| reply.delivered()) {

@@ -23,7 +23,7 @@ const QUICK: usize = 256 * 1024;
 pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
     // Read itself: what went before is not the provider's time.
     let asked = Instant::now();
-    let created = run.x.house.clock.unix();
+    let created = run.at;
     let speech = attempt::speech(run, offer)?;
     let target = attempt::target(run, offer, speech.dialect(), created);
     let calls = speech.calls(run.ask, &target).map_err(Stop::Pass)?;
@@ -44,6 +44,9 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
         total: took,
     };
     offer.learn(now, Outcome::Good, Some(run.x.grant.client), Some(sample));
+    run.noticed(offer, whole.noticed);
+    run.x.caller.note_finish(Some(whole.finish));
+    run.x.caller.note_provider(&offer.offer.provider.id, number);
     let objects = settle::served(run, offer, done, done, whole.measured, took, Some(sample));
     run.x.record.status = 200;
     let head = settle::head(run, offer, number);
@@ -140,6 +143,7 @@ async fn translate(
     }
     let (ask, offer) = (run.ask.clone(), offer.clone());
     let (answer_model, id): (Box<str>, Box<str>) = (target.answer_model.into(), target.id.into());
+    let adjust = target.adjust;
     let work = move || {
         let target = Target {
             model: &offer.offer.name,
@@ -147,6 +151,7 @@ async fn translate(
             abilities: &offer.offer.abilities,
             preset: &[],
             max_tokens: None,
+            adjust,
             answer_model: &answer_model,
             id: &id,
             created,

@@ -86,7 +86,7 @@ impl Times {
 /// One attempt at a stream, or at the rest of one.
 pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
     let asked = Instant::now();
-    let created = run.x.house.clock.unix();
+    let created = run.at;
     let translator = attempt::translator(run, offer)?;
     let dialect = translator.provider();
     let (how, delivered) = if run.begun { run.rescue_with(offer) } else { (Rescue::StartOver, None) };
@@ -227,6 +227,7 @@ fn unpacked(answering: &mut Answering, piece: Option<Bytes>) -> Result<Option<By
 async fn tell(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, out: &mut Out, number: u32) -> Result<(), Stop> {
     if !run.begun {
         run.begun = true;
+        run.x.caller.note_provider(&offer.offer.provider.id, number);
         run.x.record.first_token = Some(run.x.started.elapsed());
     }
     if !run.headed {
@@ -242,7 +243,7 @@ async fn tell(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, out: &mut Out, numb
     Ok(())
 }
 
-async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {
+pub(super) async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {
     run.headed = true;
     run.watch.told(Instant::now());
     run.x.record.status = 200;
@@ -257,12 +258,12 @@ pub async fn keep_alive(run: &mut Run<'_, '_>) -> Result<(), Stop> {
     write(run, HEARTBEAT, false).await
 }
 
-async fn write(run: &mut Run<'_, '_>, bytes: Bytes, end: bool) -> Result<(), Stop> {
+pub(super) async fn write(run: &mut Run<'_, '_>, bytes: Bytes, end: bool) -> Result<(), Stop> {
     run.x.caller.write_response_body(bytes, end).await.map_err(|_| Stop::Left)
 }
 
 /// The pieces as one, so that they leave in one write.
-fn joined(out: &mut Out) -> Bytes {
+pub(super) fn joined(out: &mut Out) -> Bytes {
     let mut pieces = std::mem::take(&mut out.0);
     if pieces.len() == 1 {
         return pieces.pop().unwrap_or_default();
@@ -292,6 +293,8 @@ async fn close(
         total: times.asked.elapsed(),
     };
     offer.learn(run.now(), Outcome::Good, Some(run.x.grant.client), Some(sample));
+    run.noticed(offer, reply.noticed());
+    run.x.caller.note_finish(reply.finish());
     let took = times.asked.elapsed();
     let (done, own) = (Done::Tokens(usage), Done::Tokens(own));
     let objects = settle::served(run, offer, done, own, reply.measured(), took, Some(sample));
@@ -306,12 +309,12 @@ async fn close(
 }
 
 /// A reply that knows only the client's dialect, to say that nobody answered.
-fn unasked(run: &Run<'_, '_>) -> Option<Box<dyn Reply>> {
+pub(super) fn unasked(run: &Run<'_, '_>) -> Option<Box<dyn Reply>> {
     let first = run.chosen.entries.first()?;
     let offer = run.x.live.offers.get(first.offer)?;
     let translator = attempt::translator(run, offer).ok()?;
     let dialect = translator.provider();
-    let target = attempt::target(run, offer, dialect, run.x.house.clock.unix());
+    let target = attempt::target(run, offer, dialect, run.at);
     Some(translator.reply(run.ask, &target))
 }
 
@@ -319,6 +322,11 @@ fn unasked(run: &Run<'_, '_>) -> Option<Box<dyn Reply>> {
 pub async fn fail(run: &mut Run<'_, '_>, refusal: &Refusal) -> Ended {
     run.x.record.broke(refusal);
     settle::broken(run);
+    say(run, refusal).await
+}
+
+/// Says that a stream has failed.
+pub(super) async fn say(run: &mut Run<'_, '_>, refusal: &Refusal) -> Ended {
     let Some(mut reply) = run.reply.take().or_else(|| unasked(run)) else { return Ended::Left };
     let mut out = Out::default();
     reply.fail(refusal, run.x.id.as_str(), &mut out);

@@ -42,10 +42,12 @@ fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
     match ask.kind {
         Kind::Chat => {
             let window = offer.offer.context_length;
+            // Choices that are asked for one by one have the prompt each.
+            let input = input.min(window).saturating_mul(u64::from(ask.n));
             let cap =
                 ask.max_tokens.unwrap_or(usual).min(offer.offer.max_output.unwrap_or(window)).min(window);
             let output = cap.saturating_mul(u64::from(ask.n));
-            Done::Tokens(Usage { input: input.min(window), output, ..Usage::default() })
+            Done::Tokens(Usage { input, output, ..Usage::default() })
         }
         Kind::Embedding | Kind::Rerank => Done::Tokens(Usage { input, ..Usage::default() }),
         Kind::Image | Kind::Transcription => media(offer, ask),

@@ -27,6 +27,7 @@ const SHOWN: usize = 100;
 const OUTPUT: u64 = 256;
 
 /// What was chosen for one ask.
+#[derive(Clone)]
 pub struct Selection {
     /// The offers, best first, those of fallback models behind.
     pub entries: Vec<Entry>,

@@ -2,7 +2,7 @@
 //! delivered is nothing charged; the client pays one answer, once. A line's bill
 //! is entered later, together with its answer.
 
-use super::Run;
+use super::{Part, Run};
 use crate::caller::Caller;
 use crate::clock;
 use crate::ledger::Hold;
@@ -13,7 +13,8 @@ use crate::upstream::bill::{Terms, drawn, worth};
 use crate::upstream::offer::OfferLive;
 use penstock_annotate::{BILLING_HEADER, IMPACT_HEADER};
 use penstock_contract::{
-    Ask, Done, Draw, FaultKind, Measured, MicroCredits, Reply, Size, Task, Usage, UsageBounds, UsageSource,
+    Ask, Choices, Done, Draw, FaultKind, Measured, MicroCredits, Reply, Size, Task, Usage, UsageBounds,
+    UsageSource,
 };
 use penstock_footprint::Attempt;
 use penstock_ledger::Wallet;
@@ -33,6 +34,19 @@ pub const FLAVOR: &str = "x-penstock-flavor";
 pub struct Spent(Option<Attempt>);
 
 impl Spent {
+    /// What failed attempts of a choice drew.
+    pub fn merge(&mut self, other: Self) {
+        match (&mut self.0, other.0) {
+            (Some(sum), Some(more)) => sum.add(&more),
+            (none, more) => *none = none.take().or(more),
+        }
+    }
+
+    /// Work that is not paid by itself.
+    pub fn add_part(&mut self, part: &Part) {
+        self.merge(Self(Some(part.offer.bill.failed(part.own, part.took))));
+    }
+
     /// A provider worked on the prompt, and on what it sent, for nothing.
     pub fn failed(&mut self, offer: &OfferLive, ask: &Ask, reply: Option<&dyn Reply>, took: Duration) {
         let attempt = match &ask.task {
@@ -87,6 +101,13 @@ pub fn served(
 ) -> Vec<u8> {
     if let Some(sample) = sample {
         run.chosen.model().hour.lock().observe(run.x.house.clock.now(), sample);
+    }
+    // One choice of several is settled with the others.
+    if let (Done::Tokens(paid), Done::Tokens(worked), Choices::One(_)) = (done, own, run.choices) {
+        let part = Part { offer: offer.clone(), done: paid, own: worked, measured, took };
+        if run.x.caller.keep_part(part).is_ok() {
+            return Vec::new();
+        }
     }
     let settings = &run.x.live.settings;
     let terms = Terms {

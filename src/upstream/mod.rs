@@ -9,6 +9,7 @@ pub mod decode;
 mod frames;
 pub mod http1;
 mod idle;
+pub mod learned;
 pub mod live;
 pub mod notice;
 pub mod offer;

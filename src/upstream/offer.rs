@@ -3,6 +3,7 @@
 
 use super::aside;
 use super::bill::Bill;
+use super::learned::Learned;
 use super::live::ProviderLive;
 use super::notice::{self, Notices};
 use super::seats::{Place, Queued, Turn};
@@ -35,6 +36,8 @@ pub struct OfferLive {
     pub breaker: Arc<Mutex<Breaker>>,
     /// How well its engine counts tokens.
     pub(super) engine: Arc<Engine>,
+    /// What its answers have shown; a reload forgets it.
+    pub learned: Learned,
     /// What its answers draw and cost.
     pub bill: Bill,
     /// Failures of its own that were told.
@@ -95,6 +98,7 @@ impl OfferLive {
             notices: Arc::default(),
             breaker: Arc::new(Mutex::new(breaker)),
             engine: Arc::default(),
+            learned: Learned::default(),
             bill: Bill::new(&offer, money),
             attempts: Arc::default(),
             in_flight: Arc::default(),
@@ -214,6 +218,16 @@ impl OfferLive {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.attempts.fetch_add(1, Ordering::Relaxed);
         Seat { offer: self.clone(), _place: place }
+    }
+
+    /// Whether it is asked for the choices of this one by one: it speaks a dialect of one choice, is configured to, or
+    /// has shown that it gives no more.
+    pub fn gives_one(&self, ask: &Ask, now: impl FnOnce() -> Duration) -> bool {
+        ask.n > 1
+            && ask.kind == Kind::Chat
+            && (self.dialect_for(ask.dialect) == Some(Dialect::Messages)
+                || !self.offer.abilities.gives(ask.n)
+                || self.learned.gives_one(now))
     }
 
     /// An attempt is over. A failure that the client's request may have caused names the client.

@@ -22,6 +22,10 @@ fn broken(pieces: &[&str], then: Act) -> Script {
 /// The dearer provider is asked second, whatever the load.
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
+/// An offer that cannot be asked for log probabilities together with a stop sequence.
+const UNTOLD: &str = "price = { input = 50.0, output = 50.0 }\nmax_stop = 0";
+const TELLS: &str = "supported_parameters = [\"logprobs\", \"stop\", \"stream\"]";
+
 async fn asked(model: &str, bad: &Provider, good: &Provider, continues: &str) -> Answer {
     asked_for(json!({}), model, bad, good, continues).await
 }
@@ -184,13 +188,10 @@ async fn what_a_rescuer_refuses_never_hides_what_broke() {
 async fn what_one_could_not_be_told_never_hides_that_another_failed() {
     let (bad, other) = (Provider::start().await, Provider::start().await);
     bad.always(status(503));
-    let running = Bench::new()
-        .hasty("bad", &bad)
-        .provider_with("other", &other, "dialects = [\"messages\"]", SECOND)
-        .start()
-        .await;
+    let running =
+        Bench::new().model(TELLS).hasty("bad", &bad).provider_with("other", &other, "", UNTOLD).start().await;
     let mut ask = running.ask();
-    ask["n"] = json!(2);
+    (ask["logprobs"], ask["stop"]) = (json!(true), json!(["END"]));
     let answer = running.client.post("/v1/chat/completions", &ask).await;
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert_eq!(answer.json()["error"]["code"], "INFERENCE_3103");
@@ -205,11 +206,12 @@ async fn what_one_could_not_be_told_never_hides_that_another_is_full() {
     let running = Bench::new()
         .settings("[overload]\nwait = \"50ms\"")
         .provider_with("full", &full, "max_in_flight = 1", "")
-        .provider_with("other", &other, "dialects = [\"messages\"]", SECOND)
+        .model(TELLS)
+        .provider_with("other", &other, "", UNTOLD)
         .start()
         .await;
     let mut ask = running.ask();
-    ask["n"] = json!(2);
+    (ask["logprobs"], ask["stop"]) = (json!(true), json!(["END"]));
     let body = ask.to_string();
     let _held = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
     full.until_calls(1).await;

@@ -1,5 +1,6 @@
 //! How a provider fails, as the attempt loop needs to know it.
 
+use crate::adjust::Extras;
 use crate::refusal::Refusal;
 use crate::table::Code;
 use std::time::Duration;
@@ -113,13 +114,17 @@ pub struct Fault {
     pub retry_after: Option<Duration>,
     /// Tokens that the window leaves for the answer, by the provider's own count, where more was asked for.
     pub room: Option<u64>,
+    /// Members that the provider's sentence names, of those that may be the gateway's own.
+    pub named: Extras,
+    /// How many choices are whole, of an answer that has fewer than were asked for: no fault of the provider's.
+    pub answered: Option<u32>,
 }
 
 impl Fault {
     /// A failure of the provider.
     #[must_use]
     pub const fn new(kind: FaultKind) -> Self {
-        Self { kind, refusal: None, retry_after: None, room: None }
+        Self { kind, refusal: None, retry_after: None, room: None, named: Extras::NONE, answered: None }
     }
 
     /// Whether less would do: the answer that was asked for is too long beside the input.
@@ -138,12 +143,12 @@ impl Fault {
     pub fn model_output() -> Self {
         let sentence = "The model wrote more or longer tool calls than can be passed on.";
         let refusal = Some(Box::new(Refusal::because(Code::Unavailable, sentence).retry_after(1)));
-        Self { kind: FaultKind::ModelOutput, refusal, retry_after: None, room: None }
+        Self { refusal, ..Self::new(FaultKind::ModelOutput) }
     }
 
     /// The caller's own fault, in the provider's eyes.
     #[must_use]
     pub fn caller(refusal: Refusal) -> Self {
-        Self { kind: FaultKind::Caller, refusal: Some(Box::new(refusal)), retry_after: None, room: None }
+        Self { refusal: Some(Box::new(refusal)), ..Self::new(FaultKind::Caller) }
     }
 }

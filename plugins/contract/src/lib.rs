@@ -5,6 +5,7 @@
 //! Nothing here does work beyond its own arithmetic. A room may depend on this
 //! crate (and on `wire` where it touches bytes) and on no other room.
 
+mod adjust;
 mod ask;
 pub mod calendar;
 mod fault;
@@ -21,6 +22,7 @@ mod table;
 mod task;
 mod usage;
 
+pub use adjust::{Adjust, Choices, EXTRAS, Extra, Extras, Noticed, ReasoningName};
 pub use ask::{Ask, Edit, Field, Fields, Needs, Said, Thinking};
 pub use fault::{Fault, FaultKind};
 pub use filters::{Facts, Filter, Filters};

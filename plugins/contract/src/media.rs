@@ -76,6 +76,14 @@ pub enum Script {
     Vtt,
 }
 
+impl Script {
+    /// Whether it tells when what was said.
+    #[must_use]
+    pub const fn has_times(self) -> bool {
+        matches!(self, Self::Verbose | Self::Srt | Self::Vtt)
+    }
+}
+
 /// What is to be written down.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transcribe {

@@ -1,5 +1,6 @@
 //! The seams between the house and the dialects.
 
+use crate::adjust::{Adjust, Extra, Noticed, ReasoningName};
 use crate::ask::Ask;
 use crate::fault::Fault;
 use crate::kind::Dialect;
@@ -53,6 +54,8 @@ pub struct Abilities {
     pub prefill: Prefill,
     /// Reasoning of earlier turns goes back into the prompt (interleaved thinking).
     pub replay_reasoning: bool,
+    /// The name of reasoning on the wire; as in the offer's answers where it is not configured.
+    pub reasoning_name: Option<ReasoningName>,
     /// Thinking is switched by `chat_template_kwargs.enable_thinking`.
     pub thinking_switch: bool,
     /// Tool call ids must be nine letters or digits (Mistral).
@@ -63,6 +66,8 @@ pub struct Abilities {
     pub system_anywhere: bool,
     /// The most stop sequences it takes; more are enforced by the gateway.
     pub max_stop: Option<usize>,
+    /// The most choices of one request; `parameters` decides where it is not configured.
+    pub max_n: Option<u32>,
     /// The most images of one call; more take several.
     pub max_images: Option<u32>,
     /// The most inputs or documents of one call; longer lists take several.
@@ -76,6 +81,15 @@ pub struct Abilities {
 }
 
 impl Abilities {
+    /// Whether a request may ask for so many choices: by `max_n`, or else by the catalogue's list, if there is one.
+    #[must_use]
+    pub fn gives(&self, choices: u32) -> bool {
+        match self.max_n {
+            Some(most) => choices <= most,
+            None => choices <= 1 || self.parameters.is_empty() || self.accepts("n"),
+        }
+    }
+
     /// Whether the catalogue lists this parameter.
     #[must_use]
     pub fn accepts(&self, parameter: &str) -> bool {
@@ -97,6 +111,8 @@ pub struct Target<'a> {
     pub preset: &'a [(Box<str>, Box<str>)],
     /// The cap on generated tokens to send instead of the client's, if it was clamped.
     pub max_tokens: Option<u64>,
+    /// How it differs from what is configured.
+    pub adjust: Adjust,
     /// `model` in the answer: the name that the client sent.
     pub answer_model: &'a str,
     /// Unique part of the answer's id, letters and digits.
@@ -108,6 +124,45 @@ pub struct Target<'a> {
 /// Bytes on their way to the client, in order. Never joined by the dialects.
 #[derive(Clone, Debug, Default)]
 pub struct Out(pub Vec<Bytes>);
+
+impl Target<'_> {
+    /// Whether a member of the gateway's own is said.
+    #[must_use]
+    pub const fn says(&self, extra: Extra) -> bool {
+        !self.adjust.without.has(extra)
+    }
+
+    /// How it continues a broken answer, unless it refused what that is asked with.
+    #[must_use]
+    pub fn continuation(&self) -> Option<Continuation> {
+        let by = |way: &Continuation| match (way, self.abilities.prefill) {
+            (Continuation::ContinueFinalMessage, _) => self.says(Extra::ContinueFinal),
+            (Continuation::Prefill, Prefill::Automatic) => true,
+            (Continuation::Prefill, _) => self.says(Extra::Prefix),
+        };
+        self.abilities.continuation.filter(by)
+    }
+
+    /// How it takes a prefill, unless it refused what that is asked with.
+    #[must_use]
+    pub const fn prefill(&self) -> Prefill {
+        match self.abilities.prefill {
+            Prefill::ContinueFinalMessage if !self.says(Extra::ContinueFinal) => Prefill::None,
+            Prefill::Prefix if !self.says(Extra::Prefix) => Prefill::None,
+            prefill => prefill,
+        }
+    }
+
+    /// The name under which reasoning is sent back; `None` where the engine takes none.
+    #[must_use]
+    pub fn reasoning(&self) -> Option<ReasoningName> {
+        if !self.abilities.replay_reasoning || !self.says(Extra::Reasoning) {
+            return None;
+        }
+        let usual = self.adjust.reasoning.or(self.abilities.reasoning_name).unwrap_or_default();
+        Some(if self.says(Extra::ReasoningName) { usual } else { usual.other() })
+    }
+}
 
 impl Out {
     /// Adds a piece; empty ones are dropped.
@@ -168,6 +223,8 @@ pub struct Whole {
     /// Images, from models that draw: the house writes their answer itself, once
     /// it has fetched and kept what the client's form asks for.
     pub pictures: Vec<Picture>,
+    /// What it showed of its offer.
+    pub noticed: Noticed,
 }
 
 impl Whole {
@@ -231,6 +288,17 @@ pub trait Reply: Send {
 
     /// Why it ended, once known.
     fn finish(&self) -> Option<Finish>;
+
+    /// What it has shown of its offer.
+    fn noticed(&self) -> Noticed {
+        Noticed::default()
+    }
+
+    /// Writes what stands before the content of all choices, where other requests answer them.
+    fn open(&mut self, _out: &mut Out) {}
+
+    /// A choice that another request answered has ended: [`Reply::close`] says so with its own.
+    fn adopt(&mut self, _choice: u32, _finish: Finish) {}
 
     /// The text that the client already has, if the answer so far can be
     /// continued: one candidate, text only, all of it kept.

@@ -58,6 +58,7 @@ fn measure(name: &str, client: Dialect, events: &[String], together: usize) {
         abilities: &abilities,
         preset: &[],
         max_tokens: None,
+        adjust: penstock_contract::Adjust::default(),
         answer_model: "org/model",
         id: "4b8e",
         created: 1_763_650_000,

@@ -57,6 +57,7 @@ fn target(dialect: Dialect, abilities: &Abilities) -> Target<'_> {
         abilities,
         preset: &[],
         max_tokens: None,
+        adjust: penstock_contract::Adjust::default(),
         answer_model: "claude-x",
         id: "4b8e",
         created: 1_763_650_000,

@@ -1,11 +1,12 @@
 //! A whole answer, gathered from its events.
 
+use crate::choices;
 use crate::decode;
 use crate::event::{Event, Text};
 use crate::reply::Sent;
 use crate::shape::Shape;
 use bytes::Bytes;
-use penstock_contract::{Ask, Fault, FaultKind, Finish, Measured, Stated, Target, Usage};
+use penstock_contract::{Ask, Fault, FaultKind, Finish, Measured, Noticed, Stated, Target, Usage};
 
 /// One tool call.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +40,16 @@ pub struct Candidate {
     pub stop_sequence: Option<Text>,
 }
 
+impl Candidate {
+    /// Bytes of generated text: reasoning, answer, tool names and arguments.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        let length = |texts: &[Text]| texts.iter().map(Text::len).sum::<usize>();
+        let tools: usize = self.tools.iter().map(|call| call.name.len() + length(&call.arguments)).sum();
+        length(&self.reasoning) + length(&self.text) + length(&self.refusal) + tools
+    }
+}
+
 /// A whole answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
@@ -50,6 +61,8 @@ pub struct Answer {
     pub stated: Option<Stated>,
     /// Energy that it measured.
     pub measured: Option<Measured>,
+    /// What it shows of its offer.
+    pub noticed: Noticed,
 }
 
 impl Answer {
@@ -64,6 +77,7 @@ impl Answer {
         let read = decode::whole(target.dialect, body, target.id, &mut events);
         // What goes wrong behind the end of a stream does not spoil it.
         let read = if streamed { read } else { Ok(read?) };
+        let reasoning = read.as_ref().ok().copied().flatten();
         let mut shape = Shape::new(ask, target);
         // A candidate that nobody asked for: nothing tells what the others are.
         let unknown =
@@ -84,7 +98,11 @@ impl Answer {
         answer.usage = Some(usage.unwrap_or_else(|| counted.within(&bounds)));
         if answer.candidates.iter().any(|candidate| candidate.finish.is_none()) {
             read?;
-            return Err(Fault::new(FaultKind::Truncated));
+            return Err(Fault { answered: answer.answered(), ..Fault::new(FaultKind::Truncated) });
+        }
+        let sizes: Vec<usize> = answer.candidates.iter().map(Candidate::output_bytes).collect();
+        if let Some(usage) = answer.usage.as_mut() {
+            answer.noticed = Noticed { reasoning, miscounted: choices::correct(usage, &sizes) };
         }
         Ok(answer)
     }
@@ -139,14 +157,11 @@ impl Answer {
     /// Bytes of generated text: reasoning, answer, tool names and arguments.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
-        let length = |texts: &[Text]| texts.iter().map(Text::len).sum::<usize>();
-        self.candidates
-            .iter()
-            .map(|candidate| {
-                let tools: usize =
-                    candidate.tools.iter().map(|call| call.name.len() + length(&call.arguments)).sum();
-                length(&candidate.reasoning) + length(&candidate.text) + length(&candidate.refusal) + tools
-            })
-            .sum()
+        self.candidates.iter().map(Candidate::output_bytes).sum()
+    }
+
+    /// How many choices are whole, where the others were not begun.
+    fn answered(&self) -> Option<u32> {
+        choices::answered(self.candidates.iter().map(|one| (one.finish.is_some(), one.output_bytes())))
     }
 }

@@ -10,7 +10,7 @@ mod sentence;
 mod tests;
 
 use about::About;
-use penstock_contract::{Code, Dialect, Fault, FaultKind, Refusal};
+use penstock_contract::{Code, Dialect, Extras, Fault, FaultKind, Refusal};
 use std::time::Duration;
 
 /// No provider is left alone for longer than this on its own word.
@@ -66,11 +66,12 @@ fn callers(about: &About, status: u16, body: &[u8], model_window: u64, request: 
         refusal.message = "The request is too large for the model's provider.".into();
     }
     let plain = too_large || refusal.message == NOT_ACCEPTED;
+    let named = if plain && matches!(status, 400 | 422) { about.extras() } else { Extras::NONE };
     if let Some(said) = sentence::of(body, request).filter(|_| plain) {
         let lead = refusal.message.trim_end_matches('.');
         refusal.message = format!("{lead}: {said}").into();
     }
-    Fault { room: room(about, model_window), ..Fault::caller(refusal) }
+    Fault { room: room(about, model_window), named, ..Fault::caller(refusal) }
 }
 
 /// What is said of a refusal for which no exact words are known.

@@ -21,6 +21,7 @@ mod answer;
 mod arguments;
 mod chat_chat;
 mod chat_messages;
+mod choices;
 mod classify;
 mod effort;
 mod form;
@@ -38,6 +39,7 @@ mod waiting;
 
 pub use answer::{Answer, Candidate, ToolCall};
 pub use chat_messages::MAX_TOKENS;
+pub use choices::join;
 pub use classify::classify;
 pub use form::takes_json_schema;
 pub use reply::{Answering, reply};

@@ -60,12 +60,14 @@ impl Translator for Pair {
 /// What is wrong with it.
 pub(crate) fn chat_whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     let answer = Answer::read(ask, target, body)?;
-    Ok(write::chat::plain(&answer, &Face::of(target)))
+    Ok(write::chat::plain(&answer, &Face::of(target), target.adjust.choices))
 }
 
 /// A stream of any provider, in the chat dialect.
 pub(crate) fn chat_reply(ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
-    crate::reply(ask, target, write::chat::Writer::new(&Face::of(target), ask.n, ask.include_usage))
+    let choices = target.adjust.choices;
+    let writer = write::chat::Writer::new(&Face::of(target), ask.n, ask.include_usage, choices);
+    crate::reply(ask, target, writer)
 }
 
 /// A stream of any provider, in the messages dialect.

@@ -5,6 +5,7 @@
 //! delivered is on record (up to a cap), so that another provider's answer can
 //! be held against it.
 
+use crate::choices;
 use crate::decode::{self, Decoder};
 use crate::event::Event;
 use crate::record::{Comparison, Record};
@@ -12,8 +13,8 @@ use crate::shape::Shape;
 use crate::write::Writer;
 use bytes::Bytes;
 use penstock_contract::{
-    Ask, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Stated, Target, Usage,
-    UsageBounds,
+    Ask, Fault, FaultKind, Finish, Measured, Noticed, Out, Progress, Refusal, Reply, Rescue, Stated, Target,
+    Usage, UsageBounds,
 };
 
 /// Room that is made ahead for what goes out.
@@ -63,6 +64,8 @@ pub struct Answering {
     prompt_bytes: usize,
     /// What may be stated, as far as the ask tells.
     bounds: UsageBounds,
+    /// Bytes of text of each candidate, where there are several.
+    sizes: Vec<usize>,
     measured: Option<Measured>,
     output_bytes: usize,
     /// The same of the provider at work alone, with what it said again.
@@ -95,6 +98,7 @@ impl Answering {
             stated: None,
             prompt_bytes: ask.prompt_bytes,
             bounds: ask.usage_bounds(target),
+            sizes: if n > 1 { vec![0; n] } else { Vec::new() },
             measured: None,
             output_bytes: 0,
             sent_bytes: 0,
@@ -176,7 +180,11 @@ impl Answering {
     }
 
     fn commit(&mut self, event: &Event) {
-        self.output_bytes += event.generated();
+        let bytes = event.generated();
+        self.output_bytes += bytes;
+        if let Some(size) = event.choice().and_then(|choice| self.sizes.get_mut(choice as usize)) {
+            *size += bytes;
+        }
         let finished = event.choice().and_then(|choice| self.finished.get(choice as usize));
         if finished == Some(&true) {
             // It goes on after its end, so only the provider's last word or close is one.
@@ -187,10 +195,17 @@ impl Answering {
         self.record.note(event);
     }
 
+    /// The fault of a stream that ended too early; fewer choices than were asked for are none of the provider's.
+    fn truncated(&self) -> Fault {
+        let choices = self.finished.iter().copied().zip(self.sizes.iter().copied());
+        let answered = if self.comparison.is_none() { choices::answered(choices) } else { None };
+        Fault { answered, ..Fault::new(FaultKind::Truncated) }
+    }
+
     /// The provider has said its last word, or closed.
     fn over(&mut self) -> Result<(), Fault> {
         if !self.finished.iter().all(|finished| *finished) {
-            return Err(Fault::new(FaultKind::Truncated));
+            return Err(self.truncated());
         }
         self.progress = Progress::Ended;
         Ok(())
@@ -264,11 +279,38 @@ impl Reply for Answering {
     fn usage(&self) -> Option<Usage> {
         let bounds = self.sent.bounds(&self.bounds, self.finished.len());
         let counted = Usage::counted(self.prompt_bytes, self.output_bytes);
-        self.stated.filter(|_| !self.continued).map(|stated| stated.within(&bounds, &counted))
+        let mut usage =
+            self.stated.filter(|_| !self.continued).map(|stated| stated.within(&bounds, &counted))?;
+        if self.progress >= Progress::Finished {
+            choices::correct(&mut usage, &self.sizes);
+        }
+        Some(usage)
     }
 
     fn counted(&self) -> Usage {
         Usage::counted(self.prompt_bytes, self.output_bytes).within(&self.bounds)
+    }
+
+    fn noticed(&self) -> Noticed {
+        let bounds = self.sent.bounds(&self.bounds, self.finished.len());
+        let counted = Usage::counted(self.prompt_bytes, self.output_bytes);
+        let usage = self.stated.filter(|_| !self.continued && self.progress >= Progress::Finished);
+        let usage = usage.map(|stated| stated.within(&bounds, &counted));
+        let miscounted = usage.is_some_and(|mut usage| choices::correct(&mut usage, &self.sizes));
+        Noticed { reasoning: self.decoder.reasoning_name(), miscounted }
+    }
+
+    fn open(&mut self, out: &mut Out) {
+        self.writer.open(&mut self.held);
+        self.progress = self.progress.max(Progress::Committed);
+        self.release(out);
+    }
+
+    fn adopt(&mut self, choice: u32, finish: Finish) {
+        if let Some(finished) = self.finished.get_mut(choice as usize) {
+            *finished = true;
+        }
+        self.writer.adopt(choice, finish);
     }
 
     fn output_bytes(&self) -> usize {
@@ -286,7 +328,10 @@ impl Reply for Answering {
             // What the client had already is a part of this provider's prompt.
             bounds.input = bounds.input.saturating_add(self.output_bytes as u64);
         }
-        let said = self.stated.map_or(counted, |stated| stated.within(&bounds, &counted));
+        let mut said = self.stated.map_or(counted, |stated| stated.within(&bounds, &counted));
+        if self.progress >= Progress::Finished {
+            choices::correct(&mut said, &self.sizes);
+        }
         // Until it has ended, what it says may be behind what it has sent.
         if self.progress < Progress::Finished && said.output < counted.output {
             return Usage { output: counted.output, source: counted.source, ..said };

@@ -6,7 +6,7 @@
 use crate::decode::chat::made_up;
 use crate::event::{Event, Text};
 use crate::scan;
-use penstock_contract::{Abilities, Ask, Dialect, Finish, Target};
+use penstock_contract::{Abilities, Ask, Dialect, EXTRAS, Extra, Finish, Target};
 
 /// Enforces an ask on the events of one provider.
 #[derive(Clone, Debug)]
@@ -193,7 +193,8 @@ impl Ids {
 
 /// The stop sequences that a provider is given; what is beyond is enforced here.
 pub(crate) fn given<'a>(stop: &'a [String], target: &Target<'_>) -> &'a [String] {
-    let most = target.abilities.max_stop.unwrap_or(stop.len());
+    let taken = if target.says(Extra::Stop) { usize::MAX } else { 0 };
+    let most = target.abilities.max_stop.unwrap_or(stop.len()).min(taken);
     stop.get(..most.min(stop.len())).unwrap_or_default()
 }
 
@@ -208,10 +209,29 @@ pub(crate) fn takes(abilities: &Abilities, name: &str) -> bool {
     abilities.parameters.is_empty() || abilities.accepts(name)
 }
 
-/// What a chat provider calls the cap on generated tokens: its newer name where the catalogue has that one alone.
-pub(crate) fn cap(abilities: &Abilities) -> &'static str {
-    let newer = abilities.accepts("max_completion_tokens") && !abilities.accepts("max_tokens");
-    if newer { "max_completion_tokens" } else { "max_tokens" }
+/// What a chat provider calls the cap on generated tokens: its newer name where the catalogue has that one alone, and
+/// the other name where it refused the first.
+pub(crate) fn cap(target: &Target<'_>) -> &'static str {
+    let newer = target.abilities.accepts("max_completion_tokens") && !target.abilities.accepts("max_tokens");
+    if newer == target.says(Extra::CapName) { "max_completion_tokens" } else { "max_tokens" }
+}
+
+/// What of the preset is said: not what the client says itself, nor what the provider refused.
+pub(crate) fn preset<'t>(ask: &'t Ask, target: &'t Target<'_>) -> impl Iterator<Item = (&'t str, &'t [u8])> {
+    let preset = target.preset.iter().map(|(name, value)| (&**name, value.as_bytes()));
+    preset.filter(|(name, _)| {
+        // A cap may be written and mean none: what was read of it counts.
+        let given = match *name {
+            "max_tokens" | "max_completion_tokens" => target.max_tokens.or(ask.max_tokens).is_some(),
+            name => ask.value(name).is_some(),
+        };
+        !given && preset_member(name).is_none_or(|extra| target.says(extra))
+    })
+}
+
+/// A preset's member as one that may be left out.
+fn preset_member(name: &str) -> Option<Extra> {
+    EXTRAS.iter().find(|(_, words)| words.first() == Some(&name)).map(|(extra, _)| *extra)
 }
 
 /// A figure of sampling as a provider of the messages dialect takes it, which answers with 400 beyond: its temperature

@@ -105,6 +105,7 @@ pub(crate) fn target(dialect: Dialect, abilities: &Abilities) -> Target<'_> {
         abilities,
         preset: &[],
         max_tokens: None,
+        adjust: penstock_contract::Adjust::default(),
         answer_model: "org/model",
         id: "4b8e",
         created: 1_763_650_000,

@@ -50,6 +50,7 @@ fn translate(ask: &Ask, body: Bytes) -> Vec<Bytes> {
         abilities: &abilities,
         preset: &[],
         max_tokens: None,
+        adjust: penstock_contract::Adjust::default(),
         answer_model: "m",
         id: "1",
         created: 0,

@@ -58,6 +58,10 @@ pub struct Model {
     /// What a request may set, as `tools`, `response_format`, `temperature`, `stream`; what engines of its kind
     /// usually take when left out.
     pub supported_parameters: Option<Vec<String>>,
+    /// Most choices (`n`) of one request to a provider; by `supported_parameters` when left out: one, if there is a
+    /// list without `n`.
+    #[schemars(range(min = 1, max = 10))]
+    pub max_n: Option<u32>,
     /// What goes in; by kind when left out.
     pub input_modalities: Option<Vec<Modality>>,
     /// What comes out; by kind when left out.

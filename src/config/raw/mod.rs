@@ -31,7 +31,7 @@ pub use overload::Overload;
 pub use process::{Log, LogFormat, LogLevel, Process};
 pub use providers::{
     Boundary, Continuation, Contractual, Dialect, Engine, Evidence, Health, HttpVersion, Offer, Prefill,
-    Provider, Simulated, Timeouts,
+    Provider, ReasoningName, Simulated, Timeouts,
 };
 pub use routing::{Breaker, Routing};
 pub use storage::{Export, Storage};

@@ -62,6 +62,10 @@ pub struct Provider {
     /// Most requests at the same time.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_in_flight: Option<u32>,
+    /// Most choices (`n`) of one request; the choices of a larger one are asked for one by one. The model's when
+    /// left out.
+    #[schemars(range(min = 1, max = 10))]
+    pub max_n: Option<u32>,
     /// The engine behind it, if its endpoint for counting tokens may be asked.
     pub tokenize: Option<Engine>,
     /// Headers to send besides the dialect's own.
@@ -253,6 +257,8 @@ pub struct Offer {
     /// Whether the reasoning of earlier turns goes back into the prompt.
     #[serde(default)]
     pub replay_reasoning: bool,
+    /// The name of reasoning in the messages of this engine; that of its answers when left out.
+    pub reasoning_name: Option<ReasoningName>,
     /// Whether thinking is switched by `chat_template_kwargs.enable_thinking`.
     #[serde(default)]
     pub thinking_switch: bool,
@@ -268,6 +274,10 @@ pub struct Offer {
     /// Most stop sequences it takes; the gateway enforces the others.
     #[schemars(range(min = 0, max = 100))]
     pub max_stop: Option<u32>,
+    /// Most choices (`n`) of one request; the choices of a larger one are asked for one by one. The provider's when
+    /// left out.
+    #[schemars(range(min = 1, max = 10))]
+    pub max_n: Option<u32>,
     /// Most images of one call; more take several, one after the other.
     #[schemars(range(min = 1, max = 10))]
     pub max_images: Option<u32>,
@@ -283,6 +293,16 @@ pub struct Offer {
     /// 0.6 of the energy. The price stays.
     #[serde(default)]
     pub throughput_tier: bool,
+}
+
+/// The name of reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum ReasoningName {
+    ReasoningContent,
+    Reasoning,
 }
 
 /// How a broken answer is carried on.

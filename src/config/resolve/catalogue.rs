@@ -117,6 +117,7 @@ impl Proof<'_> {
             kind,
             fallbacks: raw.fallbacks.iter().map(|id| id.as_str().into()).collect(),
             rescue: raw.rescue,
+            max_n: raw.max_n,
             score: score(raw.score),
             token_ids: token_ids(raw.token_ids),
             presets: presets?,

@@ -4,7 +4,7 @@ use super::super::raw::{self, Raw};
 use super::super::settings::{Model, Offer, Provider};
 use super::spot::Spot;
 use super::{Proof, catalogue, provider};
-use penstock_contract::{Abilities, Continuation, Prefill};
+use penstock_contract::{Abilities, Continuation, Prefill, ReasoningName};
 use penstock_footprint::Prepared;
 use penstock_pricing::{Billing, Tariff};
 use std::collections::{HashMap, HashSet};
@@ -164,7 +164,7 @@ impl Proof<'_> {
             abilities: Abilities {
                 context_length: Some(context_length),
                 max_output,
-                ..abilities(raw, model)
+                ..abilities(raw, model, provider)
             },
             shape,
             dialects: raw
@@ -179,7 +179,7 @@ impl Proof<'_> {
     }
 }
 
-fn abilities(raw: &raw::Offer, model: &Model) -> Abilities {
+fn abilities(raw: &raw::Offer, model: &Model, provider: &Provider) -> Abilities {
     let parameters = raw.supported_parameters.as_ref().unwrap_or(&model.card.supported_parameters);
     Abilities {
         parameters: parameters.iter().map(|name| name.as_str().into()).collect(),
@@ -194,6 +194,11 @@ fn abilities(raw: &raw::Offer, model: &Model) -> Abilities {
             raw::Prefill::Automatic => Prefill::Automatic,
         },
         replay_reasoning: raw.replay_reasoning,
+        reasoning_name: raw.reasoning_name.map(|name| match name {
+            raw::ReasoningName::ReasoningContent => ReasoningName::Content,
+            raw::ReasoningName::Reasoning => ReasoningName::Short,
+        }),
+        max_n: raw.max_n.or(provider.max_n).or(model.max_n),
         thinking_switch: raw.thinking_switch,
         short_tool_ids: raw.short_tool_ids,
         tool_images: raw.tool_images,

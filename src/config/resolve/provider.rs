@@ -103,6 +103,7 @@ impl Proof<'_> {
             client: client?,
             min_tls: raw.min_tls,
             seats: raw.max_in_flight,
+            max_n: raw.max_n,
             tokenize: raw.tokenize.map(|engine| match engine {
                 raw::Engine::Vllm => Shape::Vllm,
                 raw::Engine::LlamaCpp => Shape::LlamaCpp,

@@ -29,6 +29,8 @@ pub struct Model {
     pub fallbacks: Vec<Box<str>>,
     /// Whether a broken stream is rescued.
     pub rescue: bool,
+    /// Most choices of one request to a provider.
+    pub max_n: Option<u32>,
     /// What its scores are (rerank).
     pub score: Score,
     /// What token ids in a request are (embeddings).
@@ -107,6 +109,8 @@ pub struct Provider {
     pub min_tls: TlsVersion,
     /// Most requests at the same time; `None`: no limit of ours.
     pub seats: Option<u32>,
+    /// Most choices of one request.
+    pub max_n: Option<u32>,
     /// How the engine behind it counts tokens, if it may be asked.
     pub tokenize: Option<engine::Shape>,
     /// Where else its images may be fetched from.

@@ -45,7 +45,7 @@ pub(super) fn write(
         if let Some(delivered) = delivered {
             turns.go_on(delivered, ask.needs.prefill)?;
         }
-        turns.write(target.abilities, mark == Mark::Prefix, out);
+        turns.write(target, mark == Mark::Prefix, out);
     }
     if mark == Mark::Switch {
         out.put(r#","add_generation_prompt":false,"continue_final_message":true"#);
@@ -59,7 +59,7 @@ fn mark(ask: &Ask, target: &Target<'_>, rescue: bool) -> Result<Mark, Refusal> {
         Prefill::Automatic => Mark::Nothing,
         _ => Mark::Prefix,
     };
-    match (rescue, abilities.continuation, abilities.prefill) {
+    match (rescue, target.continuation(), target.prefill()) {
         (true, Some(Continuation::ContinueFinalMessage), _) => Ok(Mark::Switch),
         (true, Some(Continuation::Prefill), _) => Ok(by_message),
         (false, ..) if !ask.needs.prefill => Ok(Mark::None),
@@ -75,7 +75,7 @@ fn mark(ask: &Ask, target: &Target<'_>, rescue: bool) -> Result<Mark, Refusal> {
 /// Whether something stands in the messages that this provider does not take.
 const fn needs_rewriting(ask: &Ask, target: &Target<'_>) -> bool {
     let (abilities, said) = (target.abilities, ask.said);
-    (!abilities.replay_reasoning && said.reasoning)
+    said.reasoning
         || (abilities.short_tool_ids && said.calls)
         || (!abilities.tool_images && ask.images > 0 && said.results)
         || (!abilities.system_anywhere && said.later_system)

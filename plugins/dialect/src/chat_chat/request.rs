@@ -7,7 +7,7 @@ use crate::effort::Effort;
 use crate::pieces::Pieces;
 use crate::{form, parameters, scan, shape};
 use bytes::Bytes;
-use penstock_contract::{Ask, Field, Refusal, Target};
+use penstock_contract::{Ask, Extra, Field, Refusal, Target};
 
 /// Passed on as they are.
 const ALWAYS: &[&str] = &["tools", "tool_choice", "response_format"];
@@ -50,7 +50,10 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     think(ask, target, effort, &mut out);
     preset(ask, target, effort, &mut out);
     if ask.stream {
-        out.put(r#","stream":true,"stream_options":{"include_usage":true}"#);
+        out.put(r#","stream":true"#);
+        if target.says(Extra::StreamOptions) {
+            out.put(r#","stream_options":{"include_usage":true}"#);
+        }
     }
     out.byte(b'}');
     Ok(out.finish())
@@ -97,7 +100,12 @@ fn is_plain_text(format: &[u8]) -> bool {
 
 /// Whether `chat_template_kwargs` is written with the effort instead.
 fn switches_thinking(target: &Target<'_>, effort: Effort, name: &str) -> bool {
-    name == "chat_template_kwargs" && effort.switch.is_some() && target.abilities.thinking_switch
+    name == "chat_template_kwargs" && effort.switch.is_some() && has_switch(target)
+}
+
+/// Whether the engine takes the switch of thinking.
+fn has_switch(target: &Target<'_>) -> bool {
+    target.abilities.thinking_switch && target.says(Extra::ThinkingSwitch)
 }
 
 /// A member with the ask's edits in it.
@@ -108,7 +116,7 @@ fn edited(ask: &Ask, field: &Field, out: &mut Pieces<'_>) {
 fn limits(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
         out.byte(b',');
-        out.string(shape::cap(target.abilities));
+        out.string(shape::cap(target));
         out.byte(b':');
         out.number(max);
     }
@@ -128,7 +136,7 @@ fn limits(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
 /// Whether and how hard the model thinks. Without a switch, off is as little as possible.
 fn think(ask: &Ask, target: &Target<'_>, effort: Effort, out: &mut Pieces<'_>) {
     let abilities = target.abilities;
-    if let Some(on) = effort.switch.filter(|_| abilities.thinking_switch) {
+    if let Some(on) = effort.switch.filter(|_| has_switch(target)) {
         out.put(r#","chat_template_kwargs":{"enable_thinking":"#);
         out.put(if on { "true" } else { "false" });
         let preset = target.preset.iter().find(|(name, _)| &**name == "chat_template_kwargs");
@@ -160,18 +168,13 @@ fn think(ask: &Ask, target: &Target<'_>, effort: Effort, out: &mut Pieces<'_>) {
 
 /// What the client left to the model's preset.
 fn preset(ask: &Ask, target: &Target<'_>, effort: Effort, out: &mut Pieces<'_>) {
-    for (name, value) in target.preset {
-        // A cap may be written and mean none: what was read of it counts.
-        let given = match &**name {
-            "max_tokens" | "max_completion_tokens" => target.max_tokens.or(ask.max_tokens).is_some(),
-            _ => ask.value(name).is_some(),
-        };
-        let thought = name.as_ref() == "reasoning_effort" && effort != Effort::default();
-        if !given && !thought && !switches_thinking(target, effort, name) {
+    for (name, value) in shape::preset(ask, target) {
+        let thought = name == "reasoning_effort" && effort != Effort::default();
+        if !thought && !switches_thinking(target, effort, name) {
             out.byte(b',');
             out.string(name);
             out.byte(b':');
-            out.put(value);
+            out.raw(value);
         }
     }
 }

@@ -8,7 +8,7 @@
 use crate::messages_chat::ids;
 use crate::pieces::Pieces;
 use crate::scan;
-use penstock_contract::{Abilities, Refusal};
+use penstock_contract::{Abilities, Refusal, Target};
 use penstock_wire::json;
 use std::borrow::Cow;
 
@@ -142,13 +142,13 @@ impl<'a> Turns<'a> {
     }
 
     /// Writes the messages.
-    pub(super) fn write(&self, abilities: &Abilities, prefix: bool, out: &mut Pieces<'_>) {
+    pub(super) fn write(&self, target: &Target<'_>, prefix: bool, out: &mut Pieces<'_>) {
         out.byte(b'[');
         for (at, turn) in self.0.iter().enumerate() {
             if at > 0 {
                 out.byte(b',');
             }
-            turn.write(abilities, prefix && at + 1 == self.0.len(), out);
+            turn.write(target, prefix && at + 1 == self.0.len(), out);
         }
         out.byte(b']');
     }
@@ -217,7 +217,7 @@ fn take_images<'a>(turn: &mut Turn<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
 }
 
 impl Turn<'_> {
-    fn write(&self, abilities: &Abilities, prefix: bool, out: &mut Pieces<'_>) {
+    fn write(&self, target: &Target<'_>, prefix: bool, out: &mut Pieces<'_>) {
         let role = match self.role {
             Role::System => "system",
             Role::User => "user",
@@ -230,11 +230,12 @@ impl Turn<'_> {
         if self.changed {
             self.content(out);
         }
+        let short_ids = target.abilities.short_tool_ids;
         for (key, value) in scan::members(self.raw) {
             let dropped = match &*key {
                 "role" => true,
                 "content" => self.changed,
-                "reasoning" | "reasoning_content" => !abilities.replay_reasoning,
+                "reasoning" | "reasoning_content" => true,
                 _ => false,
             };
             if dropped {
@@ -244,10 +245,16 @@ impl Turn<'_> {
             out.string(&key);
             out.byte(b':');
             match &*key {
-                "tool_calls" if abilities.short_tool_ids => calls(value, out),
-                "tool_call_id" if abilities.short_tool_ids => id(value, out),
+                "tool_calls" if short_ids => calls(value, out),
+                "tool_call_id" if short_ids => id(value, out),
                 _ => out.raw(value),
             }
+        }
+        if let Some((name, thought)) = target.reasoning().zip(reasoning(self.raw)) {
+            out.byte(b',');
+            out.string(name.member());
+            out.byte(b':');
+            out.raw(thought);
         }
         if prefix {
             out.put(r#","prefix":true"#);
@@ -280,6 +287,13 @@ impl Turn<'_> {
         }
         out.byte(if texts { b'"' } else { b']' });
     }
+}
+
+/// The reasoning of a message, under either name: both hold the same where both are there.
+fn reasoning(message: &[u8]) -> Option<&[u8]> {
+    let said = |value: &&[u8]| !matches!(*value, b"null" | b"\"\"");
+    let under = |name| scan::member(message, name).filter(said);
+    under("reasoning_content").or_else(|| under("reasoning"))
 }
 
 fn calls(list: &[u8], out: &mut Pieces<'_>) {

@@ -9,7 +9,7 @@ use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
 use crate::{form, parameters, shape};
 use bytes::Bytes;
-use penstock_contract::{Ask, Field, Fields, Refusal, Target};
+use penstock_contract::{Ask, Extra, Field, Fields, Refusal, Target};
 use penstock_wire::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     let edited = edited(ask);
     let ask = edited.as_ref().unwrap_or(ask);
     refuse(ask)?;
-    if delivered.is_some() && target.abilities.continuation.is_none() {
+    if delivered.is_some() && target.continuation().is_none() {
         return Err(Refusal::unsupported("messages", "This provider does not continue an answer."));
     }
     let mut turns = Turns::read(ask.value("messages").unwrap_or_default(), target.abilities)?;
@@ -41,7 +41,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     turns.write(&mut out);
     out.put(r#","max_tokens":"#);
     out.number(target.max_tokens.or(ask.max_tokens).unwrap_or(MAX_TOKENS));
-    tools(ask, &mut out)?;
+    tools(ask, target, &mut out)?;
     sampling(ask, target, &mut out);
     engine(ask, target, &mut out)?;
     output(ask, target, &mut out)?;
@@ -101,7 +101,7 @@ fn refuse(ask: &Ask) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn tools(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+fn tools(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     let choice = ask.value("tool_choice").or_else(|| ask.value("function_call")).unwrap_or_default();
     let allowed = scan::member(choice, "allowed_tools");
     let read = |name| json::unescape_lossy(name);
@@ -132,7 +132,11 @@ fn tools(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     }
     out.byte(b']');
     let mode = allowed.and_then(|allowed| scan::member(allowed, "mode")).unwrap_or(choice);
-    let one = if ask.parallel_tools { "}" } else { r#","disable_parallel_tool_use":true}"# };
+    let one = if ask.parallel_tools || !target.says(Extra::ParallelTools) {
+        "}"
+    } else {
+        r#","disable_parallel_tool_use":true}"#
+    };
     match (scan::string(mode).as_deref(), name(choice)) {
         (Some("none"), _) => out.put(r#","tool_choice":{"type":"none"}"#),
         (Some("required"), _) => {
@@ -145,6 +149,7 @@ fn tools(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
             out.byte(b'"');
             out.put(one);
         }
+        _ if !target.says(Extra::ToolChoice) => {}
         _ => {
             out.put(r#","tool_choice":{"type":"auto""#);
             out.put(one);
@@ -261,8 +266,7 @@ fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     let takes = |name: &&str| shape::takes(target.abilities, name);
     let asked = SAMPLING.into_iter().filter(takes).filter_map(|name| Some((name, ask.value(name)?)));
     // Of what is preset, an effort is said elsewhere, and the others have no place in this dialect.
-    let preset = target.preset.iter().map(|(name, value)| (&**name, value.as_bytes()));
-    let preset = preset.filter(|(name, _)| SAMPLING.contains(name) && ask.value(name).is_none());
+    let preset = shape::preset(ask, target).filter(|(name, _)| SAMPLING.contains(name));
     for (name, value) in asked.chain(preset) {
         let Some(value) = shape::sampling(name, value) else { continue };
         out.byte(b',');
@@ -308,6 +312,9 @@ fn format(ask: &Ask) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
 /// How much the model is to think: what the client said, else the preset.
 fn effort(ask: &Ask, target: &Target<'_>) -> Effort {
     let abilities = target.abilities;
+    if !target.says(Extra::Thinking) {
+        return Effort::default();
+    }
     let said = Effort::of(ask);
     let preset = || {
         let preset = target.preset.iter().find(|(name, _)| &**name == "reasoning_effort");

@@ -1,5 +1,6 @@
 //! What an error body is about: its codes, and words and numbers in its sentence.
 
+use penstock_contract::Extras;
 use serde_json::Value;
 
 /// Bodies are read up to here.
@@ -228,6 +229,12 @@ impl About {
     pub(super) fn field(&self) -> Option<String> {
         let named = |name: &&&str| contains_word(&self.text, name);
         self.param.clone().or_else(|| FIELDS.iter().find(named).map(|name| (*name).to_owned()))
+    }
+
+    /// Members of the gateway's own that it names, in its sentence or in the path of its `param`.
+    pub(super) fn extras(&self) -> Extras {
+        let param = self.param.as_deref().unwrap_or_default();
+        Extras::named(|word| contains_word(&self.text, word) || contains_word(param, word))
     }
 
     /// Tokens of the window, as the provider counts.

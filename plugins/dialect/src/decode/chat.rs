@@ -19,7 +19,7 @@ use crate::event::Event;
 use bytes::Bytes;
 use chunk::Chunks;
 use pattern::Pattern;
-use penstock_contract::{Dialect, Fault, FaultKind};
+use penstock_contract::{Dialect, Fault, FaultKind, ReasoningName};
 use penstock_wire::{figures, json, sse};
 
 /// Reads one streamed completion.
@@ -29,6 +29,8 @@ pub struct Decoder {
     chunks: Chunks,
     /// What a chunk of nothing but text looked like last time.
     pattern: Option<Pattern>,
+    /// The name of the reasoning in a whole completion.
+    reasoning: Option<ReasoningName>,
     started: bool,
 }
 
@@ -41,6 +43,7 @@ impl Decoder {
             sse: sse::Decoder::new(super::MAX_EVENT),
             chunks: Chunks::new(id, false),
             pattern: None,
+            reasoning: None,
             started: false,
         }
     }
@@ -98,10 +101,16 @@ impl super::Decoder for Decoder {
 
     fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
         if let Some(object) = self.opening.take_object() {
-            return super::whole(Dialect::Chat, object, self.chunks.seed(), events).map_err(cut);
+            let read = super::whole(Dialect::Chat, object, self.chunks.seed(), events);
+            self.reasoning = read.map_err(cut)?;
+            return Ok(());
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
         self.take(&event, events).map_err(cut)
+    }
+
+    fn reasoning_name(&self) -> Option<ReasoningName> {
+        self.reasoning.or(self.chunks.reasoning_name())
     }
 
     fn kept(&self) -> usize {
@@ -109,18 +118,19 @@ impl super::Decoder for Decoder {
     }
 }
 
-/// The events of a whole completion.
+/// The events of a whole completion, and the name of the reasoning in it.
 ///
 /// # Errors
 /// `Malformed` for what is no completion, `InBand` for an error object.
-pub fn whole(body: Bytes, id: &str, events: &mut Vec<Event>) -> Result<(), Fault> {
+pub fn whole(body: Bytes, id: &str, events: &mut Vec<Event>) -> Result<Option<ReasoningName>, Fault> {
     events.push(Event::Start);
     let before = events.len();
-    Chunks::new(id, true).take(&body, events)?;
+    let mut chunks = Chunks::new(id, true);
+    chunks.take(&body, events)?;
     let spoken = |event: &Event| matches!(event, Event::Finish { .. });
     if !events.iter().skip(before).any(spoken) {
         return Err(Fault::new(FaultKind::Malformed));
     }
     events.push(Event::End);
-    Ok(())
+    Ok(chunks.reasoning_name())
 }

@@ -261,7 +261,7 @@ impl super::Decoder for Decoder {
 
     fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
         if let Some(object) = self.opening.take_object() {
-            return super::whole(Dialect::Messages, object, "", events).map_err(cut);
+            return super::whole(Dialect::Messages, object, "", events).map(drop).map_err(cut);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
         let comment = event.comment.as_deref().and_then(figures::comment);

@@ -9,7 +9,7 @@ pub(crate) use form::{Form, is_stream};
 
 use crate::event::Event;
 use bytes::Bytes;
-use penstock_contract::{Dialect, Fault, FaultKind};
+use penstock_contract::{Dialect, Fault, FaultKind, ReasoningName};
 use penstock_wire::json;
 
 /// The longest server-sent event that a provider may send, in bytes.
@@ -38,6 +38,11 @@ pub trait Decoder: Send {
     /// As [`Decoder::push`].
     fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault>;
 
+    /// The name of the reasoning so far, where the dialect has several.
+    fn reasoning_name(&self) -> Option<ReasoningName> {
+        None
+    }
+
     /// Bytes that it keeps: of an event that is not whole, and of calls.
     fn kept(&self) -> usize;
 }
@@ -54,16 +59,22 @@ pub fn decoder(provider: Dialect, id: &str) -> Box<dyn Decoder> {
 
 /// The events of a whole plain answer, as a stream of it would give them
 /// (each text in one event; `Start` first, `End` last). An engine that streams
-/// although it was not asked to is read as a stream.
+/// although it was not asked to is read as a stream. Returns the name of the reasoning in it.
 ///
 /// # Errors
 /// `Malformed` for what is no answer of the dialect, `InBand` for an error object.
 /// Events before the error are appended all the same.
-pub fn whole(provider: Dialect, body: Bytes, id: &str, events: &mut Vec<Event>) -> Result<(), Fault> {
+pub fn whole(
+    provider: Dialect,
+    body: Bytes,
+    id: &str,
+    events: &mut Vec<Event>,
+) -> Result<Option<ReasoningName>, Fault> {
     if is_stream(&body) {
         let mut decoder = decoder(provider, id);
         decoder.push(body, events)?;
-        return decoder.end(events);
+        decoder.end(events)?;
+        return Ok(decoder.reasoning_name());
     }
     // Members are looked up where they stand: what is cut behind the last of them would go unseen.
     let document = json::trim(&body);
@@ -72,7 +83,7 @@ pub fn whole(provider: Dialect, body: Bytes, id: &str, events: &mut Vec<Event>) 
     }
     match provider {
         Dialect::Chat => chat::whole(body, id, events),
-        Dialect::Messages => messages::whole(body, events),
+        Dialect::Messages => messages::whole(body, events).map(|()| None),
     }
 }
 

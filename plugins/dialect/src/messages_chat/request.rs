@@ -9,7 +9,7 @@ use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
 use crate::{parameters, shape};
 use bytes::Bytes;
-use penstock_contract::{Ask, Continuation, Prefill, Refusal, Target};
+use penstock_contract::{Ask, Continuation, Extra, Prefill, Refusal, Target};
 
 /// The body for a chat provider; `delivered` is an answer so far that it is to continue.
 ///
@@ -33,17 +33,20 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     tools(ask, target, &mut out)?;
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
         out.byte(b',');
-        out.string(shape::cap(target.abilities));
+        out.string(shape::cap(target));
         out.byte(b':');
         out.number(max);
     }
     sampling(ask, target, &mut out);
     engine(ask, target, &mut out)?;
     stop(ask, target, &mut out);
-    format(ask, &mut out)?;
+    format(ask, target, &mut out)?;
     thinking(ask, target, &mut out);
     if ask.stream {
-        out.put(r#","stream":true,"stream_options":{"include_usage":true}"#);
+        out.put(r#","stream":true"#);
+        if target.says(Extra::StreamOptions) {
+            out.put(r#","stream_options":{"include_usage":true}"#);
+        }
     }
     out.byte(b'}');
     Ok(out.finish())
@@ -56,7 +59,7 @@ fn conversation<'a>(
     delivered: Option<&str>,
     out: &mut Pieces<'_>,
 ) -> Result<bool, Refusal> {
-    let mut turns = Turns::new(target.abilities, ask.value("system"))?;
+    let mut turns = Turns::new(target, ask.value("system"))?;
     Cursor::new(ask.value("messages").unwrap_or_default())
         .elements(|index, message| turns.message(index, message, out))?;
     turns.end(delivered.map(speak::escaped), out)
@@ -64,7 +67,7 @@ fn conversation<'a>(
 
 /// Asks the provider to go on with the last message instead of answering it.
 fn continue_last(target: &Target<'_>, rescue: bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
-    let by_switch = match (rescue, target.abilities.continuation, target.abilities.prefill) {
+    let by_switch = match (rescue, target.continuation(), target.prefill()) {
         (true, Some(Continuation::ContinueFinalMessage), _) | (false, _, Prefill::ContinueFinalMessage) => {
             true
         }
@@ -95,16 +98,16 @@ fn tools(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Ref
     out.byte(b']');
     let choice = ask.value("tool_choice").unwrap_or_default();
     let kind = scan::member(choice, "type").and_then(scan::string).unwrap_or_default();
-    out.put(r#","tool_choice":"#);
     match &*kind {
-        "" | "auto" => out.put(r#""auto""#),
-        "any" => out.put(r#""required""#),
-        "none" => out.put(r#""none""#),
+        "" | "auto" if !target.says(Extra::ToolChoice) => {}
+        "" | "auto" => out.put(r#","tool_choice":"auto""#),
+        "any" => out.put(r#","tool_choice":"required""#),
+        "none" => out.put(r#","tool_choice":"none""#),
         "tool" => {
             let name = scan::member(choice, "name").and_then(scan::inner).ok_or_else(|| {
                 Refusal::invalid("tool_choice.name", "A choice of type `tool` needs the tool's name.")
             })?;
-            out.put(r#"{"type":"function","function":{"name":""#);
+            out.put(r#","tool_choice":{"type":"function","function":{"name":""#);
             out.raw(&ids::name(name));
             out.put(r#""}}"#);
         }
@@ -115,7 +118,8 @@ fn tools(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Ref
             ));
         }
     }
-    if !ask.parallel_tools && target.abilities.accepts("parallel_tool_calls") {
+    let parallel = target.abilities.accepts("parallel_tool_calls") && target.says(Extra::ParallelTools);
+    if !ask.parallel_tools && parallel {
         out.put(r#","parallel_tool_calls":false"#);
     }
     Ok(())
@@ -175,11 +179,11 @@ fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
             out.raw(value);
         }
     }
-    for (name, value) in target.preset.iter().filter(|(name, _)| ask.value(name).is_none()) {
+    for (name, value) in shape::preset(ask, target) {
         out.byte(b',');
         out.string(name);
         out.byte(b':');
-        out.raw(value.as_bytes());
+        out.raw(value);
     }
 }
 
@@ -212,7 +216,7 @@ fn stop(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
 }
 
 /// `output_config.format`, or its elder sister `output_format`.
-fn format(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+fn format(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     let nested = ask.value("output_config").and_then(|config| scan::member(config, "format"));
     let Some((at, format)) = nested
         .map(|format| ("output_config.format", format))
@@ -226,7 +230,7 @@ fn format(ask: &Ask, out: &mut Pieces<'_>) -> Result<(), Refusal> {
         ("json_schema", Some(schema)) => {
             out.put(r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#);
             out.raw(schema);
-            out.put(r#","strict":true}}"#);
+            out.put(if target.says(Extra::Strict) { r#","strict":true}}"# } else { "}}" });
             Ok(())
         }
         ("json_schema", None) => Err(Refusal::invalid(
@@ -244,7 +248,7 @@ fn thinking(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     let thinking = ask.value("thinking").unwrap_or_default();
     let kind = scan::member(thinking, "type").and_then(scan::string).unwrap_or_default();
     let disabled = kind == "disabled";
-    if target.abilities.thinking_switch && !kind.is_empty() {
+    if target.abilities.thinking_switch && target.says(Extra::ThinkingSwitch) && !kind.is_empty() {
         out.put(r#","chat_template_kwargs":{"enable_thinking":"#);
         out.put(if disabled { "false}" } else { "true}" });
         if disabled {
@@ -252,7 +256,7 @@ fn thinking(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
             return;
         }
     }
-    if !target.abilities.accepts("reasoning_effort") {
+    if !target.abilities.accepts("reasoning_effort") || !target.says(Extra::Effort) {
         return;
     }
     let effort =

@@ -4,7 +4,7 @@ use super::block::{Part, Text};
 use super::ids;
 use super::turns::{Assistant, ToolResult, User};
 use crate::pieces::Pieces;
-use penstock_contract::{Abilities, Prefill};
+use penstock_contract::{Abilities, Prefill, Target};
 use std::borrow::Cow;
 
 /// Stands in a tool result for an image that follows it.
@@ -50,19 +50,19 @@ pub(super) fn user(turn: User<'_>, abilities: &Abilities, out: &mut Pieces<'_>) 
 }
 
 /// A message of the assistant; `prefill` marks one that is to be continued.
-pub(super) fn assistant(turn: &Assistant<'_>, abilities: &Abilities, prefill: bool, out: &mut Pieces<'_>) {
+pub(super) fn assistant(turn: &Assistant<'_>, target: &Target<'_>, prefill: bool, out: &mut Pieces<'_>) {
+    let abilities = target.abilities;
     out.put(r#"{"role":"assistant","content":"#);
     if turn.texts.is_empty() && !turn.calls.is_empty() {
         out.put("null");
     } else {
         joined(&turn.texts, b"", out);
     }
-    if !turn.reasoning.is_empty() {
-        // Engines read one name or the other.
-        for name in [r#","reasoning_content":"#, r#","reasoning":"#] {
-            out.put(name);
-            joined(&turn.reasoning, br"\n", out);
-        }
+    if let Some(name) = target.reasoning().filter(|_| !turn.reasoning.is_empty()) {
+        out.byte(b',');
+        out.string(name.member());
+        out.byte(b':');
+        joined(&turn.reasoning, br"\n", out);
     }
     for (at, call) in turn.calls.iter().enumerate() {
         out.put(if at == 0 { r#","tool_calls":[{"id":""# } else { r#",{"id":""# });

@@ -15,7 +15,7 @@ use super::speak;
 use crate::pieces::Pieces;
 use crate::scan::{self, Cursor};
 use crate::waiting::Waiting;
-use penstock_contract::{Abilities, Refusal};
+use penstock_contract::{Refusal, Target};
 use std::borrow::Cow;
 use std::convert::Infallible;
 
@@ -57,7 +57,7 @@ enum Turn<'a> {
 
 /// Writes turns as they become complete.
 pub(super) struct Turns<'a> {
-    abilities: &'a Abilities,
+    target: Target<'a>,
     /// System texts before the first turn; `None` once they are written.
     lead: Option<Vec<Text<'a>>>,
     turn: Option<Turn<'a>>,
@@ -76,14 +76,14 @@ impl<'a> Turns<'a> {
     ///
     /// # Errors
     /// A system prompt that is neither a string nor text blocks.
-    pub(super) fn new(abilities: &'a Abilities, system: Option<&'a [u8]>) -> Result<Self, Refusal> {
+    pub(super) fn new(target: &Target<'a>, system: Option<&'a [u8]>) -> Result<Self, Refusal> {
         let mut lead = Vec::new();
         if let Some(system) = system {
             let system = Content::read(&mut Cursor::new(system));
             system_texts(&system, &|| "system".to_owned(), &mut lead)?;
         }
         Ok(Self {
-            abilities,
+            target: *target,
             lead: Some(lead),
             turn: None,
             written: false,
@@ -209,7 +209,7 @@ impl<'a> Turns<'a> {
             }
         }
         turn.texts.retain(|text| !text.is_empty());
-        if !self.abilities.replay_reasoning {
+        if self.target.reasoning().is_none() {
             turn.reasoning.clear();
         }
         if turn.texts.is_empty() && turn.calls.is_empty() && turn.reasoning.is_empty() {
@@ -235,10 +235,12 @@ impl<'a> Turns<'a> {
             (Some(lead), None) => lead.append(&mut texts),
             // Between tool calls and their results nothing may stand.
             (_, Some(Turn::Assistant(turn))) if !turn.calls.is_empty() => self.carry.append(&mut texts),
-            (_, Some(Turn::User(turn))) if self.abilities.system_anywhere && !self.waiting.is_empty() => {
+            (_, Some(Turn::User(turn)))
+                if self.target.abilities.system_anywhere && !self.waiting.is_empty() =>
+            {
                 turn.systems.append(&mut texts);
             }
-            _ if self.abilities.system_anywhere => {
+            _ if self.target.abilities.system_anywhere => {
                 self.flush(out)?;
                 for text in texts {
                     speak::comma(out);
@@ -299,7 +301,7 @@ impl<'a> Turns<'a> {
                 if !self.waiting.is_empty() {
                     return Err(self.without_results());
                 }
-                if !self.abilities.system_anywhere {
+                if !self.target.abilities.system_anywhere {
                     let systems = std::mem::take(&mut turn.systems);
                     let (systems_first, rest) = (systems, std::mem::take(&mut turn.parts));
                     if rest.is_empty() {
@@ -308,7 +310,7 @@ impl<'a> Turns<'a> {
                         turn.parts = systems_first.into_iter().map(Part::Text).chain(rest).collect();
                     }
                 }
-                speak::user(turn, self.abilities, out);
+                speak::user(turn, self.target.abilities, out);
             }
             Turn::Assistant(turn) => {
                 if !turn.calls.iter().all(|call| self.waiting.asked(call.id, ())) {
@@ -317,7 +319,7 @@ impl<'a> Turns<'a> {
                         "Each `tool_use` block of a turn needs an id of its own.",
                     ));
                 }
-                speak::assistant(&turn, self.abilities, prefill, out);
+                speak::assistant(&turn, &self.target, prefill, out);
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 use super::mend;
 use crate::scan;
 use bytes::Bytes;
+use penstock_wire::json;
 use std::borrow::Cow;
 
 /// Whether a block holds what the model thought.
@@ -44,4 +45,20 @@ impl Hidden {
             _ => Cow::Borrowed(data),
         }
     }
+}
+
+/// Deltas of which clients know the text.
+const DELTAS: [&str; 4] = ["text_delta", "thinking_delta", "input_json_delta", "signature_delta"];
+
+/// Whether a delta of a known kind has no text in it.
+pub(super) fn says_nothing(delta: &[u8]) -> bool {
+    let mut said = None;
+    for (key, value) in scan::members(delta) {
+        match &*key {
+            "type" if !DELTAS.iter().any(|known| json::is_string(value, known)) => return false,
+            "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
+            _ => {}
+        }
+    }
+    said.is_none_or(|said| matches!(said, b"\"\"" | b"null"))
 }

@@ -53,6 +53,7 @@ fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
         finish,
         output_bytes,
         pictures: Vec::new(),
+        noticed: answer.noticed,
     })
 }
 

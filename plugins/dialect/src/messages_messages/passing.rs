@@ -8,7 +8,7 @@
 //! and close blocks are held back until what follows them is there: client and
 //! shadow always have the same block open.
 
-use super::hidden::{Hidden, is_thought, is_words};
+use super::hidden::{Hidden, is_thought, is_words, says_nothing};
 use super::mend;
 use crate::decode::Form;
 use crate::decode::messages::{Decoder, Seen};
@@ -26,9 +26,6 @@ use penstock_wire::{error, figures, json, sse};
 
 /// Events that pass in their own bytes.
 const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
-/// Deltas of which clients know the text.
-const DELTAS: [&str; 4] = ["text_delta", "thinking_delta", "input_json_delta", "signature_delta"];
-
 /// A native answer under way.
 pub(super) struct Passing {
     /// The shadow goes on with another provider.
@@ -279,19 +276,6 @@ impl Passing {
         end.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
         out.push(Bytes::from(end));
     }
-}
-
-/// Whether a delta of a known kind has no text in it.
-fn says_nothing(delta: &[u8]) -> bool {
-    let mut said = None;
-    for (key, value) in scan::members(delta) {
-        match &*key {
-            "type" if !DELTAS.iter().any(|known| json::is_string(value, known)) => return false,
-            "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
-            _ => {}
-        }
-    }
-    said.is_none_or(|said| matches!(said, b"\"\"" | b"null"))
 }
 
 /// Whether a usage object has all the numbers that clients read from the last event.

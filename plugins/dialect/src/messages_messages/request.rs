@@ -37,7 +37,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     if ask.value("mcp_servers").is_some_and(|servers| scan::elements(servers).next().is_some()) {
         return Err(Refusal::unsupported("mcp_servers", "The gateway does not call MCP servers."));
     }
-    if delivered.is_some() && target.abilities.continuation.is_none() {
+    if delivered.is_some() && target.continuation().is_none() {
         return Err(Refusal::unsupported("messages", "This provider does not continue an answer."));
     }
     let told = Conversation::of(ask, target);
@@ -73,9 +73,9 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
         out.byte(b':');
         out.raw(value);
     }
-    for (name, value) in target.preset.iter().filter(|(name, _)| ask.value(name).is_none()) {
+    for (name, value) in shape::preset(ask, target) {
         // The client's own is within its dialect, the operator's may be meant for the other one.
-        let Some(value) = shape::sampling(name, value.as_bytes()) else { continue };
+        let Some(value) = shape::sampling(name, value) else { continue };
         out.byte(b',');
         out.string(name);
         out.byte(b':');

@@ -13,8 +13,9 @@ pub use whole::{plain, whole};
 
 use super::Face;
 use crate::event::{Event, Text};
-use parts::{finish_word, number, usage_object};
-use penstock_contract::{Finish, Refusal, Usage};
+pub(crate) use parts::usage_object;
+use parts::{finish_word, number};
+use penstock_contract::{Choices, Finish, Refusal, Usage};
 use penstock_wire::error;
 
 /// Speaks one streamed answer.
@@ -25,6 +26,8 @@ pub struct Writer {
     /// What stands before the text of the first candidate: nearly every event.
     before_text: Vec<u8>,
     include_usage: bool,
+    /// Number of the first candidate, where the others are another's to say.
+    first: Option<u32>,
     /// Why each candidate ended, until the close.
     finishes: Vec<Option<Finish>>,
     /// Calls without arguments so far, as (candidate, call).
@@ -33,27 +36,35 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer for `n` candidates.
+    /// A writer for `n` candidates, or for one of several, which ends without a word: that is said for all of them
+    /// together.
     #[must_use]
-    pub fn new(face: &Face, n: u32, include_usage: bool) -> Self {
+    pub fn new(face: &Face, n: u32, include_usage: bool, choices: Choices) -> Self {
+        let (first, begun) = match choices {
+            Choices::All => (None, false),
+            Choices::One(index) => (Some(index), true),
+        };
         let mut head = b"data: {".to_vec();
         parts::face(&mut head, face, "chat.completion.chunk");
         head.extend_from_slice(b",\"choices\":[");
-        let before_text = [&head, &b"{\"index\":0,\"delta\":{\"content\":\""[..]].concat();
+        let index = first.unwrap_or_default().to_string();
+        let before_text =
+            [&head, &b"{\"index\":"[..], index.as_bytes(), b",\"delta\":{\"content\":\""].concat();
         Self {
             head,
             before_text,
             include_usage,
+            first,
             finishes: vec![None; n.max(1) as usize],
             bare: Vec::new(),
-            begun: false,
+            begun,
         }
     }
 
-    fn open(&self, choice: u32, out: &mut Vec<u8>) {
+    fn start(&self, choice: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
         out.extend_from_slice(b"{\"index\":");
-        number(choice.into(), out);
+        number((choice + self.first.unwrap_or_default()).into(), out);
         out.extend_from_slice(b",\"delta\":{");
     }
 
@@ -64,14 +75,14 @@ impl Writer {
         }
         self.begun = true;
         for choice in (0_u32..).take(self.finishes.len()) {
-            self.open(choice, out);
+            self.start(choice, out);
             out.extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null");
             out.extend_from_slice(GOES_ON);
         }
     }
 
     fn text(&self, choice: u32, key: &[u8], text: &Text, logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
-        self.open(choice, out);
+        self.start(choice, out);
         out.extend_from_slice(key);
         out.extend_from_slice(text.escaped());
         out.extend_from_slice(b"\"}");
@@ -83,7 +94,7 @@ impl Writer {
     }
 
     fn tool(&self, choice: u32, tool: u32, call: &[&[u8]], out: &mut Vec<u8>) {
-        self.open(choice, out);
+        self.start(choice, out);
         out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
         number(tool.into(), out);
         call.iter().for_each(|part| out.extend_from_slice(part));
@@ -147,6 +158,16 @@ impl super::Writer for Writer {
         }
     }
 
+    fn open(&mut self, out: &mut Vec<u8>) {
+        self.begin(out);
+    }
+
+    fn adopt(&mut self, choice: u32, finish: Finish) {
+        if let Some(known) = self.finishes.get_mut(choice as usize) {
+            *known = Some(finish);
+        }
+    }
+
     fn shows_reasoning(&self) -> bool {
         true
     }
@@ -159,9 +180,12 @@ impl super::Writer for Writer {
                 self.tool(choice, tool, &[b",\"function\":{\"arguments\":\"", b"{}"], out);
             }
         }
+        if self.first.is_some() {
+            return;
+        }
         let last = self.finishes.len().saturating_sub(1);
         for (at, (choice, finish)) in (0_u32..).zip(&self.finishes).enumerate() {
-            self.open(choice, out);
+            self.start(choice, out);
             out.extend_from_slice(b"},\"logprobs\":null,\"finish_reason\":\"");
             out.extend_from_slice(finish_word(finish.unwrap_or(Finish::Stop)));
             out.extend_from_slice(b"\"}]");

@@ -4,7 +4,7 @@ pub mod chat;
 pub mod messages;
 
 use crate::event::Event;
-use penstock_contract::{Refusal, Target, Usage};
+use penstock_contract::{Finish, Refusal, Target, Usage};
 
 /// The face of an answer: what is the same in every event of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,12 @@ pub trait Writer: Send {
     /// not say anything, though `Usage` before the first content may be used
     /// for the opening event.
     fn write(&mut self, event: &Event, out: &mut Vec<u8>);
+
+    /// Appends what stands before the content of all choices.
+    fn open(&mut self, _out: &mut Vec<u8>) {}
+
+    /// Notes the end of a choice that another request answered.
+    fn adopt(&mut self, _choice: u32, _finish: Finish) {}
 
     /// Whether the client sees [`Event::Reasoning`]; a rescue compares only what it saw.
     fn shows_reasoning(&self) -> bool;

@@ -5,8 +5,8 @@ use super::read;
 use crate::measured::together;
 use bytes::Bytes;
 use penstock_contract::{
-    Abilities, Answer, Ask, Call, Done, Draw, Fault, FaultKind, Finish, Kind, Refusal, Shape, Size, Target,
-    Task, Whole,
+    Abilities, Answer, Ask, Call, Done, Draw, Extra, Fault, FaultKind, Finish, Kind, Noticed, Refusal, Shape,
+    Size, Target, Task, Whole,
 };
 use penstock_wire::json;
 
@@ -79,6 +79,7 @@ impl Shape for Drawn {
             finish: Finish::Stop,
             output_bytes: 0,
             pictures,
+            noticed: Noticed::default(),
         })
     }
 }
@@ -122,7 +123,8 @@ impl Drawn {
         if let (Some(name), Some(steps)) = (steps_name(self, target.abilities), steps) {
             tail += &format!(",\"{name}\":{steps}");
         }
-        if matches!(self.voice, Voice::Sides | Voice::Size(_, true)) {
+        let asks = matches!(self.voice, Voice::Sides | Voice::Size(_, true));
+        if asks && target.says(Extra::MediaFormat) {
             tail += ",\"response_format\":\"b64_json\"";
         }
         tail.push('}');

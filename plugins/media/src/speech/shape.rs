@@ -7,8 +7,8 @@ use crate::measured::measured;
 use crate::sound::MOST_SECONDS;
 use bytes::Bytes;
 use penstock_contract::{
-    Answer, Ask, Call, Done, Fault, FaultKind, Finish, Kind, Refusal, Script, Shape, Target, Task,
-    Transcribe, Whole,
+    Answer, Ask, Call, Done, Extra, Fault, FaultKind, Finish, Kind, Noticed, Refusal, Script, Shape, Target,
+    Task, Transcribe, Whole,
 };
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
@@ -57,8 +57,9 @@ impl Shape for Form {
             .ok_or_else(|| Refusal::unsupported("model", "model: it does not write speech down."))?;
         let mut parts = Parts::new(target.id);
         parts.field("model", target.model);
+        let plain = !target.says(Extra::MediaFormat);
         match self.voice {
-            Voice::Verbose => {
+            Voice::Verbose if !plain => {
                 parts.usual(task);
                 parts.field("response_format", "verbose_json");
                 parts.field("timestamp_granularities[]", "segment");
@@ -66,14 +67,14 @@ impl Shape for Form {
                     parts.field("timestamp_granularities[]", "word");
                 }
             }
-            Voice::Text => {
-                if task.script == Script::Verbose {
+            Voice::Verbose | Voice::Text => {
+                if task.script == Script::Verbose || (plain && task.script.has_times()) {
                     return Err(cannot("response_format", "this provider tells no segments"));
                 }
                 parts.usual(task);
                 parts.field("response_format", "json");
             }
-            Voice::Mistral => mistral(task, &mut parts)?,
+            Voice::Mistral => mistral(task, plain, &mut parts)?,
         }
         Ok(vec![parts.finish(task)])
     }
@@ -91,6 +92,7 @@ impl Shape for Form {
             finish: Finish::Stop,
             output_bytes: said.text.len(),
             pictures: Vec::new(),
+            noticed: Noticed::default(),
         })
     }
 }
@@ -108,7 +110,7 @@ fn cannot(name: &str, sentence: &str) -> Refusal {
 
 /// Segments and a language exclude each other here: segments win where the
 /// client's form needs them.
-fn mistral(task: &Transcribe, parts: &mut Parts) -> Result<(), Refusal> {
+fn mistral(task: &Transcribe, plain: bool, parts: &mut Parts) -> Result<(), Refusal> {
     if task.prompt.is_some() {
         return Err(cannot("prompt", "this provider takes none"));
     }
@@ -120,6 +122,7 @@ fn mistral(task: &Transcribe, parts: &mut Parts) -> Result<(), Refusal> {
     }
     match (&task.language, task.script) {
         (Some(language), Script::Json | Script::Text) => parts.field("language", language),
+        (_, Script::Json | Script::Text) if plain => {}
         _ => parts.field("timestamp_granularities", "segment"),
     }
     Ok(())

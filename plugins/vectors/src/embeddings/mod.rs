@@ -10,7 +10,7 @@ mod vectors;
 use crate::said::Said;
 use crate::text::quoted;
 use bytes::Bytes;
-use penstock_contract::{Ask, Done, Embed, Fault, FaultKind, Finish, Target, Task, Whole};
+use penstock_contract::{Ask, Done, Embed, Fault, FaultKind, Finish, Noticed, Target, Task, Whole};
 use vectors::{Vectors, Wanted};
 
 /// The task of an ask for embeddings. House and room agree on the kind before.
@@ -65,6 +65,7 @@ fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<(Vectors, Said)>) -> Result<
         finish: Finish::Stop,
         output_bytes: 0,
         pictures: Vec::new(),
+        noticed: Noticed::default(),
     })
 }
 

@@ -7,7 +7,9 @@ use crate::cursor::Cursor;
 use crate::said::Said;
 use crate::text::{list, quoted};
 use bytes::Bytes;
-use penstock_contract::{Answer, Ask, Call, Embed, Fault, FaultKind, Kind, Refusal, Shape, Target, Whole};
+use penstock_contract::{
+    Answer, Ask, Call, Embed, Extra, Fault, FaultKind, Kind, Refusal, Shape, Target, Whole,
+};
 
 /// The shape.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +58,7 @@ impl Shape for OpenAi {
 /// The members behind the input.
 fn rest(embed: &Embed, target: &Target<'_>) -> String {
     let mut rest = String::new();
-    if target.abilities.accepts("encoding_format") {
+    if target.abilities.accepts("encoding_format") && target.says(Extra::EncodingFormat) {
         let form = if embed.base64 { "base64" } else { "float" };
         rest.push_str(&format!(r#","encoding_format":"{form}""#));
     }

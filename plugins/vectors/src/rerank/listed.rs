@@ -7,7 +7,7 @@
 use super::{parts, read, task};
 use crate::text::{list, quoted};
 use bytes::Bytes;
-use penstock_contract::{Answer, Ask, Call, Fault, FaultKind, Kind, Refusal, Shape, Target, Whole};
+use penstock_contract::{Answer, Ask, Call, Extra, Fault, FaultKind, Kind, Refusal, Shape, Target, Whole};
 
 /// A provider of this family.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,8 @@ impl Shape for Listed {
             let mut body = vec![Bytes::from(head), rerank.query.clone()];
             body.push(Bytes::from_static(br#","documents":"#));
             list(documents, &mut body);
-            body.push(Bytes::from_static(self.extra.as_bytes()));
+            let extra = if target.says(Extra::ReturnDocuments) { self.extra } else { "" };
+            body.push(Bytes::from_static(extra.as_bytes()));
             body.push(Bytes::from_static(b"}"));
             Call::json(body)
         };

@@ -9,7 +9,7 @@ use crate::cursor::Cursor;
 use crate::said::Said;
 use crate::text::quoted;
 use bytes::Bytes;
-use penstock_contract::{Ask, Done, Fault, FaultKind, Finish, Rerank, Score, Target, Task, Whole};
+use penstock_contract::{Ask, Done, Fault, FaultKind, Finish, Noticed, Rerank, Score, Target, Task, Whole};
 use penstock_wire::figures;
 
 /// How far a probability may be outside 0 to 1 by rounding alone.
@@ -143,5 +143,6 @@ fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<Scores>) -> Result<Whole, Fa
         finish: Finish::Stop,
         output_bytes: 0,
         pictures: Vec::new(),
+        noticed: Noticed::default(),
     })
 }

@@ -4,7 +4,9 @@
 use super::{parts, read, task};
 use crate::text::list;
 use bytes::Bytes;
-use penstock_contract::{Answer, Ask, Call, Fault, FaultKind, Kind, Refusal, Score, Shape, Target, Whole};
+use penstock_contract::{
+    Answer, Ask, Call, Extra, Fault, FaultKind, Kind, Refusal, Score, Shape, Target, Whole,
+};
 
 /// The shape.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +37,9 @@ impl Shape for Tei {
             let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];
             body.push(Bytes::from_static(br#","texts":"#));
             list(documents, &mut body);
-            body.push(Bytes::from(format!(r#","raw_scores":{raw}}}"#)));
+            let scores =
+                if target.says(Extra::RawScores) { format!(r#","raw_scores":{raw}}}"#) } else { "}".into() };
+            body.push(Bytes::from(scores));
             Call::json(body)
         };
         Ok(parts(rerank, target).map(call).collect())

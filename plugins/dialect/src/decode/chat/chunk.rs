@@ -7,7 +7,7 @@ use crate::classify;
 use crate::event::{Event, Text};
 use crate::scan::{self, Cursor};
 use bytes::Bytes;
-use penstock_contract::{Fault, FaultKind, Finish};
+use penstock_contract::{Fault, FaultKind, Finish, ReasoningName};
 use penstock_wire::{figures, json};
 use std::convert::Infallible;
 use std::ops::Range;
@@ -23,6 +23,7 @@ pub(super) struct Chunks {
     seed: String,
     whole: bool,
     choices: Vec<Choice>,
+    reasoning: Option<ReasoningName>,
 }
 
 #[derive(Default)]
@@ -49,6 +50,7 @@ struct Parts<'a> {
 struct Said<'a> {
     content: Option<&'a [u8]>,
     reasoning: Option<&'a [u8]>,
+    reasoning_name: Option<ReasoningName>,
     refusal: Option<&'a [u8]>,
     tool_calls: Option<&'a [u8]>,
     function_call: Option<&'a [u8]>,
@@ -61,7 +63,7 @@ fn malformed() -> Fault {
 impl Chunks {
     /// A reader of stream chunks, or of one whole body.
     pub(super) fn new(seed: &str, whole: bool) -> Self {
-        Self { seed: seed.to_owned(), whole, choices: Vec::new() }
+        Self { seed: seed.to_owned(), whole, choices: Vec::new(), reasoning: None }
     }
 
     /// Appends what a chunk says. Returns where its text stands if that is all it says.
@@ -72,7 +74,7 @@ impl Chunks {
         let mut cursor = Cursor::new(chunk);
         let Ok(()) = cursor.members::<Infallible>(|key, value| {
             match key {
-                "choices" if is_nothing(value) => choices.clear(),
+                "choices" if words::is_nothing(value) => choices.clear(),
                 "choices" => {
                     choices.clear();
                     return value.elements(|_, choice| {
@@ -83,7 +85,7 @@ impl Chunks {
                 "error" => failed |= value.value() != b"null",
                 "object" => failed |= json::is_string(value.value(), "error"),
                 "usage" => usage = figures::usage(value.value()).or(usage),
-                "x_groq" => usage = usage.or_else(|| vendor_usage(value.value())),
+                "x_groq" => usage = usage.or_else(|| words::vendor_usage(value.value())),
                 "energy" => measured = figures::energy(value.value()).or(measured),
                 "impact" => measured = figures::impact(value.value()).or(measured),
                 _ => {}
@@ -100,12 +102,18 @@ impl Chunks {
         for (position, parts) in choices.iter().enumerate() {
             let parts = parts.as_ref().ok_or_else(malformed)?;
             usage = usage.or_else(|| parts.usage.and_then(figures::usage));
+            self.reasoning = parts.said.and_then(|said| said.reasoning_name).or(self.reasoning);
             only = self.choice(chunk, parts, position as u64, events)?;
         }
         events.extend(usage.map(Event::Usage));
         events.extend(measured.map(Event::Energy));
         let alone = count == 1 && usage.is_none() && measured.is_none();
         Ok(only.filter(|_| alone))
+    }
+
+    /// The name of the reasoning in it.
+    pub(super) const fn reasoning_name(&self) -> Option<ReasoningName> {
+        self.reasoning
     }
 
     /// What missing ids of calls are made of.
@@ -153,9 +161,9 @@ impl Chunks {
         let said = parts.said.unwrap_or_default();
         let said = Said { content: said.content.or(parts.text), ..said };
         let seen = Seen { chunk, number, seed: &self.seed, whole: self.whole };
-        choice.say(&said, object(parts.logprobs)?, seen, events)?;
+        choice.say(&said, words::object(parts.logprobs)?, seen, events)?;
         let called = choice.call(&said, seen, events)?;
-        if let Some(reason) = finish(parts.finish, self.whole)? {
+        if let Some(reason) = words::reason(parts.finish, self.whole)? {
             choice.finish(reason, parts.stop, seen, events)?;
         }
         // With half a character waiting the next text does not stand alone.
@@ -245,50 +253,10 @@ impl Choice {
     }
 }
 
-/// Why a candidate ended, if it did; a whole one has ended.
-fn finish(word: Option<&[u8]>, whole: bool) -> Result<Option<Finish>, Fault> {
-    let word = word.map(|word| scan::string(word).ok_or_else(malformed)).transpose()?;
-    match word.filter(|word| !word.is_empty()) {
-        Some(word) => words::finish(&word).map(Some),
-        None => Ok(whole.then_some(Finish::Stop)),
-    }
-}
-
-/// Whether the value that comes is `null` or an empty object: some engines write no list where there is none.
-fn is_nothing(value: &Cursor<'_>) -> bool {
-    if value.first() == Some(b'[') {
-        return false;
-    }
-    let json = value.clone().value();
-    scan::is_null(json) || (scan::is_object(json) && scan::members(json).next().is_none())
-}
-
-/// Groq's own corner: `x_groq.usage`.
-fn vendor_usage(object: &[u8]) -> Option<penstock_contract::Stated> {
-    let mut members = json::members(object);
-    while let Some((key, value)) = members.next_named() {
-        if key == "usage" {
-            return figures::usage(value);
-        }
-    }
-    None
-}
-
 /// Where `part` stands in `chunk`.
 fn place_of(chunk: &Bytes, part: &[u8]) -> Option<Only> {
     let start = (part.as_ptr() as usize).checked_sub(chunk.as_ptr() as usize)?;
     Some(Only(start..start + part.len()))
-}
-
-/// Log probabilities of no token at all, as they stand beside the role.
-fn is_hollow(logprobs: &[u8]) -> bool {
-    !scan::members(logprobs).any(|(_, list)| scan::elements(list).next().is_some())
-}
-
-/// An object where one belongs. Some engines write an empty list for nothing.
-fn object(value: Option<&[u8]>) -> Result<Option<&[u8]>, Fault> {
-    let value = value.filter(|value| !scan::is_array(value) || scan::elements(value).next().is_some());
-    if value.is_none_or(scan::is_object) { Ok(value) } else { Err(malformed()) }
 }
 
 /// The inside of a string.
@@ -340,7 +308,13 @@ impl<'a> Said<'a> {
                 _ if value == b"null" || value == b"\"\"" => {}
                 "content" => said.content = Some(value),
                 // Where an engine sends both names, both hold the same.
-                "reasoning_content" | "reasoning" => said.reasoning = said.reasoning.or(Some(value)),
+                "reasoning_content" | "reasoning" => {
+                    said.reasoning = said.reasoning.or(Some(value));
+                    // An engine that gives both takes the elder one.
+                    let short = key == "reasoning" && said.reasoning_name.is_none();
+                    let name = if short { ReasoningName::Short } else { ReasoningName::Content };
+                    said.reasoning_name = Some(name);
+                }
                 "refusal" => said.refusal = Some(value),
                 "tool_calls" => said.tool_calls = Some(value),
                 "function_call" => said.function_call = Some(value),
@@ -405,7 +379,7 @@ impl Speaker<'_> {
             None => self.chunk.slice_ref(logprobs),
             Some(mended) => Bytes::from(mended),
         });
-        if text.is_empty() && logprobs.as_deref().is_none_or(is_hollow) {
+        if text.is_empty() && logprobs.as_deref().is_none_or(words::is_hollow) {
             return Ok(());
         }
         self.events.push(match voice {

@@ -1,6 +1,8 @@
-//! Finish reasons in every spelling that was seen.
+//! Finish reasons in every spelling that was seen, and other members that engines spell their own way.
 
-use penstock_contract::{Fault, FaultKind, Finish};
+use crate::scan::{self, Cursor};
+use penstock_contract::{Fault, FaultKind, Finish, Stated};
+use penstock_wire::{figures, json};
 
 /// What a finish reason means.
 ///
@@ -20,4 +22,44 @@ pub(super) fn finish(word: &str) -> Result<Finish, Fault> {
         // stop, eos, eos_token, end_turn, stop_sequence, STOP, and what is not known.
         _ => Finish::Stop,
     })
+}
+
+/// Why a candidate ended, if it did; a whole one has ended.
+pub(super) fn reason(word: Option<&[u8]>, whole: bool) -> Result<Option<Finish>, Fault> {
+    let word = word.map(|word| scan::string(word).ok_or(Fault::new(FaultKind::Malformed))).transpose()?;
+    match word.filter(|word| !word.is_empty()) {
+        Some(word) => finish(&word).map(Some),
+        None => Ok(whole.then_some(Finish::Stop)),
+    }
+}
+
+/// Groq's own corner: `x_groq.usage`.
+pub(super) fn vendor_usage(object: &[u8]) -> Option<Stated> {
+    let mut members = json::members(object);
+    while let Some((key, value)) = members.next_named() {
+        if key == "usage" {
+            return figures::usage(value);
+        }
+    }
+    None
+}
+
+/// Whether the value that comes is `null` or an empty object: some engines write no list where there is none.
+pub(super) fn is_nothing(value: &Cursor<'_>) -> bool {
+    if value.first() == Some(b'[') {
+        return false;
+    }
+    let json = value.clone().value();
+    scan::is_null(json) || (scan::is_object(json) && scan::members(json).next().is_none())
+}
+
+/// Log probabilities of no token at all, as they stand beside the role.
+pub(super) fn is_hollow(logprobs: &[u8]) -> bool {
+    !scan::members(logprobs).any(|(_, list)| scan::elements(list).next().is_some())
+}
+
+/// An object where one belongs. Some engines write an empty list for nothing.
+pub(super) fn object(value: Option<&[u8]>) -> Result<Option<&[u8]>, Fault> {
+    let value = value.filter(|value| !scan::is_array(value) || scan::elements(value).next().is_some());
+    if value.is_none_or(scan::is_object) { Ok(value) } else { Err(Fault::new(FaultKind::Malformed)) }
 }

@@ -29,7 +29,7 @@ pub(super) const fn finish_word(finish: Finish) -> &'static [u8] {
 }
 
 /// The usage object: nothing but whole numbers in it, because clients add up every leaf.
-pub(super) fn usage_object(out: &mut Vec<u8>, usage: &Usage) {
+pub(crate) fn usage_object(out: &mut Vec<u8>, usage: &Usage) {
     let total = usage.input.saturating_add(usage.output);
     let parts: [(&str, u64, &str); 5] = [
         ("{\"prompt_tokens\":", usage.input, ""),

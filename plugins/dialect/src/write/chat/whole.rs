@@ -6,17 +6,21 @@ use crate::event::Text;
 use crate::scan;
 use crate::write::Face;
 use bytes::Bytes;
-use penstock_contract::{Done, Finish, Whole};
+use penstock_contract::{Choices, Done, Finish, Whole};
 
 /// The completion's body, usage included where the provider stated it.
 #[must_use]
-pub fn whole(answer: &Answer, face: &Face) -> Vec<Bytes> {
+pub fn whole(answer: &Answer, face: &Face, choices: Choices) -> Vec<Bytes> {
     let mut out = Vec::with_capacity(512 + answer.output_bytes() * 9 / 8);
     out.push(b'{');
     parts::face(&mut out, face, "chat.completion");
     out.extend_from_slice(b",\"choices\":[");
-    for (index, candidate) in (0_u64..).zip(&answer.candidates) {
-        if index > 0 {
+    let first = match choices {
+        Choices::All => 0,
+        Choices::One(index) => index.into(),
+    };
+    for (index, candidate) in (first..).zip(&answer.candidates) {
+        if index > first {
             out.push(b',');
         }
         out.extend_from_slice(b"{\"index\":");
@@ -40,14 +44,15 @@ pub fn whole(answer: &Answer, face: &Face) -> Vec<Bytes> {
 
 /// The completion with what the house must know of it.
 #[must_use]
-pub fn plain(answer: &Answer, face: &Face) -> Whole {
+pub fn plain(answer: &Answer, face: &Face, choices: Choices) -> Whole {
     Whole {
-        body: whole(answer, face),
+        body: whole(answer, face, choices),
         done: answer.usage.map(Done::Tokens),
         measured: answer.measured,
         finish: answer.candidates.first().and_then(|first| first.finish).unwrap_or(Finish::Stop),
         output_bytes: answer.output_bytes(),
         pictures: Vec::new(),
+        noticed: answer.noticed,
     }
 }
 

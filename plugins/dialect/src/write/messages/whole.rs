@@ -42,6 +42,7 @@ pub(crate) fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole
         finish,
         output_bytes,
         pictures: Vec::new(),
+        noticed: answer.noticed,
     })
 }
 

@@ -1,0 +1,132 @@
+//! Several choices of one answer: how many came, what they used, and how answers
+//! that were asked for one by one become one again.
+
+use crate::scan;
+use bytes::Bytes;
+use penstock_contract::{Usage, UsageSource};
+use penstock_wire::json;
+
+/// How many choices are whole, of those that are given as (finished, bytes of text), where at least one is and the
+/// others were not begun: the provider gives fewer than it was asked for.
+pub(crate) fn answered(choices: impl Iterator<Item = (bool, usize)>) -> Option<u32> {
+    let (mut whole, mut others) = (0_u32, false);
+    for (finished, bytes) in choices {
+        match (finished, bytes) {
+            (true, _) if !others => whole += 1,
+            (false, 0) => others = true,
+            _ => return None,
+        }
+    }
+    (whole > 0 && others).then_some(whole)
+}
+
+/// Puts the gateway's own count in the place of usage that is of one choice alone, though there are several with so
+/// many bytes of text; whether it did.
+///
+/// Output of less than two thirds of the own count, which is low already, is taken for that of one choice. So is
+/// output of fewer tokens than there are choices with text.
+pub(crate) fn correct(usage: &mut Usage, sizes: &[usize]) -> bool {
+    if sizes.len() < 2 || usage.source != UsageSource::Provider {
+        return false;
+    }
+    let counted: u64 = sizes.iter().map(|bytes| Usage::counted(0, *bytes).output).sum();
+    let spoken = sizes.iter().filter(|bytes| **bytes > 0).count() as u64;
+    if usage.output >= spoken && usage.output.saturating_mul(3) >= counted.saturating_mul(2) {
+        return false;
+    }
+    usage.output = counted;
+    usage.source = UsageSource::Gateway;
+    true
+}
+
+/// One completion out of several of one choice each, in their order, with the usage of all; `None` where one has no
+/// list of choices.
+#[must_use]
+pub fn join(completions: &[Bytes], usage: &Usage) -> Option<Vec<Bytes>> {
+    let first = completions.first()?;
+    let start = list(first)?;
+    let mut body = vec![first.slice(..start.start + 1)];
+    for (at, completion) in completions.iter().enumerate() {
+        let list = list(completion)?;
+        if at > 0 {
+            body.push(Bytes::from_static(b","));
+        }
+        body.push(completion.slice(list.start + 1..list.end - 1));
+    }
+    let mut end = b"],\"usage\":".to_vec();
+    crate::write::chat::usage_object(&mut end, usage);
+    end.push(b'}');
+    body.push(Bytes::from(end));
+    Some(body)
+}
+
+/// Where the list of choices stands.
+fn list(completion: &Bytes) -> Option<std::ops::Range<usize>> {
+    let members = json::members(completion);
+    let mut values = members.filter(|member| completion.get(member.key.clone()) == Some(b"\"choices\""));
+    let value = values.next()?.value;
+    scan::is_array(completion.get(value.clone())?).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn fewer_choices_are_told_from_broken_ones() {
+        let answered = |choices: &[(bool, usize)]| super::answered(choices.iter().copied());
+        assert_eq!(answered(&[(true, 5), (false, 0)]), Some(1));
+        assert_eq!(answered(&[(true, 0), (true, 5), (false, 0), (false, 0)]), Some(2));
+        for broken in [
+            &[(true, 5), (false, 1)][..],
+            &[(false, 0), (true, 5)],
+            &[(true, 5), (false, 0), (true, 5)],
+            &[(false, 0), (false, 0)],
+            &[(true, 5), (true, 5)],
+            &[(false, 3)],
+            &[],
+        ] {
+            assert_eq!(answered(broken), None, "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn usage_of_one_choice_alone_gives_way_to_the_own_count() {
+        let correct = |output, sizes: &[usize]| {
+            let mut usage = Usage { input: 9, output, ..Usage::default() };
+            let corrected = super::correct(&mut usage, sizes);
+            assert_eq!(corrected, usage.source == UsageSource::Gateway);
+            assert_eq!(usage.input, 9);
+            (corrected, usage.output)
+        };
+        let four = [40, 40, 40, 40];
+        assert_eq!(correct(10, &four), (true, 40), "as llama.cpp counts");
+        assert_eq!(correct(26, &four), (true, 40));
+        assert_eq!(correct(27, &four), (false, 27));
+        assert_eq!(correct(u64::MAX, &four), (false, u64::MAX));
+        assert_eq!(correct(0, &four), (true, 40));
+        assert_eq!(correct(1, &[2, 3]), (true, 2), "fewer tokens than choices");
+        assert_eq!(correct(2, &[2, 3]), (false, 2));
+        assert_eq!(correct(0, &[0, 0]), (false, 0), "nothing was said");
+        assert_eq!(correct(1, &[4000]), (false, 1), "one choice is another rule's");
+        let mut own = Usage { output: 1, source: UsageSource::Gateway, ..Usage::default() };
+        assert!(!super::correct(&mut own, &four));
+    }
+
+    #[test]
+    fn completions_of_one_choice_become_one() {
+        let one = |index: u32| {
+            Bytes::from(format!(r#"{{"id":"a","model":"m","choices":[{{"index":{index}}}],"usage":{{}}}}"#))
+        };
+        let usage = Usage { input: 6, output: 4, ..Usage::default() };
+        let body = join(&[one(0), one(1)], &usage).unwrap().concat();
+        let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(value["choices"].as_array().unwrap().len(), 2);
+        assert_eq!(value["choices"].get(1).unwrap()["index"], 1);
+        assert_eq!((&value["id"], &value["usage"]["total_tokens"]), (&"a".into(), &10.into()));
+        for wrong in ["{}", r#"{"choices":1}"#, "[]", ""] {
+            assert_eq!(join(&[one(0), Bytes::from(wrong)], &usage), None, "{wrong}");
+        }
+    }
+}

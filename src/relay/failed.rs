@@ -1,0 +1,126 @@
+//! What follows an attempt that did not answer: whose fault it was, who is asked next, and what it drew.
+
+use super::attempt::{self, Stop};
+use super::fan::OneByOne;
+use super::{Run, settle};
+use crate::upstream::notice;
+use crate::upstream::offer::OfferLive;
+use penstock_contract::{Code, Fault, FaultKind, Refusal};
+use penstock_routing::{Course, Next, Outcome};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Run<'_, '_> {
+    /// What follows an attempt that did not answer; `None` when nobody listens any more.
+    pub(super) fn stopped(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        stop: Stop,
+        rescue: bool,
+        course: &mut Course,
+    ) -> Option<Next> {
+        let now = self.now();
+        match stop {
+            Stop::Left | Stop::Revoked => {
+                offer.learn(now, Outcome::Neutral, None, None);
+                None
+            }
+            Stop::OneByOne => {
+                offer.learn(now, Outcome::Neutral, None, None);
+                self.one_by_one = Some(OneByOne::all(Some(offer.clone())));
+                Some(Next::Refuse)
+            }
+            Stop::Fault(Fault { answered: Some(whole), .. }) if self.ask.n > 1 => {
+                offer.learn(now, Outcome::Neutral, None, None);
+                self.fewer(offer, whole);
+                Some(Next::Refuse)
+            }
+            Stop::Pass(refusal) => {
+                offer.learn(now, Outcome::Neutral, None, None);
+                self.unsaid = Some(refusal);
+                Some(course.pass(now))
+            }
+            Stop::Own(refusal) => {
+                offer.learn(now, Outcome::Neutral, None, None);
+                self.drew(offer);
+                self.refusal = Some(refusal);
+                Some(Next::Refuse)
+            }
+            // The house's own fault; another may have a connection that is kept.
+            Stop::Fault(fault) if fault.kind == FaultKind::Descriptors => {
+                offer.learn(now, Outcome::Neutral, None, None);
+                self.missed = true;
+                if !rescue {
+                    self.refusal = Some(Refusal::new(Code::Overloaded).retry_after(1));
+                }
+                Some(course.pass(now))
+            }
+            // The caller's fault where all windows are as small; another of the model, or a fallback, may have a larger.
+            Stop::Fault(Fault { refusal: Some(refusal), .. })
+                if !self.begun && refusal.code == Code::ContextLength =>
+            {
+                offer.learn(now, Outcome::Neutral, None, None);
+                let too_small = offer.offer.context_length;
+                let offers = &self.x.live.offers;
+                course.leave_out(|index| {
+                    offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small)
+                });
+                attempt::tell_refused(self, offer, &refusal);
+                self.unsaid = Some(*refusal);
+                Some(course.pass(now))
+            }
+            Stop::Fault(fault) => {
+                self.learn(offer, &fault, now);
+                self.remember(offer, &fault, rescue, now);
+                if fault.kind == FaultKind::ModelOutput {
+                    // It was delivered, and no other provider would have to say it.
+                    settle::left(self);
+                }
+                let budget = &mut self.x.house.budget.lock();
+                Some(if !self.begun {
+                    course.after(&fault, now, budget)
+                } else if self.chosen.rescue {
+                    course.rescue(&fault, now, budget)
+                } else {
+                    Next::GiveUp { retry_after: 1 }
+                })
+            }
+        }
+    }
+
+    /// What a failure says of the offer, and of others of its provider.
+    fn learn(&self, offer: &Arc<OfferLive>, fault: &Fault, now: Duration) {
+        // No request can be to blame for a connection, or for our key.
+        let client = Some(self.x.grant.client).filter(|_| !fault.kind.is_of_provider());
+        offer.learn(now, Outcome::from(fault), client, None);
+        if fault.kind.is_of_connection() {
+            let others = self.x.live.offers_of(offer.offer.provider.index);
+            others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.unreachable(now));
+        }
+    }
+
+    fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, rescue: bool, now: Duration) {
+        self.missed = true;
+        // What has been said was worked for, however it ended.
+        let said = self.reply.as_deref().is_some_and(|reply| reply.worked().output > 0);
+        if said || (fault.refusal.is_none() && settle::worked(fault.kind)) {
+            self.drew(offer);
+        }
+        if let Some(refusal) = &fault.refusal {
+            attempt::tell_refused(self, offer, refusal);
+            // What a rescuer says never hides what broke.
+            if !rescue {
+                self.refusal = Some((**refusal).clone());
+            }
+            return;
+        }
+        *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
+        notice::failed(offer, fault.kind);
+    }
+
+    /// What the last attempt drew counts, though nobody is answered with it.
+    pub(super) fn drew(&mut self, offer: &OfferLive) {
+        let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
+        self.spent.failed(offer, self.ask, self.reply.as_deref(), took);
+    }
+}

@@ -1,0 +1,137 @@
+//! Facts about an offer that its own answers have shown: members that it refuses, whether it gives several choices, the
+//! name of its reasoning. Kept in memory for an hour; a reload forgets them.
+
+use parking_lot::Mutex;
+use penstock_contract::{Adjust, Extra, Extras, Noticed, ReasoningName};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long a refusal is remembered, in seconds: an engine may have been updated meanwhile.
+const KEPT: u64 = 3_600;
+
+/// Name of no reasoning so far, and the two names.
+const NONE: u8 = 0;
+const CONTENT: u8 = 1;
+const SHORT: u8 = 2;
+
+/// Facts that were learned of one offer.
+#[derive(Debug, Default)]
+pub struct Learned {
+    /// Members that are left out, below; above, the second of the house's clock until which that holds. 0: none.
+    members: AtomicU64,
+    /// The name of reasoning that its answers have.
+    seen: AtomicU8,
+    /// The name that it took after it had refused the other one.
+    taken: AtomicU8,
+    /// Held while the members change.
+    change: Mutex<()>,
+}
+
+impl Learned {
+    /// How a request to it differs now. `named`: the configuration names its reasoning.
+    pub fn adjust(&self, now: impl FnOnce() -> Duration, named: bool) -> Adjust {
+        let seen = if named { NONE } else { self.seen.load(Ordering::Relaxed) };
+        let taken = name(self.taken.load(Ordering::Relaxed));
+        Adjust { without: self.without(now), reasoning: taken.or(name(seen)), ..Adjust::default() }
+    }
+
+    /// Whether it gives one choice at a time.
+    pub fn gives_one(&self, now: impl FnOnce() -> Duration) -> bool {
+        self.without(now).has(Extra::Many)
+    }
+
+    fn without(&self, now: impl FnOnce() -> Duration) -> Extras {
+        match self.members.load(Ordering::Relaxed) {
+            0 => Extras::NONE,
+            members if members >> 32 <= now().as_secs() => Extras::NONE,
+            members => Extras::from_bits(u32::try_from(members & u64::from(u32::MAX)).unwrap_or_default()),
+        }
+    }
+
+    /// Remembers that it answers without these; returns what is news. `name` is what its reasoning is called.
+    pub fn refuses(&self, refused: Extras, name: Option<ReasoningName>, now: Duration) -> Extras {
+        // What it took instead is remembered, and not that the usual name was exchanged.
+        let renamed = Extras::of(Extra::ReasoningName);
+        if refused.has(Extra::ReasoningName) && !refused.has(Extra::Reasoning) {
+            self.taken.store(code(name), Ordering::Relaxed);
+        }
+        let _alone = self.change.lock();
+        let known = self.without(|| now);
+        let news = refused.without(known);
+        let all = known.with(refused).without(renamed);
+        if !all.is_empty() && !news.without(renamed).is_empty() {
+            let until = now.as_secs().saturating_add(KEPT).min(u64::from(u32::MAX));
+            self.members.store(until << 32 | u64::from(all.bits()), Ordering::Relaxed);
+        }
+        news
+    }
+
+    /// Remembers what an answer showed.
+    pub fn notice(&self, noticed: Noticed) {
+        if noticed.reasoning.is_some() {
+            self.seen.store(code(noticed.reasoning), Ordering::Relaxed);
+        }
+    }
+}
+
+const fn name(code: u8) -> Option<ReasoningName> {
+    match code {
+        CONTENT => Some(ReasoningName::Content),
+        SHORT => Some(ReasoningName::Short),
+        _ => None,
+    }
+}
+
+const fn code(name: Option<ReasoningName>) -> u8 {
+    match name {
+        None => NONE,
+        Some(ReasoningName::Content) => CONTENT,
+        Some(ReasoningName::Short) => SHORT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_refused_member_is_left_out_for_an_hour() {
+        let learned = Learned::default();
+        let stream = Extras::of(Extra::StreamOptions);
+        assert_eq!(learned.adjust(|| at(5), false), Adjust::default());
+        assert_eq!(learned.refuses(stream, None, at(5)), stream);
+        assert!(learned.refuses(stream, None, at(6)).is_empty(), "no news");
+        assert_eq!(learned.adjust(|| at(5 + KEPT - 1), false).without, stream);
+        assert!(learned.adjust(|| at(5 + KEPT), false).without.is_empty());
+        assert!(!learned.gives_one(|| at(6)));
+        let many = Extras::of(Extra::Many);
+        assert_eq!(learned.refuses(many, None, at(6)), many);
+        assert_eq!(learned.adjust(|| at(7), false).without, stream.with(many));
+        assert!(learned.gives_one(|| at(7)) && !learned.gives_one(|| at(6 + KEPT)));
+        assert_eq!(learned.refuses(stream, None, at(u64::MAX)), stream, "at the end of time");
+    }
+
+    #[test]
+    fn the_name_that_was_taken_counts_before_the_one_that_was_seen() {
+        let learned = Learned::default();
+        let reasoning = |named| learned.adjust(|| at(1), named).reasoning;
+        let seen = |name| learned.notice(Noticed { reasoning: name, ..Noticed::default() });
+        assert_eq!(reasoning(false), None);
+        seen(Some(ReasoningName::Short));
+        seen(None);
+        assert_eq!(reasoning(false), Some(ReasoningName::Short));
+        assert_eq!(reasoning(true), None, "the configuration names it");
+        let renamed = Extras::of(Extra::ReasoningName);
+        learned.refuses(renamed, Some(ReasoningName::Content), at(1));
+        assert_eq!(reasoning(false), Some(ReasoningName::Content));
+        assert_eq!(reasoning(true), Some(ReasoningName::Content));
+        assert!(learned.adjust(|| at(1), false).without.is_empty());
+        let dropped = renamed.with(Extras::of(Extra::Reasoning));
+        learned.refuses(dropped, None, at(1));
+        assert_eq!(learned.adjust(|| at(1), false).without, Extras::of(Extra::Reasoning));
+    }
+}
