@@ -1,0 +1,48 @@
+"""Instructor in the modes whose object is bound by the request: in the others a schema in the prompt asks a model for it."""
+
+import anthropic
+import instructor
+import openai
+from house import KEY, URL
+from instructor import Mode
+from pydantic import BaseModel
+
+
+class Event(BaseModel):
+    """An event."""
+
+    name: str
+    seats: int
+
+
+ASK = [{"role": "user", "content": "An event"}]
+CHAT = [Mode.TOOLS, Mode.TOOLS_STRICT, Mode.JSON_SCHEMA]
+MESSAGES = [Mode.ANTHROPIC_TOOLS]
+
+
+def chat(mode):
+    return instructor.from_openai(openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1"), mode=mode)
+
+
+def test_every_mode_of_chat_gives_the_object():
+    for mode in CHAT:
+        made = chat(mode).chat.completions.create(
+            model="small-chat", response_model=Event, messages=ASK, max_retries=0
+        )
+        assert isinstance(made, Event), mode
+
+
+def test_a_partial_object_grows_to_the_whole():
+    parts = list(
+        chat(Mode.TOOLS).chat.completions.create_partial(model="small-chat", response_model=Event, messages=ASK)
+    )
+    assert parts and parts[-1].seats is not None and parts[-1].name is not None
+
+
+def test_messages_give_the_object():
+    for mode in MESSAGES:
+        client = instructor.from_anthropic(anthropic.Anthropic(api_key=KEY, base_url=URL), mode=mode)
+        made = client.messages.create(
+            model="small-chat", response_model=Event, messages=ASK, max_tokens=500, max_retries=0
+        )
+        assert isinstance(made, Event), mode
