@@ -253,16 +253,19 @@ fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
     }
     assert!(catalog.resolve("").is_none());
     let query = Query::parse("").unwrap().with_aliases();
-    let listed = catalog.page(&query, &|_| Figures::default()).unwrap();
+    let listed = catalog.page(&query, &|_| true, &|_| Figures::default()).unwrap();
     let listed: Value = serde_json::from_slice(&listed).unwrap();
     assert_eq!(
         ids(&listed),
         ["Claude-Sonnet-9", "large", "middle", "small", "claude-sonnet-4-5"],
         "no pattern is a name"
     );
-    let item: Value =
-        serde_json::from_slice(&penstock_catalog::one(catalog.resolve("My-Haiku").unwrap(), "My-Haiku"))
-            .unwrap();
+    let item: Value = serde_json::from_slice(&penstock_catalog::one(
+        catalog.resolve("My-Haiku").unwrap(),
+        "My-Haiku",
+        penstock_catalog::Detail::Plain,
+    ))
+    .unwrap();
     assert_eq!((&item["id"], &item["alias_of"]), (&"My-Haiku".into(), &"small".into()));
 }
 

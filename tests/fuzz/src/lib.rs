@@ -89,6 +89,10 @@ pub fn abilities(choice: u16) -> Abilities {
         max_images: bit(choice, 10).then_some(2),
         max_inputs: bit(choice, 11).then_some(2),
         score: Default::default(),
+        reasoning_name: None,
+        max_n: bit(choice, 12).then_some(2),
+        context_length: None,
+        max_output: None,
     }
 }
 

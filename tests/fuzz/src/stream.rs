@@ -136,6 +136,10 @@ pub fn events(dialect: Dialect, stream: &[u8]) -> Vec<Event> {
     if decoder.push(Bytes::copy_from_slice(stream), &mut events).is_ok() {
         let _ = decoder.end(&mut events);
     }
+    // Bytes behind the end of a stream are not read.
+    if let Some(end) = events.iter().position(|event| matches!(event, Event::End)) {
+        events.truncate(end + 1);
+    }
     events
 }
 

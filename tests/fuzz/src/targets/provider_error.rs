@@ -1,4 +1,4 @@
-//! Errors of providers: whatever they say, the client never reads a word of it.
+//! Errors of providers: whatever they say, no word of the request comes back in the answer.
 
 use crate::choice;
 use penstock_contract::Dialect;
@@ -6,14 +6,16 @@ use penstock_dialect::classify;
 use penstock_wire::error::envelope;
 
 const CANARY: &str = "canary7f3a9";
+/// The request that the provider answers, which holds the word.
+const REQUEST: &[u8] = br#"{"model":"m","messages":[{"role":"user","content":"canary7f3a9"}]}"#;
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let status = 400 + choice % 200;
-    let said = String::from_utf8_lossy(body).replace('a', CANARY);
+    let said = String::from_utf8_lossy(body).replace('a', &format!(" {CANARY} "));
     for body in [body, said.as_bytes()] {
         let after = std::str::from_utf8(body).ok();
-        let fault = classify(Dialect::Chat, status, after, body, u64::from(choice) * 7);
+        let fault = classify(Dialect::Chat, status, after, body, u64::from(choice) * 7, REQUEST);
         if let Some(pause) = fault.retry_after {
             assert!(pause.as_secs() <= 3_600);
         }
