@@ -115,7 +115,7 @@ impl Passing {
         let passes = PASSING.contains(&kind);
         let lines = memchr::memchr(b'\n', &event.data).is_some();
         // Half an object, or bytes that are no text, would break the client that reads them.
-        let over = self.shadow.progress() >= Progress::Finished;
+        let over = self.shadow.progress() == Progress::Ended;
         if ((passes || lines) && !seen.whole) || std::str::from_utf8(&event.data).is_err() {
             return if over { Ok(()) } else { Err(Fault::new(FaultKind::Malformed)) };
         }
