@@ -261,6 +261,7 @@ fn bill(c: &mut Criterion) {
                 energy: charge.energy_eur,
                 credits: charge.credits.credits(),
                 paid_with: charge.paid_with.name(),
+                amounts: penstock_annotate::Amounts::Numbers,
             };
             penstock_annotate::members(&impact, &cost, true)
         });
@@ -299,7 +300,9 @@ fn money(c: &mut Criterion) {
     let done = Done::Tokens(Usage { input: 512, cached: 128, output: 300, ..Usage::default() });
     let most = Done::Tokens(Usage { input: 2_304, output: 4_096, ..Usage::default() });
     let eur_per_credit = settings.billing.eur_per_credit;
-    let terms = Terms { eur_per_credit, provenance: true, batch: false, wallet: PaidWith::Credits, at: 1 };
+    let amounts = penstock_annotate::Amounts::Numbers;
+    let wallet = PaidWith::Credits;
+    let terms = Terms { eur_per_credit, provenance: true, amounts, batch: false, wallet, at: 1 };
     let settled = bill.of(done, done, None, Duration::from_secs(3), None, terms);
     let key: Arc<str> = "0123456789abcdef".into();
     let mut group = c.benchmark_group("money");

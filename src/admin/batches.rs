@@ -81,7 +81,7 @@ async fn cancel(house: &Arc<House>, asked: &Asked) -> Result<Value, Refusal> {
     let (store, id) = (house.vault.store.clone(), asked.id.clone());
     let record = off_thread(move || BatchStore::new(store).get(&id)).await;
     let record = record.map_err(|why| Refusal::because(Code::Internal, why))?.ok_or_else(unknown)?;
-    let record = house.batches.cancel(&record.key, &record.id).await?;
+    let record = house.batches.cancel(&record.account, &record.id).await?;
     let entry = asked.said("batch.cancel", &record.id, json!({ "account": record.account }));
     let audit = house.vault.audit.clone();
     off_thread(move || audit.apply(&Batch::new(), &entry))

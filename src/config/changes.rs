@@ -170,8 +170,8 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::{Surroundings, load_text};
     use super::*;
-    use crate::config::{Surroundings, load_text};
 
     const BASE: &str = r#"
 [routing]

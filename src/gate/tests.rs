@@ -1,5 +1,5 @@
 //! What a refusal tells of the wait.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
 

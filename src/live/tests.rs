@@ -1,5 +1,5 @@
 //! Work of reading, building and swapping configurations of many offers.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
 use crate::config::{Surroundings, load_text};

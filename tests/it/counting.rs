@@ -223,7 +223,7 @@ async fn the_model_of_a_count_may_be_left_out_where_one_is_configured() {
     assert_eq!(with.client.post(COUNT, &body).await.json(), named, "a pattern");
     for model in [None, Some(Value::Null)] {
         match model {
-            Some(model) => drop(body["model"] = model),
+            Some(model) => body["model"] = model,
             None => drop(body.as_object_mut().unwrap().remove("model")),
         }
         let counted = with.client.post(COUNT, &body).await;

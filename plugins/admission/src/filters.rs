@@ -33,9 +33,9 @@ pub(crate) fn filters(top: &Top<'_>, kind: Kind) -> Result<Option<Box<Filters>>,
     let path = top.path("filters");
     let names = Filter::ALL.map(Filter::name);
     let [countries, cost, intensity, speed] = read::object(value, &path, names)?;
-    for (key, _) in
-        value.members().filter(|(key, value)| !value.is_null() && !names.iter().any(|name| key.is(name)))
-    {
+    let mut unknown =
+        value.members().filter(|(key, value)| !value.is_null() && !names.iter().any(|name| key.is(name)));
+    if let Some((key, _)) = unknown.next() {
         let known = names.join(", ");
         return Err(match speakable(&key) {
             Some(name) => {

@@ -70,7 +70,7 @@ fn list(completion: &Bytes) -> Option<std::ops::Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
 
     #[test]

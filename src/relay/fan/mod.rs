@@ -63,7 +63,7 @@ type Asking<'s> = Pin<Box<dyn Future<Output = End> + Send + 's>>;
 /// What comes of choices that are asked for.
 enum Heard {
     Piece(Bytes),
-    End(End),
+    End(Box<End>),
     Gone,
 }
 
@@ -120,7 +120,7 @@ async fn gather(
         let heard = tokio::select! {
             biased;
             Some(piece) = pieces.recv() => Heard::Piece(piece),
-            end = next(&mut active) => Heard::End(end),
+            end = next(&mut active) => Heard::End(Box::new(end)),
             () = run.x.caller.gone(), if halt.is_none() => Heard::Gone,
         };
         match heard {
@@ -154,7 +154,7 @@ async fn gather(
                 if std::mem::take(&mut first_alone) {
                     width = seed.width();
                 }
-                ends.push(end);
+                ends.push(*end);
             }
         }
         if halt.is_some() {
