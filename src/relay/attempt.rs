@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::watch::Woken;
-use crate::config::settings::LogLevel;
+use crate::config::settings::{LogLevel, Provider};
 use crate::observe::{Trace, log};
 use crate::spool::Spooled;
 use crate::upstream::decode::Decoder;
@@ -206,8 +206,24 @@ async fn refused(
     }
     let window = offer.offer.context_length;
     let (dialect, request) = (speech.dialect(), &run.ask.body);
-    let fault = penstock_dialect::classify(dialect, status, retry_after.as_deref(), &body, window, request);
+    let mut fault =
+        penstock_dialect::classify(dialect, status, retry_after.as_deref(), &body, window, request);
+    if let Some(refusal) = &mut fault.refusal {
+        hide_secrets(&offer.offer.provider, refusal);
+    }
     Stop::Fault(fault)
+}
+
+/// Cuts the provider's key and the values of its configured headers out of a sentence that the provider wrote: some
+/// providers repeat what they were asked with.
+fn hide_secrets(provider: &Provider, refusal: &mut Refusal) {
+    let headers = provider.headers.iter().map(|(_, value)| value);
+    for secret in provider.api_key.iter().chain(headers) {
+        let secret = secret.reveal();
+        if !secret.is_empty() && refusal.message.contains(secret) {
+            refusal.message = refusal.message.replace(secret, "…").into();
+        }
+    }
 }
 
 /// A line of its own with what a provider says of a request, which has nothing of the request in it.

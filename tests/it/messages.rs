@@ -282,7 +282,8 @@ fn assert_empty(end: &Value) {
     assert_eq!(impact["provider_id"], "a");
     assert!(impact["renewable_percent"].is_number() && impact["pue"].is_number(), "{impact}");
     assert!(impact["location"].as_str().unwrap().contains(", "), "{impact}");
-    assert_eq!(impact.as_object().unwrap().len(), 7, "{impact}");
+    assert_eq!(impact["country"], "FR");
+    assert_eq!(impact.as_object().unwrap().len(), 8, "{impact}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -334,58 +334,6 @@ fn an_answer_to_nobody_s_question_gives_up() {
 }
 
 #[test]
-fn the_details_name_provider_reason_and_milliseconds() {
-    let (mut course, mut budget) = course(3, Policy::default());
-    course.start(NOW);
-    course.after(&fault(FaultKind::Status(503)), at(120), &mut budget);
-    course.after(&fault(FaultKind::FirstByte), at(150), &mut budget);
-    let names = ["alpha-fr", "beta-de", "gamma-nl"];
-    let expected = serde_json::json!([
-        {"provider": "alpha-fr", "reason": "unavailable", "ms": 120},
-        {"provider": "beta-de", "reason": "timeout", "ms": 30},
-    ]);
-    assert_eq!(course.details(|provider| names[provider]), expected);
-}
-
-#[test]
-fn customers_read_one_of_four_reasons_and_nothing_of_our_key() {
-    for (kind, reason) in [
-        (FaultKind::Connect, "unavailable"),
-        (FaultKind::Tls, "unavailable"),
-        (FaultKind::Reset, "unavailable"),
-        (FaultKind::Status(500), "unavailable"),
-        (FaultKind::Status(529), "unavailable"),
-        (FaultKind::Status(428), "unavailable"),
-        (FaultKind::Status(430), "unavailable"),
-        (FaultKind::Status(429), "rate_limited"),
-        (FaultKind::Status(408), "timeout"),
-        (FaultKind::FirstByte, "timeout"),
-        (FaultKind::FirstToken, "timeout"),
-        (FaultKind::Idle, "timeout"),
-        (FaultKind::Deadline, "timeout"),
-        (FaultKind::Credentials(401), "unavailable"),
-        (FaultKind::Credentials(402), "unavailable"),
-        (FaultKind::Credentials(403), "unavailable"),
-        (FaultKind::Credentials(404), "unavailable"),
-        (FaultKind::Malformed, "unavailable"),
-        (FaultKind::InBand, "unavailable"),
-        (FaultKind::Truncated, "unavailable"),
-        (FaultKind::Diverged, "unavailable"),
-        (FaultKind::Caller, "refused"),
-    ] {
-        let mut course = Course::new([Entry::new(0, 0)], Policy::default(), 1);
-        course.start(NOW);
-        course.after(&fault(kind), at(5), &mut RetryBudget::new());
-        let told = course.details(|_| "alpha-fr");
-        assert_eq!(
-            told,
-            serde_json::json!([{"provider": "alpha-fr", "reason": reason, "ms": 5}]),
-            "{kind:?}"
-        );
-    }
-}
-
-#[test]
 fn the_full_are_waited_for_when_nobody_else_is_left() {
     let (mut course, mut budget) = course(3, Policy::default());
     assert_eq!(course.start(NOW), Next::Try(0));

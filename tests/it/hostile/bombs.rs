@@ -132,5 +132,5 @@ async fn a_long_line(client: &Client, length: usize) {
     let heard = within("a refusal", reading).await.unwrap();
     let heard = String::from_utf8_lossy(&heard).into_owned();
     assert_eq!(statuses(heard.as_bytes()), [400], "{heard}");
-    assert!(heard.contains("line 1: expected at most 1048576 bytes, got more"), "{heard}");
+    assert!(heard.contains("line 1: expected at most 33554432 bytes, got more"), "{heard}");
 }

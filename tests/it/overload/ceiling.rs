@@ -203,10 +203,15 @@ fn check_adds_the_memory_up() {
         "heads 189.8 MiB",
         "queue 500 MiB",
         "bodies 200 MiB",
-        "batches 40 MiB",
+        "batches 168 MiB",
+        "counting 640 MiB",
     ] {
         assert!(text.contains(words), "{words:?} is not in\n{text}");
     }
+    home.write("[overload]\ncounting = 3\n");
+    let text = String::from_utf8(home.command(&["check"]).stdout).unwrap();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("counting 960 MiB"), "{text}");
     home.write("[overload]\nbytes = \"40MiB\"\n");
     let complaint = crate::harness::process::complaint(&home.command(&["check"]));
     assert!(complaint.contains("overload.bytes") && complaint.contains("64MiB"), "{complaint}");
