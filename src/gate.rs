@@ -254,7 +254,7 @@ fn seconds(wait: Wait) -> Option<u32> {
     match wait {
         Wait::Seat => Some(1),
         Wait::For(wait) => {
-            let late = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            let late = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
             Some(u32::try_from(late.max(1)).unwrap_or(u32::MAX))
         }
         Wait::Never => None,
