@@ -51,7 +51,10 @@ async fn bombs_are_refused_in_bounded_memory() {
     let (provider, home) = (Provider::start().await, Home::new());
     let speech = "[[models]]\nid = \"w\"\nkind = \"transcription\"\ncontext_length = 448\n";
     let offers = "\n[[providers.offers]]\nmodel = \"w\"\nprice = { minute = 0.006 }\n";
-    home.write(&format!("[files]\nkeep_free = \"1MiB\"\n{speech}{}{offers}", catalogue(&provider, "")));
+    home.write(&format!(
+        "[files]\nkeep_free = \"1MiB\"\n[batches]\nline = \"1MiB\"\n{speech}{}{offers}",
+        catalogue(&provider, "")
+    ));
     let process = home.run().await;
     let (client, _) = home.key();
     assert_eq!(client.post(CHAT, &serde_json::from_str(&ask("Hi")).unwrap()).await.status, 200);
@@ -132,5 +135,5 @@ async fn a_long_line(client: &Client, length: usize) {
     let heard = within("a refusal", reading).await.unwrap();
     let heard = String::from_utf8_lossy(&heard).into_owned();
     assert_eq!(statuses(heard.as_bytes()), [400], "{heard}");
-    assert!(heard.contains("line 1: expected at most 33554432 bytes, got more"), "{heard}");
+    assert!(heard.contains("line 1: expected at most 1048576 bytes, got more"), "{heard}");
 }
