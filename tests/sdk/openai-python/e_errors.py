@@ -73,7 +73,7 @@ def test_a_wrong_field_is_400_and_named():
         "temperature": {"temperature": 9},
         "n": {"n": 11},
         "top_p": {"top_p": 2},
-        "max_tokens": {"max_tokens": -1},
+        "max_tokens": {"max_tokens": 0},
         "messages": {"messages": []},
         "messages[0].role": {"messages": [{"role": "nobody", "content": "x"}]},
         "tool_choice": {"extra_body": {"tool_choice": "perhaps"}},
