@@ -1,390 +1,303 @@
-//! Who asks and hears the answer: a client over its connection, or a line of a
-//! batch, which has its body already and keeps its answer. One exchange serves both.
+//! The caller of an exchange: a client over its connection, or a line of a batch, which has its body already and keeps
+//! its response. Pingora's session reads and writes for both.
 
-use crate::ledger::Ending;
+mod line;
+#[cfg(test)]
+mod tests;
+
+pub use line::{CancelLine, Line, LineReport};
+
 use crate::pace;
+use crate::proxy::RequestOrigin;
 use crate::relay::Part;
 use crate::reply::head::Head;
-use crate::session::Session;
 use bytes::{Bytes, BytesMut};
-use http::Method;
+use http::{HeaderValue, Method, Version, header};
 use penstock_contract::Finish;
-use std::io::{ErrorKind, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use pingora_core::protocols::http::ServerSession;
+use pingora_error::{Error as SessionError, ErrorType};
+use pingora_http::ResponseHeader;
+use std::future::{Future, pending, poll_fn};
+use std::io::{Error, ErrorKind, Result};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::Notify;
-use tokio::sync::mpsc::Sender;
 
-/// The caller of an exchange.
-pub enum Caller<'a> {
-    /// A client.
-    Connection(&'a mut Session),
-    /// A line of a batch.
-    Line(&'a mut Line),
+/// Bytes of a body that nobody wanted, which are read so that the connection can serve another request.
+const DISCARDED: usize = 16 << 10;
+
+/// The session of an exchange, and where it came from.
+pub struct Caller<'a> {
+    session: &'a mut ServerSession,
+    origin: Option<RequestOrigin>,
+    /// Response head that leaves with the first bytes of its body.
+    head: Option<Box<ResponseHeader>>,
 }
 
-/// A line of a batch: no socket, and no headers either way.
-#[derive(Default)]
-pub struct Line {
-    body: Option<Bytes>,
-    begun: bool,
-    sent: Vec<Bytes>,
-    cancel: CancelLine,
-    asked_back: CancelLine,
-    /// It is one choice of a request for several.
-    sink: Option<Sink>,
-    /// How its reserve ends; entered with its answer.
-    pub end: Option<Ending>,
-}
-
-/// Where the answer of one choice goes: to the exchange of the request that wants several.
-pub struct Sink {
-    /// Pieces of a stream; a whole answer is kept by its line.
-    pieces: Option<Sender<Bytes>>,
-    /// Who sends the first content of all choices, and at which attempt.
-    told: Arc<OnceLock<(Box<str>, u32)>>,
-    /// The signal that asks the request to leave, where that is a line of a batch.
-    back: Option<CancelLine>,
-    /// What the choice used.
-    part: Option<Part>,
-    /// Why it ended.
-    finish: Option<Finish>,
-}
-
-impl Sink {
-    /// A sink of these pieces.
-    pub(crate) fn new(
-        pieces: Option<Sender<Bytes>>,
-        told: Arc<OnceLock<(Box<str>, u32)>>,
-        back: Option<CancelLine>,
-    ) -> Self {
-        Self { pieces, told, back, part: None, finish: None }
+impl<'a> Caller<'a> {
+    /// The caller of a session; an administrator's has no origin.
+    pub const fn new(session: &'a mut ServerSession, origin: Option<RequestOrigin>) -> Self {
+        Self { session, origin, head: None }
     }
 }
 
-/// Tells once, to everybody who holds it, that their work is to end.
-#[derive(Clone, Debug, Default)]
-pub struct CancelLine(Arc<Cancellation>);
-
-#[derive(Debug, Default)]
-struct Cancellation {
-    so: AtomicBool,
-    told: Notify,
-}
-
-impl CancelLine {
-    /// Tells.
-    pub fn cancel(&self) {
-        self.0.so.store(true, Ordering::Release);
-        self.0.told.notify_waiters();
-    }
-
-    /// Whether it was told.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.0.so.load(Ordering::Acquire)
-    }
-
-    /// Ends when it is told.
-    pub async fn cancelled(&self) {
-        let told = self.0.told.notified();
-        tokio::pin!(told);
-        told.as_mut().enable();
-        if !self.is_cancelled() {
-            told.await;
-        }
-    }
-}
-
-impl Line {
-    /// A line with this body, until `cancel` is told.
-    #[must_use]
-    pub fn new(body: Bytes, cancel: CancelLine) -> Self {
-        Self { body: Some(body).filter(|body| !body.is_empty()), cancel, ..Self::default() }
-    }
-
-    /// One choice of a request for several, until `cancel` is told.
-    pub(crate) fn choice(cancel: CancelLine, sink: Sink) -> Self {
-        Self { sink: Some(sink), cancel, ..Self::default() }
-    }
-
-    /// What the choice used, and why it ended.
-    pub(crate) fn take_part(&mut self) -> (Option<Part>, Option<Finish>) {
-        self.sink.as_mut().map_or((None, None), |sink| (sink.part.take(), sink.finish))
-    }
-
-    /// Its batch wants no more of it.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
-    }
-
-    /// Its seat was needed by a request at once.
-    #[must_use]
-    pub fn was_asked_back(&self) -> bool {
-        self.asked_back.is_cancelled()
-    }
-
-    /// Takes more of its answer.
-    pub fn take(&mut self, pieces: Vec<Bytes>) {
-        self.sent.extend(pieces);
-    }
-
-    /// Its answer.
-    #[must_use]
-    pub fn answer(&mut self) -> Vec<Bytes> {
-        std::mem::take(&mut self.sent)
-    }
-}
-
-/// As of a session; a line reads its body in one piece and can always be written to.
 impl Caller<'_> {
+    /// The line of a batch, or the choice of a request for several.
+    #[must_use]
+    pub fn line(&self) -> Option<&Arc<Line>> {
+        self.origin.as_ref().and_then(RequestOrigin::line)
+    }
+
     /// The method of the request.
     #[must_use]
     pub fn method(&self) -> &Method {
-        match self {
-            Self::Connection(session) => session.method(),
-            Self::Line(_) => &Method::POST,
+        &self.session.req_header().method
+    }
+
+    /// The path, without the query.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self.session.req_header().uri.path() {
+            "" => "/",
+            path => path,
         }
     }
 
-    /// The query of its target.
+    /// The query of the target, without its question mark.
     #[must_use]
     pub fn query(&self) -> Option<&str> {
-        match self {
-            Self::Connection(session) => session.query(),
-            Self::Line(_) => None,
-        }
+        self.session.req_header().uri.query()
     }
 
     /// The host that was asked, and perhaps the port.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
-        match self {
-            Self::Connection(session) => session.authority(),
-            Self::Line(_) => None,
-        }
+        let head = self.session.req_header();
+        let asked = head.uri.authority().map(http::uri::Authority::as_str);
+        asked.or_else(|| head.headers.get(header::HOST)?.to_str().ok())
     }
 
-    /// A header of the request, its name in lower case.
+    /// The first header field of this name, in lower case.
     #[must_use]
     pub fn field(&self, name: impl AsRef<str>) -> Option<&[u8]> {
-        match self {
-            Self::Connection(session) => session.field(name.as_ref()),
-            Self::Line(_) => None,
-        }
+        self.session.req_header().headers.get(name.as_ref()).map(HeaderValue::as_bytes)
     }
 
-    /// Whether it came over TLS.
+    /// Whether the request came over TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        match self {
-            Self::Connection(session) => session.is_tls(),
-            Self::Line(_) => false,
-        }
+        self.session.digest().is_some_and(|digest| digest.ssl_digest.is_some())
+    }
+
+    /// Whether the connection may serve another request, as far as the client and the process say.
+    #[must_use]
+    pub fn may_keep(&self) -> bool {
+        self.session.as_http1().is_none_or(|_| self.session.get_keepalive().is_some())
     }
 
     /// The next piece of the request's body, `None` at its end. Ends the turn of its task when that has read enough.
     ///
     /// # Errors
-    /// It was cut short.
+    /// [`ErrorKind::InvalidData`] for unsound chunks, else the body was cut short.
     pub async fn read_request_body(&mut self) -> Result<Option<Bytes>> {
-        match self {
-            Self::Connection(session) => {
-                pace::step().await;
-                let piece = session.read_body().await?;
-                pace::charge(piece.as_ref().map_or(0, Bytes::len));
-                Ok(piece)
-            }
-            Self::Line(line) => Ok(line.body.take()),
-        }
+        pace::step().await;
+        let piece = self.session.read_request_body().await.map_err(failed)?;
+        pace::charge(piece.as_ref().map_or(0, Bytes::len));
+        Ok(piece)
     }
 
-    /// Reads more of it behind what `body` has; how much, 0 at its end.
+    /// Appends more of it to `body`; returns how many bytes, 0 at its end.
     ///
     /// # Errors
-    /// It was cut short.
+    /// As [`Caller::read_request_body`].
     pub async fn read_into(&mut self, body: &mut BytesMut) -> Result<usize> {
-        match self {
-            Self::Connection(session) => {
-                pace::step().await;
-                let read = session.read_into(body).await?;
-                pace::charge(read);
-                Ok(read)
-            }
-            Self::Line(line) => {
-                let piece = line.body.take().unwrap_or_default();
-                body.extend_from_slice(&piece);
-                Ok(piece.len())
-            }
-        }
+        let piece = self.read_request_body().await?.unwrap_or_default();
+        body.extend_from_slice(&piece);
+        Ok(piece.len())
     }
 
     /// Whether the body was read to its end.
     pub fn is_body_done(&mut self) -> bool {
-        match self {
-            Self::Connection(session) => session.is_body_done(),
-            Self::Line(_) => true,
-        }
+        self.session.is_body_done()
     }
 
-    /// Whether its body, a long one, is read from now on.
+    /// Notes whether a long body is read: the window of its HTTP/2 connection makes room for it.
     pub fn reads(&mut self, read: bool) {
-        if let Self::Connection(session) = self {
-            session.reads(read);
+        if let Some(RequestOrigin::Http2(stream)) = &self.origin {
+            stream.reads(read);
         }
     }
 
-    /// A client may leave what is written from now on waiting for so long at most.
+    /// Bounds how long a client may leave what is written from now on waiting. Sockets of HTTP/1.1 bound it themselves.
     pub fn hurry(&mut self, within: Duration) {
-        if let Self::Connection(session) = self {
-            session.hurry(within);
+        if self.session.is_http2() {
+            self.session.set_write_timeout(Some(within));
         }
     }
 
     /// Ends only when the caller is gone.
     pub async fn gone(&mut self) {
-        match self {
-            Self::Connection(session) => session.gone().await,
-            Self::Line(line) => tokio::select! {
-                biased;
-                () = line.cancel.cancelled() => {}
-                () = line.asked_back.cancelled() => {}
-            },
+        // A body that is still to be read is not looked behind.
+        if !self.session.is_body_done() && !self.session.is_http2() {
+            return pending().await;
         }
+        self.session.read_body_or_idle(true).await.ok();
     }
 
-    /// The signal that asks a line to leave its seat.
+    /// The signal that asks a line to give its permit to a request at once.
     #[must_use]
     pub fn asked_back(&self) -> Option<CancelLine> {
-        match self {
-            Self::Connection(_) => None,
-            Self::Line(Line { sink: Some(sink), .. }) => sink.back.clone(),
-            Self::Line(line) => Some(line.asked_back.clone()),
-        }
+        self.line().and_then(|line| line.asked_back())
     }
 
-    /// Tells a client that waits for it to send its body.
+    /// Tells a client that waits for it to send its body. HTTP/1.0 has no interim responses (RFC 9110 §10.1.1).
     pub async fn write_continue_response(&mut self) {
-        if let Self::Connection(session) = self {
-            session.write_continue().await;
+        let version = self.session.req_header().version;
+        if self.session.as_http1().is_some() && version != Version::HTTP_10 {
+            self.session.write_continue_response().await.ok();
         }
     }
 
-    /// Whether the connection may serve another request.
+    /// Notes whether the connection may serve another request.
     pub fn keep(&mut self, keep: bool) {
-        if let Self::Connection(session) = self {
-            session.keep(keep);
-        }
+        self.session.set_keepalive(keep.then_some(0));
     }
 
-    /// Whether the answer is sent in chunks where its length is not told.
+    /// Whether a response without a length is sent in chunks.
     #[must_use]
     pub fn in_chunks(&self) -> bool {
-        match self {
-            Self::Connection(session) => session.in_chunks(),
-            Self::Line(_) => false,
-        }
+        self.session.as_http1().is_some() && self.session.req_header().version != Version::HTTP_10
     }
 
-    /// Takes the head of the answer, which leaves with what is written next, or with [`Caller::flush`].
+    /// Takes the head of the response. It leaves with what is written next, or with [`Caller::flush`].
     ///
     /// # Errors
     /// The client is gone.
     pub async fn write_response_header(&mut self, head: Head) -> Result<()> {
-        match self {
-            Self::Connection(session) => session.write_head(head).await,
-            Self::Line(line) => {
-                line.begun = true;
-                Ok(())
+        let last = match &self.origin {
+            Some(RequestOrigin::Http1(connection)) => connection.is_stopping(),
+            _ => false,
+        };
+        self.discard_body().await;
+        let head = head.into_response();
+        // A body that ends with the connection is the last on it.
+        let unframed = self.session.as_http1().is_some()
+            && !head.headers.contains_key(header::CONTENT_LENGTH)
+            && !head.headers.contains_key(header::TRANSFER_ENCODING)
+            && !matches!(head.status.as_u16(), 204 | 304);
+        if last || unframed {
+            self.session.set_keepalive(None);
+        }
+        self.head = Some(head);
+        Ok(())
+    }
+
+    /// Reads and drops a short body that nobody wanted, as far as it has arrived: behind an unread one no other request
+    /// can be served.
+    async fn discard_body(&mut self) {
+        let length = self.session.get_header_bytes(header::CONTENT_LENGTH);
+        let length = std::str::from_utf8(length).ok().and_then(|length| length.parse::<usize>().ok());
+        if self.session.as_http1().is_none() || length.is_none_or(|length| length > DISCARDED) {
+            return;
+        }
+        while !self.session.is_body_done() {
+            let mut read = pin!(self.session.read_request_body());
+            let read = poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await;
+            if !matches!(read, Poll::Ready(Ok(Some(_)))) {
+                return;
             }
         }
     }
 
-    /// Sends what waits.
+    /// Sends the head, if that has not left.
     ///
     /// # Errors
     /// The client is gone.
     pub async fn flush(&mut self) -> Result<()> {
-        match self {
-            Self::Connection(session) => session.flush().await,
-            Self::Line(_) => Ok(()),
+        match self.head.take() {
+            Some(head) => self.session.write_response_header(head).await.map_err(failed),
+            None => Ok(()),
         }
     }
 
-    /// Sends some of its body.
+    /// Sends some of the body; `end` with its last bytes, which may be none.
     ///
     /// # Errors
     /// The client is gone.
     pub async fn write_response_body(&mut self, piece: Bytes, end: bool) -> Result<()> {
-        match self {
-            Self::Connection(session) => session.write_body(piece, end).await,
-            Self::Line(Line { sink: Some(Sink { pieces: Some(pieces), .. }), .. }) => {
-                pieces.send(piece).await.map_err(|_| ErrorKind::BrokenPipe.into())
-            }
-            Self::Line(line) => {
-                line.take(vec![piece]);
-                Ok(())
-            }
+        if self.head.is_some() {
+            self.cork(!piece.is_empty() || end);
+            let written = self.flush().await;
+            self.cork(false);
+            written?;
         }
+        self.session.write_response_body(piece, end).await.map_err(failed)
     }
 
-    /// Sends a short body as one.
+    /// Sends a short body at once.
     ///
     /// # Errors
     /// The client is gone.
     pub async fn write_response_whole(&mut self, pieces: &[Bytes]) -> Result<()> {
-        match self {
-            Self::Connection(session) => session.write_whole(pieces).await,
-            Self::Line(line) => {
-                line.take(pieces.to_vec());
-                Ok(())
-            }
+        match pieces {
+            [piece] => self.write_response_body(piece.clone(), true).await,
+            pieces => self.write_response_body(pieces.concat().into(), true).await,
+        }
+    }
+
+    /// Keeps back what an HTTP/1.1 session flushes.
+    fn cork(&self, corked: bool) {
+        if let Some(RequestOrigin::Http1(connection)) = &self.origin {
+            connection.cork(corked);
         }
     }
 
     /// Keeps what one choice used for the request that wants several; gives it back where there is none.
     pub(crate) fn keep_part(&mut self, part: Part) -> std::result::Result<(), Part> {
-        match self {
-            Self::Line(Line { sink: Some(sink), .. }) => {
-                sink.part = Some(part);
-                Ok(())
-            }
-            Self::Connection(_) | Self::Line(_) => Err(part),
+        match self.line() {
+            Some(line) => line.keep_part(part),
+            None => Err(part),
         }
     }
 
-    /// Notes who sends the first content of a choice, and at which attempt.
+    /// Notes which provider sends the first content of a choice, and at which attempt.
     pub(crate) fn note_provider(&mut self, provider: &str, number: u32) {
-        if let Self::Line(Line { sink: Some(sink), .. }) = self {
-            // The first of all choices counts.
-            let _ = sink.told.set((provider.into(), number));
+        if let Some(line) = self.line() {
+            line.note_provider(provider, number);
         }
     }
 
     /// Notes why a choice ended.
     pub(crate) fn note_finish(&mut self, finish: Option<Finish>) {
-        if let Self::Line(Line { sink: Some(sink), .. }) = self {
-            sink.finish = finish;
+        if let Some(line) = self.line() {
+            line.note_finish(finish);
         }
     }
 
-    /// Whether the head of the answer has gone out.
+    /// Whether the head of the response was taken.
     #[must_use]
     pub fn answered(&self) -> bool {
-        match self {
-            Self::Connection(session) => session.answered(),
-            Self::Line(line) => line.begun,
-        }
+        let written = self.session.response_written();
+        self.head.is_some() || written.is_some_and(|head| !head.status.is_informational())
     }
 
-    /// Size of the answer's body so far.
+    /// Bytes of the response body so far.
     #[must_use]
     pub fn body_bytes_sent(&self) -> usize {
-        match self {
-            Self::Connection(session) => session.body_bytes_sent(),
-            Self::Line(line) => line.sent.iter().map(Bytes::len).sum(),
-        }
+        self.session.body_bytes_sent()
+    }
+}
+
+/// The error of a session as one of input and output.
+#[allow(clippy::boxed_local)]
+fn failed(error: Box<SessionError>) -> Error {
+    match error.etype() {
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout => ErrorKind::TimedOut.into(),
+        ErrorType::Custom("InvalidChunk") => ErrorKind::InvalidData.into(),
+        _ => match error.root_cause().downcast_ref::<Error>().map(Error::kind) {
+            Some(kind @ (ErrorKind::InvalidData | ErrorKind::TimedOut)) => kind.into(),
+            _ => ErrorKind::BrokenPipe.into(),
+        },
     }
 }

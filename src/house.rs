@@ -19,6 +19,7 @@ use crate::live::Live;
 use crate::observe::metrics::Metrics;
 use crate::observe::{Record, log};
 use crate::overload::Overload;
+use crate::proxy::{self, Proxy};
 use crate::shelf::Shelf;
 use crate::spool::Spools;
 use crate::tls::{self, Tls};
@@ -32,8 +33,8 @@ use penstock_contract::MicroCredits;
 use penstock_ledger::Wallet;
 use penstock_routing::RetryBudget;
 use penstock_storage::files::FileStore;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -98,6 +99,8 @@ pub struct House {
     pub desks: AtomicUsize,
     open: AtomicUsize,
     emptied: Notify,
+    /// Pingora's proxy, which serves requests and lines of batches.
+    proxy: OnceLock<Proxy>,
     /// Mistakes on purpose.
     #[cfg(feature = "inject")]
     pub inject: crate::inject::Inject,
@@ -173,10 +176,17 @@ impl House {
             desks: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             emptied: Notify::new(),
+            proxy: OnceLock::new(),
             #[cfg(feature = "inject")]
             inject: crate::inject::Inject::default(),
         });
+        house.proxy();
         Ok((house, holds))
+    }
+
+    /// Pingora's proxy, which serves requests and lines of batches.
+    pub fn proxy(self: &Arc<Self>) -> &Proxy {
+        self.proxy.get_or_init(|| proxy::start(Arc::downgrade(self)))
     }
 
     /// The configuration at work now.

@@ -29,7 +29,7 @@
 //! | [`civil`] | times as people and headers write them |
 //! | [`buffers`] | memory for large bodies, kept for a moment |
 //! | [`pace`] | turns of tasks that read, so that no peer keeps a thread to itself |
-//! | [`session`] | a request and its answer on the connection of a client |
+//! | [`proxy`] | Pingora's phases: from the session of a client or of a batch line to an exchange |
 //! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
 //! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
 //! | [`spool`], [`shelf`] | uploads on disk; images that wait for their client |
@@ -92,11 +92,11 @@ pub mod object_id;
 pub mod observe;
 pub mod overload;
 pub mod pace;
+pub mod proxy;
 pub mod relay;
 pub mod reply;
 pub mod request_id;
 pub mod server;
-pub mod session;
 pub mod shelf;
 pub mod simulate;
 pub mod simulators;

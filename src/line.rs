@@ -1,23 +1,23 @@
-//! One line of a batch as one exchange: the same filters, the same relay, no
-//! socket. Its charge is not entered here but given back with its answer, so that
-//! both are written together or neither.
+//! One line of a batch as one exchange: the same phases of Pingora's proxy as a client's request, without a socket. Its
+//! charge is not entered here but given back with its response, so that both are written together or neither.
 
 pub use crate::caller::CancelLine;
 
-use crate::caller::{Caller, Line};
-use crate::endpoint::{self, Endpoint};
-use crate::exchange::{Ended, Exchange};
+use crate::caller::{Line, LineReport};
+use crate::endpoint::Endpoint;
+use crate::exchange::ExchangeState;
 use crate::house::House;
 use crate::keyring::Grant;
 use crate::ledger::Ending;
-use crate::observe::{Outcome, panics};
+use crate::observe::Outcome;
+use crate::proxy::LineSession;
 use crate::request_id::RequestId;
 use bytes::Bytes;
 use penstock_contract::{Code, Done, Refusal, Usage};
-use penstock_limits::Work;
-use std::pin::pin;
+use pingora_core::apps::HttpServerApp;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// When a failed line may be asked again, if nobody said.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -61,64 +61,63 @@ pub struct LineDone {
 /// Asks a line. It waits for its seat as long as that takes.
 pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
     let _open = house.open_exchange();
-    let mut line = Line::new(ask.body, ask.cancel);
-    let dialect = endpoint::dialect(ask.endpoint.path(), false);
-    let mut x = Exchange::new(house, Caller::Line(&mut line), dialect, Work::BatchLine);
-    x.grant = ask.grant;
-    x.record.key = Some(x.grant.public_id.clone());
-    x.record.endpoint = ask.endpoint.name();
-    x.record.line = true;
-    let (mut retry, mut short) = (None, false);
-    let mut cancelled = false;
-    let answer = panics::caught(pin!(answer(&mut x, ask.endpoint))).await;
-    let answer = match answer.unwrap_or_else(|| Err(x.panicked())) {
-        Ok(Ended::Written) => Ok(()),
-        Ok(Ended::Left) => Err(left(&x)),
-        Err(refusal) => Err(Some(refusal)),
-    };
-    match answer {
-        Ok(()) => {}
-        Err(None) => cancelled = true,
-        Err(Some(refusal)) => {
-            retry = again(&refusal);
-            short = refusal.held;
-            x.refuse(&refusal).await;
-        }
+    let line = Line::of_batch(ask.grant, ask.cancel);
+    // The batch ends its lines by their signal, not with the listeners.
+    let (_stop, stopping) = watch::channel(false);
+    if let Ok(session) = LineSession::start(line.clone(), ask.endpoint.path(), ask.body) {
+        house.proxy().process_new_http(session, &stopping).await;
     }
-    let unseated = x.record.attempts.is_empty() && !x.record.queued.is_zero();
-    let yielded = retry.is_some() && (yielded(&x) || unseated || short);
+    let report = line.take_report().unwrap_or_else(|| LineReport {
+        request: RequestId::random(),
+        status: 500,
+        usage: None,
+        refusal: Some(Refusal::new(Code::Internal)),
+        yielded: false,
+        cancelled: false,
+    });
+    LineDone {
+        request: report.request,
+        status: report.status,
+        body: line.take_response(),
+        end: line.take_end(),
+        usage: report.usage,
+        retry: report.refusal.as_ref().and_then(again),
+        yielded: report.yielded,
+        short: report.refusal.is_some_and(|refusal| refusal.held),
+        cancelled: report.cancelled,
+    }
+}
+
+/// The refusal of a line that ended without a response; `None` if it was cancelled.
+pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<Refusal> {
+    if line.is_cancelled() {
+        None
+    } else if line.was_asked_back() {
+        Some(Refusal::new(Code::Unavailable).retry_after(1))
+    } else if !state.grant.good(now) {
+        Some(Refusal::new(Code::InvalidKey))
+    } else {
+        Some(Refusal::new(Code::Internal))
+    }
+}
+
+/// Reports the end of a line to the batch, and marks one in the record that gave its permit to others.
+pub(crate) fn report(line: &Line, state: &mut ExchangeState, refusal: Option<Refusal>, cancelled: bool) {
+    let (retry, short) = (refusal.as_ref().and_then(again), refusal.as_ref().is_some_and(|why| why.held));
+    let record = &mut state.record;
+    let without_permit = record.attempts.is_empty() && !record.queued.is_zero();
+    let yielded = retry.is_some() && (line.was_asked_back() || without_permit || short);
     if yielded {
-        x.record.outcome = Outcome::Yielded;
+        record.outcome = Outcome::Yielded;
     }
-    x.record.end(cancelled, x.caller.body_bytes_sent());
-    house.observe(&x.record, x.started);
-    let (request, status) = (x.id, x.record.status);
-    let usage = x.record.done.as_ref().and_then(Done::usage).copied();
-    drop(x);
-    let (body, end) = (line.answer(), line.end.take());
-    LineDone { request, status, body, end, usage, retry, yielded, short, cancelled }
-}
-
-async fn answer(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<Ended, Refusal> {
-    if !x.grant.good(x.house.clock.unix()) {
-        return Err(Refusal::new(Code::InvalidKey));
-    }
-    x.grant.require(endpoint.scope())?;
-    endpoint.handle(x, "").await
-}
-
-/// Why a line ended without an answer; `None` if it was cancelled.
-fn left(x: &Exchange<'_>) -> Option<Refusal> {
-    match &x.caller {
-        Caller::Line(line) if line.is_cancelled() => None,
-        _ if yielded(x) => Some(Refusal::new(Code::Unavailable).retry_after(1)),
-        _ if !x.grant.good(x.house.clock.unix()) => Some(Refusal::new(Code::InvalidKey)),
-        _ => Some(Refusal::new(Code::Internal)),
-    }
-}
-
-fn yielded(x: &Exchange<'_>) -> bool {
-    matches!(&x.caller, Caller::Line(line) if line.was_asked_back())
+    line.set_report(LineReport {
+        request: state.id,
+        status: record.status,
+        usage: record.done.as_ref().and_then(Done::usage).copied(),
+        refusal,
+        yielded,
+        cancelled,
+    });
 }
 
 /// Whether it is worth asking again, and when.

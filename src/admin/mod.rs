@@ -27,7 +27,6 @@ use crate::reply::cors::CrossOrigin;
 use crate::reply::head::Head;
 use crate::request_id::RequestId;
 use crate::server::Bound;
-use crate::session::Session;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use desk::{Asked, Done, Effect, Told};
@@ -107,8 +106,7 @@ impl HttpServerApp for Admin {
         let id = RequestId::random();
         let gzip = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
         let answer = self.answer(&mut session).await;
-        let mut session = Session::Library(Box::new(session), None);
-        let caller = &mut Caller::Connection(&mut session);
+        let caller = &mut Caller::new(&mut session, None);
         match answer {
             Ok(Answer(status, kind, body)) => {
                 let head = Head::new(status, &id).with("vary", "accept-encoding");
@@ -125,9 +123,7 @@ impl HttpServerApp for Admin {
                     .ok();
             }
         }
-        if let Session::Library(session, _) = session {
-            session.finish().await.ok();
-        }
+        session.finish().await.ok();
         None
     }
 }

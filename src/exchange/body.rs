@@ -35,7 +35,7 @@ impl Exchange<'_> {
         let announced = self.invite(cap, None).await?;
         let body = timeout_at(
             (clock::now() + within).into(),
-            gather(&mut self.caller, &self.house.buffers, announced, (cap, idle), self.place.as_mut()),
+            gather(&mut self.caller, &self.house.buffers, announced, (cap, idle), self.state.place.as_mut()),
         )
         .await
         .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
@@ -194,7 +194,7 @@ async fn gather(
     (cap, idle): (usize, Duration),
     mut place: Option<&mut Place>,
 ) -> Result<Bytes, Refusal> {
-    let whole = matches!(caller, Caller::Line(_));
+    let whole = caller.line().is_some();
     let Some(first) = within(idle, caller.read_request_body()).await? else {
         return Ok(Bytes::new());
     };

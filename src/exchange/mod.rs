@@ -1,6 +1,5 @@
-//! The life of one request, top to bottom: route, key, scope, body, answer,
-//! record. Whatever ends it, the client hears its own dialect and the record
-//! is written once.
+//! One request and its response: what the phases of the proxy (`crate::proxy`) do with it. Whatever ends it, the client
+//! hears its own dialect and the record is written once.
 
 mod body;
 
@@ -12,18 +11,17 @@ use crate::gate::{self, Entry, Habits, Pass};
 use crate::house::House;
 use crate::keyring::Grant;
 use crate::live::Live;
-use crate::observe::{Record, Trace, panics};
+use crate::observe::{Record, Trace};
 use crate::overload::Place;
 use crate::reply::{self, cors::CrossOrigin, head::Head};
 use crate::request_id::RequestId;
-use crate::session::Session;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{Dialect, Refusal};
+use penstock_contract::{Code, Dialect, Refusal};
 use penstock_limits::{Cost, Used, Work};
 use penstock_wire::host::Named;
 use std::net::{IpAddr, UdpSocket};
-use std::pin::pin;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,15 +32,21 @@ const FEW: usize = 16 << 10;
 /// How long a refusal waits for its client to make room for it.
 const REFUSED: Duration = Duration::from_secs(2);
 
-/// One request and its answer.
+/// One request and its response, as a phase of the proxy sees it: the state of the exchange, and its caller.
 pub struct Exchange<'a> {
     /// The house it happens in.
     pub house: &'a Arc<House>,
-    /// The configuration it began with; a reload does not touch it.
-    pub live: Arc<Live>,
     /// Who asks.
     pub caller: Caller<'a>,
-    /// Its name.
+    /// What lasts from phase to phase.
+    pub state: &'a mut ExchangeState,
+}
+
+/// State of an exchange from its first phase to its last.
+pub struct ExchangeState {
+    /// The configuration it began with; a reload does not touch it.
+    pub live: Arc<Live>,
+    /// Its id.
     pub id: RequestId,
     /// When its head was there.
     pub started: Instant,
@@ -65,6 +69,7 @@ pub struct Exchange<'a> {
 }
 
 /// What became of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It was written to its end.
     Written,
@@ -85,76 +90,113 @@ pub enum After {
     Cut,
 }
 
-/// Runs one request.
-pub async fn run(house: &Arc<House>, session: &mut Session, keep: bool) -> After {
-    let path = session.path().to_owned();
-    let dialect = endpoint::dialect(&path, session.field("anthropic-version").is_some());
-    session.keep(keep);
-    let mut exchange = Exchange::new(house, Caller::Connection(session), dialect, Work::Request);
-    exchange.keep = keep;
-    // What it held is dropped before a panic is answered.
-    let served = panics::caught(pin!(serve(&mut exchange, &path))).await;
-    let ended = match served.unwrap_or_else(|| Err(exchange.panicked())) {
-        Ok(ended) => ended,
-        Err(refusal) => Box::pin(exchange.refuse(&refusal)).await,
-    };
-    exchange.record.end(matches!(ended, Ended::Left), exchange.caller.body_bytes_sent());
-    house.observe(&exchange.record, exchange.started);
-    match ended {
-        Ended::Left => After::Cut,
-        Ended::Written if keep && exchange.caller.is_body_done() => After::Reuse,
-        Ended::Written if exchange.record.status == LATE => After::Late,
-        Ended::Written => After::End,
-    }
+/// What answers a request.
+#[derive(Clone)]
+pub enum Route {
+    /// The preflight of a page's script.
+    Preflight,
+    /// An endpoint, and what the `*` of its path matched.
+    Endpoint(&'static dyn Endpoint, Box<str>),
 }
 
-/// Refuses a request whose head alone says that it is not to be served.
-pub async fn refuse(house: &Arc<House>, session: &mut Session, refusal: &Refusal) -> After {
-    let path = session.path().to_owned();
-    let dialect = endpoint::dialect(&path, session.field("anthropic-version").is_some());
-    let mut exchange = Exchange::new(house, Caller::Connection(session), dialect, Work::Request);
-    let ended = exchange.refuse(refusal).await;
-    exchange.record.end(matches!(ended, Ended::Left), exchange.caller.body_bytes_sent());
-    house.observe(&exchange.record, exchange.started);
-    if matches!(ended, Ended::Left) { After::Cut } else { After::End }
-}
-
-/// From the route to the endpoint.
-async fn serve(x: &mut Exchange<'_>, path: &str) -> Result<Ended, Refusal> {
-    let method = x.caller.method().clone();
-    if method == http::Method::OPTIONS && x.origin.is_handled() {
-        return Ok(x.preflight().await);
-    }
-    let (found, tail) = endpoint::find(&method, path).inspect_err(|_| x.recognise())?;
-    x.record.endpoint = found.name();
-    if !found.is_open() {
-        x.authenticate(found)?;
-    }
-    found.handle(x, tail).await
-}
-
-impl<'a> Exchange<'a> {
-    /// An exchange that begins now.
-    pub(crate) fn new(house: &'a Arc<House>, caller: Caller<'a>, dialect: Dialect, work: Work) -> Self {
+impl ExchangeState {
+    /// The state of an exchange that begins now.
+    #[must_use]
+    pub fn new(house: &House) -> Self {
         let id = RequestId::random();
-        let live = house.live();
-        let origin = CrossOrigin::of(caller.field(header::ORIGIN), &live.settings.listen.cors);
-        let mut record = Record::new(id, dialect);
-        record.trace = Trace::of(|name| caller.field(name));
         Self {
-            house,
-            live,
-            caller,
+            live: house.live(),
             id,
             started: Instant::now(),
-            dialect,
+            dialect: Dialect::Chat,
             grant: Grant::nobody(),
-            work,
+            work: Work::Request,
             place: None,
             pass: None,
-            record,
+            record: Record::new(id, Dialect::Chat),
             keep: false,
-            origin,
+            origin: CrossOrigin::None,
+        }
+    }
+}
+
+impl Deref for Exchange<'_> {
+    type Target = ExchangeState;
+
+    fn deref(&self) -> &ExchangeState {
+        self.state
+    }
+}
+
+impl DerefMut for Exchange<'_> {
+    fn deref_mut(&mut self) -> &mut ExchangeState {
+        self.state
+    }
+}
+
+impl Exchange<'_> {
+    /// Reads what the head says: the dialect of errors, the page that asks, the client's own names for the request.
+    pub(crate) fn read_head(&mut self) {
+        let caller = &self.caller;
+        let dialect = endpoint::dialect(caller.path(), caller.field("anthropic-version").is_some());
+        let state = &mut *self.state;
+        state.origin = CrossOrigin::of(caller.field(header::ORIGIN), &state.live.settings.listen.cors);
+        state.keep = caller.may_keep();
+        state.dialect = dialect;
+        state.record.dialect = dialect;
+        state.record.trace = Trace::of(|name| caller.field(name));
+        if let Some(line) = caller.line() {
+            state.work = Work::BatchLine;
+            state.record.line = true;
+            state.grant = line.grant().cloned().unwrap_or_else(Grant::nobody);
+        }
+        let (keep, within) = (self.keep, self.live.settings.limits.client_write);
+        self.caller.keep(keep);
+        self.caller.hurry(within);
+    }
+
+    /// Finds what answers the request, and checks its key and scope.
+    ///
+    /// # Errors
+    /// No such path or method, no good key, a scope that it lacks.
+    pub(crate) fn find_route(&mut self) -> Result<Route, Refusal> {
+        let method = self.caller.method().clone();
+        if method == http::Method::OPTIONS && self.origin.is_handled() {
+            return Ok(Route::Preflight);
+        }
+        let found = endpoint::find(&method, self.caller.path()).map(|(found, tail)| (found, Box::from(tail)));
+        let (found, tail) = found.inspect_err(|_| self.recognise())?;
+        self.record.endpoint = found.name();
+        if self.caller.line().is_some() {
+            self.record.key = Some(self.grant.public_id.clone());
+            if !self.grant.good(self.house.clock.unix()) {
+                return Err(Refusal::new(Code::InvalidKey));
+            }
+            self.grant.require(found.scope())?;
+        } else if !found.is_open() {
+            self.authenticate(found)?;
+        }
+        Ok(Route::Endpoint(found, tail))
+    }
+
+    /// Answers the request.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub(crate) async fn answer_by(&mut self, route: Route) -> Result<Ended, Refusal> {
+        match route {
+            Route::Preflight => Ok(self.preflight().await),
+            Route::Endpoint(found, tail) => found.handle(self, &tail).await,
+        }
+    }
+
+    /// What becomes of the connection after the response.
+    pub(crate) fn after(&mut self, ended: Ended) -> After {
+        match ended {
+            Ended::Left => After::Cut,
+            Ended::Written if self.keep && self.caller.is_body_done() => After::Reuse,
+            Ended::Written if self.record.status == LATE => After::Late,
+            Ended::Written => After::End,
         }
     }
 }

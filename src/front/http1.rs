@@ -1,17 +1,19 @@
-//! A connection that speaks HTTP/1.1: one request after the other. Each head is
-//! read here, within its limits and its deadline, and proven to have one meaning.
+//! The guard of an HTTP/1.1 connection. It reads each head within its limits and its deadline, refuses one that could
+//! be read in two ways, and hands the same bytes to Pingora's session, which parses and serves the request.
 
+use super::request_stream::{Connection, RequestStream};
 use super::{Front, part, parted, refusal};
 use crate::clock;
 use crate::config::settings::Limits;
 use crate::exchange::After;
-use crate::session::Session;
-use crate::session::http1::{Http1, Rest};
+use crate::proxy::RequestOrigin;
 use crate::socket::Socket;
 use crate::threads;
 use bytes::BytesMut;
-use penstock_wire::head::{Caps, Request, Scan, Wrong};
+use penstock_wire::head::{Caps, Scan, Wrong};
+use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use std::sync::Arc;
 use tokio::io::AsyncReadExt;
@@ -19,14 +21,13 @@ use tokio::time::timeout_at;
 
 /// Bytes that most heads fit in.
 const USUAL: usize = 4096;
-
 /// Room below which a buffer is made longer.
 const CRAMPED: usize = 1024;
 
 /// How the reading of a head ended; what came of one that is not whole is in the buffer.
 enum Read {
-    /// It is whole.
-    Whole(Request),
+    /// It is whole: bytes of the head, and of the body unless that is chunked.
+    Whole(usize, Option<u64>),
     /// It is refused.
     Refused(Wrong),
     /// It did not come in time.
@@ -36,38 +37,54 @@ enum Read {
 }
 
 pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: ShutdownWatch) {
+    let connection = Connection::new(stop.clone());
     let mut buffer = BytesMut::new();
     let mut reused = false;
     loop {
         let limits = front.limits();
-        let request = match head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
-            Read::Whole(request) => request,
+        let framing = match head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
+            Read::Whole(head, body) => (head, body),
             Read::Over => return,
             Read::Refused(wrong) => {
                 return refusal::head(front, stream, refusal::dialect(&buffer), Some(wrong)).await;
             }
             Read::Late => return refusal::head(front, stream, refusal::dialect(&buffer), None).await,
         };
-        let mut session = Session::Http1(Http1::new(stream, request, buffer, stop.clone()));
-        let open = front.house.open_exchange();
-        let after = front.exchange(&mut session, &limits, &stop).await;
-        drop(open);
-        let Session::Http1(session) = session else { return };
-        (stream, buffer) = match session.rest() {
-            // Without the end that the framing of the answer has for a good one; HTTP/1.0 in clear text has none.
-            _ if after == After::Cut => return,
-            Rest::Idle(stream, buffer) if after == After::Reuse => (stream, buffer),
-            Rest::Idle(mut stream, _) | Rest::Ended(mut stream) => return stream.shutdown().await,
-            Rest::Unread(stream) => return part(stream, after == After::Late).await,
-            Rest::Cut => return,
-        };
+        let may_reuse = proxy(front, &connection, stream, framing, buffer, &stop).await;
+        let (Some(returned), after) = (connection.take_returned(), connection.take_after()) else { return };
+        stream = returned.stream;
+        match after {
+            // Without the end that the framing of the response has for a good one; HTTP/1.0 in clear text has none.
+            After::Cut => return,
+            After::Reuse if may_reuse && returned.reusable => {}
+            _ if returned.reusable && returned.ahead.is_empty() => return stream.shutdown().await,
+            _ => return part(stream, after == After::Late).await,
+        }
+        buffer = returned.ahead;
         reused = true;
         // Between two requests nothing but the socket is bound to a thread.
-        if Socket::can_move(&stream) && threads::ease().await {
+        if buffer.is_empty() && Socket::can_move(&stream) && threads::ease().await {
             let Ok(moved) = Socket::moved(stream) else { return };
             stream = moved;
         }
     }
+}
+
+/// Lets Pingora's proxy serve one request; whether its session allows another one on the connection.
+async fn proxy(
+    front: &Front,
+    connection: &Arc<Connection>,
+    stream: Stream,
+    framing: (usize, Option<u64>),
+    received: BytesMut,
+    stop: &ShutdownWatch,
+) -> bool {
+    let (stream, prefix) = RequestStream::new(stream, framing, received, connection.clone());
+    let mut session = ServerSession::new_http1(Box::new(stream));
+    session.set_pipelined_prefix(prefix);
+    session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));
+    let _open = front.house.open_exchange();
+    front.house.proxy().process_new_http(session, stop).await.is_some()
 }
 
 /// Reads the head of the next request, until the moment by which it has to be there.
@@ -81,6 +98,15 @@ async fn head(
     let caps = Caps { bytes: limits.head, target: limits.target, fields: limits.head_fields };
     let mut until = clock::now() + if reused { limits.keep_alive } else { limits.request_head };
     let mut scan = Scan::default();
+    // Bytes of a pipelined request are there already.
+    if !buffer.is_empty() {
+        until = clock::now() + limits.request_head;
+        match scan.push(buffer, caps) {
+            Ok(Some(size)) => return Read::Whole(size, scan.body_length()),
+            Ok(None) => {}
+            Err(wrong) => return Read::Refused(wrong),
+        }
+    }
     loop {
         let begun = !buffer.is_empty();
         if buffer.capacity() - buffer.len() < CRAMPED {
@@ -89,7 +115,7 @@ async fn head(
         let read = tokio::select! {
             biased;
             read = timeout_at(until.into(), stream.read_buf(buffer)) => read,
-            // An idle connection ends with the house; a request that has begun is served.
+            // An idle connection ends when the process stops; a request that has begun is served.
             () = parted(stop), if reused && !begun => return Read::Over,
         };
         let read = match read {
@@ -98,7 +124,7 @@ async fn head(
             _ => return Read::Over,
         };
         match read {
-            Ok(Some(size)) => return Read::Whole(scan.request(buffer.split_to(size).freeze())),
+            Ok(Some(size)) => return Read::Whole(size, scan.body_length()),
             Ok(None) if begun => {}
             // An idle connection may wait longer for its next head than a head may take.
             Ok(None) => until = clock::now() + limits.request_head,

@@ -2,16 +2,16 @@
 //! What the library beneath leaves open is bounded here: the time of the preface,
 //! an idle connection, streams that are begun only to be given up.
 
+use super::bodies::{Bodies, Body};
 use super::frames::Frames;
 use super::heads::{self, Held};
 use super::{Front, parted, refusal, stopped};
 use crate::config::settings::Limits;
-use crate::exchange::{self, After};
-use crate::session::Session;
-use crate::session::bodies::{Bodies, Body};
+use crate::proxy::{Http2Stream, RequestOrigin};
 use bytes::Bytes;
 use penstock_contract::Refusal;
 use penstock_wire::head::Wrong;
+use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::http::v2::server::{
     H2Accept, H2Options, HttpSession, default_h2_options, handshake,
@@ -271,25 +271,13 @@ async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, o
     if given_up(&mut session).await {
         return open.0.ended(true);
     }
-    let counted = front.house.open_exchange();
-    let limits = front.limits();
-    let wrong = wrong(&session, &limits);
-    let mut session = Session::Library(Box::new(ServerSession::new_http2(session)), Some(body));
-    let after = match wrong {
-        None => front.exchange(&mut session, &limits, &stop).await,
-        Some(wrong) => exchange::refuse(&front.house, &mut session, &wrong).await,
-    };
-    drop(counted);
-    let Session::Library(session, _) = session else { return };
-    let ServerSession::H2(mut session) = *session else { return };
-    let given_up = given_up(&mut session).await;
-    if after == After::Cut {
-        // What breaks off does not look like what ended.
-        session.shutdown_with_reason(h2::Reason::CANCEL);
-    } else {
-        session.finish().ok();
-    }
-    open.0.ended(given_up);
+    let _counted = front.house.open_exchange();
+    let refusal = wrong(&session, &front.limits());
+    let link = Http2Stream::new(body, refusal);
+    let mut session = ServerSession::new_http2(session);
+    session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
+    front.house.proxy().process_new_http(session, &stop).await;
+    open.0.ended(link.was_given_up());
 }
 
 /// What is wrong with the head of a stream that the library lets pass.

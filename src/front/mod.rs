@@ -3,17 +3,17 @@
 //! are, how long and how large a head may be, how many streams a connection has
 //! and how often it may think better of them.
 
+pub mod bodies;
 mod frames;
 mod heads;
 mod http1;
 pub mod http2;
 pub mod places;
 mod refusal;
+pub mod request_stream;
 
 use crate::config::settings::Limits;
-use crate::exchange::{self, After};
 use crate::house::House;
-use crate::session::Session;
 use heads::Heads;
 use pingora_core::protocols::{ALPN, Stream};
 use pingora_core::server::ShutdownWatch;
@@ -77,13 +77,6 @@ impl Front {
         } else {
             http1::serve(&self, stream, stop).await;
         }
-    }
-
-    /// Lets one exchange run.
-    async fn exchange(&self, session: &mut Session, limits: &Limits, stop: &ShutdownWatch) -> After {
-        session.hurry(limits.client_write);
-        let last = session.is_last() || *stop.borrow();
-        exchange::run(&self.house, session, !last).await
     }
 }
 

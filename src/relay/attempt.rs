@@ -120,7 +120,7 @@ async fn once(
     let alarm = until.min(clock::now() + first_byte);
     let asked = {
         let exchange =
-            pin!(send(way, offer, speech, call, (run.upload.as_ref(), run.x.record.trace.as_deref())));
+            pin!(send(way, offer, speech, call, (run.upload.as_ref(), run.x.state.record.trace.as_deref())));
         run.watch.race(&mut run.x.caller, exchange, alarm).await
     };
     let (way, status) = match asked {

@@ -3,7 +3,6 @@
 //! is entered later, together with its answer.
 
 use super::{Part, Run};
-use crate::caller::Caller;
 use crate::clock;
 use crate::ledger::Hold;
 use crate::observe::log;
@@ -136,9 +135,9 @@ pub fn served(
     run.x.used(&Used { input, output, money });
     if let Some(hold) = run.hold.take() {
         let charge = offer.bill.settlement(&settled, &done, terms.batch);
-        match &mut run.x.caller {
-            Caller::Connection(_) => run.ticket = Some(hold.settle(charge)),
-            Caller::Line(line) => line.end = Some(hold.settling(charge)),
+        match run.x.caller.line() {
+            None => run.ticket = Some(hold.settle(charge)),
+            Some(line) => line.set_end(hold.settling(charge)),
         }
     }
     drop(charging);
@@ -197,9 +196,9 @@ pub fn void(run: &mut Run<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.spent.0.as_ref().map(Attempt::footprint);
         let drawn = footprint.as_ref().map(drawn).unwrap_or_default();
-        match &mut run.x.caller {
-            Caller::Connection(_) => hold.void(why, drawn),
-            Caller::Line(line) => line.end = Some(hold.voiding(why, drawn)),
+        match run.x.caller.line() {
+            None => hold.void(why, drawn),
+            Some(line) => line.set_end(hold.voiding(why, drawn)),
         }
     }
 }

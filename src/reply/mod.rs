@@ -66,8 +66,10 @@ impl Head {
 
 /// Writes pieces as one body: small neighbours joined, long ones in slices. A line takes them as they are.
 async fn write_all(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
-    if let Caller::Line(line) = caller {
-        line.take(body);
+    if caller.line().is_some() {
+        for piece in body {
+            caller.write_response_body(piece, false).await?;
+        }
         return Ok(());
     }
     if body.iter().map(Bytes::len).sum::<usize>() <= SHORT {

@@ -103,6 +103,12 @@ impl Scan {
         Ok(None)
     }
 
+    /// Length of the body behind a whole head, in bytes; `None` for a chunked one.
+    #[must_use]
+    pub fn body_length(&self) -> Option<u64> {
+        if self.coded { None } else { Some(self.length.unwrap_or(0)) }
+    }
+
     /// Which limit a line is over, or the last of many.
     fn large(&self, line: &[u8], caps: Caps) -> Wrong {
         if !self.begun && line.len() > caps.target { Wrong::LongTarget } else { Wrong::Large }

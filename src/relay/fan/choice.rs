@@ -5,12 +5,13 @@ use super::super::select::Selection;
 use super::super::watch::Watch;
 use super::super::{Run, Weight, settle};
 use super::{Asking, Halt, Part};
-use crate::caller::{Caller, CancelLine, Line, Sink};
-use crate::exchange::{Ended, Exchange};
+use crate::caller::{Caller, CancelLine, Line};
+use crate::exchange::{Ended, Exchange, ExchangeState};
 use crate::house::House;
 use crate::keyring::Grant;
 use crate::live::Live;
 use crate::observe::Record;
+use crate::proxy::{LineSession, RequestOrigin};
 use crate::request_id::RequestId;
 use bytes::{Bytes, BytesMut};
 use penstock_contract::{Ask, Choices, Dialect, Extras, Finish, Needs, Refusal};
@@ -123,10 +124,15 @@ impl End {
 /// Asks for one choice. Boxed here: a request for several holds those for one.
 pub(super) fn ask<'s>(seed: &'s Seed<'_>, index: u32, pieces: Sender<Bytes>) -> Asking<'s> {
     Box::pin(async move {
-        let sink = Sink::new(seed.ask.stream.then_some(pieces), seed.told.clone(), seed.back.clone());
-        let mut line = Line::choice(seed.cancel.clone(), sink);
-        let mut x = Exchange::new(seed.house, Caller::Line(&mut line), seed.dialect, seed.work);
+        let pieces = seed.ask.stream.then_some(pieces);
+        let line = Line::of_choice(seed.cancel.clone(), pieces, seed.told.clone(), seed.back.clone());
+        let mut session = LineSession::of_choice(line.clone());
+        let mut state = ExchangeState::new(seed.house);
+        let caller = Caller::new(&mut session, Some(RequestOrigin::Line(line.clone())));
+        let mut x = Exchange { house: seed.house, caller, state: &mut state };
         x.live = seed.live.clone();
+        x.dialect = seed.dialect;
+        x.work = seed.work;
         x.grant = seed.grant.clone();
         x.id = seed.id;
         x.started = seed.started;
@@ -167,7 +173,7 @@ pub(super) fn ask<'s>(seed: &'s Seed<'_>, index: u32, pieces: Sender<Bytes>) -> 
         let record = std::mem::replace(&mut x.record, Record::new(seed.id, seed.dialect));
         drop(x);
         let mut body = BytesMut::new();
-        line.answer().iter().for_each(|piece| body.extend_from_slice(piece));
+        line.take_response().iter().for_each(|piece| body.extend_from_slice(piece));
         let (part, finish) = line.take_part();
         End { index, ended, crowded, part, finish, body: body.freeze(), spent, record }
     })

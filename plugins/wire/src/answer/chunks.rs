@@ -5,9 +5,9 @@ use crate::head::{control, is_token};
 use bytes::{Bytes, BytesMut};
 
 /// Longest line that gives a chunk's size, its extensions included, or that is a trailer.
-const LINE: usize = 4 * 1024;
+pub(super) const LINE: usize = 4 * 1024;
 /// Most bytes of all trailers.
-const TRAILERS: usize = 16 * 1024;
+pub(super) const TRAILERS: usize = 16 * 1024;
 
 /// Where the reading of a body in chunks is.
 #[derive(Debug, Default)]
@@ -109,13 +109,13 @@ fn line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, Malformed> {
 }
 
 /// Whether a line is a name, a colon and a value (RFC 9112 §5), as trailers are too.
-fn is_field(line: &[u8]) -> bool {
+pub(super) fn is_field(line: &[u8]) -> bool {
     let name = memchr::memchr(b':', line).and_then(|colon| line.get(..colon));
     name.is_some_and(is_token)
 }
 
 /// The length of a chunk: hexadecimal digits, then perhaps extensions, which say nothing to us.
-fn length(line: &[u8]) -> Result<u64, Malformed> {
+pub(super) fn length(line: &[u8]) -> Result<u64, Malformed> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if digits.is_empty() || digits.len() > 15 {
         return Err(Malformed("a chunk has no size"));

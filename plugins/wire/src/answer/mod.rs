@@ -5,10 +5,12 @@
 //! Rules: RFC 9112 §6.3 and §7.1. What is ambiguous is either refused or ends the
 //! connection with this answer, so that its bytes are never read as another's.
 
+mod boundary;
 mod chunks;
 #[cfg(test)]
 mod tests;
 
+pub use boundary::ChunkBoundary;
 pub use chunks::{Chunks, Step};
 
 /// Most bytes of a head.

@@ -62,7 +62,7 @@ impl Request {
     /// Bytes of the body; `None` where it comes in chunks.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
-        if self.scan.coded { None } else { Some(self.scan.length.unwrap_or(0)) }
+        self.scan.body_length()
     }
 
     /// Whether it is of HTTP/1.0.

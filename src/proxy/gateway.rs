@@ -1,0 +1,211 @@
+//! The phases of a request, in Pingora's names and order.
+//!
+//! Endpoints answer inside `request_filter`, and those of inference call the failover driver (`crate::relay`) there. The
+//! driver runs the attempts itself, because the loop of pingora-proxy 0.9 replays no request body over 64 KiB and sends
+//! the response head before the first token is known.
+
+use super::RequestOrigin;
+use crate::caller::Caller;
+use crate::exchange::{After, Ended, Exchange, ExchangeState, Route};
+use crate::house::House;
+use crate::line;
+use crate::observe::panics;
+use async_trait::async_trait;
+use penstock_contract::{Code, Refusal};
+use pingora_core::modules::http::HttpModules;
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_error::{Error, ErrorType, Result};
+use pingora_proxy::{FailToProxy, ProxyHttp, Session};
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+
+/// The gateway as Pingora's proxy runs it.
+pub struct Gateway {
+    house: Weak<House>,
+}
+
+/// Context of a request from phase to phase.
+pub struct RequestContext {
+    house: Arc<House>,
+    origin: Option<RequestOrigin>,
+    state: ExchangeState,
+    route: Option<Route>,
+    /// Refusal that is still to be written, or was.
+    refusal: Option<Refusal>,
+    ended: Option<Ended>,
+}
+
+impl Gateway {
+    pub(super) const fn new(house: Weak<House>) -> Self {
+        Self { house }
+    }
+}
+
+impl RequestContext {
+    fn new(house: Arc<House>) -> Self {
+        let state = ExchangeState::new(&house);
+        Self { house, origin: None, state, route: None, refusal: None, ended: None }
+    }
+
+    /// The exchange of this request in a phase.
+    fn exchange<'a>(&'a mut self, session: &'a mut ServerSession) -> Exchange<'a> {
+        let caller = Caller::new(session, self.origin.clone());
+        Exchange { house: &self.house, caller, state: &mut self.state }
+    }
+
+    /// Ends the phases with a refusal, which [`ProxyHttp::fail_to_proxy`] writes.
+    fn refuse(&mut self, refusal: Refusal) -> Box<Error> {
+        let error = Error::new(ErrorType::HTTPStatus(refusal.row().status));
+        self.refusal = Some(refusal);
+        error
+    }
+
+    /// Ends the phases of a request whose client is gone.
+    fn leave(&mut self) -> Box<Error> {
+        self.ended = Some(Ended::Left);
+        Error::new_down(ErrorType::ConnectionClosed)
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    /// `None` while the process is dropped.
+    type CTX = Option<RequestContext>;
+
+    fn new_ctx(&self) -> Self::CTX {
+        self.house.upgrade().map(RequestContext::new)
+    }
+
+    /// Pingora's compression of responses is not used.
+    fn init_downstream_modules(&self, _: &mut HttpModules) {}
+
+    /// Takes over the connection, on the first request too: the guard hands it to the session.
+    fn on_connection_reuse(&self, _: &mut Session, ctx: &mut Self::CTX, origin: Box<dyn Any + Send + Sync>) {
+        if let (Some(ctx), Ok(origin)) = (ctx, origin.downcast::<RequestOrigin>()) {
+            ctx.origin = Some(*origin);
+        }
+    }
+
+    /// Finds the request id, the route, the API key and its scope.
+    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
+        let ctx = ctx.as_mut().ok_or_else(stopped)?;
+        let session = session.as_downstream_mut();
+        // Reads have deadlines of their own.
+        session.set_read_timeout(None);
+        if ctx.origin.is_none() {
+            ctx.origin = session.req_header_mut().extensions_mut().remove();
+        }
+        let early = ctx.origin.as_ref().and_then(RequestOrigin::refusal).cloned();
+        let mut exchange = ctx.exchange(session);
+        exchange.read_head();
+        match early.map_or_else(|| exchange.find_route(), Err) {
+            Ok(route) => {
+                ctx.route = Some(route);
+                Ok(())
+            }
+            Err(refusal) => Err(ctx.refuse(refusal)),
+        }
+    }
+
+    /// Reads the body, asks the limits, reserves credits, and answers.
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<bool> {
+        let ctx = ctx.as_mut().ok_or_else(stopped)?;
+        let Some(route) = ctx.route.take() else { return Err(ctx.refuse(Refusal::new(Code::Internal))) };
+        let mut exchange = ctx.exchange(session.as_downstream_mut());
+        // What it held is dropped before a panic is answered.
+        let served = panics::caught(pin!(exchange.answer_by(route))).await;
+        let served = served.unwrap_or_else(|| Err(exchange.panicked()));
+        let answered = exchange.caller.answered();
+        let line = exchange.caller.line().cloned();
+        match served {
+            Ok(Ended::Written) => {
+                let after = exchange.after(Ended::Written);
+                ctx.end(Ended::Written, after);
+                Ok(true)
+            }
+            Ok(Ended::Left) => {
+                let now = ctx.house.clock.unix();
+                match line.and_then(|line| line::left(&line, &ctx.state, now)) {
+                    Some(refusal) => Err(ctx.refuse(refusal)),
+                    None => Err(ctx.leave()),
+                }
+            }
+            Err(refusal) if answered => {
+                // A stream that has begun is cut: nothing else can be said.
+                ctx.state.record.refused(&refusal);
+                ctx.refusal = Some(refusal);
+                Err(ctx.leave())
+            }
+            Err(refusal) => Err(ctx.refuse(refusal)),
+        }
+    }
+
+    /// Never asked: the failover driver connects to providers inside `request_filter`.
+    async fn upstream_peer(&self, _: &mut Session, _: &mut Self::CTX) -> Result<Box<HttpPeer>> {
+        Err(Error::new(ErrorType::InternalError))
+    }
+
+    /// Writes the refusal in the dialect of the caller.
+    async fn fail_to_proxy(&self, session: &mut Session, _: &Error, ctx: &mut Self::CTX) -> FailToProxy {
+        let Some(ctx) = ctx else { return FailToProxy { error_code: 0, can_reuse_downstream: false } };
+        if ctx.ended.is_none() {
+            let refusal = ctx.refusal.clone().unwrap_or_else(|| Refusal::new(Code::Internal));
+            let mut exchange = ctx.exchange(session.as_downstream_mut());
+            let ended = exchange.refuse(&refusal).await;
+            let after = exchange.after(ended);
+            ctx.end(ended, after);
+        }
+        let written = ctx.ended == Some(Ended::Written);
+        if !written {
+            // A response that breaks off does not look like one that ended.
+            session.as_downstream_mut().shutdown_with_reason(h2::Reason::CANCEL);
+        }
+        FailToProxy { error_code: ctx.state.record.status, can_reuse_downstream: written }
+    }
+
+    /// Writes the access log and the metrics.
+    async fn logging(&self, session: &mut Session, _: Option<&Error>, ctx: &mut Self::CTX) {
+        let Some(ctx) = ctx else { return };
+        let session = session.as_downstream_mut();
+        let mut left = ctx.ended != Some(Ended::Written);
+        match &ctx.origin {
+            Some(RequestOrigin::Line(line)) => {
+                left &= ctx.refusal.is_none();
+                line::report(line, &mut ctx.state, ctx.refusal.take(), left);
+            }
+            Some(RequestOrigin::Http2(stream)) => stream.set_given_up(is_reset(session).await),
+            Some(RequestOrigin::Http1(_)) | None => {}
+        }
+        ctx.state.record.end(left, session.body_bytes_sent());
+        ctx.house.observe(&ctx.state.record, ctx.state.started);
+    }
+
+    fn suppress_error_log(&self, _: &Session, _: &Self::CTX, _: &Error) -> bool {
+        true
+    }
+}
+
+impl RequestContext {
+    /// Notes how the response ended, and what becomes of the connection.
+    fn end(&mut self, ended: Ended, after: After) {
+        self.ended = Some(ended);
+        if let Some(origin) = &self.origin {
+            origin.set_after(after);
+        }
+    }
+}
+
+/// Whether the client reset the HTTP/2 stream of a session.
+async fn is_reset(session: &mut ServerSession) -> bool {
+    let Some(mut idle) = session.watch_h2_stream_close() else { return false };
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut idle).poll(cx).is_ready())).await
+}
+
+/// The error of a request that comes while the process is dropped.
+fn stopped() -> Box<Error> {
+    Error::new(ErrorType::InternalError)
+}

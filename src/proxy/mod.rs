@@ -1,0 +1,34 @@
+//! Pingora's proxy as this gateway uses it: [`Gateway`] implements its phases, and every request of a client and
+//! every line of a batch enters through [`HttpProxy::process_new_http`]. The guard (`crate::front`) reads and checks
+//! heads before that, and `crate::line` wraps lines as sessions.
+//!
+//! [`HttpProxy::process_new_http`]: pingora_core::apps::HttpServerApp::process_new_http
+
+mod gateway;
+mod line_session;
+mod origin;
+
+pub use gateway::{Gateway, RequestContext};
+pub use line_session::LineSession;
+pub use origin::{Http2Stream, RequestOrigin};
+
+use crate::house::House;
+use pingora_core::apps::HttpServerOptions;
+use pingora_core::server::configuration::ServerConf;
+use pingora_proxy::{HttpProxy, http_proxy};
+use std::sync::{Arc, Weak};
+
+/// The proxy of a process.
+pub type Proxy = Arc<HttpProxy<Gateway>>;
+
+/// Starts Pingora's proxy. Its own client is not used: the failover driver has connections of its own.
+#[must_use]
+pub fn start(house: Weak<House>) -> Proxy {
+    let conf = ServerConf { threads: 1, upstream_keepalive_pool_size: 1, ..ServerConf::default() };
+    let mut proxy = http_proxy(&Arc::new(conf), Gateway::new(house));
+    let mut options = HttpServerOptions::default();
+    // CONNECT is refused by the router, in the dialect of its caller.
+    options.allow_connect_method_proxying = true;
+    proxy.server_options = Some(options);
+    Arc::new(proxy)
+}
