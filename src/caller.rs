@@ -101,10 +101,15 @@ impl Caller<'_> {
     /// # Errors
     /// [`ErrorKind::InvalidData`] for unsound chunks, else the body was cut short.
     pub async fn read_request_body(&mut self) -> Result<Option<Bytes>> {
-        pace::step().await;
-        let piece = self.session.read_request_body().await.map_err(failed)?;
-        pace::charge(piece.as_ref().map_or(0, Bytes::len));
-        Ok(piece)
+        loop {
+            pace::step().await;
+            let piece = self.session.read_request_body().await.map_err(failed)?;
+            pace::charge(piece.as_ref().map_or(0, Bytes::len));
+            // The end of a chunked body may come with an empty piece before it.
+            if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
+                return Ok(piece);
+            }
+        }
     }
 
     /// Appends more of it to `body`; returns how many bytes, 0 at its end.

@@ -141,7 +141,8 @@ impl Exchange<'_> {
         let dialect = endpoint::dialect(caller.path(), caller.field("anthropic-version").is_some());
         let state = &mut *self.state;
         state.origin = CrossOrigin::of(caller.field(header::ORIGIN), &state.live.settings.listen.cors);
-        state.keep = caller.may_keep();
+        // Behind a refused CONNECT may be bytes that were meant for a tunnel.
+        state.keep = caller.may_keep() && caller.method() != http::Method::CONNECT;
         state.dialect = dialect;
         state.record.dialect = dialect;
         state.record.trace = Trace::of(|name| caller.field(name));

@@ -23,6 +23,8 @@ fn versions(name: &str) -> Vec<(u32, u32, u32)> {
 #[test]
 fn no_version_with_a_known_hole_is_locked() {
     for (name, floor) in [
+        ("pingora-proxy", (0, 9, 1)),
+        ("pingora-cache", (0, 9, 1)),
         ("pingora-core", (0, 9, 1)),
         ("pingora-http", (0, 9, 1)),
         ("h2", (0, 4, 16)),
@@ -31,10 +33,6 @@ fn no_version_with_a_known_hole_is_locked() {
         for version in versions(name) {
             assert!(version >= floor, "{name} {version:?} is below {floor:?}");
         }
-    }
-    let lock = include_str!("../../../Cargo.lock");
-    for absent in ["pingora-proxy", "pingora-cache"] {
-        assert!(!lock.contains(&format!("name = \"{absent}\"")), "{absent} is where half of the holes were");
     }
 }
 
@@ -62,12 +60,14 @@ async fn a_client_cannot_take_a_header_from_the_providers_request() {
         let head = format!(
             "POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n{extra}Content-Length: {length}\r\n\r\n"
         );
-        // What follows is not taken for more of the same, nor for a tunnel.
+        // What follows is a request of its own, and not taken for more of the same nor for a tunnel.
         let bytes = format!("{head}{body}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
         let before = provider.seen().len();
         let heard = say(running.client.address, bytes.as_bytes()).await;
         let heard_text = String::from_utf8_lossy(&heard).into_owned();
-        assert_eq!(statuses(&heard), [200], "{extra}: {heard_text}");
+        let last = extra.to_ascii_lowercase().contains("close");
+        let expected = if last { &[200][..] } else { &[200, 404] };
+        assert_eq!(statuses(&heard), expected, "{extra}: {heard_text}");
         let seen = provider.last();
         assert_eq!(provider.seen().len(), before + 1, "{extra}");
         assert_eq!(seen.header("authorization"), Some("Bearer value of KEY"), "{extra}");

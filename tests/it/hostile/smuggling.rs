@@ -141,7 +141,11 @@ fn case(key: &str, number: usize, first: (&str, bool), lines: [(&str, Says); 2],
         ask("smuggled").len(),
         ask("smuggled")
     );
-    let head = format!("{}Host: test\r\nAuthorization: Bearer {key}\r\n{}{}\r\n", first.0, said[0], said[1]);
+    // The last of its connection: what stands behind it is not a pipelined request.
+    let head = format!(
+        "{}Host: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n{}{}\r\n",
+        first.0, said[0], said[1]
+    );
     let name = format!("{number}: {:?} chunked={chunked}", head.replace(key, "KEY"));
     Case { name, bytes: [head.as_bytes(), framed.as_bytes(), smuggled.as_bytes()].concat(), one, good }
 }
