@@ -70,6 +70,14 @@ impl Socket {
         (**stream).as_any().downcast_ref::<Self>().is_some_and(at_rest)
     }
 
+    /// Whether a connection is a socket in clear text that was reset, which reads do not tell once its other end has
+    /// said that it sends no more. `None` where that cannot be known.
+    #[must_use]
+    pub fn was_reset(stream: &Stream) -> Option<bool> {
+        let socket = (**stream).as_any().downcast_ref::<Self>()?;
+        Some(!matches!(socket.io.get_ref().get_ref().take_error(), Ok(None)))
+    }
+
     /// A connection that can move, on the thread to which it has moved: this thread waits for it from now on.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
-use crate::front::request_stream::{Connection, RequestStream, Returned};
+use crate::front::request_stream::{Connection, RequestFraming, RequestStream, Returned};
 use crate::request_id::RequestId;
 use penstock_wire::answer::{Chunks, Step};
 use penstock_wire::head::{Caps, Scan};
@@ -30,8 +30,8 @@ impl Request {
         let size = scan.push(&bytes, CAPS).unwrap().unwrap();
         let (stop, stopping) = watch::channel(false);
         let connection = Connection::new(stopping);
-        let (stream, prefix) =
-            RequestStream::new(Box::new(near), (size, scan.body_length()), bytes, connection.clone());
+        let framing = RequestFraming { head: size, body: scan.body_length(), interim: true };
+        let (stream, prefix) = RequestStream::new(Box::new(near), framing, bytes, connection.clone());
         let mut session = ServerSession::new_http1(Box::new(stream));
         session.set_pipelined_prefix(prefix);
         assert!(session.read_request().await.unwrap());
@@ -328,16 +328,6 @@ async fn who_sends_ahead_is_not_gone_and_who_closes_is() {
     drop(request.session);
     let Returned { ahead, reusable, .. } = request.connection.take_returned().unwrap();
     assert!(!reusable && ahead.len() <= 33 << 10, "the beginning alone is kept: {}", ahead.len());
-}
-
-#[tokio::test]
-async fn a_client_that_ends_its_side_with_the_request_waits_for_the_response() {
-    let mut request = Request::of("POST / HTTP/1.1", "").await;
-    request.client.shutdown().await.unwrap();
-    assert!(!over(request.caller().gone()).await);
-    let answered = request.answer(head(200).of_length("text/plain", 1), &[b"x"]).await;
-    assert!(answered.sound);
-    assert_eq!(answered.body, b"x");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The guard of an HTTP/1.1 connection. It reads each head within its limits and its deadline, refuses one that could
 //! be read in two ways, and hands the same bytes to Pingora's session, which parses and serves the request.
 
-use super::request_stream::{Connection, RequestStream};
+use super::request_stream::{Connection, RequestFraming, RequestStream};
 use super::{Front, part, parted, refusal};
 use crate::clock;
 use crate::config::settings::Limits;
@@ -26,8 +26,8 @@ const CRAMPED: usize = 1024;
 
 /// How the reading of a head ended; what came of one that is not whole is in the buffer.
 enum Read {
-    /// It is whole: bytes of the head, and of the body unless that is chunked.
-    Whole(usize, Option<u64>),
+    /// It is whole.
+    Whole(RequestFraming),
     /// It is refused.
     Refused(Wrong),
     /// It did not come in time.
@@ -43,7 +43,7 @@ pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: Shut
     loop {
         let limits = front.limits();
         let framing = match head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
-            Read::Whole(head, body) => (head, body),
+            Read::Whole(framing) => framing,
             Read::Over => return,
             Read::Refused(wrong) => {
                 return refusal::head(front, stream, refusal::dialect(&buffer), Some(wrong)).await;
@@ -75,7 +75,7 @@ async fn proxy(
     front: &Front,
     connection: &Arc<Connection>,
     stream: Stream,
-    framing: (usize, Option<u64>),
+    framing: RequestFraming,
     received: BytesMut,
     stop: &ShutdownWatch,
 ) -> bool {
@@ -85,6 +85,10 @@ async fn proxy(
     session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));
     let _open = front.house.open_exchange();
     front.house.proxy().process_new_http(session, stop).await.is_some()
+}
+
+const fn framing(head: usize, scan: &Scan) -> RequestFraming {
+    RequestFraming { head, body: scan.body_length(), interim: !scan.is_old() }
 }
 
 /// Reads the head of the next request, until the moment by which it has to be there.
@@ -102,7 +106,7 @@ async fn head(
     if !buffer.is_empty() {
         until = clock::now() + limits.request_head;
         match scan.push(buffer, caps) {
-            Ok(Some(size)) => return Read::Whole(size, scan.body_length()),
+            Ok(Some(size)) => return Read::Whole(framing(size, &scan)),
             Ok(None) => {}
             Err(wrong) => return Read::Refused(wrong),
         }
@@ -124,7 +128,7 @@ async fn head(
             _ => return Read::Over,
         };
         match read {
-            Ok(Some(size)) => return Read::Whole(size, scan.body_length()),
+            Ok(Some(size)) => return Read::Whole(framing(size, &scan)),
             Ok(None) if begun => {}
             // An idle connection may wait longer for its next head than a head may take.
             Ok(None) => until = clock::now() + limits.request_head,

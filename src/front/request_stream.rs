@@ -4,6 +4,7 @@
 //! refusal is heard by a client that is still sending.
 
 use crate::exchange::After;
+use crate::socket::Socket;
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
@@ -15,12 +16,15 @@ use pingora_core::protocols::{
     TimingDigest, UniqueID, UniqueIDType,
 };
 use pingora_core::server::ShutdownWatch;
+use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// Bytes that are kept of what a client sends ahead of its response.
 const AHEAD: usize = 16 << 10;
@@ -95,15 +99,36 @@ enum Body {
     Complete,
 }
 
-/// How far the client's side of the connection is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ClientSide {
-    /// Not looked at since the request is complete.
-    Unknown,
-    Open,
-    /// The client ended its side together with its request, and waits for the response.
-    HalfClosed,
+/// Framing of a request, as the guard read it in the head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestFraming {
+    /// Bytes of the head.
+    pub(crate) head: usize,
+    /// Bytes of the body, `None` for a chunked one.
+    pub(crate) body: Option<u64>,
+    /// Interim responses may be sent: the request is not of HTTP/1.0.
+    pub(crate) interim: bool,
 }
+
+/// How far the client's side of the connection is known behind the request.
+#[derive(Debug)]
+enum ClientSide {
+    Open,
+    /// The client has ended its side. It waits for the response if it takes an interim one, and is gone if its system
+    /// answers that with a reset, for which it is looked again and again.
+    HalfClosed {
+        look: Pin<Box<Sleep>>,
+        pause: Duration,
+    },
+}
+
+/// Interim response that tells a half-closed connection from a closed one. Clients take any number of them without
+/// having asked (RFC 9110 §15.2).
+const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// First pause before a half-closed connection is looked at; each is twice the one before …
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// … up to this.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// The stream of one request.
 #[derive(Debug)]
@@ -116,19 +141,22 @@ pub(crate) struct RequestStream {
     ahead: BytesMut,
     discarded: usize,
     client: ClientSide,
+    /// An interim response may be sent: none was, and nothing of the response.
+    interim: bool,
     out: BytesMut,
     connection: Arc<Connection>,
 }
 
 impl RequestStream {
-    /// The stream of a request whose head has `head` bytes, and whose body has `length`, or chunks if that is `None`.
-    /// `received` begins with the head; the part of it that belongs to the request is returned.
+    /// The stream of a request with this framing. `received` begins with its head; the part of it that belongs to the
+    /// request is returned.
     pub(crate) fn new(
         stream: Stream,
-        (head, length): (usize, Option<u64>),
+        framing: RequestFraming,
         mut received: BytesMut,
         connection: Arc<Connection>,
     ) -> (Self, BytesMut) {
+        let RequestFraming { head, body: length, interim } = framing;
         let mut body = length.map_or_else(|| Body::Chunked(ChunkBoundary::default()), Body::Length);
         let own = head + body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
         // Splitting where nothing follows would cost an allocation.
@@ -139,39 +167,67 @@ impl RequestStream {
             chunked: length.is_none(),
             ahead,
             discarded: 0,
-            client: ClientSide::Unknown,
+            client: ClientSide::Open,
+            interim,
             out: BytesMut::new(),
             connection,
         };
         (stream, received)
     }
 
-    /// Reads what comes behind the request. Ends with the end of the connection alone, unless the client ended its
-    /// side together with the request (RFC 9112 §9.6).
+    /// Reads what comes behind the request. Ends with the end of the connection alone: the client may have ended its
+    /// side and wait for the response (RFC 9112 §9.6).
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        while self.discarded < DISCARD && self.client != ClientSide::HalfClosed {
+        while self.discarded < DISCARD {
+            if let ClientSide::HalfClosed { .. } = self.client {
+                return self.poll_half_closed(cx);
+            }
             let mut bytes = [0; PROBE];
             let mut piece = ReadBuf::new(&mut bytes);
             let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
-            match Pin::new(stream).poll_read(cx, &mut piece) {
-                Poll::Pending => {
-                    self.client = ClientSide::Open;
-                    return Poll::Pending;
+            ready!(Pin::new(stream).poll_read(cx, &mut piece))?;
+            let read = piece.filled();
+            if read.is_empty() {
+                if !self.ask_whether_gone(cx) {
+                    return Poll::Ready(Ok(()));
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Ready(Ok(())) if piece.filled().is_empty() => {
-                    if self.client == ClientSide::Open {
-                        return Poll::Ready(Ok(()));
-                    }
-                    self.client = ClientSide::HalfClosed;
-                }
-                Poll::Ready(Ok(())) if self.ahead.len() < AHEAD => {
-                    self.ahead.extend_from_slice(piece.filled())
-                }
-                Poll::Ready(Ok(())) => self.discarded += piece.filled().len(),
+            } else if self.ahead.len() < AHEAD {
+                self.ahead.extend_from_slice(read);
+            } else {
+                self.discarded += read.len();
             }
         }
         Poll::Pending
+    }
+
+    /// Sends an interim response to a client that has ended its side, if it may still wait for one.
+    fn ask_whether_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        let may_ask = std::mem::take(&mut self.interim);
+        let Some(stream) = self.stream.as_mut().filter(|_| may_ask) else { return false };
+        if Socket::was_reset(stream) != Some(false) {
+            return false;
+        }
+        let wrote = Pin::new(&mut *stream).poll_write(cx, INTERIM);
+        if !matches!(wrote, Poll::Ready(Ok(wrote)) if wrote == INTERIM.len()) {
+            return false;
+        }
+        self.client = ClientSide::HalfClosed { look: Box::pin(sleep(FIRST_LOOK)), pause: FIRST_LOOK };
+        true
+    }
+
+    /// Ends when a half-closed connection was reset.
+    fn poll_half_closed(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let (Some(stream), ClientSide::HalfClosed { look, pause }) = (&self.stream, &mut self.client) else {
+            return Poll::Ready(Ok(()));
+        };
+        loop {
+            ready!(look.as_mut().poll(cx));
+            if Socket::was_reset(stream) != Some(false) {
+                return Poll::Ready(Ok(()));
+            }
+            *pause = (*pause * 2).min(LAST_LOOK);
+            look.as_mut().reset(Instant::now() + *pause);
+        }
     }
 
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -265,6 +321,7 @@ impl AsyncWrite for RequestStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let this = &mut *self;
+        this.interim = false;
         let length: usize = slices.iter().map(|slice| slice.len()).sum();
         if this.out.len() + length <= JOIN {
             slices.iter().for_each(|slice| this.out.extend_from_slice(slice));

@@ -66,6 +66,26 @@ fn only_src_names_sockets_threads_and_metrics() {
     }
 }
 
+/// Pingora's proxy is the only way in, and its parser the only one: the guard reads heads to refuse them.
+#[test]
+fn requests_enter_through_one_proxy() {
+    let holders = |word: &str| {
+        let holds =
+            |text: &str| text.lines().any(|line| !line.trim_start().starts_with("//") && line.contains(word));
+        let found = sources(&["src"]).into_iter().filter(|(_, text)| holds(text));
+        found.map(|(path, _)| path.to_string_lossy().into_owned()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let named = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
+    assert_eq!(holders("impl ProxyHttp for"), named(&["src/proxy/gateway.rs"]));
+    let entries = ["src/front/http1.rs", "src/front/http2.rs", "src/line.rs"];
+    assert_eq!(holders(".process_new_http("), named(&entries));
+    // The simulator is a provider, not the gateway.
+    assert_eq!(holders("httparse::Request"), named(&["src/simulate/h1.rs"]));
+    for absent in ["cache.enable", "fn request_cache_filter"] {
+        assert_eq!(holders(absent), named(&[]), "{absent}");
+    }
+}
+
 /// How a file opens that is compiled for tests alone.
 const TESTS_ONLY: &str = "//! Tests only:";
 

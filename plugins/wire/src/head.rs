@@ -105,8 +105,18 @@ impl Scan {
 
     /// Length of the body behind a whole head, in bytes; `None` for a chunked one.
     #[must_use]
-    pub fn body_length(&self) -> Option<u64> {
-        if self.coded { None } else { Some(self.length.unwrap_or(0)) }
+    pub const fn body_length(&self) -> Option<u64> {
+        match (self.coded, self.length) {
+            (true, _) => None,
+            (false, Some(length)) => Some(length),
+            (false, None) => Some(0),
+        }
+    }
+
+    /// Whether the request is of HTTP/1.0.
+    #[must_use]
+    pub const fn is_old(&self) -> bool {
+        self.old
     }
 
     /// Which limit a line is over, or the last of many.

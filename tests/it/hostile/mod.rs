@@ -11,6 +11,7 @@ mod floods;
 mod frames;
 mod heads;
 mod locked;
+mod pipelining;
 pub mod raw2;
 mod readers;
 mod slow;

@@ -1,0 +1,131 @@
+//! Requests that share a connection: pipelined ones are answered in order wherever their bytes are cut, a half-closed
+//! connection gets its response, and a refusal is heard by a client that sends on.
+
+use super::{CHAT, ask, rest, say, statuses};
+use crate::harness::script::{Act, plain};
+use crate::harness::{Bench, Provider, until, within};
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+fn request(key: &str, fields: &str, body: &str) -> String {
+    format!("POST {CHAT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n{fields}\r\n{body}")
+}
+
+fn with_length(key: &str, text: &str) -> String {
+    let body = ask(text);
+    request(key, &format!("Content-Length: {}\r\n", body.len()), &body)
+}
+
+async fn settled(bench: Bench, provider: &Provider) -> crate::harness::bench::Running {
+    bench.settings("[limits]\nkeep_alive = \"300ms\"").provider("a", provider).start().await
+}
+
+/// Sends two halves, the second once the first is underway.
+async fn in_halves(address: std::net::SocketAddr, bytes: &[u8], cut: usize) -> Vec<u8> {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket.write_all(&bytes[..cut]).await.unwrap();
+    tokio::task::yield_now().await;
+    socket.write_all(&bytes[cut..]).await.unwrap();
+    within("the connection to close", rest(&mut socket)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pipelined_requests_are_answered_in_order_wherever_they_are_cut() {
+    let provider = Provider::start().await;
+    provider.always(plain("Hello"));
+    let running = settled(Bench::new(), &provider).await;
+    let key = &running.client.key;
+    let models = format!("GET /v1/models HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\r\n");
+    let missing = "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n";
+    let all =
+        Arc::new([with_length(key, "one"), models, with_length(key, "two"), missing.to_owned()].concat());
+    let (address, mut work) = (running.client.address, JoinSet::new());
+    for cut in 0..=all.len() {
+        let all = all.clone();
+        work.spawn(async move { (cut, in_halves(address, all.as_bytes(), cut).await) });
+        if work.len() >= 32
+            && let Some(ended) = work.join_next().await
+        {
+            check(ended.unwrap());
+        }
+    }
+    while let Some(ended) = work.join_next().await {
+        check(ended.unwrap());
+    }
+    assert_eq!(provider.seen().len(), 2 * (all.len() + 1), "each was asked once");
+
+    fn check((cut, heard): (usize, Vec<u8>)) {
+        assert_eq!(statuses(&heard), [200, 200, 200, 404], "{cut}: {}", String::from_utf8_lossy(&heard));
+    }
+}
+
+/// Framing that other servers may read in another way is the last of its connection, whatever follows it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_answered_behind_a_chunked_body() {
+    let provider = Provider::start().await;
+    provider.always(plain("Hello"));
+    let running = settled(Bench::new(), &provider).await;
+    let key = &running.client.key;
+    let body = ask("one");
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\nX-Sum: 1\r\n\r\n", body.len());
+    let first = request(key, "Transfer-Encoding: chunked\r\n", &chunked);
+    let all = format!("{first}{}", with_length(key, "two"));
+    for cut in 0..=all.len() {
+        let heard = in_halves(running.client.address, all.as_bytes(), cut).await;
+        assert_eq!(statuses(&heard), [200], "{cut}: {}", String::from_utf8_lossy(&heard));
+    }
+    assert_eq!(provider.seen().len(), all.len() + 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_closed_connection_gets_its_response() {
+    let provider = Provider::start().await;
+    provider.always(plain("Hello"));
+    let running = settled(Bench::new(), &provider).await;
+    let key = &running.client.key;
+    for (bytes, expected) in [
+        (with_length(key, "one"), &[200][..]),
+        (format!("{}{}", with_length(key, "one"), with_length(key, "two")), &[200, 200]),
+    ] {
+        let mut socket = TcpStream::connect(running.client.address).await.unwrap();
+        socket.write_all(bytes.as_bytes()).await.unwrap();
+        socket.shutdown().await.unwrap();
+        let heard = within("the response", rest(&mut socket)).await;
+        let statuses: Vec<_> = statuses(&heard).into_iter().filter(|status| *status != 100).collect();
+        assert_eq!(statuses, expected, "{}", String::from_utf8_lossy(&heard));
+    }
+}
+
+/// A connection that is closed, and not by half, is noticed while its provider is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_closes_is_gone() {
+    let provider = Provider::start().await;
+    provider.always(vec![Act::Hang]);
+    let running = settled(Bench::new(), &provider).await;
+    for times in 1..=20 {
+        let mut socket = TcpStream::connect(running.client.address).await.unwrap();
+        socket.write_all(with_length(&running.client.key, "one").as_bytes()).await.unwrap();
+        if times % 2 == 0 {
+            socket.shutdown().await.unwrap();
+        }
+        until("the provider to be asked", || provider.seen().len() >= times).await;
+        drop(socket);
+        provider.until_left(times).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_is_heard_by_a_client_that_sends_all_of_its_body() {
+    const BODY: usize = 60 << 20;
+    let provider = Provider::start().await;
+    let running = settled(Bench::new(), &provider).await;
+    for (key, expected) in [("psk_wrong", 401), (&*running.client.key, 413)] {
+        let head = request(key, &format!("Content-Length: {BODY}\r\n"), "");
+        let heard = say(running.client.address, &[head.into_bytes(), vec![b' '; BODY]].concat()).await;
+        assert_eq!(statuses(&heard), [expected]);
+    }
+    assert_eq!(provider.seen().len(), 0);
+}
