@@ -77,6 +77,7 @@ mod power_cut;
 mod privacy;
 mod private;
 mod process;
+mod progress;
 mod provider_words;
 mod public;
 mod published;
