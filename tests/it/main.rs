@@ -21,6 +21,7 @@ mod sounds;
 mod trace;
 
 mod accounts;
+mod added_parts;
 mod admin;
 mod admin_jobs;
 mod agent;

@@ -117,7 +117,46 @@ const HISTORY: &[&str] = &[
     "invalid base64",
     "invalid image",
 ];
-/// Fields that may be named to the client, longest first where one contains another.
+/// Names of the cap on generated tokens.
+const CAP: &[&str] = &[
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_new_tokens",
+    "max tokens",
+    "maximum tokens",
+    "output tokens",
+    "completion tokens",
+];
+/// Words before the largest cap that a model takes.
+const LARGEST: &[&str] = &[
+    " > ",
+    "range of max_tokens is [1, ",
+    "range of max_tokens should be [1, ",
+    "should be [1, ",
+    "between 1 and ",
+    "model limit of ",
+    "output limit of ",
+    "output length of ",
+    "supports at most ",
+    "must be at most ",
+    "at most ",
+    "less than or equal to ",
+    "less than or equal to `",
+    "must be <= ",
+    "cannot exceed ",
+    "must not exceed ",
+    "cannot be greater than ",
+    "must not be greater than ",
+    "output tokens is ",
+    "max_tokens is ",
+    "maximum value is ",
+    "maximum allowed value is ",
+    "maximum is ",
+    "maximum of ",
+    "no more than ",
+];
+/// Fields that may be named to the client.
 const FIELDS: &[&str] = &[
     "max_completion_tokens",
     "max_tokens",
@@ -199,6 +238,18 @@ impl About {
         words.iter().any(|word| self.text.contains(word))
     }
 
+    /// The most tokens of an answer that may be asked for, whatever the input: of a sentence about the window it is
+    /// not read.
+    pub(super) fn max_output(&self) -> Option<u64> {
+        if self.window_is_full() || self.content_is_refused() {
+            return None;
+        }
+        let param = self.param.as_deref().unwrap_or_default();
+        let of_cap = CAP.iter().any(|name| contains_word(&self.text, name) || *name == param);
+        let most = || LARGEST.iter().find_map(|phrase| number_after(&self.text, phrase));
+        of_cap.then(most).flatten().filter(|most| *most > 0)
+    }
+
     /// By how many tokens the input is longer than the window, of engines that say what is left for the answer.
     fn overflow(&self) -> Option<u64> {
         let left = |phrase: &&str| {
@@ -225,10 +276,13 @@ impl About {
         CONTENT.iter().any(|word| self.text.contains(word))
     }
 
-    /// The field that is to blame.
+    /// The field that is to blame: the one that the provider names first, since others may stand beside it as advice.
     pub(super) fn field(&self) -> Option<String> {
-        let named = |name: &&&str| contains_word(&self.text, name);
-        self.param.clone().or_else(|| FIELDS.iter().find(named).map(|name| (*name).to_owned()))
+        let first = || {
+            let named = FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
+            named.min().map(|(_, name)| name.to_owned())
+        };
+        self.param.clone().or_else(first)
     }
 
     /// Members of the gateway's own that it names, in its sentence or in the path of its `param`.
@@ -353,12 +407,18 @@ fn is_path(param: &str) -> bool {
 }
 
 fn contains_word(text: &str, word: &str) -> bool {
+    find_word(text, word).is_some()
+}
+
+/// The first position of a word that is no part of a longer one.
+fn find_word(text: &str, word: &str) -> Option<usize> {
     let part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    text.match_indices(word).any(|(at, _)| {
+    let alone = |at: &usize| {
         let bytes = text.as_bytes();
         let before = at.checked_sub(1).and_then(|at| bytes.get(at));
         !part(before) && !part(bytes.get(at + word.len()))
-    })
+    };
+    text.match_indices(word).map(|(at, _)| at).find(alone)
 }
 
 fn number_after(text: &str, phrase: &str) -> Option<u64> {
