@@ -13,6 +13,7 @@ mod heads;
 mod locked;
 pub mod raw2;
 mod readers;
+mod rejected;
 mod slow;
 mod smuggling;
 mod strangers;
