@@ -8,6 +8,7 @@ mod history;
 mod sentence;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use about::About;
 use penstock_contract::{Code, Dialect, Extras, Fault, FaultKind, Refusal};
