@@ -52,11 +52,11 @@ fn lines_come_every_five_seconds_and_at_the_end_of_a_stage() {
         trial.pass(100);
         trial.progress.advance(10 << 20);
     }
-    let half = "File contents: 1.0 GiB of 3.0 GiB (32 %) so far.";
+    let second = "File contents: 1000.0 MiB of 3.0 GiB (32 %) so far.";
     let text = trial.text();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "15 s of 150 steps: {lines:?}");
-    assert_eq!(lines.get(1), Some(&half));
+    assert_eq!(lines.get(1), Some(&second));
     trial.progress.begin("Rows", Unit::Rows, None);
     trial.progress.advance(7);
     trial.progress.finish();
