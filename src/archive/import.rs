@@ -42,7 +42,9 @@ pub fn import(place: &Place, from: &Path, progress: &Progress) -> Result<Saved, 
     let plain = || files.iter().filter_map(|(name, sum)| Some((name, sum, target(name)?)));
     let mut brake = Brake::reporting(progress);
     let present = copy::sizes(plain().map(|(_, _, to)| to));
-    progress.begin("Files that are there", Unit::Bytes, Some(present));
+    if present > 0 {
+        progress.begin("Files that are there", Unit::Bytes, Some(present));
+    }
     // Before anything is written: what is there may be the only copy of something.
     for (name, sum, to) in plain() {
         match copy::sum(&to, &mut brake) {

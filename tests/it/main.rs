@@ -69,6 +69,7 @@ mod life;
 mod limits;
 mod lines;
 mod measured;
+mod memory_bounds;
 mod messages;
 mod mismatch;
 mod mixed_lists;
