@@ -1,6 +1,7 @@
 //! Holds back an archive that is made while the gateway works: so many bytes a second, room left on the disk, and
 //! an end when the house stops. Calls block.
 
+use super::progress::Progress;
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -14,6 +15,7 @@ const LONGEST: Duration = Duration::from_millis(20);
 /// What an archive in the making has to heed.
 pub struct Brake<'a> {
     bounds: Option<Bounds<'a>>,
+    progress: Option<&'a Progress>,
     begun: Instant,
     spent: u64,
     looked: u64,
@@ -34,7 +36,12 @@ pub struct Bounds<'a> {
 impl<'a> Brake<'a> {
     /// None: as fast as it goes.
     pub fn off() -> Self {
-        Self { bounds: None, begun: Instant::now(), spent: 0, looked: 0 }
+        Self { bounds: None, progress: None, begun: Instant::now(), spent: 0, looked: 0 }
+    }
+
+    /// None, with each byte reported.
+    pub fn reporting(progress: &'a Progress) -> Self {
+        Self { progress: Some(progress), ..Self::off() }
     }
 
     /// One with these bounds.
@@ -48,6 +55,9 @@ impl<'a> Brake<'a> {
     /// `Interrupted` when nothing more is wanted, `StorageFull` when the disk would have too little room.
     pub fn spend(&mut self, bytes: u64) -> Result<()> {
         self.spent += bytes;
+        if let Some(progress) = self.progress {
+            progress.advance(bytes);
+        }
         let Some(bounds) = self.bounds.as_ref().filter(|_| self.spent >= self.looked + STRIDE) else {
             return Ok(());
         };

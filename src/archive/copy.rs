@@ -50,24 +50,19 @@ impl<W: Write> Write for Summing<W> {
     }
 }
 
-/// The sum of a file.
-pub fn sum(path: &Path) -> Result<Sum> {
-    sum_with(path, &mut Brake::off())
-}
-
-/// The same, with a brake.
-pub fn sum_with(path: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
+/// The sum of a file, read with a brake.
+pub fn sum(path: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
     let mut summing = Summing::new(std::io::sink());
     pour(&mut File::open(path)?, &mut summing, brake)?;
     Ok(summing.finish().1)
 }
 
-/// Copies a file to where none is: it appears whole or not at all.
-pub fn copy(from: &Path, to: &Path) -> Result<Sum> {
-    copy_with(from, to, u64::MAX, &mut Brake::off())
+/// Copies a file to where none is, with a brake: it appears whole or not at all.
+pub fn copy(from: &Path, to: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
+    copy_with(from, to, u64::MAX, brake)
 }
 
-/// The same with the first `most` bytes of a file at most, and a brake.
+/// The same with the first `most` bytes of a file at most.
 pub fn copy_with(from: &Path, to: &Path, most: u64, brake: &mut Brake<'_>) -> Result<Sum> {
     let aside = PathBuf::from(format!("{}.part", to.display()));
     let from = File::open(from)?;
@@ -111,6 +106,11 @@ pub fn folder(path: &Path) -> Result<()> {
 /// What was made in a folder stays so after a power cut.
 pub fn sync(folder: &Path) -> Result<()> {
     File::open(folder)?.sync_all()
+}
+
+/// Bytes of all these files together, of those that are there.
+pub fn sizes<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> u64 {
+    paths.into_iter().filter_map(|path| fs::metadata(path).ok()).map(|file| file.len()).sum()
 }
 
 /// Names of the plain files in a folder, in order; none where there is no folder.

@@ -3,6 +3,7 @@
 
 use super::brake::{Brake, Braked};
 use super::copy::{self, FILES, Sum, Summing};
+use super::progress::{Progress, Unit};
 use super::verify::each_file;
 use super::{Place, Saved, manifest, told};
 use crate::vault::{LEDGER, PEPPER};
@@ -18,11 +19,12 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// One sentence that says what is in the way. A folder without a manifest is no archive.
-pub fn export(place: &Place, to: &Path) -> Result<Saved, String> {
+pub fn export(place: &Place, to: &Path, progress: &Progress) -> Result<Saved, String> {
     let store = place.open()?;
     // The second copy is brought up to the store first.
     LedgerStore::open(store.clone(), Some(&place.ledger())).map_err(|error| told(&error))?;
-    Archive { place, to, brake: Brake::off(), works: None, files: Vec::new() }.save(&store)
+    let brake = Brake::reporting(progress);
+    Archive { place, to, brake, progress, works: None, files: Vec::new() }.save(&store)
 }
 
 /// The same while the gateway works. What `last`, an earlier archive, has too is one with it on the disk.
@@ -37,7 +39,7 @@ pub fn save(
     brake: Brake<'_>,
 ) -> Result<Saved, String> {
     let works = Some(last.map(Path::to_owned));
-    Archive { place, to, brake, works, files: Vec::new() }.save(store)
+    Archive { place, to, brake, progress: &Progress::hidden(), works, files: Vec::new() }.save(store)
 }
 
 /// An archive in the making.
@@ -45,6 +47,7 @@ struct Archive<'a, 'b> {
     place: &'a Place,
     to: &'a Path,
     brake: Brake<'b>,
+    progress: &'a Progress,
     /// The gateway works meanwhile, and perhaps there is an earlier archive.
     works: Option<Option<PathBuf>>,
     files: Vec<(String, Sum)>,
@@ -62,25 +65,31 @@ impl Archive<'_, '_> {
         for folder in [to.to_owned(), to.join(LEDGER), to.join(FILES)] {
             copy::folder(&folder).map_err(failed)?;
         }
+        let months = copy::names(&self.place.ledger()).map_err(failed)?;
+        let months: Vec<String> = months.into_iter().filter(|name| name.ends_with(".jsonl")).collect();
+        let bytes = copy::sizes(months.iter().map(|name| self.place.ledger().join(name)));
+        self.progress.begin("Ledger", Unit::Bytes, Some(bytes));
         // Before the rows: a second copy may lag behind its store, and is brought up; it may not be ahead.
         if self.place.storage.pepper.is_none() && self.place.pepper().exists() {
             self.take(&self.place.pepper(), PEPPER.to_owned())?;
         }
-        for name in copy::names(&self.place.ledger()).map_err(failed)? {
-            if name.ends_with(".jsonl") {
-                self.take(&self.place.ledger().join(&name), format!("{LEDGER}/{name}"))?;
-            }
+        for name in months {
+            self.take(&self.place.ledger().join(&name), format!("{LEDGER}/{name}"))?;
         }
+        self.progress.begin("Rows", Unit::Bytes, None);
         let rows = self.rows(store)?;
         // Behind the rows: what they know of is there now, or deleted since.
         let mut records = Vec::new();
         each_file(&FileStore::new(store.clone()), |record| records.push(record.clone())).map_err(said)?;
+        let bytes = records.iter().map(|record| record.bytes).sum();
+        self.progress.begin("File contents", Unit::Bytes, Some(bytes));
         for record in &records {
             self.contents(record)?;
         }
         for folder in [LEDGER, FILES] {
             copy::sync(&to.join(folder)).map_err(failed)?;
         }
+        self.progress.finish();
         manifest::write(to, &self.files).map_err(failed)?;
         Ok(saved(rows, &self.files))
     }
@@ -135,7 +144,7 @@ impl Archive<'_, '_> {
             _ => Err(error),
         });
         match linked {
-            Ok(()) => copy::sum_with(to, &mut self.brake),
+            Ok(()) => copy::sum(to, &mut self.brake),
             Err(_) => copy::copy_with(from, to, u64::MAX, &mut self.brake),
         }
     }

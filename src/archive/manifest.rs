@@ -2,7 +2,9 @@
 //! and a last one with their number and the SHA-256 of all lines before it. It is
 //! written last, so that an archive with a manifest is a whole one.
 
+use super::brake::Brake;
 use super::copy::{self, Sum};
+use super::progress::{Progress, Unit};
 use crate::files::PREFIX;
 use crate::object_id;
 use penstock_contract::hex;
@@ -53,7 +55,7 @@ pub fn write(folder: &Path, files: &[(String, Sum)]) -> std::io::Result<()> {
 ///
 /// # Errors
 /// What is missing, damaged or not of this program, in a sentence.
-pub fn read(folder: &Path) -> Result<Vec<(String, Sum)>, String> {
+pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, String> {
     let path = folder.join(NAME);
     let text = fs::read_to_string(&path)
         .map_err(|error| format!("There is no whole archive in {}: {error}.", folder.display()))?;
@@ -80,9 +82,12 @@ pub fn read(folder: &Path) -> Result<Vec<(String, Sum)>, String> {
         Line::End { end: true, files: count, sha256 } if sha256 == sum && count == files.len() as u64 => {}
         _ => return Err(damaged()),
     }
+    let bytes = files.iter().fold(0, |all: u64, (_, sum)| all.saturating_add(sum.bytes));
+    progress.begin("Check of the archive", Unit::Bytes, Some(bytes));
+    let mut brake = Brake::reporting(progress);
     let mut there = Vec::with_capacity(files.len());
     for (file, sum) in files {
-        match copy::sum(&folder.join(&file)) {
+        match copy::sum(&folder.join(&file), &mut brake) {
             Ok(found) if found == sum => there.push((file, sum)),
             Ok(_) => return Err(format!("{file} of the archive is damaged: it is not what was saved.")),
             Err(error) if error.kind() == ErrorKind::NotFound && is_contents(&file) => {}

@@ -9,12 +9,14 @@ mod copy;
 mod export;
 mod import;
 mod manifest;
+mod progress;
 mod repair;
 pub mod scheduled;
 mod verify;
 
 pub use export::export;
 pub use import::import;
+pub use progress::Progress;
 pub use repair::{Salvaged, repair};
 pub use verify::{Verdict, verify};
 

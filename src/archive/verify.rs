@@ -2,6 +2,7 @@
 //! and the ledger's chain, every balance, every byte of every file, every batch
 //! against its lines and its results.
 
+use super::progress::{Progress, Unit};
 use super::{Place, batches, told};
 use crate::civil::rfc3339;
 use crate::files::{Contents, PREFIX};
@@ -9,7 +10,7 @@ use crate::ledger::report;
 use crate::object_id;
 use penstock_contract::hex;
 use penstock_storage::audit::AuditLog;
-use penstock_storage::batches::BatchStore;
+use penstock_storage::batches::{BatchRecord, BatchStore};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{Store, StoreError};
@@ -79,11 +80,12 @@ impl Verdict {
 ///
 /// # Errors
 /// The store cannot be opened, or not be read to its end.
-pub fn verify(place: &Place) -> Result<Verdict, String> {
+pub fn verify(place: &Place, progress: &Progress) -> Result<Verdict, String> {
     let store = place.open()?;
     let mut verdict = Verdict::default();
     let said = |error: StoreError| told(&error);
-    let rows = store.verify().map_err(said)?;
+    progress.begin("Rows", Unit::Rows, None);
+    let rows = store.verify_with(&mut |rows| progress.advance(rows)).map_err(said)?;
     verdict.rows = rows.rows;
     rows.findings.iter().for_each(|finding| verdict.find(format!("rows: {finding}")));
     if rows.damaged > 0 {
@@ -93,19 +95,36 @@ pub fn verify(place: &Place) -> Result<Verdict, String> {
     if let Some(number) = AuditLog::new(store.clone()).verify().map_err(said)? {
         verdict.find(format!("audit log: entry {number} does not follow from the one before it"));
     }
-    ledger(place, &store, &mut verdict)?;
+    ledger(place, &store, &mut verdict, progress)?;
     let files = FileStore::new(store.clone());
-    each_file(&files, |record| verdict.file(&place.files, record)).map_err(said)?;
+    let mut bytes = 0;
+    each_file(&files, |record| bytes += record.bytes).map_err(said)?;
+    progress.begin("File contents", Unit::Bytes, Some(bytes));
+    each_file(&files, |record| verdict.file(&place.files, record, progress)).map_err(said)?;
+    progress.begin("Batches", Unit::Batches, None);
     let batch_store = BatchStore::new(store);
     let known = batches::Known { files: &files, batches: &batch_store, folder: &place.files };
-    batch_store.walk(|batch| batches::check(&known, batch, &mut verdict)).map_err(said)?;
+    let check = |batch: &BatchRecord| {
+        batches::check(&known, batch, &mut verdict)?;
+        progress.advance(1);
+        Ok(())
+    };
+    batch_store.walk(check).map_err(said)?;
+    progress.finish();
     Ok(verdict)
 }
 
-fn ledger(place: &Place, store: &Arc<dyn Store>, verdict: &mut Verdict) -> Result<(), String> {
+fn ledger(
+    place: &Place,
+    store: &Arc<dyn Store>,
+    verdict: &mut Verdict,
+    progress: &Progress,
+) -> Result<(), String> {
+    progress.begin("Ledger", Unit::Entries, None);
     // Opening it for work would repair what is to be reported.
     let book = LedgerStore::inspect(store.clone(), &place.ledger());
-    let proof = report::verify(&book).map_err(|failed| failed.0)?;
+    let proof =
+        report::verify_with(&book, &mut |entries| progress.advance(entries)).map_err(|failed| failed.0)?;
     verdict.entries = proof.entries;
     if let Some((entry, why)) = &proof.misfit {
         verdict.find(format!("ledger: entry {entry} does not fit: {why}"));
@@ -130,8 +149,8 @@ pub(super) fn each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)) ->
 }
 
 impl Verdict {
-    fn file(&mut self, folder: &Path, record: &FileRecord) {
-        match whole(folder, record) {
+    fn file(&mut self, folder: &Path, record: &FileRecord, progress: &Progress) {
+        match whole(folder, record, progress) {
             Ok(()) => {
                 self.files += 1;
                 self.bytes += record.bytes;
@@ -148,7 +167,7 @@ impl Verdict {
 ///
 /// # Errors
 /// What is wrong, as the end of a sentence.
-pub(super) fn whole(folder: &Path, record: &FileRecord) -> Result<(), String> {
+fn whole(folder: &Path, record: &FileRecord, progress: &Progress) -> Result<(), String> {
     if !object_id::is(PREFIX, &record.id) {
         return Err("its id is none".to_owned());
     }
@@ -165,6 +184,7 @@ pub(super) fn whole(folder: &Path, record: &FileRecord) -> Result<(), String> {
             return Err("its contents end too early".to_owned());
         }
         digest.update(&piece);
+        progress.advance(piece.len() as u64);
         at += piece.len() as u64;
     }
     let sum = hex::text(&digest.finalize());

@@ -5,7 +5,7 @@ use super::client::reach;
 use super::live::print;
 use super::speak::{err, out};
 use super::{Reached, configuration, owner};
-use crate::archive::{self, Place, Saved};
+use crate::archive::{self, Place, Progress, Saved};
 use crate::config::Report;
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
@@ -16,6 +16,9 @@ use std::path::PathBuf;
 pub struct Store {
     #[command(flatten)]
     reached: Reached,
+    /// Do not show progress on standard error
+    #[arg(long, short, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -61,18 +64,20 @@ enum Command {
 pub fn run(store: &Store) -> Result<(), String> {
     let place = place(&store.reached)?;
     owner::take(&place.storage.path)?;
+    let json = matches!(store.command, Command::Verify { json: true });
+    let progress = if store.quiet || json { Progress::hidden() } else { Progress::on_stderr() };
     match &store.command {
         Command::Verify { json } => {
-            let verdict = archive::verify(&place)?;
+            let verdict = archive::verify(&place, &progress)?;
             if *json {
                 print(&verdict.told())?;
             }
             judged(&verdict, !json)
         }
-        Command::Export { folder } => told("Saved", archive::export(&place, folder)?),
+        Command::Export { folder } => told("Saved", archive::export(&place, folder, &progress)?),
         Command::Import { folder } => {
-            told("Restored", archive::import(&place, folder)?)?;
-            judged(&archive::verify(&place)?, true)
+            told("Restored", archive::import(&place, folder, &progress)?)?;
+            judged(&archive::verify(&place, &progress)?, true)
         }
         Command::NewPepper => {
             let keys = crate::vault::renew_pepper(&place.storage)?;
@@ -82,7 +87,7 @@ pub fn run(store: &Store) -> Result<(), String> {
             ))
         }
         Command::Repair { to } => {
-            let saved = archive::repair(&place, to)?;
+            let saved = archive::repair(&place, to, &progress)?;
             let mut text =
                 format!("{} rows were saved, {} were damaged", saved.rows.saved, saved.rows.damaged);
             text.push_str(if saved.rows.whole {

@@ -117,11 +117,10 @@ pub fn dialect(path: &str, anthropic: bool) -> Dialect {
 pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), Refusal> {
     let path = versioned(path);
     let mut allowed = Vec::new();
-    for endpoint in ENDPOINTS {
-        let Some(tail) = matches(endpoint.path(), path) else { continue };
+    for (endpoint, tail) in at(path) {
         let head = *method == Method::HEAD && endpoint.method() == Method::GET;
         if endpoint.method() == *method || head {
-            return Ok((*endpoint, tail));
+            return Ok((endpoint, tail));
         }
         allowed.push(endpoint.method().to_string());
     }
@@ -131,6 +130,14 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
         return Err(Refusal::because(Code::MethodNotAllowed, message).with("allow", allow));
     }
     Err(unknown::refusal(path))
+}
+
+/// The endpoints at a path, and what their `*` matched: of `/v1/files/*` and `/v1/files/*/content` the longer one.
+fn at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
+    let all =
+        || ENDPOINTS.iter().filter_map(move |endpoint| Some((*endpoint, matches(endpoint.path(), path)?)));
+    let longest = all().map(|(endpoint, _)| endpoint.path().len()).max();
+    all().filter(move |(endpoint, _)| Some(endpoint.path().len()) == longest)
 }
 
 /// Base addresses are written with and without `/v1`; a doubled one is forgiven,
@@ -186,6 +193,23 @@ mod tests {
         assert_eq!((endpoint.name(), tail), ("file", "file-1"));
         assert_eq!(find(&Method::DELETE, "/v1/files/file-1").unwrap().0.name(), "file_delete");
         assert_eq!(find(&Method::PUT, "/v1/files").err().unwrap().details.get("allow").unwrap(), "POST, GET");
+    }
+
+    #[test]
+    fn a_path_allows_the_methods_of_its_own_endpoint_alone() {
+        for (method, path, allow) in [
+            (Method::OPTIONS, "/v1/files/file-1/content", "GET"),
+            (Method::DELETE, "/v1/files/file-1/content", "GET"),
+            (Method::PATCH, "/v1/files/file-1", "GET, DELETE"),
+            (Method::POST, "/v1/batches/batch_1", "GET"),
+            (Method::GET, "/v1/batches/batch_1/cancel", "POST"),
+            (Method::OPTIONS, "/v1/batches/batch_1/cancel/", "POST"),
+        ] {
+            let refusal = find(&method, path).err().unwrap();
+            assert_eq!(refusal.details.get("allow").unwrap(), allow, "{method} {path}");
+        }
+        let (endpoint, tail) = find(&Method::POST, "/v1/batches/batch_1/cancel").unwrap();
+        assert_eq!((endpoint.name(), tail), ("batch_cancel", "batch_1"));
     }
 
     #[test]

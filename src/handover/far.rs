@@ -185,9 +185,9 @@ impl Store for Handed {
         }
     }
 
-    fn verify(&self) -> Result<Verified, StoreError> {
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
         match &*self.0.read() {
-            Whereabouts::Here(store) => store.verify(),
+            Whereabouts::Here(store) => store.verify_with(read),
             _ => Err(away()),
         }
     }

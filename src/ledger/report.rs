@@ -65,14 +65,16 @@ impl Proof {
 
 /// Folds entries that are proven to follow each other.
 #[derive(Default)]
-struct Fold {
+struct Fold<'a> {
     chain: Chain,
     books: Books,
+    /// Call with the number of entries of each sheet that fits.
+    read: Option<&'a mut dyn FnMut(u64)>,
 }
 
-impl Fold {
+impl Fold<'_> {
     fn sheet(&mut self, sheet: &Sheet) -> Result<(), (u64, String)> {
-        let month = &sheet.month;
+        let (month, before) = (&sheet.month, self.chain.seq);
         for line in lines(&sheet.text) {
             let number = self.chain.seq + 1;
             let fits = self.chain.open(line).and_then(|entry| self.books.take(&entry).map(|()| entry.at));
@@ -80,6 +82,9 @@ impl Fold {
             if Month::of(at).to_string() != *month {
                 return Err((number, format!("it stands in the month {month} and is of another")));
             }
+        }
+        if let Some(read) = &mut self.read {
+            read(self.chain.seq - before);
         }
         if sheet.last == self.chain.seq {
             Ok(())
@@ -113,7 +118,15 @@ impl Fold {
 /// # Errors
 /// The store cannot be read.
 pub fn verify(store: &LedgerStore) -> Result<Proof, Failed> {
-    let mut fold = Fold::default();
+    verify_with(store, &mut |_| {})
+}
+
+/// The same, with a call for each portion of entries that were read.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_with(store: &LedgerStore, read: &mut dyn FnMut(u64)) -> Result<Proof, Failed> {
+    let mut fold = Fold { read: Some(read), ..Fold::default() };
     let mut proof = Proof { misfit: fold.on(store)?, ..Proof::default() };
     if proof.misfit.is_none() {
         proof.misfit = ends_at_tip(store, &mut fold)?;
@@ -129,7 +142,7 @@ pub fn verify(store: &LedgerStore) -> Result<Proof, Failed> {
 }
 
 /// The tip has to be the end of the chain.
-fn ends_at_tip(store: &LedgerStore, fold: &mut Fold) -> Result<Option<(u64, String)>, Failed> {
+fn ends_at_tip(store: &LedgerStore, fold: &mut Fold<'_>) -> Result<Option<(u64, String)>, Failed> {
     for _ in 0..AGAIN {
         let tip = store.tip()?.unwrap_or_default();
         if let Some(misfit) = fold.on(store)? {
@@ -144,7 +157,7 @@ fn ends_at_tip(store: &LedgerStore, fold: &mut Fold) -> Result<Option<(u64, Stri
     Ok(None)
 }
 
-fn balances(store: &LedgerStore, fold: &mut Fold, proof: &mut Proof) -> Result<(), Failed> {
+fn balances(store: &LedgerStore, fold: &mut Fold<'_>, proof: &mut Proof) -> Result<(), Failed> {
     let mut names: Vec<Arc<str>> = fold.books.accounts().keys().cloned().collect();
     names.extend(store.balances()?.into_iter().map(|(name, _)| Arc::from(name)));
     names.sort();

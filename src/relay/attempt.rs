@@ -13,7 +13,7 @@ use crate::upstream::speech::Speech;
 use crate::upstream::way::Way;
 use crate::{civil, clock};
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Call, Dialect, Fault, FaultKind, Refusal, Target, Translator};
+use penstock_contract::{Call, Dialect, Extra, Extras, Fault, FaultKind, Refusal, Target, Translator};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ pub fn target<'t>(run: &'t Run<'_, '_>, offer: &'t OfferLive, dialect: Dialect, 
         dialect,
         abilities: &offer.offer.abilities,
         preset: run.chosen.preset(offer),
-        max_tokens: run.chosen.max_tokens(offer, run.ask),
+        max_tokens: run.max_tokens(offer),
         adjust: run.adjust(offer),
         answer_model: run.chosen.answer_model(offer),
         id: run.x.id.unique(),
@@ -118,9 +118,10 @@ async fn once(
         woken => return Err((woken.stop(FaultKind::Connect, run.deadline), 0)),
     };
     let alarm = until.min(clock::now() + first_byte);
+    let without = run.adjust(offer).without;
     let asked = {
-        let exchange =
-            pin!(send(way, offer, speech, call, (run.upload.as_ref(), run.x.state.record.trace.as_deref())));
+        let trace = run.x.state.record.trace.as_deref().filter(|_| !without.has(Extra::TraceContext));
+        let exchange = pin!(send(way, offer, speech, call, without, (run.upload.as_ref(), trace)));
         run.watch.race(&mut run.x.caller, exchange, alarm).await
     };
     let (way, status) = match asked {
@@ -148,11 +149,13 @@ async fn send(
     offer: &OfferLive,
     speech: Speech,
     call: &Call,
+    without: Extras,
     (upload, trace): (Option<&Spooled>, Option<&Trace>),
 ) -> Result<(Way, u16), (Fault, usize)> {
     let reset = |again| (Fault::new(FaultKind::Reset), again);
     let head = speech.head(offer).ok_or_else(|| reset(0))?;
-    let written = match way.call(head, call, upload, trace).await {
+    let shortened = (without.headers().next().is_some()).then(|| head.without(without.headers()));
+    let written = match way.call(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
         Err(Unsent::Unasked) => return Err(reset(way.again(Broken::Unasked))),
         Err(Unsent::Stopped) => false,

@@ -1,10 +1,12 @@
-//! What a provider does not take though no client sent it: members of the gateway's own, and several choices at once.
-//! The provider is asked once more without, and what is learned of it is remembered for its offer.
+//! Parts of a request that a provider does not take though no client sent them: members and headers of the gateway's
+//! own, several choices at once, and more tokens than it gives. The provider is asked once more without them, and the
+//! refusal is remembered for its offer.
 
 use super::Run;
 use super::attempt::{self, Stop};
 use super::fan::OneByOne;
 use crate::config::settings::LogLevel;
+use crate::count;
 use crate::exchange::Ended;
 use crate::observe::log;
 use crate::upstream::offer::OfferLive;
@@ -20,6 +22,43 @@ impl Run<'_, '_> {
         adjust.without = adjust.without.with(self.left_out);
         adjust.choices = self.choices;
         adjust
+    }
+
+    /// The cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
+    pub(super) fn max_tokens(&self, offer: &OfferLive) -> Option<u64> {
+        let fits = self.chosen.max_tokens(offer, self.ask);
+        let asked = fits.or_else(|| count::wanted(self.ask, offer))?;
+        offer.learned.max_output(|| self.now()).filter(|most| *most < asked).or(fits)
+    }
+
+    /// Asks again for fewer tokens where the provider refused their number, and remembers the most that it takes, where
+    /// it named them for any input, once it has answered.
+    pub(super) async fn asked_for_less(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        number: u32,
+        done: Result<Ended, Stop>,
+    ) -> Result<Ended, Stop> {
+        let (room, most) = match &done {
+            Err(Stop::Fault(fault)) if !self.begun && fault.is_for_length() => (fault.room, fault.max_output),
+            _ => return done,
+        };
+        if !self.chosen.lower(offer, self.ask, room.or(most)) {
+            return done;
+        }
+        let done = Box::pin(self.ask_it(offer, number)).await;
+        if let (Ok(_), None, Some(most)) = (&done, room, most)
+            && offer.learned.limits_output(most, self.now())
+        {
+            self.tell_learned(offer, &format!("max_tokens above {most}"));
+        }
+        done
+    }
+
+    fn tell_learned(&self, offer: &OfferLive, member: &str) {
+        let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
+        let members = [("provider", provider), ("model", model), ("member", member)];
+        log::event(LogLevel::Info, "member_refused", &members);
     }
 
     /// Asks again without the members of the gateway's own that the provider refused, as often as it names others, and
@@ -68,12 +107,27 @@ impl Run<'_, '_> {
         let before = self.calls(offer, Extras::NONE);
         let leaves = |extra: &Extra| {
             let continues = self.begun && matches!(extra, Extra::ContinueFinal | Extra::Prefix);
-            continues || self.calls(offer, Extras::of(*extra)) != before
+            let is_header = || self.sends_header(offer, *extra);
+            continues || is_header() || self.calls(offer, Extras::of(*extra)) != before
         };
         let all = EXTRAS.iter().map(|(extra, _)| *extra).chain([Extra::Reasoning]);
         let mine = all.filter(|extra| fresh.has(*extra)).filter(leaves);
         let mine = mine.fold(Extras::NONE, |mine, extra| mine.with(Extras::of(extra)));
         (!mine.is_empty()).then_some(mine)
+    }
+
+    /// Whether this is a header that the gateway sends the offer by itself: one of the configuration is the operator's.
+    fn sends_header(&self, offer: &OfferLive, extra: Extra) -> bool {
+        if extra == Extra::TraceContext {
+            return self.x.record.trace.as_deref().is_some_and(|trace| trace.headers().next().is_some());
+        }
+        let Ok(Some(head)) = attempt::speech(self, offer).map(|speech| speech.head(offer)) else {
+            return false;
+        };
+        let is_configured =
+            |name: &str| offer.offer.provider.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+        let headers = &head.parsed.headers;
+        extra.headers().iter().any(|name| headers.contains_key(*name) && !is_configured(name))
     }
 
     /// What the offer is sent without these as well.
@@ -89,11 +143,7 @@ impl Run<'_, '_> {
     fn remember_refused(&self, offer: &OfferLive) {
         let name = attempt::target(self, offer, penstock_contract::Dialect::Chat, self.at).reasoning();
         let news = offer.learned.refuses(self.left_out, name, self.now());
-        let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
-        for member in news.words() {
-            let members = [("provider", provider), ("model", model), ("member", member)];
-            log::event(LogLevel::Info, "member_refused", &members);
-        }
+        news.words().for_each(|member| self.tell_learned(offer, member));
     }
 
     /// Remembers what an answer showed of its offer.
@@ -106,15 +156,9 @@ impl Run<'_, '_> {
 
     fn gives_one_from_now(&self, offer: &OfferLive) {
         let many = Extras::of(Extra::Many);
-        if offer.learned.refuses(many, None, self.now()).is_empty() {
-            return;
+        if !offer.learned.refuses(many, None, self.now()).is_empty() {
+            self.tell_learned(offer, "n");
         }
-        let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
-        log::event(
-            LogLevel::Info,
-            "member_refused",
-            &[("provider", provider), ("model", model), ("member", "n")],
-        );
     }
 
     /// Whether the choices of this request are asked of the offer one by one.

@@ -243,13 +243,7 @@ impl Run<'_, '_> {
         #[cfg(feature = "inject")]
         self.x.house.inject.at(crate::inject::At::Attempt);
         let mut done = self.ask_it(offer, number).await;
-        if let Err(Stop::Fault(fault)) = &done
-            && !self.begun
-            && fault.is_for_length()
-            && self.chosen.lower(offer, self.ask, fault.room)
-        {
-            done = self.ask_it(offer, number).await;
-        }
+        done = self.asked_for_less(offer, number, done).await;
         done = self.asked_without(offer, number, done).await;
         if !matches!(done, Err(Stop::Left | Stop::Revoked)) {
             self.asked = None;

@@ -1,5 +1,5 @@
 //! Facts about an offer that its own answers have shown: members that it refuses, whether it gives several choices, the
-//! name of its reasoning. Kept in memory for an hour; a reload forgets them.
+//! name of its reasoning, the most tokens of an answer. Kept in memory for an hour; a reload forgets them.
 
 use parking_lot::Mutex;
 use penstock_contract::{Adjust, Extra, Extras, Noticed, ReasoningName};
@@ -23,6 +23,8 @@ pub struct Learned {
     seen: AtomicU8,
     /// The name that it took after it had refused the other one.
     taken: AtomicU8,
+    /// The most tokens of an answer that it takes, below; above, the second until which that holds. 0: not known.
+    max_output: AtomicU64,
     /// Held while the members change.
     change: Mutex<()>,
 }
@@ -41,11 +43,20 @@ impl Learned {
     }
 
     fn without(&self, now: impl FnOnce() -> Duration) -> Extras {
-        match self.members.load(Ordering::Relaxed) {
-            0 => Extras::NONE,
-            members if members >> 32 <= now().as_secs() => Extras::NONE,
-            members => Extras::from_bits(u32::try_from(members & u64::from(u32::MAX)).unwrap_or_default()),
-        }
+        Extras::from_bits(known(&self.members, now).unwrap_or_default())
+    }
+
+    /// The most tokens of an answer that it takes; `None` where no refusal has named them.
+    pub fn max_output(&self, now: impl FnOnce() -> Duration) -> Option<u64> {
+        known(&self.max_output, now).map(u64::from)
+    }
+
+    /// Remembers that it answers where no more tokens are asked for, and refuses more; whether that is news.
+    pub fn limits_output(&self, most: u64, now: Duration) -> bool {
+        let Ok(most) = u32::try_from(most) else { return false };
+        let is_news = known(&self.max_output, || now) != Some(most);
+        self.max_output.store(kept(most, now), Ordering::Relaxed);
+        is_news
     }
 
     /// Remembers that it answers without these; returns what is news. `name` is what its reasoning is called.
@@ -60,8 +71,7 @@ impl Learned {
         let news = refused.without(known);
         let all = known.with(refused).without(renamed);
         if !all.is_empty() && !news.without(renamed).is_empty() {
-            let until = now.as_secs().saturating_add(KEPT).min(u64::from(u32::MAX));
-            self.members.store(until << 32 | u64::from(all.bits()), Ordering::Relaxed);
+            self.members.store(kept(all.bits(), now), Ordering::Relaxed);
         }
         news
     }
@@ -71,6 +81,20 @@ impl Learned {
         if noticed.reasoning.is_some() {
             self.seen.store(code(noticed.reasoning), Ordering::Relaxed);
         }
+    }
+}
+
+/// A value with the second until which it holds.
+fn kept(value: u32, now: Duration) -> u64 {
+    now.as_secs().saturating_add(KEPT).min(u64::from(u32::MAX)) << 32 | u64::from(value)
+}
+
+/// The value, as long as it holds.
+fn known(kept: &AtomicU64, now: impl FnOnce() -> Duration) -> Option<u32> {
+    match kept.load(Ordering::Relaxed) {
+        0 => None,
+        kept if kept >> 32 <= now().as_secs() => None,
+        kept => u32::try_from(kept & u64::from(u32::MAX)).ok(),
     }
 }
 
@@ -113,6 +137,20 @@ mod tests {
         assert_eq!(learned.adjust(|| at(7), false).without, stream.with(many));
         assert!(learned.gives_one(|| at(7)) && !learned.gives_one(|| at(6 + KEPT)));
         assert_eq!(learned.refuses(stream, None, at(u64::MAX)), stream, "at the end of time");
+    }
+
+    #[test]
+    fn the_most_tokens_that_were_named_hold_for_an_hour() {
+        let learned = Learned::default();
+        assert_eq!(learned.max_output(|| at(5)), None);
+        assert!(learned.limits_output(4096, at(5)));
+        assert!(!learned.limits_output(4096, at(6)), "no news");
+        assert_eq!(learned.max_output(|| at(6 + KEPT - 1)), Some(4096));
+        assert_eq!(learned.max_output(|| at(6 + KEPT)), None);
+        assert!(learned.limits_output(2048, at(7)));
+        assert_eq!(learned.max_output(|| at(8)), Some(2048));
+        assert!(!learned.limits_output(u64::MAX, at(8)), "no cap at all");
+        assert_eq!(learned.max_output(|| at(8)), Some(2048));
     }
 
     #[test]

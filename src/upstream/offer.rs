@@ -59,6 +59,16 @@ pub struct RequestHead {
     pub wire: Vec<u8>,
 }
 
+impl RequestHead {
+    /// The same head without these headers.
+    #[must_use]
+    pub fn without(&self, names: impl Iterator<Item = &'static str>) -> Self {
+        let mut parsed = self.parsed.clone();
+        names.for_each(|name| drop(parsed.remove_header(name)));
+        Self { wire: super::send::lines(&parsed), parsed }
+    }
+}
+
 impl OfferLive {
     /// An offer without a past.
     ///

@@ -213,6 +213,48 @@ async fn what_a_model_cannot_do_is_refused_with_the_field() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_shapes_the_answer_is_refused_in_its_own_name() {
+    let bias = json!({"logit_bias": {"5": -100}});
+    let probabilities = json!({"logprobs": true, "top_logprobs": 2});
+    let parameters = |names: &str| format!("supported_parameters = [\"temperature\", \"stream\"{names}]");
+    let messages = "dialects = [\"messages\"]";
+    for (names, lines, more, param) in [
+        ("", "", &bias, "logit_bias"),
+        (", \"logprobs\"", "", &bias, "logit_bias"),
+        ("", "", &probabilities, "logprobs"),
+        (", \"logit_bias\"", "", &probabilities, "logprobs"),
+        // The messages dialect has no words for them, whatever the catalogue lists.
+        (", \"logit_bias\", \"logprobs\"", messages, &bias, "logit_bias"),
+        (", \"logit_bias\", \"logprobs\"", messages, &probabilities, "logprobs"),
+        ("", "", &json!({"response_format": {"type": "json_object"}}), "response_format"),
+    ] {
+        let provider = Provider::start().await;
+        let bench = Bench::new().model(&parameters(names)).provider_with("a", &provider, lines, "");
+        let running = bench.start().await;
+        let mut ask = running.ask();
+        ask.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        for stream in [false, true] {
+            ask["stream"] = json!(stream);
+            let told = error(&running.client.post("/v1/chat/completions", &ask).await, 400, "INFERENCE_3202");
+            assert_eq!(told["param"], param, "{names} {lines}: {told}");
+            let other = if param == "logit_bias" { "logprob" } else { "logit_bias" };
+            assert!(!told["message"].as_str().unwrap().contains(other), "{told}");
+        }
+        assert_eq!(provider.calls(), 0);
+    }
+    // A provider's own refusal keeps the name, too.
+    let provider = Provider::start().await;
+    let wrong = json!({"error": {"message": "logit_bias is not supported; logprobs are", "code": 400}});
+    provider.always(crate::harness::script::json_answer(400, &wrong));
+    let bench = Bench::new().model(&parameters(", \"logit_bias\", \"logprobs\"")).provider("a", &provider);
+    let running = bench.start().await;
+    let mut ask = running.ask();
+    ask["logit_bias"] = bias["logit_bias"].clone();
+    let answer = running.client.post("/v1/chat/completions", &ask).await;
+    assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("logit_bias")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_path_is_told_the_right_one_in_the_dialect_of_the_client() {
     let (_provider, running) = bench().await;
     let messages = [("anthropic-version", "2023-06-01")];

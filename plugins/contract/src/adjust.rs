@@ -61,6 +61,14 @@ pub enum Extra {
     Seed,
     /// `verbosity` of a preset.
     Verbosity,
+    /// The header `anthropic-version`.
+    AnthropicVersion,
+    /// The header `accept-encoding`.
+    AcceptEncoding,
+    /// The header `user-agent`.
+    UserAgent,
+    /// The headers `traceparent` and `tracestate`, which are passed on.
+    TraceContext,
 }
 
 use Extra as E;
@@ -93,7 +101,25 @@ pub const EXTRAS: &[(Extra, &[&str])] = &[
     (E::RepetitionPenalty, &["repetition_penalty"]),
     (E::Seed, &["seed"]),
     (E::Verbosity, &["verbosity"]),
+    (E::AnthropicVersion, &["anthropic-version"]),
+    (E::AcceptEncoding, &["accept-encoding"]),
+    (E::UserAgent, &["user-agent"]),
+    (E::TraceContext, &["traceparent", "tracestate"]),
 ];
+
+impl Extra {
+    /// Names of the headers that it stands for; none if it is a member of the body.
+    #[must_use]
+    pub const fn headers(self) -> &'static [&'static str] {
+        match self {
+            E::AnthropicVersion => &["anthropic-version"],
+            E::AcceptEncoding => &["accept-encoding"],
+            E::UserAgent => &["user-agent"],
+            E::TraceContext => &["traceparent", "tracestate"],
+            _ => &[],
+        }
+    }
+}
 
 /// Set of [`Extra`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,6 +193,12 @@ impl Extras {
             return Self::of(E::Reasoning);
         }
         fresh
+    }
+
+    /// Names of the headers among them.
+    pub fn headers(self) -> impl Iterator<Item = &'static str> {
+        let rows = EXTRAS.iter().filter(move |(extra, _)| self.has(*extra));
+        rows.flat_map(|(extra, _)| extra.headers().iter().copied())
     }
 
     /// The word of each in a log.
@@ -252,6 +284,8 @@ mod tests {
             assert!(words.iter().all(|word| *word == word.to_lowercase() && !word.is_empty()));
         }
         assert_eq!(all.words().count(), EXTRAS.len());
+        assert_eq!(all.headers().count(), 5);
+        assert_eq!(Extras::of(E::Seed).headers().count(), 0);
         assert_eq!(Extras::from_bits(all.bits()), all);
         assert!(Extras::named(|_| false).is_empty());
     }

@@ -114,6 +114,8 @@ pub struct Fault {
     pub retry_after: Option<Duration>,
     /// Tokens that the window leaves for the answer, by the provider's own count, where more was asked for.
     pub room: Option<u64>,
+    /// The most tokens of an answer that the provider takes in `max_tokens`, where more was asked for, whatever the input.
+    pub max_output: Option<u64>,
     /// Members that the provider's sentence names, of those that may be the gateway's own.
     pub named: Extras,
     /// How many choices are whole, of an answer that has fewer than were asked for: no fault of the provider's.
@@ -124,7 +126,15 @@ impl Fault {
     /// A failure of the provider.
     #[must_use]
     pub const fn new(kind: FaultKind) -> Self {
-        Self { kind, refusal: None, retry_after: None, room: None, named: Extras::NONE, answered: None }
+        Self {
+            kind,
+            refusal: None,
+            retry_after: None,
+            room: None,
+            max_output: None,
+            named: Extras::NONE,
+            answered: None,
+        }
     }
 
     /// Whether less would do: the answer that was asked for is too long beside the input.
@@ -134,7 +144,7 @@ impl Fault {
             refusal.code == Code::ContextLength
                 || refusal.param.as_deref().is_some_and(|param| param.ends_with("_tokens"))
         };
-        self.room.is_some() || self.refusal.as_deref().is_some_and(about)
+        self.room.is_some() || self.max_output.is_some() || self.refusal.as_deref().is_some_and(about)
     }
 
     /// The model's own words are at fault. Such a fault is never retried or rescued and never counts against the

@@ -8,6 +8,7 @@ mod history;
 mod sentence;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use about::About;
 use penstock_contract::{Code, Dialect, Extras, Fault, FaultKind, Refusal};
@@ -71,7 +72,8 @@ fn callers(about: &About, status: u16, body: &[u8], model_window: u64, request: 
         let lead = refusal.message.trim_end_matches('.');
         refusal.message = format!("{lead}: {said}").into();
     }
-    Fault { room: room(about, model_window), named, ..Fault::caller(refusal) }
+    let max_output = about.max_output().filter(|_| matches!(status, 400 | 422));
+    Fault { room: room(about, model_window), max_output, named, ..Fault::caller(refusal) }
 }
 
 /// What is said of a refusal for which no exact words are known.

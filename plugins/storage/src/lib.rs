@@ -31,7 +31,7 @@ pub mod spend;
 mod store;
 mod versioned;
 
-pub use self::sled::{Compacted, Options, Repaired, compact, open, repair};
+pub use self::sled::{Compacted, Options, Repaired, compact, open, repair, repair_with};
 pub use batch::{Batch, MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE, Operation, Step};
 pub use error::StoreError;
 pub use export::{export, import};

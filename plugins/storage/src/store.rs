@@ -124,7 +124,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// `Io` if the disk fails; damaged rows are findings, not errors.
-    fn verify(&self) -> Result<Verified, StoreError>;
+    fn verify(&self) -> Result<Verified, StoreError> {
+        self.verify_with(&mut |_| {})
+    }
+
+    /// The same, with a call for each portion of rows that were read.
+    ///
+    /// # Errors
+    /// As [`Store::verify`].
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError>;
 
     /// How the store is, without waiting for anything.
     fn health(&self) -> Health;

@@ -18,8 +18,7 @@ use serde_json::{Value, json};
 
 const ALL: &str = "/v1/batches";
 const ONE: &str = "/v1/batches/*";
-/// What ends the path that calls a batch off.
-const CANCEL: &str = "/cancel";
+const CANCEL: &str = "/v1/batches/*/cancel";
 
 /// `POST /v1/batches`.
 pub struct Post;
@@ -133,9 +132,6 @@ impl Endpoint for Get {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
-        if tail.ends_with(CANCEL) {
-            return Err(not_so("GET", "POST"));
-        }
         let record = x.house.batches.get(&x.grant.account.id, tail).await?;
         Ok(answer(x, &view::object(&record)).await)
     }
@@ -155,15 +151,14 @@ impl Endpoint for Cancel {
     }
 
     fn path(&self) -> &'static str {
-        ONE
+        CANCEL
     }
 
     fn scope(&self) -> Scope {
         Scope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
-        let id = tail.strip_suffix(CANCEL).ok_or_else(|| not_so("POST", "GET"))?;
+    async fn handle(&self, x: &mut Exchange<'_>, id: &str) -> Result<Ended, Refusal> {
         let batches = &x.house.batches;
         let record = batches.get(&x.grant.account.id, id).await?;
         // To end a batch takes what it takes to make one; `inference.batches` allows it for each endpoint.
@@ -179,9 +174,4 @@ impl Endpoint for Cancel {
 
 async fn answer(x: &mut Exchange<'_>, body: &Value) -> Ended {
     x.answer(200, body.to_string().into_bytes()).await
-}
-
-fn not_so(method: &str, allow: &str) -> Refusal {
-    let message = format!("This path takes {allow}, not {method}.");
-    Refusal::because(Code::MethodNotAllowed, message).with("allow", allow)
 }

@@ -21,7 +21,7 @@ pub fn document() -> Value {
     let mut errors = Errors::default();
     for endpoint in ENDPOINTS {
         let Some(row) = row(endpoint.name()) else { continue };
-        let path = row.path.map_or_else(|| endpoint.path().replace('*', "{id}"), str::to_owned);
+        let path = endpoint.path().replace('*', "{id}");
         let item = paths.entry(path.clone()).or_insert_with(|| json!({}));
         if let Some(item) = item.as_object_mut() {
             let method = endpoint.method().as_str().to_ascii_lowercase();

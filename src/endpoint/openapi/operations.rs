@@ -19,8 +19,6 @@ pub enum Work {
 pub struct Row {
     /// The endpoint's name.
     pub name: &'static str,
-    /// The path, where the endpoint's own stands for more than this.
-    pub path: Option<&'static str>,
     /// One line.
     pub summary: &'static str,
     /// Its group.
@@ -48,7 +46,7 @@ const fn row(
     summary: &'static str,
     answers: &'static [(u16, &'static [(&'static str, &'static str)])],
 ) -> Row {
-    Row { name, path: None, summary, tag, work, body: None, answers, query: &[] }
+    Row { name, summary, tag, work, body: None, answers, query: &[] }
 }
 
 impl Row {
@@ -59,11 +57,6 @@ impl Row {
 
     const fn asks(mut self, query: &'static [&'static str]) -> Self {
         self.query = query;
-        self
-    }
-
-    const fn at(mut self, path: &'static str) -> Self {
-        self.path = Some(path);
         self
     }
 }
@@ -82,7 +75,7 @@ pub const ROWS: &[Row] = &[
     row("batches_create", "Batches", Work::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])]).takes(JSON, "BatchRequest"),
     row("batches", "Batches", Work::Store, "Lists the batches of the account", &[(200, &[(JSON, "BatchList")])]).asks(&["after", "limit 1 100 20"]),
     row("batch", "Batches", Work::Store, "A batch", &[(200, &[(JSON, "Batch")])]),
-    row("batch_cancel", "Batches", Work::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])]).at("/v1/batches/{id}/cancel"),
+    row("batch_cancel", "Batches", Work::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])]),
     row("file_upload", "Files", Work::Store, "Uploads a file", &[(200, &[(JSON, "File")])]).takes(FORM, "FileRequest"),
     row("files", "Files", Work::Store, "Lists the files of the key", &[(200, &[(JSON, "FileList")])]).asks(&["after", "limit 1 10000 10000", "order", "purpose"]),
     row("file_content", "Files", Work::Store, "The contents of a file, or a range of them", &[(200, BYTES), (206, BYTES)]),
@@ -106,8 +99,8 @@ pub fn parameter(written: &str) -> Value {
         }
         ("offset", _) => json!({ "type": "integer", "minimum": 0, "default": 0 }),
         ("include_aliases" | "include_meta", _) => json!({ "type": "boolean", "default": false }),
-        ("order", _) => json!({ "enum": ["asc", "desc"], "default": "desc" }),
-        ("purpose", _) => json!({ "enum": ["batch", "batch_output"] }),
+        ("order", _) => json!({ "enum": ["asc", "desc", ""], "default": "desc" }),
+        ("purpose", _) => json!({ "enum": ["batch", "batch_output", ""] }),
         ("sort", _) => {
             json!({ "enum": penstock_catalog::Sort::ALL.map(penstock_catalog::Sort::name), "default": "newest" })
         }
@@ -115,7 +108,7 @@ pub fn parameter(written: &str) -> Value {
             json!({ "enum": penstock_catalog::Lifecycle::ALL.map(penstock_catalog::Lifecycle::name) })
         }
         ("output_modalities", _) => json!({ "type": "string", "examples": ["text,image", "all"],
-            "pattern": "^(text|image|audio|embeddings|scores|all)(,(text|image|audio|embeddings|scores|all))*$" }),
+            "pattern": "^((text|image|audio|embeddings|scores|all)(,(text|image|audio|embeddings|scores|all))*)?$" }),
         _ => json!({ "type": "string" }),
     };
     json!({ "name": name, "in": "query", "schema": schema })

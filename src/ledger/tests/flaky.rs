@@ -79,8 +79,8 @@ impl Store for Flaky {
         self.inner.copy(sink)
     }
 
-    fn verify(&self) -> Result<Verified, StoreError> {
-        self.inner.verify()
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
+        self.inner.verify_with(read)
     }
 
     fn health(&self) -> Health {

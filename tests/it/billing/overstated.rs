@@ -4,7 +4,8 @@
 use super::{CHAT, balance, of, one};
 use crate::harness::jobs::{batch, ended, line_with, results};
 use crate::harness::script::{
-    Act, Script, completion, delta, done, event, finish, json_answer, role, sse, status, text, usage, vectors,
+    Act, Script, completion, delta, done, event, finish, json_answer, role, scores, sse, status, text, usage,
+    vectors,
 };
 use crate::harness::{Bench, Provider};
 use crate::transcriptions;
@@ -176,6 +177,35 @@ async fn embeddings_are_bounded_by_their_texts() {
         let answer = running.client.post("/v1/embeddings", &ask).await.json();
         assert_eq!(answer["usage"]["prompt_tokens"].as_u64(), Some(told), "{stated}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rerank_is_bounded_by_its_documents_and_the_query_beside_each() {
+    let provider = Provider::start().await;
+    let running = Bench::new().kind("rerank").provider("p", &provider).start().await;
+    let ask = json!({"model": "m", "query": "What?", "documents": ["A pipe.", "A gate."]});
+    // The body, the query (in quotes) and 128 for each document, 1,024 besides.
+    let most = ask.to_string().len() as u64 + 2 * (7 + 128) + 1_024;
+    let mut own = None;
+    for stated in [most, most + 1, ABSURD, u64::MAX] {
+        provider.then(scores(&[0.5, 0.25], stated));
+        let answer = running.client.post("/v1/rerank", &ask).await.json();
+        let told = answer["usage"]["total_tokens"].as_u64().unwrap();
+        if stated == most {
+            assert_eq!(told, most);
+        } else {
+            // The gateway's own count, whatever else was stated.
+            assert!((1..30).contains(&told), "{answer}");
+            assert_eq!(*own.get_or_insert(told), told);
+        }
+        let charges = of(&running, "settle").await;
+        let charge = charges.iter().max_by_key(|charge| charge["seq"].as_u64()).unwrap();
+        assert_eq!((charge["input"].as_u64(), charge["amount"].as_u64()), (Some(told), Some(100 * told)));
+        assert_eq!(charge["counted"] == true, stated != most);
+    }
+    let text = running.admin().get("/metrics").await.text();
+    let line = "penstock_usage_overstated_total{figure=\"tokens\",model=\"m\",provider=\"p\"} 3";
+    assert!(text.contains(line), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

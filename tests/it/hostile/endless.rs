@@ -3,7 +3,7 @@
 
 use super::{CHAT, ask, honest};
 use crate::harness::endless::{Endless, Flood};
-use crate::harness::script::{delta, plain};
+use crate::harness::script::{Act, delta, plain};
 use crate::harness::{Bench, Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -301,18 +301,13 @@ async fn an_upload_in_chunks_of_a_byte_meets_its_clock_and_others_do_not_notice(
 /// Questions beside requests have their clocks too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_and_counts_of_an_endless_provider_end() {
-    let endless = Endless::start(flood(&[JSON, &chunk("[")], &chunk("1"))).await;
+    let endless = Endless::start(flood(&[JSON, &chunk("[")], &chunk(&"1,".repeat(8_000)))).await;
     let lines =
         format!("{SHORT}\ntokenize = \"vllm\"\nhealth = {{ interval = \"100ms\", timeout = \"1s\" }}");
     let good = Provider::start().await;
     let running = start(&endless, &good, &lines).await;
-    // Good by its status where the body is given up for its size, bad where the time is over first.
-    let ended = async {
-        while running.admin().get("/status").await.json()["providers"][0]["check"].is_null() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("the check to end", ended).await;
+    // The status is what a check asks for: a body that is too large to be read to its end does not make it bad.
+    assert_eq!(checked(&running).await["check"], "good");
     let count = running.client.post("/v1/messages/count_tokens", &running.ask()).await;
     assert_eq!(
         (count.status, count.header("x-token-count-method")),
@@ -320,5 +315,42 @@ async fn checks_and_counts_of_an_endless_provider_end() {
         "{}",
         count.text()
     );
+    running.stop().await;
+}
+
+/// The first provider in the status, once a check has ended.
+async fn checked(running: &crate::harness::bench::Running) -> Value {
+    let ended = async {
+        loop {
+            let provider = running.admin().get("/status").await.json()["providers"][0].clone();
+            if !provider["check"].is_null() {
+                return provider;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("a check to end", ended).await
+}
+
+/// A body that ends neither before the check's timeout nor at its cap leaves a check without an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_whose_body_does_not_end_in_time_is_bad() {
+    let provider = Provider::start().await;
+    let head = Act::Head(
+        200,
+        vec![("content-type", "application/json".into()), ("transfer-encoding", "chunked".into())],
+    );
+    provider.gets(vec![head, Act::Chunk(b"[".to_vec()), Act::Hang]);
+    let lines = format!("{SHORT}\nhealth = {{ interval = \"100ms\", timeout = \"1s\" }}");
+    let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
+    let found = checked(&running).await;
+    assert_eq!(found["check"], "bad", "{found}");
+    assert!(found.to_string().contains("deadline"), "{found}");
+    within("the provider to be left", async {
+        while provider.left() == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
     running.stop().await;
 }

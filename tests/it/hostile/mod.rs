@@ -14,6 +14,7 @@ mod locked;
 mod pipelining;
 pub mod raw2;
 mod readers;
+mod rejected;
 mod slow;
 mod smuggling;
 mod strangers;

@@ -1,4 +1,5 @@
-"""Instructor in the modes whose object is bound by the request: in the others a schema in the prompt asks a model for it."""
+"""Instructor in all modes: those whose object is bound by the request get it from the simulator, and those that ask
+for it in the prompt from the scripted provider."""
 
 import anthropic
 import instructor
@@ -18,6 +19,8 @@ class Event(BaseModel):
 ASK = [{"role": "user", "content": "An event"}]
 CHAT = [Mode.TOOLS, Mode.TOOLS_STRICT, Mode.JSON_SCHEMA]
 MESSAGES = [Mode.ANTHROPIC_TOOLS]
+# Modes that ask in the prompt, with the models that answer like that.
+PROMPTED = [(Mode.JSON, "objects"), (Mode.MD_JSON, "fenced-objects")]
 
 
 def chat(mode):
@@ -30,6 +33,29 @@ def test_every_mode_of_chat_gives_the_object():
             model="small-chat", response_model=Event, messages=ASK, max_retries=0
         )
         assert isinstance(made, Event), mode
+
+
+def test_modes_that_ask_in_the_prompt_give_the_object():
+    for mode, model in PROMPTED:
+        made = chat(mode).chat.completions.create(
+            model=model, response_model=Event, messages=ASK, max_retries=0
+        )
+        assert (made.name, made.seats) == ("Concert", 120), mode
+
+
+def test_modes_that_ask_in_the_prompt_give_partial_objects():
+    for mode, model in PROMPTED:
+        made = chat(mode).chat.completions.create_partial(model=model, response_model=Event, messages=ASK)
+        parts = [(part.name, part.seats) for part in made]
+        assert parts[-1] == ("Concert", 120) and len(parts) > 1, (mode, parts)
+
+
+def test_messages_that_ask_in_the_prompt_give_the_object():
+    client = instructor.from_anthropic(anthropic.Anthropic(api_key=KEY, base_url=URL), mode=Mode.ANTHROPIC_JSON)
+    made = client.messages.create(
+        model="fenced-objects", response_model=Event, messages=ASK, max_tokens=500, max_retries=0
+    )
+    assert (made.name, made.seats) == ("Concert", 120)
 
 
 def test_a_partial_object_grows_to_the_whole():

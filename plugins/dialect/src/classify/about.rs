@@ -1,152 +1,11 @@
 //! What an error body is about: its codes, and words and numbers in its sentence.
 
+use super::words::{CAP, CONTENT, EXCESS, FIELDS, HISTORY, LARGEST, LEFT, MEMORY, WINDOW};
 use penstock_contract::Extras;
 use serde_json::Value;
 
 /// Bodies are read up to here.
 const MAX_BODY: usize = 64 << 10;
-
-const WINDOW: &[&str] = &[
-    "max_input_len",
-    "maximum input length",
-    "maximum model length",
-    "maximum prompt length",
-    "maximum allowed length",
-    "maximum number of tokens",
-    "exceeded model token limit",
-    "input token length too long",
-    "input token count",
-    "prompt exceeds max length",
-    "too many tokens",
-    "range of input length",
-    "max_num_tokens",
-    "input length exceeds",
-    "prompt (total length",
-    "input prompt (",
-    "is too large to process",
-    "exceeds the available context",
-    "reduce the length of the messages",
-    "inputlengtherror",
-    "输入长度超",
-    "超长",
-    "context length",
-    "context_length",
-    "context window",
-    "context size",
-    "context_size",
-    "context limit",
-    "maximum context",
-    "max_model_len",
-    "prompt is too long",
-    "input is too long",
-    "too large for model with",
-    "`inputs` tokens",
-    "`inputs` must have less than",
-];
-const CONTENT: &[&str] = &[
-    "content_filter",
-    "content_policy",
-    "content policy",
-    "content management policy",
-    "responsibleaipolicyviolation",
-    "data_inspection_failed",
-    "moderation",
-    "safety system",
-    "was flagged",
-];
-/// Words without which a sentence of a failed engine about its window is not about the request.
-const EXCESS: &[&str] = &[
-    "exceed",
-    "too long",
-    "too large",
-    "too many",
-    "longer than",
-    "larger than",
-    "greater than",
-    "less than",
-    "must be <=",
-    "must be at least",
-    "should be",
-    "maximum",
-    "reduce the length",
-    "超",
-];
-/// Words of an engine that ran out of memory, whatever else it says.
-const MEMORY: &[&str] = &["out of memory", "outofmemory", "oom", "cuda error", "hip error", "no space left"];
-/// An overflow: the window less the input is what is left for the answer.
-const LEFT: &[&str] = &["max_tokens must be at least 1, got ", "max_new_tokens must be at least 1, got "];
-/// What engines say of a history that their template does not take, or of content that they cannot read.
-const HISTORY: &[&str] = &[
-    "roles must alternate",
-    "role must be",
-    "roles are supported",
-    "role not supported",
-    "role is not supported",
-    "unexpected role",
-    "unexpected message role",
-    "unknown role",
-    "invalid role",
-    "no user query found",
-    "expected last role",
-    "last message must be",
-    "last message cannot be",
-    "first message must be",
-    "no previous assistant message with a tool call",
-    "number of function calls and responses",
-    "single tool-calls at once",
-    "tool call id",
-    "tool_call_id",
-    "tool call arguments",
-    "function call arguments",
-    "json.exception.parse_error",
-    "jsondecodeerror",
-    "unterminated string starting at",
-    "expecting value: line",
-    "expecting property name",
-    "raise_exception",
-    "templateerror",
-    "template error",
-    "error rendering prompt",
-    "failed to apply chat template",
-    "failed to apply prompt template",
-    "failed to parse grammar",
-    "invalid grammar",
-    "failed to load image",
-    "cannot identify image file",
-    "failed to decode image",
-    "invalid base64",
-    "invalid image",
-];
-/// Fields that may be named to the client, longest first where one contains another.
-const FIELDS: &[&str] = &[
-    "max_completion_tokens",
-    "max_tokens",
-    "response_format",
-    "json_schema",
-    "tool_choice",
-    "tool_calls",
-    "tools",
-    "reasoning_effort",
-    "temperature",
-    "top_logprobs",
-    "logprobs",
-    "logit_bias",
-    "top_p",
-    "top_k",
-    "min_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "repetition_penalty",
-    "image_url",
-    "input_audio",
-    "seed",
-    "stop",
-    "messages",
-    "encoding_format",
-    "dimensions",
-    "documents",
-    "top_n",
-];
 
 /// An error body in lower case.
 pub(super) struct About {
@@ -199,6 +58,18 @@ impl About {
         words.iter().any(|word| self.text.contains(word))
     }
 
+    /// The most tokens of an answer that may be asked for, whatever the input: of a sentence about the window it is
+    /// not read.
+    pub(super) fn max_output(&self) -> Option<u64> {
+        if self.window_is_full() || self.content_is_refused() {
+            return None;
+        }
+        let param = self.param.as_deref().unwrap_or_default();
+        let of_cap = CAP.iter().any(|name| contains_word(&self.text, name) || *name == param);
+        let most = || LARGEST.iter().find_map(|phrase| number_after(&self.text, phrase));
+        of_cap.then(most).flatten().filter(|most| *most > 0)
+    }
+
     /// By how many tokens the input is longer than the window, of engines that say what is left for the answer.
     fn overflow(&self) -> Option<u64> {
         let left = |phrase: &&str| {
@@ -225,10 +96,13 @@ impl About {
         CONTENT.iter().any(|word| self.text.contains(word))
     }
 
-    /// The field that is to blame.
+    /// The field that is to blame: the one that the provider names first, since others may stand beside it as advice.
     pub(super) fn field(&self) -> Option<String> {
-        let named = |name: &&&str| contains_word(&self.text, name);
-        self.param.clone().or_else(|| FIELDS.iter().find(named).map(|name| (*name).to_owned()))
+        let first = || {
+            let named = FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
+            named.min().map(|(_, name)| name.to_owned())
+        };
+        self.param.clone().or_else(first)
     }
 
     /// Members of the gateway's own that it names, in its sentence or in the path of its `param`.
@@ -353,12 +227,18 @@ fn is_path(param: &str) -> bool {
 }
 
 fn contains_word(text: &str, word: &str) -> bool {
+    find_word(text, word).is_some()
+}
+
+/// The first position of a word that is no part of a longer one.
+fn find_word(text: &str, word: &str) -> Option<usize> {
     let part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    text.match_indices(word).any(|(at, _)| {
+    let alone = |at: &usize| {
         let bytes = text.as_bytes();
         let before = at.checked_sub(1).and_then(|at| bytes.get(at));
         !part(before) && !part(bytes.get(at + word.len()))
-    })
+    };
+    text.match_indices(word).map(|(at, _)| at).find(alone)
 }
 
 fn number_after(text: &str, phrase: &str) -> Option<u64> {

@@ -81,6 +81,40 @@ fn other_refusals_name_the_field_and_nothing_of_the_provider() {
 }
 
 #[test]
+fn the_most_tokens_that_a_model_gives_are_read_in_every_engines_words() {
+    for text in [
+        "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for claude-3-opus-20240229",
+        "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value that is lower than 4096.",
+        "max_tokens is too large: 8192. This model supports at most 4096 completion tokens, whereas you provided 8192.",
+        "`max_tokens` must be less than or equal to `4096`, the maximum value for `max_tokens` is less than the `context_window` for this model",
+        "Invalid max_tokens value, the valid range of max_tokens is [1, 4096]",
+        "Range of max_tokens should be [1, 4,096]",
+        "max_completion_tokens cannot exceed 4096 for this model",
+    ] {
+        let body =
+            serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": text}});
+        let fault = asked(400, &body.to_string(), 200_000);
+        assert_eq!((fault.max_output, fault.room, fault.is_for_length()), (Some(4096), None, true), "{text}");
+    }
+    let listed = r#"{"detail":[{"type":"less_than_equal","loc":["body","max_tokens"],"msg":"Input should be less than or equal to 4096","ctx":{"le":4096}}]}"#;
+    assert_eq!(asked(422, listed, 200_000).max_output, Some(4096));
+    for (status, text) in [
+        (400, "max_tokens must be at least 1, got -7"),
+        (400, "max_tokens: 8192 > 0"),
+        (400, "temperature must be less than or equal to 1"),
+        (400, "max_tokens is too large"),
+        (
+            400,
+            "This model's maximum context length is 4096 tokens; max_tokens must be less than or equal to 96",
+        ),
+        (500, "max_tokens must be less than or equal to 4096"),
+    ] {
+        let body = serde_json::json!({"error": {"message": text}});
+        assert_eq!(asked(status, &body.to_string(), 200_000).max_output, None, "{text}");
+    }
+}
+
+#[test]
 fn keys_and_names_are_the_operators_affair() {
     for status in [401, 402, 403, 404] {
         let fault = classify(Dialect::Messages, status, None, b"context length", 1, b"{}");

@@ -79,7 +79,7 @@ fn part(key: &[u8]) -> Result<(Space, &[u8]), StoreError> {
 
 /// See [`crate::Store::verify`]. Each turn holds writing up for a moment, so that what is written meanwhile is
 /// told apart: behind the cursor it is counted by the writer, before it the walk will meet it.
-pub(crate) fn verify(engine: &Engine) -> Result<Verified, StoreError> {
+pub(crate) fn verify(engine: &Engine, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
     let _alone = engine.copying.lock();
     *engine.survey.lock() = Some(Survey::default());
     let mut verified = Verified::default();
@@ -87,7 +87,10 @@ pub(crate) fn verify(engine: &Engine) -> Result<Verified, StoreError> {
         let _writing = engine.writing.lock();
         let mut survey = engine.survey.lock();
         let Some(survey) = survey.as_mut() else { break Err(disturbed()) };
-        match survey_turn(engine, survey, &mut verified) {
+        let before = verified.rows;
+        let turn = survey_turn(engine, survey, &mut verified);
+        read(verified.rows - before);
+        match turn {
             Ok(true) => {}
             Ok(false) => break Ok((survey.found, *engine.tip.lock())),
             Err(error) => break Err(error),
@@ -111,7 +114,7 @@ pub(crate) fn refuse_if_missing(engine: &Engine) -> Result<(), StoreError> {
     if engine.with(Live::log_bytes)? > engine.options.verify_under_bytes {
         return Ok(());
     }
-    let verified = verify(engine)?;
+    let verified = verify(engine, &mut |_| {})?;
     match verified.findings.into_iter().next() {
         Some(finding) if verified.missing => Err(StoreError::corrupt(finding)),
         _ => Ok(()),

@@ -31,7 +31,7 @@ use crate::store::{PageBuilder, past};
 use crate::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified, row};
 
 pub use self::compact::{Compacted, compact};
-pub use self::repair::{Repaired, repair};
+pub use self::repair::{Repaired, repair, repair_with};
 
 /// What may be set about a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,8 +202,8 @@ impl Store for Sled {
         copy::copy(&self.engine, sink)
     }
 
-    fn verify(&self) -> Result<Verified, StoreError> {
-        copy::verify(&self.engine)
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
+        copy::verify(&self.engine, read)
     }
 
     fn health(&self) -> Health {

@@ -35,6 +35,20 @@ const ATTEMPTS: [&[&str]; 3] = [&[], &["snap"], &["snap", "conf"]];
 /// `Format` if `to` has a store or `from` has none, `Corrupt` if sled opens none of it, `Locked`, `Full`, `Io`
 /// as for opening.
 pub fn repair(from: &Path, to: &Path, options: Options) -> Result<Repaired, StoreError> {
+    repair_with(from, to, options, &mut |_| {})
+}
+
+/// The same, with a call for each portion of rows that were saved; an attempt that is dropped for a better one counts
+/// too.
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_with(
+    from: &Path,
+    to: &Path,
+    options: Options,
+    saved: &mut dyn FnMut(u64),
+) -> Result<Repaired, StoreError> {
     let (from, to) = (Folder::claim(from)?, Folder::claim(to)?);
     if !from.has_store() || to.has_store() {
         let what = "a repair needs a folder with a store and one without".to_owned();
@@ -42,7 +56,7 @@ pub fn repair(from: &Path, to: &Path, options: Options) -> Result<Repaired, Stor
     }
     let mut best: Option<(Repaired, &[&str])> = None;
     for without in ATTEMPTS {
-        let Ok(repaired) = attempt(&from, &to, without, &options) else { continue };
+        let Ok(repaired) = attempt(&from, &to, without, &options, saved) else { continue };
         if best.is_none_or(|(best, _)| (repaired.saved, repaired.whole) > (best.saved, best.whole)) {
             best = Some((repaired, without));
         }
@@ -50,20 +64,26 @@ pub fn repair(from: &Path, to: &Path, options: Options) -> Result<Repaired, Stor
     let Some((_, without)) = best else {
         return Err(StoreError::corrupt("sled opens none of its files"));
     };
-    let repaired = attempt(&from, &to, without, &options)?;
+    let repaired = attempt(&from, &to, without, &options, saved)?;
     to.promote(&to.live().with_extension("new"))?;
     Ok(repaired)
 }
 
 /// Builds the new store aside from a copy of the damaged one that lacks the files starting with `without`.
-fn attempt(from: &Folder, to: &Folder, without: &[&str], options: &Options) -> Result<Repaired, StoreError> {
+fn attempt(
+    from: &Folder,
+    to: &Folder,
+    without: &[&str],
+    options: &Options,
+    saved: &mut dyn FnMut(u64),
+) -> Result<Repaired, StoreError> {
     let side = to.side()?;
     let copy = side.with_extension("salvage");
     remove_all(&copy)?;
     copy_files(&from.live(), &copy, without)?;
     let old = Live::start(&copy, options)?;
     let new = Live::start(&side, options)?;
-    let repaired = salvage(&old, &new);
+    let repaired = salvage(&old, &new, saved);
     drop((old, new));
     remove_all(&copy)?;
     repaired
@@ -84,8 +104,8 @@ fn copy_files(from: &Path, to: &Path, without: &[&str]) -> Result<(), StoreError
 }
 
 /// Goes up from the first row, and if that breaks off, down from the last and up from the start of each space.
-fn salvage(old: &Live, new: &Live) -> Result<Repaired, StoreError> {
-    let mut saving = Saving { new, portion: Vec::new(), bytes: 0, repaired: Repaired::default() };
+fn salvage(old: &Live, new: &Live, saved: &mut dyn FnMut(u64)) -> Result<Repaired, StoreError> {
+    let mut saving = Saving { new, saved, portion: Vec::new(), bytes: 0, repaired: Repaired::default() };
     saving.repaired.whole = old.walk(Bound::Unbounded, |key, sealed| saving.take(key, sealed)).is_ok();
     if !saving.repaired.whole {
         let _ = old.walk_back(std::ops::Bound::Unbounded, |key, sealed| saving.take(key, sealed));
@@ -106,6 +126,8 @@ fn salvage(old: &Live, new: &Live) -> Result<Repaired, StoreError> {
 
 struct Saving<'a> {
     new: &'a Live,
+    /// Call with the number of rows of each portion.
+    saved: &'a mut dyn FnMut(u64),
     portion: Writes,
     bytes: usize,
     repaired: Repaired,
@@ -129,6 +151,7 @@ impl Saving<'_> {
 
     fn write(&mut self) -> Result<(), StoreError> {
         self.bytes = 0;
+        (self.saved)(self.portion.len() as u64);
         self.new.write(std::mem::take(&mut self.portion))
     }
 }

@@ -1,0 +1,221 @@
+//! Progress of long commands on standard error: a bar on a terminal, lines elsewhere, nothing where none is wanted.
+//! A command is a sequence of stages; each counts rows, entries, batches or bytes, towards a total where one is known.
+
+use rustix::termios::tcgetwinsize;
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write, stderr};
+use std::time::{Duration, Instant};
+
+/// Pause between two drawings of a bar.
+const BAR_EVERY: Duration = Duration::from_millis(100);
+/// Pause between two lines of a stage.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Cells of a bar.
+const BAR_CELLS: u64 = 24;
+/// Columns of a terminal that does not state its width.
+const COLUMNS: usize = 80;
+/// Return to the first column, and erasure of the line.
+const CLEAR: &str = "\r\x1b[K";
+
+/// Unit of what a stage counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Rows of the store.
+    Rows,
+    /// Entries of the ledger.
+    Entries,
+    /// Batches.
+    Batches,
+    /// Bytes, written in KiB, MiB, GiB.
+    Bytes,
+}
+
+/// Form in which progress appears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// One line that is drawn again and again.
+    Bar,
+    /// A line now and then, and one at the end of each stage.
+    Lines,
+}
+
+/// Progress of one command; shared by reference with everything that does its work.
+pub struct Progress(Option<RefCell<Display>>);
+
+struct Display {
+    form: Form,
+    /// Time since the command began.
+    clock: Box<dyn Fn() -> Duration>,
+    out: Box<dyn Write>,
+    columns: fn() -> usize,
+    stage: Option<Stage>,
+}
+
+struct Stage {
+    name: &'static str,
+    unit: Unit,
+    total: Option<u64>,
+    done: u64,
+    begun: Duration,
+    drawn: Duration,
+}
+
+impl Progress {
+    /// Progress that is not shown.
+    #[must_use]
+    pub const fn hidden() -> Self {
+        Self(None)
+    }
+
+    /// Progress on standard error: a bar on a terminal, lines elsewhere.
+    #[must_use]
+    pub fn on_stderr() -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let form = if stderr().is_terminal() && !dumb { Form::Bar } else { Form::Lines };
+        let begun = Instant::now();
+        Self::new(form, Box::new(move || begun.elapsed()), Box::new(stderr()), stderr_columns)
+    }
+
+    fn new(
+        form: Form,
+        clock: Box<dyn Fn() -> Duration>,
+        out: Box<dyn Write>,
+        columns: fn() -> usize,
+    ) -> Self {
+        Self(Some(RefCell::new(Display { form, clock, out, columns, stage: None })))
+    }
+
+    /// Begins a stage, and ends the one before it.
+    pub fn begin(&self, name: &'static str, unit: Unit, total: Option<u64>) {
+        self.finish();
+        let Some(display) = &self.0 else { return };
+        let mut display = display.borrow_mut();
+        let now = (display.clock)();
+        let stage = Stage { name, unit, total, done: 0, begun: now, drawn: now };
+        if display.form == Form::Bar {
+            let text = stage.bar(now, (display.columns)());
+            display.print(&text);
+        }
+        display.stage = Some(stage);
+    }
+
+    /// Adds to what the stage has done.
+    pub fn advance(&self, done: u64) {
+        let Some(display) = &self.0 else { return };
+        let mut display = display.borrow_mut();
+        let (now, form, columns) = ((display.clock)(), display.form, display.columns);
+        let Some(stage) = &mut display.stage else { return };
+        stage.done = stage.done.saturating_add(done);
+        let pause = if form == Form::Bar { BAR_EVERY } else { LINE_EVERY };
+        if now.saturating_sub(stage.drawn) < pause {
+            return;
+        }
+        stage.drawn = now;
+        let text = match form {
+            Form::Bar => stage.bar(now, columns()),
+            Form::Lines => format!("{}: {} so far.\n", stage.name, stage.amount()),
+        };
+        display.print(&text);
+    }
+
+    /// Ends the stage: a bar goes, a line states what was done.
+    pub fn finish(&self) {
+        let Some(display) = &self.0 else { return };
+        let mut display = display.borrow_mut();
+        let Some(stage) = display.stage.take() else { return };
+        let text = match display.form {
+            Form::Bar => CLEAR.to_owned(),
+            Form::Lines => {
+                let took = (display.clock)().saturating_sub(stage.begun);
+                format!("{}: {} in {:.1} s.\n", stage.name, stage.amount(), took.as_secs_f64())
+            }
+        };
+        display.print(&text);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Display {
+    /// Progress that cannot be shown is no reason to fail.
+    fn print(&mut self, text: &str) {
+        self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).ok();
+    }
+}
+
+impl Stage {
+    /// `1.5 GiB of 3.0 GiB (50 %)`, `12 rows`.
+    fn amount(&self) -> String {
+        match self.share() {
+            Some((percent, total)) => {
+                format!("{} of {} ({percent} %)", self.unit.text(self.done), self.unit.text(total))
+            }
+            None => self.unit.text(self.done),
+        }
+    }
+
+    /// Percentage and total, where a total is known.
+    fn share(&self) -> Option<(u64, u64)> {
+        let total = self.total.filter(|total| *total > 0)?;
+        let percent = u128::from(self.done.min(total)) * 100 / u128::from(total);
+        Some((u64::try_from(percent).unwrap_or(100), total))
+    }
+
+    fn bar(&self, now: Duration, columns: usize) -> String {
+        let mut text = format!("{} ", self.name);
+        let passed = now.saturating_sub(self.begun);
+        if let Some((percent, total)) = self.share() {
+            let full = percent * BAR_CELLS / 100;
+            let cells: String = (0..BAR_CELLS).map(|cell| if cell < full { '#' } else { '-' }).collect();
+            let _ = write!(text, "[{cells}] {percent:>3} % ");
+            let rest = total.saturating_sub(self.done);
+            // The first second is too short to foretell the others.
+            if self.done > 0 && passed.as_secs() > 0 {
+                let left = passed.as_secs_f64() * rest as f64 / self.done as f64;
+                let _ = write!(text, "{left:.0} s left, ");
+            }
+        }
+        text.push_str(&self.unit.text(self.done));
+        if passed.as_secs() > 0 {
+            let each_second = (self.done as f64 / passed.as_secs_f64()) as u64;
+            let _ = write!(text, ", {}/s", self.unit.text(each_second));
+        }
+        // The last column stays empty: some terminals go to the next line behind it.
+        let text: String = text.chars().take(columns.saturating_sub(1)).collect();
+        format!("{CLEAR}{text}")
+    }
+}
+
+impl Unit {
+    fn text(self, amount: u64) -> String {
+        match self {
+            Self::Rows => format!("{amount} rows"),
+            Self::Entries => format!("{amount} entries"),
+            Self::Batches => format!("{amount} batches"),
+            Self::Bytes => bytes(amount),
+        }
+    }
+}
+
+fn bytes(amount: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|(_, bits)| amount >> bits > 0) {
+        Some((unit, bits)) => format!("{:.1} {unit}", amount as f64 / (1_u64 << bits) as f64),
+        None => format!("{amount} bytes"),
+    }
+}
+
+fn stderr_columns() -> usize {
+    match tcgetwinsize(stderr()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => COLUMNS,
+    }
+}
+
+#[cfg(test)]
+mod tests;

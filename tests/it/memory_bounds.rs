@@ -1,0 +1,28 @@
+//! `penstock check` and the memory that a configuration may need at most.
+
+use crate::harness::Provider;
+use crate::harness::process::{Home, catalogue, complaint};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_compares_the_memory_bounds_with_the_machines_memory() {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.strip_suffix("kB")).unwrap();
+    let total = total.trim().parse::<u64>().unwrap() << 10;
+    let provider = Provider::start().await;
+    let home = Home::new();
+    let small = "requests = 4\nqueue = 4\n";
+    let limits = "[limits]\nconnections = 100\njson_body = \"1MiB\"\n[ledger]\nbacklog = \"1MiB\"\n";
+    let batches = "[batches]\nmemory = \"1MiB\"\nline = \"1MiB\"\nconcurrency = 1\n";
+    // Bodies count twice: half of the memory is already more than there is beside everything else.
+    for (bytes, too_much) in [(2 << 20, false), (total / 2, true), (total, true)] {
+        let overload = format!("[overload]\n{small}bytes = \"{bytes}B\"\n");
+        home.write(&format!("{overload}{limits}{batches}{}", catalogue(&provider, "")));
+        let checked = home.command(&["check"]);
+        let said = complaint(&checked);
+        assert!(checked.status.success(), "{said}");
+        assert_eq!(said.contains("The memory bounds add up to "), too_much, "{bytes}: {said}");
+        assert_eq!(said.contains(", and this machine has "), too_much, "{said}");
+        let strict = home.command(&["check", "--strict"]);
+        assert_eq!(strict.status.code() == Some(78), too_much || !said.is_empty(), "{}", complaint(&strict));
+    }
+}
