@@ -64,6 +64,7 @@ mod image_names;
 mod image_steps;
 mod images;
 mod kept_parts;
+mod large_failover;
 mod ledger;
 mod life;
 mod limits;

@@ -1,0 +1,90 @@
+//! A request of 5 MiB is answered by the next provider, however it came and however the first one failed: Pingora's own
+//! retry buffer ends at 64 KiB.
+
+use crate::harness::bench::{PATIENT, Running};
+use crate::harness::h2::H2;
+use crate::harness::script::{Act, Script, cut, event, plain, role, silent, sse, status, stream};
+use crate::harness::secure::{Certified, connect};
+use crate::harness::{Answer, Bench, Provider};
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+/// Bytes of the text.
+const LONG: usize = 5 << 20;
+/// The dearer provider is asked second, whatever the load.
+const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Length,
+    Chunked,
+    Http2,
+}
+
+async fn ask(running: &Running, certified: &Certified, way: Way, body: &Value) -> Answer {
+    let text = body.to_string();
+    match way {
+        Way::Length => running.client.post(CHAT, body).await,
+        Way::Chunked => {
+            let mut chunks = Vec::new();
+            for piece in text.as_bytes().chunks(100_000) {
+                chunks.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+                chunks.extend_from_slice(piece);
+                chunks.extend_from_slice(b"\r\n");
+            }
+            chunks.extend_from_slice(b"0\r\n\r\n");
+            running.client.send("POST", CHAT, &[("transfer-encoding", "chunked")], &chunks).await
+        }
+        Way::Http2 => {
+            let socket = connect(running.gateway.https.unwrap(), &certified.root, &["h2"]).await;
+            H2::over(socket, &running.client.key).await.post(CHAT, body).await
+        }
+    }
+}
+
+/// Each way to fail before there is an answer; whether it is one of a stream.
+fn failures() -> Vec<(&'static str, Script, bool)> {
+    let error = event(&json!({"error": {"message": "overloaded", "code": 503}}));
+    vec![
+        ("500", status(500), false),
+        ("cut", cut(), false),
+        ("silent", silent(), false),
+        ("an error in its stream", vec![sse(), error, Act::Cut], true),
+        ("a head, then nothing", vec![sse(), role(), Act::Cut], true),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_request_is_answered_by_the_next_provider() {
+    let certified = Certified::make();
+    let text: String = (0..LONG).map(|index| char::from(b'a' + (index % 26) as u8)).collect();
+    for (name, failure, streamed) in failures() {
+        let (bad, good) = (Provider::start().await, Provider::start().await);
+        bad.always(failure);
+        good.always(if streamed { stream(&["Hello"]) } else { plain("Hello") });
+        let running = Bench::new()
+            .listen(&certified.https())
+            .model("context_length = 20000000")
+            .hasty("bad", &bad)
+            .provider_with("good", &good, PATIENT, SECOND)
+            .start()
+            .await;
+        let mut body = if streamed { running.ask_stream() } else { running.ask() };
+        body["model"] = json!("m:price");
+        body["messages"][0]["content"] = json!(text);
+        for (times, way) in [Way::Length, Way::Chunked, Way::Http2].into_iter().enumerate() {
+            let answer = ask(&running, &certified, way, &body).await;
+            assert_eq!(answer.status, 200, "{name}, {way:?}: {}", answer.text());
+            assert_eq!(answer.header("x-penstock-provider"), Some("good"), "{name}, {way:?}");
+            let heard = match streamed {
+                true => answer.streamed(),
+                false => answer.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
+            };
+            assert_eq!(heard, "Hello", "{name}, {way:?}");
+            assert_eq!(good.calls(), times + 1, "{name}, {way:?}");
+            let seen = good.last().json();
+            assert!(seen["messages"][0]["content"] == json!(text), "{name}, {way:?}: the text is whole");
+        }
+        assert!(bad.calls() > 0, "{name}: the first provider was asked");
+    }
+}
