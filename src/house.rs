@@ -22,8 +22,8 @@ use crate::overload::Overload;
 use crate::shelf::Shelf;
 use crate::spool::Spools;
 use crate::tls::{self, Tls};
+use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::live::ProviderLive;
-use crate::upstream::pools::Pools;
 use crate::vault::Vault;
 use crate::worker;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -56,7 +56,7 @@ pub struct House {
     /// What time it is.
     pub clock: Clock,
     /// Connections to providers.
-    pub pools: Pools,
+    pub connection_pools: ConnectionPools,
     /// How much it takes on.
     pub overload: Arc<Overload>,
     /// Permits to count long prompts.
@@ -137,10 +137,10 @@ impl House {
         files.run_by(batches.clone());
         let exports = Exports::open(&settings, clock.unix());
         files.archived_in(exports.folder().to_owned());
-        let pools = Pools::default();
+        let connection_pools = ConnectionPools::default();
         let overload = Overload::new(&settings.overload);
         let counting = CountingPermits::new(settings.overload.counting);
-        let live = Live::build(settings, None, &pools, clock.unix())?;
+        let live = Live::build(settings, None, &connection_pools, clock.unix())?;
         figures::restore(&live, &vault.figures, clock);
         let house = Arc::new(Self {
             fixed: live.settings.fixed(),
@@ -153,7 +153,7 @@ impl House {
             batches,
             exports,
             clock,
-            pools,
+            connection_pools,
             overload,
             counting,
             budget: Mutex::new(RetryBudget::new()),
@@ -209,7 +209,7 @@ impl House {
         let tls = certified(&settings, self.clock)?;
         let old = self.live();
         let changed = changes(&old.settings, &settings);
-        let fresh = Live::build(settings, Some(&old), &self.pools, self.clock.unix())?;
+        let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix())?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
         runtime.block_on(worker::look_up(fresh.providers.iter().filter(unknown)));
         fresh.begin();

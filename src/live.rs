@@ -3,9 +3,9 @@
 //! shares what goes on: places, probes, figures.
 
 use crate::config::settings::{BaseUrl, Model, Offer, Settings};
+use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::live::{Before, ProviderLive};
 use crate::upstream::offer::OfferLive;
-use crate::upstream::pools::Pools;
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, Model as Card};
 use penstock_routing::{Breaker, Explorations, Hour};
@@ -62,7 +62,12 @@ impl Live {
     ///
     /// # Errors
     /// One sentence that says what cannot be put to work.
-    pub fn build(settings: Settings, old: Option<&Self>, pools: &Pools, now: u64) -> Result<Self, String> {
+    pub fn build(
+        settings: Settings,
+        old: Option<&Self>,
+        pools: &ConnectionPools,
+        now: u64,
+    ) -> Result<Self, String> {
         let cards = settings.models.iter().map(|model| dated(model.card(), old, now)).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
         let lines = settings.routing.batch_lines;

@@ -59,7 +59,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
             tokio::task::spawn_blocking(work).await.ok();
         }),
         every(SWEEP, stop, house, |house| async move {
-            tokio::task::spawn_blocking(move || house.pools.sweep()).await.ok();
+            tokio::task::spawn_blocking(move || house.connection_pools.sweep()).await.ok();
         }),
         every(CHECK, stop, house, |house| async move { check::due(&house).await }),
         every(TIDY, stop, house, |house| async move { house.shelf.clear(house.clock.now()) }),

@@ -1,8 +1,8 @@
 //! One provider while the house runs: its route, its seats, its last word.
 
 use super::connect::Route;
+use super::connection_pool::ConnectionPools;
 use super::notice::Notices;
-use super::pools::Pools;
 use super::seats::Seats;
 use crate::config::settings::Provider;
 use parking_lot::Mutex;
@@ -54,7 +54,7 @@ impl ProviderLive {
     /// A provider, and what the configuration before knows of it; `lines` bounds lines of batches where it has no
     /// number of seats. What still works for the old one has its seats here too.
     #[must_use]
-    pub fn new(provider: Arc<Provider>, pools: &Pools, lines: usize, old: &Before<'_>) -> Self {
+    pub fn new(provider: Arc<Provider>, pools: &ConnectionPools, lines: usize, old: &Before<'_>) -> Self {
         let known = old.providers.get(&*provider.id);
         let seats = match known {
             Some(known) => known.seats.clone(),
