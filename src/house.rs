@@ -24,6 +24,7 @@ use crate::spool::Spools;
 use crate::tls::{self, Tls};
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::live::ProviderLive;
+use crate::upstream::pools::health::HealthChecks;
 use crate::vault::Vault;
 use crate::worker;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -57,6 +58,8 @@ pub struct House {
     pub clock: Clock,
     /// Connections to providers.
     pub connection_pools: ConnectionPools,
+    /// Active checks of providers.
+    pub health_checks: HealthChecks,
     /// How much it takes on.
     pub overload: Arc<Overload>,
     /// Permits to count long prompts.
@@ -154,6 +157,7 @@ impl House {
             exports,
             clock,
             connection_pools,
+            health_checks: HealthChecks::default(),
             overload,
             counting,
             budget: Mutex::new(RetryBudget::new()),
@@ -211,12 +215,16 @@ impl House {
         let changed = changes(&old.settings, &settings);
         let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix())?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
-        runtime.block_on(worker::look_up(fresh.providers.iter().filter(unknown)));
+        runtime.block_on(async {
+            worker::look_up(fresh.providers.iter().filter(unknown)).await;
+            fresh.publish().await;
+        });
         fresh.begin();
         self.ledger.configure(&fresh.settings.ledger);
         self.overload.configure(&fresh.settings.overload);
         self.counting.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
+        runtime.block_on(self.health_checks.publish(self));
         self.retired.lock().push(old);
         self.drop_retired();
         // A listener that the new configuration lacks stays until the next start, and what it does.

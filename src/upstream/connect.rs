@@ -153,7 +153,13 @@ impl Route {
         !self.doors.read().is_empty()
     }
 
-    fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
+    /// The first of its addresses.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.doors.read().first().map(|door| door.address)
+    }
+
+    pub(super) fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
         // The same ones in another order are no news: whose turn it is was learnt.
         let known = |doors: &[Arc<Door>]| {
             doors.len() == addresses.len()

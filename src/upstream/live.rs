@@ -6,6 +6,7 @@ use super::notice::Notices;
 use super::seats::Seats;
 use crate::config::settings::Provider;
 use parking_lot::Mutex;
+use penstock_contract::FaultKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub struct ProviderLive {
     pub last_error: Arc<Mutex<Option<(Duration, &'static str)>>>,
     /// What the last active check found; `None` before the first.
     pub checked: Arc<Mutex<Option<bool>>>,
+    /// Kind of the failure that the last active check found.
+    pub(super) check_failure: Arc<Mutex<Option<FaultKind>>>,
     /// Failures of it that were told.
     pub(super) notices: Arc<Notices>,
     pub(super) next_check: Mutex<Duration>,
@@ -67,6 +70,7 @@ impl ProviderLive {
             last_error: known.map(|known| known.last_error.clone()).unwrap_or_default(),
             notices: known.map(|known| known.notices.clone()).unwrap_or_default(),
             checked: known.map(|known| known.checked.clone()).unwrap_or_default(),
+            check_failure: known.map(|known| known.check_failure.clone()).unwrap_or_default(),
             next_check: Mutex::new(Duration::ZERO),
             provider,
         };

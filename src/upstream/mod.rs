@@ -3,7 +3,6 @@
 
 pub mod aside;
 pub mod bill;
-pub mod check;
 pub mod connect;
 pub mod connection_pool;
 pub mod decode;
@@ -14,6 +13,7 @@ pub mod learned;
 pub mod live;
 pub mod notice;
 pub mod offer;
+pub mod pools;
 pub mod rate;
 pub mod seats;
 pub mod send;

@@ -6,6 +6,7 @@ use super::bill::Bill;
 use super::learned::Learned;
 use super::live::ProviderLive;
 use super::notice::{self, Notices};
+use super::pools::{Memberships, update_breaker};
 use super::seats::{Place, Queued, Turn};
 use super::tokenize::Engine;
 use crate::caller::CancelLine;
@@ -34,6 +35,8 @@ pub struct OfferLive {
     pub figures_kept: Arc<AtomicU64>,
     /// How well it has been.
     pub breaker: Arc<Mutex<Breaker>>,
+    /// Pools in which its readiness follows the breaker.
+    pub(super) memberships: Arc<Memberships>,
     /// How well its engine counts tokens.
     pub(super) engine: Arc<Engine>,
     /// What its answers have shown; a reload forgets it.
@@ -97,6 +100,7 @@ impl OfferLive {
             figures_kept: Arc::default(),
             notices: Arc::default(),
             breaker: Arc::new(Mutex::new(breaker)),
+            memberships: Arc::default(),
             engine: Arc::default(),
             learned: Learned::default(),
             bill: Bill::new(&offer, money),
@@ -117,6 +121,7 @@ impl OfferLive {
         self.figures_kept = known.figures_kept.clone();
         self.notices = known.notices.clone();
         self.breaker = known.breaker.clone();
+        self.memberships = known.memberships.clone();
         self.engine = known.engine.clone();
         self.attempts = known.attempts.clone();
         self.in_flight = known.in_flight.clone();
@@ -232,12 +237,11 @@ impl OfferLive {
 
     /// An attempt is over. A failure that the client's request may have caused names the client.
     pub fn learn(&self, now: Duration, outcome: Outcome, client: Option<Client>, sample: Option<Sample>) {
-        let (before, after) = {
-            let mut breaker = self.breaker.lock();
+        let (before, after) = update_breaker(self, |breaker| {
             let before = breaker.state(now);
             breaker.on_result_of(now, outcome, client);
             (before, breaker.state(now))
-        };
+        });
         if before != after {
             notice::changed(self, before, after);
         }
@@ -248,7 +252,7 @@ impl OfferLive {
 
     /// A connection to its provider failed, for an attempt at another of its offers.
     pub fn unreachable(&self, now: Duration) {
-        self.breaker.lock().on_unreachable(now);
+        update_breaker(self, |breaker| breaker.on_unreachable(now));
     }
 }
 

@@ -72,6 +72,7 @@ mod mismatch;
 mod mixed_lists;
 mod models;
 mod overload;
+mod pools;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod power_cut;
 mod privacy;
