@@ -158,7 +158,7 @@ async fn check(house: Arc<House>, provider: Arc<ProviderLive>, health: Health) {
 }
 
 /// Classifies the status of an answer.
-const fn judge(status: u16) -> Result<(), FaultKind> {
+pub(super) const fn judge(status: u16) -> Result<(), FaultKind> {
     match status {
         ..=399 => Ok(()),
         401 | 403 | 404 => Err(FaultKind::Credentials(status)),
@@ -205,7 +205,7 @@ impl ProviderLive {
     }
 
     /// Records the result of a check.
-    fn record_check(&self, now: Duration, found: Result<(), FaultKind>) {
+    pub(super) fn record_check(&self, now: Duration, found: Result<(), FaultKind>) {
         let failure = found.err();
         if let Some(kind) = failure {
             *self.last_error.lock() = Some((now, kind.name()));

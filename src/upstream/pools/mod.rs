@@ -82,7 +82,7 @@ impl ModelPool {
         let plan = Plan { entries: Vec::with_capacity(request.offers.len()), all_ejected: true };
         let plan = RefCell::new(plan);
         // Nothing is accepted for good: failover needs the whole order.
-        self.group.select_with(selector, &request.to_key(), usize::MAX, |backend, ready| {
+        self.group.select_with(selector, &request.encode(), usize::MAX, |backend, ready| {
             if let Some(offer) = self.offer(backend) {
                 plan.borrow_mut().push(offer, ready, request.now);
             }

@@ -7,9 +7,8 @@ use super::discovery::offer_index;
 use crate::upstream::offer::OfferLive;
 use parking_lot::Mutex;
 use penstock_routing::{BALANCED, Candidate, Explorations, Flavor, explore, plan};
-use pingora_load_balancing::Backend;
-use pingora_load_balancing::Extensions;
 use pingora_load_balancing::selection::{BackendIter, BackendSelection};
+use pingora_load_balancing::{Backend, Extensions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,7 @@ pub struct PlanRequest<'a> {
     pub output_tokens: u64,
     /// Random number that spreads load over offers that are nearly equal.
     pub seed: u64,
-    /// Whether this request may measure an offer of which too little is known.
+    /// Permission to measure an offer of which too little is known.
     pub exploration: Exploration,
     /// Indexes of the candidates, rising.
     pub offers: &'a [usize],
@@ -48,7 +47,7 @@ const HEADER: usize = 6;
 
 impl PlanRequest<'_> {
     /// Encodes the request as the key of a selection.
-    pub(super) fn to_key(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let (allowed, seed) = match self.exploration {
             Exploration::Denied => (0, 0),
             Exploration::Allowed { seed } => (1, seed),

@@ -5,6 +5,7 @@ use super::*;
 use crate::config::{Surroundings, load_text};
 use crate::live::Live;
 use crate::upstream::connection_pool::ConnectionPools;
+use penstock_contract::FaultKind;
 use penstock_routing::{Candidate, ECO, Outcome, SPEED, Sample};
 use std::fmt::Write as _;
 
@@ -159,6 +160,23 @@ async fn a_key_that_is_no_plan_request_selects_nothing() {
     live.publish().await;
     let group = &live.model("m").unwrap().pool.group;
     assert!(group.select(0, b"", 8).is_none() && group.select(0, b"short", 8).is_none());
-    assert!(group.select(0, &request(&[0, 1], 1).to_key(), 8).is_some());
-    assert!(group.select(FLAVORS.len(), &request(&[0, 1], 1).to_key(), 8).is_none());
+    assert!(group.select(0, &request(&[0, 1], 1).encode(), 8).is_some());
+    assert!(group.select(FLAVORS.len(), &request(&[0, 1], 1).encode(), 8).is_none());
+}
+
+#[test]
+fn a_failed_check_leaves_its_kind_until_one_passes_and_stays_the_last_error() {
+    let live = live(1, 1.0, None);
+    let provider = &live.providers[0];
+    let at = Duration::from_secs;
+    let state = || (*provider.checked.lock(), *provider.check_failure.lock(), *provider.last_error.lock());
+    assert_eq!(state(), (None, None, None));
+    provider.record_check(at(1), health::judge(200));
+    assert_eq!(state(), (Some(true), None, None));
+    provider.record_check(at(2), health::judge(503));
+    assert_eq!(state(), (Some(false), Some(FaultKind::Status(503)), Some((at(2), "status"))));
+    provider.record_check(at(3), health::judge(401));
+    assert_eq!(state(), (Some(false), Some(FaultKind::Credentials(401)), Some((at(3), "credentials"))));
+    provider.record_check(at(4), health::judge(204));
+    assert_eq!(state(), (Some(true), None, Some((at(3), "credentials"))));
 }
