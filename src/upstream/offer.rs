@@ -13,7 +13,7 @@ use crate::caller::CancelLine;
 use crate::config::settings::{Billing, Offer};
 use parking_lot::Mutex;
 use penstock_contract::{Ask, Dialect, Draw, Facts, Kind, Needs, Refusal, Size, Task};
-use penstock_routing::{Breaker, Candidate, Client, Figures, Outcome, Sample, price_hint};
+use penstock_routing::{Breaker, Candidate, Client, Entry, Figures, Outcome, Sample, price_hint};
 use pingora_http::RequestHeader;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -128,14 +128,20 @@ impl OfferLive {
         self
     }
 
-    /// What a plan needs to know of it now.
-    pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> Candidate {
+    /// Its state at this time: as a candidate for scores, and as an entry of the plan.
+    pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> (Candidate, Entry) {
         let (seconds, measured, known) = {
             let mut figures = self.figures.lock();
             (figures.predict(now, prompt_tokens, output), figures.age(now), figures.known_for(now))
         };
         let breaker = self.breaker.lock();
-        Candidate {
+        let entry = Entry {
+            offer: self.offer.index,
+            provider: self.offer.provider.index,
+            resting_until: breaker.resting_until(now),
+            good_standing: breaker.in_good_standing(now),
+        };
+        let candidate = Candidate {
             offer: self.offer.index,
             price: price_hint(self.price.0, self.price.1, prompt_tokens, output),
             seconds,
@@ -147,7 +153,8 @@ impl OfferLive {
             ci_g_per_kwh: self.climate.0,
             renewable: self.climate.1,
             health: breaker.health(now),
-        }
+        };
+        (candidate, entry)
     }
 
     /// Attempts that it is working on.

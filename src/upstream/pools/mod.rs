@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use penstock_routing::{Breaker, Entry, Explorations, FLAVORS, Flavor, Health, State};
 use pingora_core::services::ServiceReadyNotifier;
 use pingora_load_balancing::{Backend, Backends, LoadBalancerGroup};
-use selection::{FlavorConfig, FlavorSelection};
-use std::cell::RefCell;
+use selection::{FlavorConfig, FlavorSelection, entries};
+use std::cell::OnceCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -79,16 +79,17 @@ impl ModelPool {
     #[must_use]
     pub fn plan(&self, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> Plan {
         let selector = FLAVORS.iter().position(|known| *known == flavor).unwrap_or(0);
-        let plan = Plan { entries: Vec::with_capacity(request.offers.len()), all_ejected: true };
-        let plan = RefCell::new(plan);
-        // Nothing is accepted for good: failover needs the whole order.
-        self.group.select_with(selector, &request.encode(), usize::MAX, |backend, ready| {
-            if let Some(offer) = self.offer(backend) {
-                plan.borrow_mut().push(offer, ready, request.now);
+        let order = OnceCell::new();
+        let accept = |backend: &Backend, ready: bool| {
+            if let Some(entries) = entries(backend) {
+                order.get_or_init(|| entries.clone());
             }
-            false
-        });
-        plan.into_inner()
+            ready || self.offer(backend).is_some_and(|offer| is_probed(offer, request.now))
+        };
+        let accepted = self.group.select_with(selector, &request.encode(), usize::MAX, accept);
+        let entries = order.into_inner().map(|entries| entries.to_vec()).unwrap_or_default();
+        // Ejected candidates come last: if the first is accepted, so is the plan.
+        Plan { entries, all_ejected: accepted.is_none() }
     }
 
     /// The offer is enabled, which means that its breaker is closed.
@@ -113,20 +114,6 @@ impl ModelPool {
         for backend in backends.get_backend().iter().filter(|backend| offer_index(backend) == offer) {
             backends.set_enable(backend, enabled);
         }
-    }
-}
-
-impl Plan {
-    fn push(&mut self, offer: &OfferLive, ready: bool, now: Duration) {
-        let breaker = offer.breaker.lock();
-        let accepted = ready || !matches!(breaker.health(now), Health::Ejected { .. });
-        self.all_ejected &= !accepted;
-        self.entries.push(Entry {
-            offer: offer.offer.index,
-            provider: offer.offer.provider.index,
-            resting_until: breaker.resting_until(now),
-            good_standing: breaker.in_good_standing(now),
-        });
     }
 }
 
@@ -162,6 +149,11 @@ pub(super) fn update_breaker<T>(offer: &OfferLive, change: impl FnOnce(&mut Brea
         offer.memberships.set_enabled(after);
     }
     changed
+}
+
+/// The offer is on trial, or will be once its rest is over.
+fn is_probed(offer: &OfferLive, now: Duration) -> bool {
+    !matches!(offer.breaker.lock().health(now), Health::Ejected { .. })
 }
 
 /// A closed breaker is closed at any time.

@@ -6,7 +6,7 @@
 use super::discovery::offer_index;
 use crate::upstream::offer::OfferLive;
 use parking_lot::Mutex;
-use penstock_routing::{BALANCED, Candidate, Explorations, Flavor, explore, plan};
+use penstock_routing::{BALANCED, Candidate, Entry, Explorations, Flavor, explore, plan};
 use pingora_load_balancing::selection::{BackendIter, BackendSelection};
 use pingora_load_balancing::{Backend, Extensions};
 use std::collections::BTreeSet;
@@ -124,30 +124,28 @@ impl BackendSelection for FlavorSelection {
     }
 
     fn iter(self: &Arc<Self>, key: &[u8]) -> Order {
-        let order = Key::decode(key).map(|key| self.order(&key)).unwrap_or_default();
-        Order { selection: self.clone(), order: order.into_iter() }
+        let entries = Key::decode(key).map(|key| self.order(&key)).unwrap_or_default();
+        Order { selection: self.clone(), entries: entries.into(), next: 0, backend: None }
     }
 }
 
 impl FlavorSelection {
-    /// Positions of the candidates in `members`, best first.
-    fn order(&self, key: &Key<'_>) -> Vec<usize> {
+    /// Entries of the candidates, best first.
+    fn order(&self, key: &Key<'_>) -> Vec<Entry> {
         let [now, prompt, output, seed, explores, explore_seed] = key.header;
         let now = Duration::from_nanos(now);
-        let candidates: Vec<Candidate> = key
-            .offers()
-            .filter_map(|index| {
-                let at =
-                    self.members.binary_search_by_key(&index, |member| offer_index(&member.backend)).ok()?;
-                let candidate = self.members.get(at)?.offer.candidate(now, prompt, output);
-                Some(Candidate { offer: at, ..candidate })
-            })
-            .collect();
+        let mut candidates = Vec::with_capacity(key.offers.len());
+        let mut entries = Vec::with_capacity(key.offers.len());
+        for member in key.offers().filter_map(|index| self.member(index)) {
+            let (candidate, entry) = member.offer.candidate(now, prompt, output);
+            candidates.push(Candidate { offer: entries.len(), ..candidate });
+            entries.push(entry);
+        }
         let mut order = plan(self.config.flavor, &candidates, seed);
         if explores != 0 {
             self.explore(&candidates, &mut order, explore_seed);
         }
-        order
+        order.into_iter().filter_map(|at| entries.get(at).copied()).collect()
     }
 
     /// Moves an offer of which too little is known to the front, where the requests of the model have earned it.
@@ -163,17 +161,35 @@ impl FlavorSelection {
             head.rotate_right(1);
         }
     }
+
+    fn member(&self, offer: usize) -> Option<&Member> {
+        let at = self.members.binary_search_by_key(&offer, |member| offer_index(&member.backend)).ok()?;
+        self.members.get(at)
+    }
 }
 
-/// Backends in the order of one request.
+/// Backends in the order of one request. The first carries the entries of them all, since each further step through
+/// the crate's iteration costs as much as a score, and most requests need only the first.
 pub struct Order {
     selection: Arc<FlavorSelection>,
-    order: std::vec::IntoIter<usize>,
+    entries: Arc<[Entry]>,
+    next: usize,
+    backend: Option<Backend>,
 }
 
 impl BackendIter for Order {
     fn next(&mut self) -> Option<&Backend> {
-        let at = self.order.next()?;
-        self.selection.members.get(at).map(|member| &member.backend)
+        let entry = self.entries.get(self.next)?;
+        let mut backend = self.selection.member(entry.offer)?.backend.clone();
+        if self.next == 0 {
+            backend.ext.insert(self.entries.clone());
+        }
+        self.next += 1;
+        Some(self.backend.insert(backend))
     }
+}
+
+/// The whole order, from the first backend of a selection.
+pub(super) fn entries(backend: &Backend) -> Option<&Arc<[Entry]>> {
+    backend.ext.get()
 }
