@@ -23,8 +23,9 @@ use crate::proxy::{self, Proxy};
 use crate::shelf::Shelf;
 use crate::spool::Spools;
 use crate::tls::{self, Tls};
+use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::live::ProviderLive;
-use crate::upstream::pools::Pools;
+use crate::upstream::pools::health::HealthChecks;
 use crate::vault::Vault;
 use crate::worker;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -57,7 +58,9 @@ pub struct House {
     /// What time it is.
     pub clock: Clock,
     /// Connections to providers.
-    pub pools: Pools,
+    pub connection_pools: ConnectionPools,
+    /// Active checks of providers.
+    pub health_checks: HealthChecks,
     /// How much it takes on.
     pub overload: Arc<Overload>,
     /// Permits to count long prompts.
@@ -140,10 +143,10 @@ impl House {
         files.run_by(batches.clone());
         let exports = Exports::open(&settings, clock.unix());
         files.archived_in(exports.folder().to_owned());
-        let pools = Pools::default();
+        let connection_pools = ConnectionPools::default();
         let overload = Overload::new(&settings.overload);
         let counting = CountingPermits::new(settings.overload.counting);
-        let live = Live::build(settings, None, &pools, clock.unix())?;
+        let live = Live::build(settings, None, &connection_pools, clock.unix())?;
         figures::restore(&live, &vault.figures, clock);
         let house = Arc::new(Self {
             fixed: live.settings.fixed(),
@@ -156,7 +159,8 @@ impl House {
             batches,
             exports,
             clock,
-            pools,
+            connection_pools,
+            health_checks: HealthChecks::default(),
             overload,
             counting,
             budget: Mutex::new(RetryBudget::new()),
@@ -219,14 +223,18 @@ impl House {
         let tls = certified(&settings, self.clock)?;
         let old = self.live();
         let changed = changes(&old.settings, &settings);
-        let fresh = Live::build(settings, Some(&old), &self.pools, self.clock.unix())?;
+        let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix())?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
-        runtime.block_on(worker::look_up(fresh.providers.iter().filter(unknown)));
+        runtime.block_on(async {
+            worker::look_up(fresh.providers.iter().filter(unknown)).await;
+            fresh.publish().await;
+        });
         fresh.begin();
         self.ledger.configure(&fresh.settings.ledger);
         self.overload.configure(&fresh.settings.overload);
         self.counting.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
+        runtime.block_on(self.health_checks.publish(self));
         self.retired.lock().push(old);
         self.drop_retired();
         // A listener that the new configuration lacks stays until the next start, and what it does.

@@ -24,7 +24,7 @@
 //! | [`gate`] | limits and budgets of a key and its account: taken before, settled after |
 //! | [`intake`] | forms with a file, read past memory |
 //! | [`count`] | token counts, where a window might be exceeded |
-//! | [`upstream`] | providers: how they are asked, routes, seats, breakers, checks, bills |
+//! | [`upstream`] | providers: pools of offers on Pingora's load balancer, health checks, routes, seats, bills |
 //! | [`descriptors`] | how many connections the system allows |
 //! | [`civil`] | times as people and headers write them |
 //! | [`buffers`] | memory for large bodies, kept for a moment |

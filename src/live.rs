@@ -3,9 +3,10 @@
 //! shares what goes on: places, probes, figures.
 
 use crate::config::settings::{BaseUrl, Model, Offer, Settings};
+use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::live::{Before, ProviderLive};
 use crate::upstream::offer::OfferLive;
-use crate::upstream::pools::Pools;
+use crate::upstream::pools::ModelPool;
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, Model as Card};
 use penstock_routing::{Breaker, Explorations, Hour};
@@ -41,7 +42,9 @@ pub struct ModelLive {
     /// Stamp of the hour that was written down last.
     pub hour_kept: Arc<AtomicU64>,
     /// Requests that may explore its offers.
-    pub explorations: Arc<Mutex<Explorations>>,
+    explorations: Arc<Mutex<Explorations>>,
+    /// Its offers, ready to be ordered.
+    pub pool: Arc<ModelPool>,
 }
 
 /// A model's page with the time when it was first listed, where the configuration names none.
@@ -62,7 +65,12 @@ impl Live {
     ///
     /// # Errors
     /// One sentence that says what cannot be put to work.
-    pub fn build(settings: Settings, old: Option<&Self>, pools: &Pools, now: u64) -> Result<Self, String> {
+    pub fn build(
+        settings: Settings,
+        old: Option<&Self>,
+        pools: &ConnectionPools,
+        now: u64,
+    ) -> Result<Self, String> {
         let cards = settings.models.iter().map(|model| dated(model.card(), old, now)).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
         let lines = settings.routing.batch_lines;
@@ -97,12 +105,17 @@ impl Live {
         let mut models = HashMap::default();
         for model in &settings.models {
             let known = old.and_then(|old| old.models.get(model.card.id.as_str()));
+            let places = places.remove(model.card.id.as_str()).unwrap_or_default();
+            let explorations: Arc<Mutex<Explorations>> =
+                known.map(|known| known.explorations.clone()).unwrap_or_default();
+            let own = places.iter().filter_map(|place| offers.get(*place)).cloned().collect();
             let live = ModelLive {
-                offers: places.remove(model.card.id.as_str()).unwrap_or_default(),
+                pool: ModelPool::new(own, &explorations),
+                offers: places,
                 // What still runs with the old one is counted here too.
                 hour: known.map_or_else(|| Arc::new(Mutex::new(Hour::new())), |known| known.hour.clone()),
                 hour_kept: known.map(|known| known.hour_kept.clone()).unwrap_or_default(),
-                explorations: known.map(|known| known.explorations.clone()).unwrap_or_default(),
+                explorations,
                 model: model.clone(),
             };
             models.insert(model.card.id.as_str().into(), Arc::new(live));
@@ -131,6 +144,13 @@ impl Live {
     pub fn offers_of(&self, provider: usize) -> impl Iterator<Item = &Arc<OfferLive>> {
         let places = self.by_provider.get(provider).map(Vec::as_slice).unwrap_or_default();
         places.iter().filter_map(|place| self.offers.get(*place))
+    }
+
+    /// Publishes the pool of each model: from then on requests find its offers.
+    pub async fn publish(&self) {
+        for model in self.models() {
+            model.pool.publish().await;
+        }
     }
 
     /// From now on it counts, also for what is shared with the one before.

@@ -7,7 +7,6 @@ use crate::exports;
 use crate::figures::{self, Extent};
 use crate::house::House;
 use crate::observe::log;
-use crate::upstream::check;
 use crate::upstream::live::ProviderLive;
 use penstock_storage::Health;
 use std::sync::Arc;
@@ -31,8 +30,8 @@ const OLD: Duration = Duration::from_secs(60);
 const EXPORT: Duration = Duration::from_secs(1);
 /// Interval between measurements of what is stored.
 const MEASURE: Duration = Duration::from_secs(60);
-/// How often it is looked whether a check is due.
-const CHECK: Duration = Duration::from_millis(250);
+/// Interval between looks at the store.
+const STORE: Duration = Duration::from_millis(250);
 
 /// How often the system's clock is looked at.
 const CLOCK: Duration = Duration::from_secs(1);
@@ -59,9 +58,9 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
             tokio::task::spawn_blocking(work).await.ok();
         }),
         every(SWEEP, stop, house, |house| async move {
-            tokio::task::spawn_blocking(move || house.pools.sweep()).await.ok();
+            tokio::task::spawn_blocking(move || house.connection_pools.sweep()).await.ok();
         }),
-        every(CHECK, stop, house, |house| async move { check::due(&house).await }),
+        house.health_checks.start(house, stop),
         every(TIDY, stop, house, |house| async move { house.shelf.clear(house.clock.now()) }),
         every(buffers::IDLE, stop, house, |house| async move { house.buffers.tidy(Instant::now()) }),
         every(OLD, stop, house, |house| async move {
@@ -69,7 +68,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
                 sweep_files(&house).await;
             }
         }),
-        every(CHECK, stop, house, |house| async move { watch_store(&house) }),
+        every(STORE, stop, house, |house| async move { watch_store(&house) }),
         every(CLOCK, stop, house, |house| async move { follow_clock(house.clock) }),
         every(EXPORT, stop, house, |house| async move { exports::due(&house).await }),
         every(MEASURE, stop, house, |house| async move {
@@ -116,9 +115,12 @@ async fn sweep_files(house: &House) {
     }
 }
 
-/// Looks every provider's name up.
+/// Looks every provider's name up, and publishes the addresses to the pools and to the health checks.
 pub async fn resolve(house: &House) {
-    look_up(house.live().providers.iter()).await;
+    let live = house.live();
+    look_up(live.providers.iter()).await;
+    live.publish().await;
+    house.health_checks.publish(house).await;
 }
 
 /// Looks the names of these up, all at once: one that takes its time keeps nobody waiting but those who need it.

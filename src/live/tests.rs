@@ -43,7 +43,7 @@ fn text(offers: usize, providers: usize) -> String {
 /// Processor time of a check, a start and a reload.
 fn work(offers: usize, providers: usize) -> [u64; 3] {
     let text = text(offers, providers);
-    let pools = Pools::default();
+    let pools = ConnectionPools::default();
     let timed = |work: &mut dyn FnMut()| {
         let before = processor();
         work();

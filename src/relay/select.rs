@@ -5,12 +5,10 @@ use crate::count::{self, Counting, Fit, Room};
 use crate::exchange::Exchange;
 use crate::live::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
+use crate::upstream::pools::{Exploration, Plan, PlanRequest};
 use penstock_contract::{Ask, Code, Dialect, Facts, Filters, Kind, Refusal, Task};
 use penstock_limits::Work;
-use penstock_routing::{
-    BALANCED, BATCH, Candidate, Entry, FLAVORS, Flavor, Health, MAX_PROMPT, SPEED, default_for, explore,
-    plan, split,
-};
+use penstock_routing::{BALANCED, BATCH, Entry, FLAVORS, Flavor, MAX_PROMPT, SPEED, default_for, split};
 use penstock_tokens::Count;
 use std::sync::Arc;
 use std::time::Duration;
@@ -200,20 +198,6 @@ fn expected_output(live: &Live, model: &ModelLive, ask: &Ask, now: Duration) -> 
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
 }
 
-/// Puts an offer of which too little is known before the others, where the model's requests have earned it.
-fn explored(model: &ModelLive, candidates: &[Candidate], order: &mut [usize]) {
-    let mut explorations = model.explorations.lock();
-    explorations.on_request();
-    let Some(first) = order.first() else { return };
-    let Some(offer) = explore(candidates, *first, rand::random()) else { return };
-    let place = order.iter().position(|index| *index == offer);
-    if let Some(head) = place.and_then(|place| order.get_mut(..=place))
-        && explorations.try_explore()
-    {
-        head.rotate_right(1);
-    }
-}
-
 /// Whether a request is small enough to explore with.
 fn is_small(ask: &Ask, prompt: u64) -> bool {
     match &ask.task {
@@ -236,7 +220,7 @@ impl Selection {
         &mut self,
         live: &Live,
         model: &ModelLive,
-        flavor: &dyn Flavor,
+        flavor: &'static dyn Flavor,
         ask: &Ask,
         moment: Moment,
     ) -> Result<(), Refusal> {
@@ -245,35 +229,37 @@ impl Selection {
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output(live, model, ask, now);
         let able = self.able(live, model, ask, moment)?;
-        let candidates: Vec<Candidate> =
-            able.iter().map(|one| one.offer.candidate(now, prompt, output)).collect();
-        self.all_ejected &= candidates.iter().all(|one| matches!(one.health, Health::Ejected { .. }));
-        let mut order = plan(flavor, &candidates, rand::random());
+        // Without counts and filters all are alike.
+        let alike = able.iter().all(|one| !one.unsure && one.fit == Fit::Whole);
+        let explores = alike && self.entries.is_empty() && !self.batch && flavor.explores();
         // In the order of the model's offers, which is that of their numbers.
-        let known = |index: &usize| {
-            able.binary_search_by_key(index, |one| one.offer.offer.index).ok().and_then(|at| able.get(at))
-        };
-        let fit = |index: &usize| known(index).map_or(Fit::Whole, |one| one.fit);
+        let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
+        let Plan { mut entries, all_ejected } = model.pool.plan(
+            flavor,
+            &PlanRequest {
+                now,
+                prompt_tokens: prompt,
+                output_tokens: output,
+                seed: rand::random(),
+                exploration: if explores && is_small(ask, prompt) {
+                    Exploration::Allowed { seed: rand::random() }
+                } else {
+                    Exploration::Denied
+                },
+                offers: &offers,
+            },
+        );
+        self.all_ejected &= all_ejected;
+        let known = |entry: &Entry| offers.binary_search(&entry.offer).ok().and_then(|at| able.get(at));
+        let fit = |entry: &Entry| known(entry).map_or(Fit::Whole, |one| one.fit);
         // Where the input fits none for certain, they are all asked, and say so.
         if able.iter().any(|one| one.fit != Fit::Not) {
-            order.retain(|index| fit(index) != Fit::Not);
+            entries.retain(|entry| fit(entry) != Fit::Not);
         }
-        // Without counts and filters all are alike.
-        if able.iter().any(|one| one.unsure || one.fit != Fit::Whole) {
-            order.sort_by_key(|index| (fit(index), known(index).is_some_and(|one| one.unsure)));
-        } else if self.entries.is_empty() && !self.batch && flavor.explores() && is_small(ask, prompt) {
-            explored(model, &candidates, &mut order);
+        if !alike {
+            entries.sort_by_key(|entry| (fit(entry), known(entry).is_some_and(|one| one.unsure)));
         }
-        for index in order {
-            let Some(offer) = live.offers.get(index) else { continue };
-            let breaker = offer.breaker.lock();
-            self.entries.push(Entry {
-                offer: index,
-                provider: offer.offer.provider.index,
-                resting_until: breaker.resting_until(now),
-                good_standing: breaker.in_good_standing(now),
-            });
-        }
+        self.entries.append(&mut entries);
         Ok(())
     }
 

@@ -4,8 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use super::connection_pool::{ConnectionPool, ConnectionPools, IDLE};
 use super::idle::Home;
-use super::pools::{IDLE, Pool, Pools};
 use super::way::Way;
 use crate::clock;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
@@ -44,7 +44,7 @@ const ADDRESSES: usize = 32;
 /// One provider's addresses and how it is connected to.
 pub struct Route {
     base: BaseUrl,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
     doors: parking_lot::RwLock<Vec<Arc<Door>>>,
     /// Which of them is asked: it moves on when that one cannot be connected to.
     turn: AtomicUsize,
@@ -81,7 +81,7 @@ impl Door {
     }
 
     /// A new connection that speaks HTTP/1.1.
-    async fn connect(&self, pool: &Pool) -> Result<Stream, FaultKind> {
+    async fn connect(&self, pool: &ConnectionPool) -> Result<Stream, FaultKind> {
         if self.peer.is_tls() {
             let opened = pool.streams.new_stream(&self.peer).await;
             let stream = opened.map_err(|error| connect_fault(&error))?;
@@ -99,13 +99,13 @@ impl Door {
 impl Route {
     /// A route to a provider without addresses yet, but for those written as numbers.
     #[must_use]
-    pub fn new(provider: &Provider, pools: &Pools) -> Self {
+    pub fn new(provider: &Provider, pools: &ConnectionPools) -> Self {
         Self::to(&provider.base, provider, pools)
     }
 
     /// A route to another host of the same provider's.
     #[must_use]
-    pub fn to(base: &BaseUrl, provider: &Provider, pools: &Pools) -> Self {
+    pub fn to(base: &BaseUrl, provider: &Provider, pools: &ConnectionPools) -> Self {
         let pool = pools.of(provider);
         let route = Self {
             base: base.clone(),
@@ -153,7 +153,13 @@ impl Route {
         !self.doors.read().is_empty()
     }
 
-    fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
+    /// The first of its addresses.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.doors.read().first().map(|door| door.address)
+    }
+
+    pub(super) fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
         // The same ones in another order are no news: whose turn it is was learnt.
         let known = |doors: &[Arc<Door>]| {
             doors.len() == addresses.len()
@@ -227,7 +233,7 @@ impl Route {
 
 /// A way through a door behind which HTTP/2 may be spoken. Which it is is agreed on in the TLS handshake; in clear text
 /// it is what the configuration says.
-async fn agreed(door: Arc<Door>, pool: Arc<Pool>) -> Result<Way, FaultKind> {
+async fn agreed(door: Arc<Door>, pool: Arc<ConnectionPool>) -> Result<Way, FaultKind> {
     let failed = |error: Box<Error>| connect_fault(&error);
     if let Some(session) = pool.take_h2(&door).await.map_err(failed)? {
         return Ok(Way::agreed(HttpSession::H2(session), true, door, pool));

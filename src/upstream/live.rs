@@ -1,11 +1,12 @@
 //! One provider while the house runs: its route, its seats, its last word.
 
 use super::connect::Route;
+use super::connection_pool::ConnectionPools;
 use super::notice::Notices;
-use super::pools::Pools;
 use super::seats::Seats;
 use crate::config::settings::Provider;
 use parking_lot::Mutex;
+use penstock_contract::FaultKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub struct ProviderLive {
     pub last_error: Arc<Mutex<Option<(Duration, &'static str)>>>,
     /// What the last active check found; `None` before the first.
     pub checked: Arc<Mutex<Option<bool>>>,
+    /// Kind of the failure that the last active check found.
+    pub(super) check_failure: Arc<Mutex<Option<FaultKind>>>,
     /// Failures of it that were told.
     pub(super) notices: Arc<Notices>,
     pub(super) next_check: Mutex<Duration>,
@@ -54,7 +57,7 @@ impl ProviderLive {
     /// A provider, and what the configuration before knows of it; `lines` bounds lines of batches where it has no
     /// number of seats. What still works for the old one has its seats here too.
     #[must_use]
-    pub fn new(provider: Arc<Provider>, pools: &Pools, lines: usize, old: &Before<'_>) -> Self {
+    pub fn new(provider: Arc<Provider>, pools: &ConnectionPools, lines: usize, old: &Before<'_>) -> Self {
         let known = old.providers.get(&*provider.id);
         let seats = match known {
             Some(known) => known.seats.clone(),
@@ -67,6 +70,7 @@ impl ProviderLive {
             last_error: known.map(|known| known.last_error.clone()).unwrap_or_default(),
             notices: known.map(|known| known.notices.clone()).unwrap_or_default(),
             checked: known.map(|known| known.checked.clone()).unwrap_or_default(),
+            check_failure: known.map(|known| known.check_failure.clone()).unwrap_or_default(),
             next_check: Mutex::new(Duration::ZERO),
             provider,
         };

@@ -3,8 +3,8 @@
 
 pub mod aside;
 pub mod bill;
-pub mod check;
 pub mod connect;
+pub mod connection_pool;
 pub mod decode;
 mod frames;
 pub mod http1;

@@ -6,13 +6,14 @@ use super::bill::Bill;
 use super::learned::Learned;
 use super::live::ProviderLive;
 use super::notice::{self, Notices};
+use super::pools::{Memberships, update_breaker};
 use super::seats::{Place, Queued, Turn};
 use super::tokenize::Engine;
 use crate::caller::CancelLine;
 use crate::config::settings::{Billing, Offer};
 use parking_lot::Mutex;
 use penstock_contract::{Ask, Dialect, Draw, Facts, Kind, Needs, Refusal, Size, Task};
-use penstock_routing::{Breaker, Candidate, Client, Figures, Outcome, Sample, price_hint};
+use penstock_routing::{Breaker, Candidate, Client, Entry, Figures, Outcome, Sample, price_hint};
 use pingora_http::RequestHeader;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -34,6 +35,8 @@ pub struct OfferLive {
     pub figures_kept: Arc<AtomicU64>,
     /// How well it has been.
     pub breaker: Arc<Mutex<Breaker>>,
+    /// Pools in which its readiness follows the breaker.
+    pub(super) memberships: Arc<Memberships>,
     /// How well its engine counts tokens.
     pub(super) engine: Arc<Engine>,
     /// What its answers have shown; a reload forgets it.
@@ -107,6 +110,7 @@ impl OfferLive {
             figures_kept: Arc::default(),
             notices: Arc::default(),
             breaker: Arc::new(Mutex::new(breaker)),
+            memberships: Arc::default(),
             engine: Arc::default(),
             learned: Learned::default(),
             bill: Bill::new(&offer, money),
@@ -127,20 +131,27 @@ impl OfferLive {
         self.figures_kept = known.figures_kept.clone();
         self.notices = known.notices.clone();
         self.breaker = known.breaker.clone();
+        self.memberships = known.memberships.clone();
         self.engine = known.engine.clone();
         self.attempts = known.attempts.clone();
         self.in_flight = known.in_flight.clone();
         self
     }
 
-    /// What a plan needs to know of it now.
-    pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> Candidate {
+    /// Its state at this time: as a candidate for scores, and as an entry of the plan.
+    pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> (Candidate, Entry) {
         let (seconds, measured, known) = {
             let mut figures = self.figures.lock();
             (figures.predict(now, prompt_tokens, output), figures.age(now), figures.known_for(now))
         };
         let breaker = self.breaker.lock();
-        Candidate {
+        let entry = Entry {
+            offer: self.offer.index,
+            provider: self.offer.provider.index,
+            resting_until: breaker.resting_until(now),
+            good_standing: breaker.in_good_standing(now),
+        };
+        let candidate = Candidate {
             offer: self.offer.index,
             price: price_hint(self.price.0, self.price.1, prompt_tokens, output),
             seconds,
@@ -152,7 +163,8 @@ impl OfferLive {
             ci_g_per_kwh: self.climate.0,
             renewable: self.climate.1,
             health: breaker.health(now),
-        }
+        };
+        (candidate, entry)
     }
 
     /// Attempts that it is working on.
@@ -242,12 +254,11 @@ impl OfferLive {
 
     /// An attempt is over. A failure that the client's request may have caused names the client.
     pub fn learn(&self, now: Duration, outcome: Outcome, client: Option<Client>, sample: Option<Sample>) {
-        let (before, after) = {
-            let mut breaker = self.breaker.lock();
+        let (before, after) = update_breaker(self, |breaker| {
             let before = breaker.state(now);
             breaker.on_result_of(now, outcome, client);
             (before, breaker.state(now))
-        };
+        });
         if before != after {
             notice::changed(self, before, after);
         }
@@ -258,7 +269,7 @@ impl OfferLive {
 
     /// A connection to its provider failed, for an attempt at another of its offers.
     pub fn unreachable(&self, now: Duration) {
-        self.breaker.lock().on_unreachable(now);
+        update_breaker(self, |breaker| breaker.on_unreachable(now));
     }
 }
 

@@ -2,10 +2,10 @@
 //! out, the answer in, and the connection back to where it came from.
 
 use super::connect::Door;
+use super::connection_pool::ConnectionPool;
 use super::http1::{Broken, Http1};
 use super::idle::Home;
 use super::offer::RequestHead;
-use super::pools::Pool;
 use super::send::{self, Unsent};
 use crate::observe::Trace;
 use crate::spool::Spooled;
@@ -43,7 +43,7 @@ pub struct Way {
     /// Where its socket is watched.
     home: Home,
     door: Arc<Door>,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
 }
 
 /// What the connection speaks.
@@ -60,14 +60,19 @@ impl Way {
         reused: bool,
         home: Home,
         door: Arc<Door>,
-        pool: Arc<Pool>,
+        pool: Arc<ConnectionPool>,
     ) -> Self {
         let session = Session::Http1(Http1::new(stream));
         Self { session, reused, home, whole: true, since: clock::now(), door, pool }
     }
 
     /// Over a stream of one that speaks HTTP/2.
-    pub(super) fn agreed(session: HttpSession, reused: bool, door: Arc<Door>, pool: Arc<Pool>) -> Self {
+    pub(super) fn agreed(
+        session: HttpSession,
+        reused: bool,
+        door: Arc<Door>,
+        pool: Arc<ConnectionPool>,
+    ) -> Self {
         let session = Session::Agreed(Box::new(session));
         Self { session, reused, home: Home::here(), whole: true, since: clock::now(), door, pool }
     }

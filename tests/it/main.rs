@@ -77,6 +77,7 @@ mod mixed_lists;
 mod mixed_parts;
 mod models;
 mod overload;
+mod pools;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod power_cut;
 mod privacy;

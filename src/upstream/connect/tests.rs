@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::{Surroundings, load_text};
-use crate::upstream::pools::Pools;
+use crate::upstream::connection_pool::ConnectionPools;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use pingora_http::RequestHeader;
@@ -26,7 +26,7 @@ fn provider(lines: &str) -> Arc<Provider> {
 /// A route to these addresses, in this order.
 fn route(lines: &str, addresses: &[SocketAddr]) -> Arc<Route> {
     let provider = provider(lines);
-    let route = Route::new(&provider, &Pools::default());
+    let route = Route::new(&provider, &ConnectionPools::default());
     route.set(&provider, addresses);
     Arc::new(route)
 }

@@ -45,8 +45,9 @@ impl Decayed {
     }
 
     pub(super) fn mean(&self, now: Duration) -> Option<f64> {
-        let fresh = now.saturating_sub(Duration::from_millis(self.at)) < STALE;
-        (self.weight > 0.0 && fresh && self.mean.is_finite()).then_some(self.mean)
+        // Most averages are empty, and a plan reads several per offer: the comparison of times comes last.
+        let known = self.weight > 0.0 && self.mean.is_finite();
+        (known && now.saturating_sub(Duration::from_millis(self.at)) < STALE).then_some(self.mean)
     }
 }
 

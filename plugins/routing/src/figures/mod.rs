@@ -147,6 +147,9 @@ impl Figures {
     #[must_use]
     pub fn first_token(&self, now: Duration, prompt_tokens: u64) -> Option<f64> {
         let own = class(prompt_tokens);
+        if let Some(seconds) = self.first_token.get(own).and_then(|class| class.mean(now)) {
+            return Some(seconds);
+        }
         let known = self
             .first_token
             .iter()

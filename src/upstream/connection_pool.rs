@@ -22,9 +22,9 @@ const POOL: usize = 1024;
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
 /// One pool of connections for providers that trust and show the same.
-pub struct Pools {
-    system: Arc<Pool>,
-    own: parking_lot::Mutex<Vec<(Trust, Arc<Pool>)>>,
+pub struct ConnectionPools {
+    system: Arc<ConnectionPool>,
+    own: parking_lot::Mutex<Vec<(Trust, Arc<ConnectionPool>)>>,
 }
 
 /// What connections of a pool are made with: what was in the files, not only where they are.
@@ -51,7 +51,7 @@ impl Trust {
 }
 
 /// Connections with the same trust.
-pub struct Pool {
+pub struct ConnectionPool {
     /// Connections on which HTTP/2 was agreed on.
     h2: Connector,
     /// New connections. Those that speak HTTP/1.1 are kept as bare streams, so that a request's head and body leave
@@ -60,7 +60,7 @@ pub struct Pool {
     idle: Idle,
 }
 
-impl Pool {
+impl ConnectionPool {
     fn new(trust: &Trust) -> Arc<Self> {
         Arc::new(Self {
             h2: Connector::new(Some(options(trust))),
@@ -109,16 +109,16 @@ impl Pool {
     }
 }
 
-impl Default for Pools {
+impl Default for ConnectionPools {
     fn default() -> Self {
-        Self { system: Pool::new(&Trust::default()), own: parking_lot::Mutex::default() }
+        Self { system: ConnectionPool::new(&Trust::default()), own: parking_lot::Mutex::default() }
     }
 }
 
-impl Pools {
+impl ConnectionPools {
     /// The pool for what this provider is trusted by and shown; the system's for nothing in particular. Its files
     /// have been proven.
-    pub fn of(&self, provider: &Provider) -> Arc<Pool> {
+    pub fn of(&self, provider: &Provider) -> Arc<ConnectionPool> {
         if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
             return self.system.clone();
         }
@@ -129,14 +129,14 @@ impl Pools {
         if let Some((_, pool)) = own.iter().find(|(known, _)| *known == trust) {
             return pool.clone();
         }
-        let pool = Pool::new(&trust);
+        let pool = ConnectionPool::new(&trust);
         own.push((trust, pool.clone()));
         pool
     }
 
     /// Drops idle connections that are no longer good; see [`Idle::sweep`].
     pub fn sweep(&self) {
-        let own: Vec<Arc<Pool>> = self.own.lock().iter().map(|(_, pool)| pool.clone()).collect();
+        let own: Vec<Arc<ConnectionPool>> = self.own.lock().iter().map(|(_, pool)| pool.clone()).collect();
         std::iter::once(&self.system).chain(&own).for_each(|pool| pool.idle.sweep());
     }
 }

@@ -1,0 +1,90 @@
+//! Service discovery: offers and providers as backends.
+//!
+//! Identity of a backend is its address and its weight, and `ext` is ignored: another price or key at the same address
+//! is no change to the crate. Selection here uses no weights, so the weight carries what has to make a difference: the
+//! index of an offer, since two providers may share an address, and for providers, whose pool outlives a
+//! configuration, the generation of the configuration as well.
+
+use super::is_closed;
+use crate::upstream::live::ProviderLive;
+use crate::upstream::offer::OfferLive;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use pingora_core::protocols::l4::socket::SocketAddr;
+use pingora_error::Result;
+use pingora_load_balancing::discovery::ServiceDiscovery;
+use pingora_load_balancing::{Backend, Extensions};
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// Providers that fit into one generation of weights.
+const PROVIDERS: usize = 1 << 24;
+
+/// Offers of one model in one configuration.
+pub(super) struct OfferDiscovery(Vec<Arc<OfferLive>>);
+
+impl OfferDiscovery {
+    pub(super) const fn new(offers: Vec<Arc<OfferLive>>) -> Self {
+        Self(offers)
+    }
+}
+
+#[async_trait]
+impl ServiceDiscovery for OfferDiscovery {
+    async fn discover(&self) -> Result<(BTreeSet<Backend>, HashMap<u64, bool>)> {
+        let mut enabled = HashMap::with_capacity(self.0.len());
+        let backends = self.0.iter().map(|offer| {
+            let backend = backend(&offer.provider, offer.offer.index.saturating_add(1), offer.clone());
+            enabled.insert(enablement_key(&backend), is_closed(&offer.breaker.lock()));
+            backend
+        });
+        Ok((backends.collect(), enabled))
+    }
+}
+
+/// Index of the offer behind a backend.
+pub(super) const fn offer_index(backend: &Backend) -> usize {
+    backend.weight.saturating_sub(1)
+}
+
+/// Providers of one configuration that are checked.
+#[derive(Default)]
+pub(super) struct CheckedProviders {
+    pub(super) generation: usize,
+    pub(super) providers: Vec<Arc<ProviderLive>>,
+}
+
+/// Discovery of the configuration in use.
+pub(super) struct ProviderDiscovery(pub(super) Arc<ArcSwap<CheckedProviders>>);
+
+#[async_trait]
+impl ServiceDiscovery for ProviderDiscovery {
+    async fn discover(&self) -> Result<(BTreeSet<Backend>, HashMap<u64, bool>)> {
+        let CheckedProviders { generation, providers } = &**self.0.load();
+        let weight = |provider: &ProviderLive| {
+            generation.saturating_mul(PROVIDERS).saturating_add(provider.provider.index).saturating_add(1)
+        };
+        let backends = providers.iter().map(|provider| backend(provider, weight(provider), provider.clone()));
+        Ok((backends.collect(), HashMap::new()))
+    }
+}
+
+fn backend(provider: &ProviderLive, weight: usize, ext: impl Clone + Send + Sync + 'static) -> Backend {
+    let mut extensions = Extensions::new();
+    extensions.insert(ext);
+    // A name that is not resolved yet has no address; attempts at it fail, and the plan has it all the same.
+    let unresolved =
+        || std::net::SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), provider.route.base().port);
+    let address = provider.route.address().unwrap_or_else(unresolved);
+    Backend { addr: SocketAddr::Inet(address), weight, ext: extensions }
+}
+
+/// Key of a backend in the map of what is enabled, as the crate defines it.
+fn enablement_key(backend: &Backend) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    backend.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,216 @@
+//! Active health checks: a cheap request beside the traffic, which finds a provider that is back without risking a
+//! client's request, and one that is gone before a client notices.
+//!
+//! One registry serves the process. Its equivalence is the provider: a provider is checked once however many offers it
+//! has, and two providers at one address have separate health. The registry holds the result of the last check and
+//! reports its changes; each offer's circuit breaker hears every result, and its threshold ejects.
+//!
+//! The crate has one interval and one pair of thresholds per registry, and a pass waits for all of its checks. So a pass
+//! comes often and never waits for a provider: [`ProviderCheck`] starts the request of a provider that is due, in a
+//! task of its own, and reports the result of the last one.
+
+use super::discovery::{CheckedProviders, ProviderDiscovery};
+use super::update_breaker;
+use crate::config::settings::Health;
+use crate::house::House;
+use crate::observe::log;
+use crate::upstream::aside;
+use crate::upstream::http1::Broken;
+use crate::upstream::live::ProviderLive;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_contract::{Dialect, FaultKind};
+use pingora_error::{Error, ErrorType, Result};
+use pingora_load_balancing::health_check::HealthCheck;
+use pingora_load_balancing::{Backend, BackendView, HealthCheckService, HealthRegistry};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Interval of passes over the providers, and the shortest one between two checks of a provider.
+const PASS: Duration = Duration::from_millis(250);
+/// Bytes of a check's answer that are read so that its connection can serve again.
+const MAX_BODY: usize = 256 * 1024;
+/// Advice in the event of a check that fails.
+const REMEDY: &str = "Check the provider's status, its `api_key`, and `health.path`.";
+
+/// Health checks of the providers of the configuration in use.
+pub struct HealthChecks {
+    registry: Arc<HealthRegistry>,
+    view: BackendView,
+    providers: Arc<ArcSwap<CheckedProviders>>,
+    /// Serialises publications.
+    publishing: tokio::sync::Mutex<()>,
+}
+
+impl Default for HealthChecks {
+    fn default() -> Self {
+        let keys = ahash::RandomState::new();
+        let provider_key =
+            move |backend: &Backend| keys.hash_one(provider(backend).map(|known| &known.provider.id));
+        let registry = Arc::new(HealthRegistry::with_equivalence(provider_key));
+        let providers = Arc::<ArcSwap<CheckedProviders>>::default();
+        let discovery = Box::new(ProviderDiscovery(providers.clone()));
+        let view = BackendView::new_with_health_registry(discovery, registry.clone());
+        Self { registry, view, providers, publishing: tokio::sync::Mutex::default() }
+    }
+}
+
+impl HealthChecks {
+    /// Checks the providers of the configuration in use from now on, at the addresses that they have now.
+    pub async fn publish(&self, house: &House) {
+        let _turn = self.publishing.lock().await;
+        let (live, known) = (house.live(), self.providers.load_full());
+        let checked = live.providers.iter().filter(|provider| provider.provider.health.is_some());
+        let providers: Vec<Arc<ProviderLive>> = checked.cloned().collect();
+        let same = known.providers.len() == providers.len()
+            && known.providers.iter().zip(&providers).all(|(old, new)| Arc::ptr_eq(old, new));
+        if !same {
+            let generation = known.generation.saturating_add(1);
+            self.providers.store(Arc::new(CheckedProviders { generation, providers }));
+        }
+        // Discovery from memory does not fail.
+        self.view.update(|_| ()).await.ok();
+    }
+
+    /// Starts the health-check service. Only once for a house.
+    pub fn start(&self, house: &Arc<House>, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
+        self.registry.set_health_check(Box::new(ProviderCheck(Arc::downgrade(house))));
+        let mut service = HealthCheckService::new(self.registry.clone());
+        service.health_check_frequency = Some(PASS);
+        let stop = stop.clone();
+        tokio::spawn(async move { service.run(stop, None).await })
+    }
+
+    /// The last check of the provider passed, as the registry has it; true before the first.
+    #[must_use]
+    pub fn is_healthy(&self, id: &str) -> bool {
+        let known = self.view.get_backend();
+        let mut known =
+            known.iter().filter(|backend| provider(backend).is_some_and(|one| &*one.provider.id == id));
+        known.next().is_none_or(|backend| self.view.ready(backend))
+    }
+}
+
+fn provider(backend: &Backend) -> Option<&Arc<ProviderLive>> {
+    backend.ext.get()
+}
+
+/// `GET base + path` of each provider, which must answer below 400.
+struct ProviderCheck(Weak<House>);
+
+#[async_trait]
+impl HealthCheck for ProviderCheck {
+    async fn check(&self, target: &Backend) -> Result<()> {
+        let (Some(house), Some(provider)) = (self.0.upgrade(), provider(target)) else { return Ok(()) };
+        if let Some(health) = &provider.provider.health
+            && provider.is_check_due(house.clock.now(), health.interval)
+        {
+            tokio::spawn(check(house, provider.clone(), health.clone()));
+        }
+        match *provider.check_failure.lock() {
+            None => Ok(()),
+            Some(kind) => Err(Error::explain(ErrorType::Custom("HealthCheckFailed"), kind.name())),
+        }
+    }
+
+    /// Every result counts: the thresholds are those of the circuit breakers.
+    fn health_threshold(&self, _success: bool) -> usize {
+        1
+    }
+
+    /// An address may hold a secret.
+    fn backend_summary(&self, target: &Backend) -> String {
+        provider(target).map(|provider| provider.provider.id.to_string()).unwrap_or_default()
+    }
+
+    async fn health_status_change(&self, target: &Backend, healthy: bool) {
+        let Some(provider) = provider(target) else { return };
+        let id = ("provider", &*provider.provider.id);
+        if healthy {
+            return log::event(log::info(), "check_good", &[id]);
+        }
+        let kind = provider.check_failure.lock().map_or("", FaultKind::name);
+        log::event(log::error(), "check_bad", &[id, ("kind", kind), ("remedy", REMEDY)]);
+    }
+}
+
+/// Checks a provider and records the result.
+async fn check(house: Arc<House>, provider: Arc<ProviderLive>, health: Health) {
+    let found = timeout(health.timeout, probe(&provider, &health)).await;
+    let found = found.unwrap_or(Err(FaultKind::Deadline));
+    // Without a descriptor nothing was sent: no result.
+    if found == Err(FaultKind::Descriptors) {
+        return;
+    }
+    let (now, passed) = (house.clock.now(), found.is_ok());
+    provider.record_check(now, found);
+    let live = house.live();
+    // Another configuration may have another provider at this index.
+    let offers = live.offers_of(provider.provider.index);
+    for offer in offers.filter(|offer| Arc::ptr_eq(&offer.provider, &provider)) {
+        update_breaker(offer, |breaker| breaker.on_check(now, passed));
+    }
+    house.metrics.checked(&provider.provider.id, passed);
+}
+
+/// Classifies the status of an answer.
+pub(super) const fn judge(status: u16) -> Result<(), FaultKind> {
+    match status {
+        ..=399 => Ok(()),
+        401 | 403 | 404 => Err(FaultKind::Credentials(status)),
+        _ => Err(FaultKind::Status(status)),
+    }
+}
+
+/// Sends the request of a check and reads the answer.
+async fn probe(provider: &ProviderLive, health: &Health) -> Result<(), FaultKind> {
+    let settings = &provider.provider;
+    let path = format!("{}{}", settings.base.path_prefix, health.path);
+    let dialect = settings.dialects.first().copied().unwrap_or(Dialect::Chat);
+    let head = aside::signed("GET", settings, dialect, &path).map_err(|_| FaultKind::Malformed)?;
+    let mut way = provider.route.open().await.map_err(|fault| fault.kind)?;
+    way.wait(health.timeout);
+    let found = match way.ask(head, Bytes::new()).await {
+        Ok(status) => judge(status),
+        Err(Broken::Malformed) => Err(FaultKind::Malformed),
+        Err(Broken::Gone | Broken::Unasked) => Err(FaultKind::Reset),
+    };
+    // A short body is read so that the connection can serve a request.
+    let mut read = 0;
+    while let Ok(Some(piece)) = way.read_body().await {
+        read += piece.len();
+        if read > MAX_BODY {
+            return found;
+        }
+    }
+    if found.is_ok() {
+        way.release().await;
+    }
+    found
+}
+
+impl ProviderLive {
+    /// A check is due; the next is one interval later.
+    fn is_check_due(&self, now: Duration, interval: Duration) -> bool {
+        let mut next = self.next_check.lock();
+        if now < *next {
+            return false;
+        }
+        *next = now + interval;
+        true
+    }
+
+    /// Records the result of a check.
+    pub(super) fn record_check(&self, now: Duration, found: Result<(), FaultKind>) {
+        let failure = found.err();
+        if let Some(kind) = failure {
+            *self.last_error.lock() = Some((now, kind.name()));
+        }
+        *self.check_failure.lock() = failure;
+        *self.checked.lock() = Some(failure.is_none());
+    }
+}

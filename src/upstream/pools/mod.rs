@@ -1,0 +1,165 @@
+//! Pools of offers on `pingora_load_balancing`: one [`LoadBalancerGroup`] per model, whose backends are the model's
+//! offers, with one selector per flavor. Pools belong to one configuration and are published before it is swapped in.
+//!
+//! - `discovery.rs`: offers and providers of the configuration, with resolved addresses, as backends;
+//! - `selection.rs`: the order of a flavor, as a [`BackendSelection`](pingora_load_balancing::selection::BackendSelection);
+//! - `health.rs`: active health checks of providers, in one registry for the process.
+//!
+//! Readiness of a backend follows the circuit breaker of its offer: an ejection disables the backend in every pool that
+//! has it, a closed breaker enables it again. The breaker hears attempts and active checks. An offer on trial is not
+//! ready, but the plan accepts it as long as the breaker has a free probe.
+
+mod discovery;
+pub mod health;
+mod selection;
+
+pub use selection::{Exploration, PlanRequest};
+
+use super::offer::OfferLive;
+use discovery::{OfferDiscovery, offer_index};
+use parking_lot::Mutex;
+use penstock_routing::{Breaker, Entry, Explorations, FLAVORS, Flavor, Health, State};
+use pingora_core::services::ServiceReadyNotifier;
+use pingora_load_balancing::{Backend, Backends, LoadBalancerGroup};
+use selection::{FlavorConfig, FlavorSelection, entries};
+use std::cell::OnceCell;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Offers of one model, ready to be ordered.
+pub struct ModelPool {
+    group: LoadBalancerGroup<FlavorSelection>,
+    /// By rising index.
+    offers: Vec<Arc<OfferLive>>,
+    /// Serialises publications.
+    publishing: tokio::sync::Mutex<()>,
+}
+
+/// Candidates of one request in the order of its flavor.
+#[derive(Debug)]
+pub struct Plan {
+    /// The candidates, best first.
+    pub entries: Vec<Entry>,
+    /// Every candidate is ejected.
+    pub all_ejected: bool,
+}
+
+impl ModelPool {
+    /// A pool of these offers, which are in the order of their indexes. Empty until it is published.
+    #[must_use]
+    pub fn new(offers: Vec<Arc<OfferLive>>, explorations: &Arc<Mutex<Explorations>>) -> Arc<Self> {
+        let backends = Backends::new(Box::new(OfferDiscovery::new(offers.clone())));
+        let configs = FLAVORS
+            .iter()
+            .map(|flavor| Some(FlavorConfig { flavor: *flavor, explorations: explorations.clone() }));
+        let group = LoadBalancerGroup::from_backends_with_configs(backends, configs);
+        let pool = Arc::new(Self { group, offers, publishing: tokio::sync::Mutex::default() });
+        for offer in &pool.offers {
+            offer.memberships.add(&pool, offer.offer.index);
+        }
+        pool
+    }
+
+    /// Discovers the offers and their addresses; returns when every selector serves them.
+    pub async fn publish(&self) {
+        let _turn = self.publishing.lock().await;
+        let (_running, shutdown) = watch::channel(false);
+        let (ready, _) = watch::channel(false);
+        // Without a frequency the group runs once: until its selectors are rebuilt.
+        self.group.run(shutdown, Some(ServiceReadyNotifier::new(ready))).await;
+        // A breaker may have changed after discovery read it.
+        for offer in &self.offers {
+            let breaker = offer.breaker.lock();
+            self.set_enabled(offer.offer.index, is_closed(&breaker));
+        }
+    }
+
+    /// Orders the candidates of a request.
+    #[must_use]
+    pub fn plan(&self, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> Plan {
+        let selector = FLAVORS.iter().position(|known| *known == flavor).unwrap_or(0);
+        let order = OnceCell::new();
+        let accept = |backend: &Backend, ready: bool| {
+            if let Some(entries) = entries(backend) {
+                order.get_or_init(|| entries.clone());
+            }
+            ready || self.offer(backend).is_some_and(|offer| is_probed(offer, request.now))
+        };
+        let accepted = self.group.select_with(selector, &request.encode(), usize::MAX, accept);
+        let entries = order.into_inner().map(|entries| entries.to_vec()).unwrap_or_default();
+        // Ejected candidates come last: if the first is accepted, so is the plan.
+        Plan { entries, all_ejected: accepted.is_none() }
+    }
+
+    /// The offer is enabled, which means that its breaker is closed.
+    #[must_use]
+    pub fn is_ready(&self, offer: usize) -> bool {
+        let backends = self.group.backends();
+        let known = backends.get_backend();
+        known
+            .iter()
+            .find(|backend| offer_index(backend) == offer)
+            .is_some_and(|backend| backends.ready(backend))
+    }
+
+    fn offer(&self, backend: &Backend) -> Option<&Arc<OfferLive>> {
+        let index = offer_index(backend);
+        let at = self.offers.binary_search_by_key(&index, |offer| offer.offer.index).ok()?;
+        self.offers.get(at)
+    }
+
+    fn set_enabled(&self, offer: usize, enabled: bool) {
+        let backends = self.group.backends();
+        for backend in backends.get_backend().iter().filter(|backend| offer_index(backend) == offer) {
+            backends.set_enable(backend, enabled);
+        }
+    }
+}
+
+/// Pools that have an offer, of this configuration and of those before it that are still in use.
+#[derive(Default)]
+pub struct Memberships(Mutex<Vec<(Weak<ModelPool>, usize)>>);
+
+impl Memberships {
+    fn add(&self, pool: &Arc<ModelPool>, index: usize) {
+        let mut pools = self.0.lock();
+        pools.retain(|(pool, _)| pool.strong_count() > 0);
+        pools.push((Arc::downgrade(pool), index));
+    }
+
+    /// Enables or disables the offer in each pool. The caller holds the lock of the breaker, so that the last change
+    /// is the one that stays.
+    fn set_enabled(&self, enabled: bool) {
+        for (pool, index) in self.0.lock().iter() {
+            if let Some(pool) = pool.upgrade() {
+                pool.set_enabled(*index, enabled);
+            }
+        }
+    }
+}
+
+/// Changes the breaker of an offer, and readiness in its pools along with it.
+pub(super) fn update_breaker<T>(offer: &OfferLive, change: impl FnOnce(&mut Breaker) -> T) -> T {
+    let mut breaker = offer.breaker.lock();
+    let before = is_closed(&breaker);
+    let changed = change(&mut breaker);
+    let after = is_closed(&breaker);
+    if before != after {
+        offer.memberships.set_enabled(after);
+    }
+    changed
+}
+
+/// The offer is on trial, or will be once its rest is over.
+fn is_probed(offer: &OfferLive, now: Duration) -> bool {
+    !matches!(offer.breaker.lock().health(now), Health::Ejected { .. })
+}
+
+/// A closed breaker is closed at any time.
+fn is_closed(breaker: &Breaker) -> bool {
+    breaker.state(Duration::ZERO) == State::Closed
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! Selection by flavor: the order in which the candidates of a request are tried.
+//!
+//! The crate hands a selection a key of bytes for each request. Here the key is the encoded [`PlanRequest`]: what the
+//! scores depend on, and which offers are candidates.
+
+use super::discovery::offer_index;
+use crate::upstream::offer::OfferLive;
+use parking_lot::Mutex;
+use penstock_routing::{BALANCED, Candidate, Entry, Explorations, Flavor, explore, plan};
+use pingora_load_balancing::selection::{BackendIter, BackendSelection};
+use pingora_load_balancing::{Backend, Extensions};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Input of a plan.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanRequest<'a> {
+    /// Time of the plan.
+    pub now: Duration,
+    /// Tokens of the prompt, at least one.
+    pub prompt_tokens: u64,
+    /// Tokens that the answer will probably have.
+    pub output_tokens: u64,
+    /// Random number that spreads load over offers that are nearly equal.
+    pub seed: u64,
+    /// Permission to measure an offer of which too little is known.
+    pub exploration: Exploration,
+    /// Indexes of the candidates, rising.
+    pub offers: &'a [usize],
+}
+
+/// Permission to explore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exploration {
+    /// The order of the scores stays.
+    Denied,
+    /// An offer that is due may come first; the random number decides between equals.
+    Allowed {
+        /// The random number.
+        seed: u64,
+    },
+}
+
+/// Words of a key before the candidates.
+const HEADER: usize = 6;
+
+impl PlanRequest<'_> {
+    /// Encodes the request as the key of a selection.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (allowed, seed) = match self.exploration {
+            Exploration::Denied => (0, 0),
+            Exploration::Allowed { seed } => (1, seed),
+        };
+        let now = u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX);
+        let header: [u64; HEADER] = [now, self.prompt_tokens, self.output_tokens, self.seed, allowed, seed];
+        let mut key = Vec::with_capacity((HEADER + self.offers.len()) * size_of::<u64>());
+        for word in header {
+            key.extend_from_slice(&word.to_le_bytes());
+        }
+        for offer in self.offers {
+            key.extend_from_slice(&(*offer as u64).to_le_bytes());
+        }
+        key
+    }
+}
+
+/// Decoded key. A key that is no plan request orders nothing.
+struct Key<'a> {
+    header: [u64; HEADER],
+    offers: &'a [[u8; 8]],
+}
+
+impl<'a> Key<'a> {
+    fn decode(key: &'a [u8]) -> Option<Self> {
+        let (words, _) = key.as_chunks::<8>();
+        let (header, offers) = words.split_first_chunk::<HEADER>()?;
+        Some(Self { header: header.map(u64::from_le_bytes), offers })
+    }
+
+    fn offers(&self) -> impl Iterator<Item = usize> {
+        self.offers.iter().filter_map(|word| usize::try_from(u64::from_le_bytes(*word)).ok())
+    }
+}
+
+/// Flavor of a selector, and what the selectors of a model share.
+#[derive(Clone)]
+pub struct FlavorConfig {
+    pub(super) flavor: &'static dyn Flavor,
+    pub(super) explorations: Arc<Mutex<Explorations>>,
+}
+
+/// Offers of a model, to be ordered by one flavor.
+pub struct FlavorSelection {
+    config: FlavorConfig,
+    /// By rising index of the offer.
+    members: Vec<Member>,
+}
+
+struct Member {
+    offer: Arc<OfferLive>,
+    /// Without extensions, which would be cloned for each request.
+    backend: Backend,
+}
+
+impl BackendSelection for FlavorSelection {
+    type Iter = Order;
+    type Config = FlavorConfig;
+
+    fn build_with_config(backends: &BTreeSet<Backend>, config: &FlavorConfig) -> Self {
+        let member = |backend: &Backend| {
+            let offer = backend.ext.get::<Arc<OfferLive>>()?.clone();
+            let (addr, weight) = (backend.addr.clone(), backend.weight);
+            Some(Member { offer, backend: Backend { addr, weight, ext: Extensions::new() } })
+        };
+        let mut members: Vec<Member> = backends.iter().filter_map(member).collect();
+        members.sort_unstable_by_key(|member| member.backend.weight);
+        Self { config: config.clone(), members }
+    }
+
+    fn build(backends: &BTreeSet<Backend>) -> Self {
+        let config = FlavorConfig { flavor: BALANCED, explorations: Arc::default() };
+        Self::build_with_config(backends, &config)
+    }
+
+    fn iter(self: &Arc<Self>, key: &[u8]) -> Order {
+        let entries = Key::decode(key).map(|key| self.order(&key)).unwrap_or_default();
+        Order { selection: self.clone(), entries: entries.into(), next: 0, backend: None }
+    }
+}
+
+impl FlavorSelection {
+    /// Entries of the candidates, best first.
+    fn order(&self, key: &Key<'_>) -> Vec<Entry> {
+        let [now, prompt, output, seed, explores, explore_seed] = key.header;
+        let now = Duration::from_nanos(now);
+        let mut candidates = Vec::with_capacity(key.offers.len());
+        let mut entries = Vec::with_capacity(key.offers.len());
+        for member in key.offers().filter_map(|index| self.member(index)) {
+            let (candidate, entry) = member.offer.candidate(now, prompt, output);
+            candidates.push(Candidate { offer: entries.len(), ..candidate });
+            entries.push(entry);
+        }
+        let mut order = plan(self.config.flavor, &candidates, seed);
+        if explores != 0 {
+            self.explore(&candidates, &mut order, explore_seed);
+        }
+        order.into_iter().filter_map(|at| entries.get(at).copied()).collect()
+    }
+
+    /// Moves an offer of which too little is known to the front, where the requests of the model have earned it.
+    fn explore(&self, candidates: &[Candidate], order: &mut [usize], seed: u64) {
+        let mut explorations = self.config.explorations.lock();
+        explorations.on_request();
+        let Some(first) = order.first() else { return };
+        let Some(offer) = explore(candidates, *first, seed) else { return };
+        let position = order.iter().position(|at| *at == offer);
+        if let Some(head) = position.and_then(|position| order.get_mut(..=position))
+            && explorations.try_explore()
+        {
+            head.rotate_right(1);
+        }
+    }
+
+    fn member(&self, offer: usize) -> Option<&Member> {
+        let at = self.members.binary_search_by_key(&offer, |member| offer_index(&member.backend)).ok()?;
+        self.members.get(at)
+    }
+}
+
+/// Backends in the order of one request. The first carries the entries of them all, since each further step through
+/// the crate's iteration costs as much as a score, and most requests need only the first.
+pub struct Order {
+    selection: Arc<FlavorSelection>,
+    entries: Arc<[Entry]>,
+    next: usize,
+    backend: Option<Backend>,
+}
+
+impl BackendIter for Order {
+    fn next(&mut self) -> Option<&Backend> {
+        let entry = self.entries.get(self.next)?;
+        let mut backend = self.selection.member(entry.offer)?.backend.clone();
+        if self.next == 0 {
+            backend.ext.insert(self.entries.clone());
+        }
+        self.next += 1;
+        Some(self.backend.insert(backend))
+    }
+}
+
+/// The whole order, from the first backend of a selection.
+pub(super) fn entries(backend: &Backend) -> Option<&Arc<[Entry]>> {
+    backend.ext.get()
+}
