@@ -16,7 +16,7 @@ use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType, Result};
-use pingora_proxy::{FailToProxy, ProxyHttp, Session};
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

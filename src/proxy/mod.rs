@@ -15,7 +15,7 @@ pub use origin::{Http2Stream, RequestOrigin};
 use crate::house::House;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::server::configuration::ServerConf;
-use pingora_proxy::{HttpProxy, http_proxy};
+use pingora::proxy::{HttpProxy, http_proxy};
 use std::sync::{Arc, Weak};
 
 /// The proxy of a process.
