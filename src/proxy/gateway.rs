@@ -12,11 +12,11 @@ use crate::line;
 use crate::observe::panics;
 use async_trait::async_trait;
 use penstock_contract::{Code, Refusal};
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType, Result};
-use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -73,11 +73,11 @@ impl RequestContext {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    /// `None` while the process is dropped.
-    type CTX = Option<RequestContext>;
+    /// Boxed, because Pingora's future of a request holds it several times; `None` while the process is dropped.
+    type CTX = Option<Box<RequestContext>>;
 
     fn new_ctx(&self) -> Self::CTX {
-        self.house.upgrade().map(RequestContext::new)
+        self.house.upgrade().map(|house| Box::new(RequestContext::new(house)))
     }
 
     /// Pingora's compression of responses is not used.

@@ -13,9 +13,9 @@ pub use line_session::LineSession;
 pub use origin::{Http2Stream, RequestOrigin};
 
 use crate::house::House;
+use pingora::proxy::{HttpProxy, http_proxy};
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::server::configuration::ServerConf;
-use pingora::proxy::{HttpProxy, http_proxy};
 use std::sync::{Arc, Weak};
 
 /// The proxy of a process.
