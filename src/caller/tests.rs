@@ -1,6 +1,6 @@
 //! Tests only: requests and responses of HTTP/1.1 over a pipe, through the guard's stream and Pingora's session; cut at
 //! each byte, cut short, framed in every way.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
 use crate::front::request_stream::{Connection, RequestFraming, RequestStream, Returned};
