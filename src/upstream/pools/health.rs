@@ -173,7 +173,8 @@ async fn probe(provider: &ProviderLive, health: &Health) -> Result<(), FaultKind
     let dialect = settings.dialects.first().copied().unwrap_or(Dialect::Chat);
     let head = aside::signed("GET", settings, dialect, &path).map_err(|_| FaultKind::Malformed)?;
     let mut way = provider.route.open().await.map_err(|fault| fault.kind)?;
-    way.wait(health.timeout);
+    // The deadline of the check ends it, not a silence of the same length within it.
+    way.wait(health.timeout * 2);
     let found = match way.ask(head, Bytes::new()).await {
         Ok(status) => judge(status),
         Err(Broken::Malformed) => Err(FaultKind::Malformed),
