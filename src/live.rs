@@ -13,6 +13,7 @@ use penstock_routing::{Breaker, Explorations, Hour};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use tokio::task::JoinSet;
 
 /// One whole configuration at work.
 pub struct Live {
@@ -148,9 +149,13 @@ impl Live {
 
     /// Publishes the pool of each model: from then on requests find its offers.
     pub async fn publish(&self) {
+        // All at once: each waits for its selectors, which other tasks rebuild.
+        let mut publications: JoinSet<()> = JoinSet::new();
         for model in self.models() {
-            model.pool.publish().await;
+            let pool = model.pool.clone();
+            publications.spawn(async move { pool.publish().await });
         }
+        publications.join_all().await;
     }
 
     /// From now on it counts, also for what is shared with the one before.

@@ -39,7 +39,7 @@ const CLOCK: Duration = Duration::from_secs(1);
 /// Starts them all.
 pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
-        every(RESOLVE, stop, house, |house| async move { resolve(&house).await }),
+        every(RESOLVE, stop, house, |house| async move { refresh(&house).await }),
         every(NOTE, stop, house, |house| async move {
             if !house.has_left() {
                 let work = move || {
@@ -121,6 +121,18 @@ pub async fn resolve(house: &House) {
     look_up(live.providers.iter()).await;
     live.publish().await;
     house.health_checks.publish(house).await;
+}
+
+/// Looks every provider's name up again, and publishes the addresses if one has changed.
+async fn refresh(house: &House) {
+    let live = house.live();
+    let addresses = || live.providers.iter().map(|provider| provider.route.address()).collect::<Vec<_>>();
+    let before = addresses();
+    look_up(live.providers.iter()).await;
+    if addresses() != before {
+        live.publish().await;
+        house.health_checks.publish(house).await;
+    }
 }
 
 /// Looks the names of these up, all at once: one that takes its time keeps nobody waiting but those who need it.
