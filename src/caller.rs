@@ -84,13 +84,13 @@ impl Caller<'_> {
         self.session.req_header().headers.get(name.as_ref()).map(HeaderValue::as_bytes)
     }
 
-    /// Whether the request came over TLS.
+    /// Returns true for a request over TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.session.digest().is_some_and(|digest| digest.ssl_digest.is_some())
     }
 
-    /// Whether the connection may serve another request, as far as the client and the process say.
+    /// Returns true unless the client or the process wants no other request on the connection.
     #[must_use]
     pub fn may_keep(&self) -> bool {
         self.session.as_http1().is_none_or(|_| self.session.get_keepalive().is_some())
@@ -169,7 +169,7 @@ impl Caller<'_> {
         self.session.set_keepalive(keep.then_some(0));
     }
 
-    /// Whether a response without a length is sent in chunks.
+    /// Returns true where a response without a length is sent in chunks.
     #[must_use]
     pub fn in_chunks(&self) -> bool {
         self.session.as_http1().is_some() && self.session.req_header().version != Version::HTTP_10
@@ -280,7 +280,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Whether the head of the response was taken.
+    /// Returns true once there is a response head, sent or not.
     #[must_use]
     pub fn answered(&self) -> bool {
         let written = self.session.response_written();

@@ -20,12 +20,12 @@ pub struct Line {
     asked_back: CancelLine,
     /// The key that a line of a batch is asked with.
     grant: Option<Arc<Grant>>,
-    /// It is one choice of a request for several.
+    /// Destination of the response, for one choice of a request for several.
     choice: Option<Choice>,
     result: Mutex<LineResult>,
 }
 
-/// Where the response of one choice goes: to the exchange of the request that wants several.
+/// Destination of the response of one choice: the exchange of the request for several.
 struct Choice {
     /// Pieces of a stream; a whole response is kept.
     pieces: Option<Sender<Bytes>>,
@@ -39,9 +39,9 @@ struct Choice {
 #[derive(Default)]
 struct LineResult {
     sent: Vec<Bytes>,
-    /// How its reserve ends; entered with its response.
+    /// End of the credit reserve; entered together with the response.
     end: Option<Ending>,
-    /// What a choice used, and why it ended.
+    /// Usage of a choice, and its finish reason.
     part: Option<Part>,
     finish: Option<Finish>,
     report: Option<LineReport>,
@@ -57,9 +57,9 @@ pub struct LineReport {
     pub usage: Option<Usage>,
     /// The refusal, if it was refused.
     pub refusal: Option<Refusal>,
-    /// It gave its permit to a request at once, got none to the end, or lacked what others at work hold.
+    /// The line is asked again: it gave up its permit, got none, or lacked credits that others hold.
     pub yielded: bool,
-    /// It was ended by its signal, before there was a response.
+    /// The line was cancelled before it had a response.
     pub cancelled: bool,
 }
 
@@ -80,7 +80,7 @@ impl CancelLine {
         self.0.notify.notify_waiters();
     }
 
-    /// Whether it was given.
+    /// Returns true once the signal was given.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
@@ -122,13 +122,13 @@ impl Line {
         self.grant.as_ref()
     }
 
-    /// Whether its batch wants no more of it.
+    /// Returns true once the batch has cancelled the line.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Whether its permit was needed by a request at once.
+    /// Returns true once a client's request needs the permit of the line.
     #[must_use]
     pub fn was_asked_back(&self) -> bool {
         self.asked_back.is_cancelled()
@@ -191,7 +191,7 @@ impl Line {
         self.result.lock().report = Some(report);
     }
 
-    /// How it ended.
+    /// The report of its end, once.
     #[must_use]
     pub fn take_report(&self) -> Option<LineReport> {
         self.result.lock().report.take()
@@ -218,7 +218,7 @@ impl Line {
         }
     }
 
-    /// What a choice used, and why it ended.
+    /// Usage of a choice, and its finish reason.
     pub(crate) fn take_part(&self) -> (Option<Part>, Option<Finish>) {
         let mut result = self.result.lock();
         (result.part.take(), result.finish)

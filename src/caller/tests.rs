@@ -76,7 +76,7 @@ impl Request {
     }
 }
 
-/// What a client received, and whether its connection may serve another request.
+/// A response as the client received it, and the state of its connection.
 struct Answered {
     head: String,
     body: Vec<u8>,
@@ -294,10 +294,10 @@ async fn the_old_version_has_no_interim_response() {
     }
 }
 
-/// Whether it ends without any more from outside.
+/// Returns true if the work ends without further input.
 async fn over(work: impl Future<Output = ()>) -> bool {
     let mut work = std::pin::pin!(work);
-    // What a pipe has is there at once, but a task may read it in several steps.
+    // Bytes of a pipe are available at once, but a task may read them in several steps.
     for _ in 0..200 {
         if std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await {
             return true;

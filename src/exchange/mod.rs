@@ -38,7 +38,7 @@ pub struct Exchange<'a> {
     pub house: &'a Arc<House>,
     /// Who asks.
     pub caller: Caller<'a>,
-    /// What lasts from phase to phase.
+    /// State that is kept from phase to phase.
     pub state: &'a mut ExchangeState,
 }
 
@@ -90,7 +90,7 @@ pub enum After {
     Cut,
 }
 
-/// What answers a request.
+/// Handler of a request.
 #[derive(Clone)]
 pub enum Route {
     /// The preflight of a page's script.
@@ -191,7 +191,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What becomes of the connection after the response.
+    /// Decides the use of the connection after the response.
     pub(crate) fn after(&mut self, ended: Ended) -> After {
         match ended {
             Ended::Left => After::Cut,

@@ -63,7 +63,7 @@ impl Connection {
         Arc::new(Self { stop, corked, returned, after: Mutex::new(After::Cut) })
     }
 
-    /// Whether the process stops: the response that begins now is the last of the connection.
+    /// Returns true while the process stops: a response that begins now is the last of the connection.
     pub fn is_stopping(&self) -> bool {
         *self.stop.borrow()
     }
@@ -78,7 +78,7 @@ impl Connection {
         *self.after.lock() = after;
     }
 
-    /// What becomes of it; [`After::Cut`] for a request that ended without a word.
+    /// Takes the note of [`Connection::set_after`]; [`After::Cut`] if there is none.
     pub(crate) fn take_after(&self) -> After {
         std::mem::replace(&mut *self.after.lock(), After::Cut)
     }
@@ -88,7 +88,7 @@ impl Connection {
     }
 }
 
-/// What is still to come of a request's body.
+/// Part of a request's body that has not arrived.
 #[derive(Debug)]
 enum Body {
     /// This many bytes.
@@ -110,12 +110,12 @@ pub(crate) struct RequestFraming {
     pub(crate) interim: bool,
 }
 
-/// How far the client's side of the connection is known behind the request.
+/// State of the client's side of the connection behind the request.
 #[derive(Debug)]
 enum ClientSide {
     Open,
-    /// The client has ended its side. It waits for the response if it takes an interim one, and is gone if its system
-    /// answers that with a reset, for which it is looked again and again.
+    /// The client has ended its side and was sent an interim response. Its system answers that with a reset if the
+    /// client has closed the connection; `look` is the next time at which the socket is checked for one.
     HalfClosed {
         look: Pin<Box<Sleep>>,
         pause: Duration,
@@ -295,7 +295,7 @@ impl AsyncRead for RequestStream {
         match &this.body {
             Body::Complete => return this.poll_behind(cx),
             Body::Malformed => return Poll::Ready(Err(ErrorKind::InvalidData.into())),
-            // What follows the body stays where it is.
+            // Bytes behind the body stay in the connection.
             Body::Length(left) => ready!(Pin::new(&mut stream.take(*left)).poll_read(cx, buf))?,
             Body::Chunked(_) => ready!(Pin::new(stream).poll_read(cx, buf))?,
         }

@@ -116,7 +116,7 @@ impl ProxyHttp for Gateway {
         let ctx = ctx.as_mut().ok_or_else(stopped)?;
         let Some(route) = ctx.route.take() else { return Err(ctx.refuse(Refusal::new(Code::Internal))) };
         let mut exchange = ctx.exchange(session.as_downstream_mut());
-        // What it held is dropped before a panic is answered.
+        // The handler's resources are dropped before a panic is answered.
         let served = panics::caught(pin!(exchange.answer_by(route))).await;
         let served = served.unwrap_or_else(|| Err(exchange.panicked()));
         let answered = exchange.caller.answered();
@@ -199,7 +199,7 @@ impl RequestContext {
     }
 }
 
-/// Whether the client reset the HTTP/2 stream of a session.
+/// Returns true if the client reset the HTTP/2 stream of the session.
 async fn is_reset(session: &mut ServerSession) -> bool {
     let Some(mut idle) = session.watch_h2_stream_close() else { return false };
     poll_fn(|cx| Poll::Ready(Pin::new(&mut idle).poll(cx).is_ready())).await

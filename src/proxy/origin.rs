@@ -45,7 +45,7 @@ impl Http2Stream {
         *self.given_up.lock() = given_up;
     }
 
-    /// Whether the client reset the stream.
+    /// Returns true if the client reset the stream.
     #[must_use]
     pub fn was_given_up(&self) -> bool {
         *self.given_up.lock()

@@ -116,7 +116,7 @@ impl Run<'_, '_> {
         (!mine.is_empty()).then_some(mine)
     }
 
-    /// Whether this is a header that the gateway sends the offer by itself: one of the configuration is the operator's.
+    /// Returns true for a header that the gateway adds by itself; one of the configuration is the operator's.
     fn sends_header(&self, offer: &OfferLive, extra: Extra) -> bool {
         if extra == Extra::TraceContext {
             return self.x.record.trace.as_deref().is_some_and(|trace| trace.headers().next().is_some());

@@ -65,7 +65,7 @@ fn messages() -> Value {
     ])
 }
 
-/// What the provider was sent as `messages`.
+/// The `messages` that the provider received.
 async fn sent(dialect: &str, offer: &str, path: &str, messages: Value) -> Value {
     let (provider, running) = running(dialect, offer).await;
     let mut ask = json!({"model": "m", "max_tokens": 50, "messages": messages});

@@ -64,7 +64,7 @@ async fn nothing_is_shown_beside_json_or_where_none_is_wanted() {
     }
 }
 
-/// What a command writes to a terminal that is its standard error, and to its standard output.
+/// Output of a command whose standard error is a terminal: that of the terminal, and its standard output.
 fn on_terminal(home: &Home, words: &[&str], kind: &str) -> (String, String) {
     let terminal = openpty(None, None).unwrap();
     let config = home.config();

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 const STREAMS: u64 = 300;
 
-/// What each may take, in KiB: a third more than the 51 that were measured, of which Pingora's session and its future
+/// Memory of a stream at most, in KiB: a third more than the 51 measured, of which Pingora's session and its future
 /// are 25.
 const EACH: u64 = 68;
 /// What may stay of what they took together. A third does, which the first ones of anything leave behind.

@@ -113,7 +113,7 @@ impl Scan {
         }
     }
 
-    /// Whether the request is of HTTP/1.0.
+    /// Returns true for a request of HTTP/1.0.
     #[must_use]
     pub const fn is_old(&self) -> bool {
         self.old

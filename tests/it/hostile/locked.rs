@@ -60,7 +60,7 @@ async fn a_client_cannot_take_a_header_from_the_providers_request() {
         let head = format!(
             "POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n{extra}Content-Length: {length}\r\n\r\n"
         );
-        // What follows is a request of its own, and not taken for more of the same nor for a tunnel.
+        // The bytes behind it are a request of their own, neither part of the body nor of a tunnel.
         let bytes = format!("{head}{body}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
         let before = provider.seen().len();
         let heard = say(running.client.address, bytes.as_bytes()).await;

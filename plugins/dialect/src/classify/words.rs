@@ -73,7 +73,7 @@ pub(super) const MEMORY: &[&str] =
 /// An overflow: the window less the input is what is left for the answer.
 pub(super) const LEFT: &[&str] =
     &["max_tokens must be at least 1, got ", "max_new_tokens must be at least 1, got "];
-/// What engines say of a history that their template does not take, or of content that they cannot read.
+/// Wordings of engines for a history that their template rejects, or for content that they cannot read.
 pub(super) const HISTORY: &[&str] = &[
     "roles must alternate",
     "role must be",

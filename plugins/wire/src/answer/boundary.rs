@@ -64,7 +64,7 @@ impl ChunkBoundary {
         Ok(at)
     }
 
-    /// Whether the body has ended.
+    /// Returns true once the body has ended.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete
