@@ -32,6 +32,7 @@ impl Request {
         let connection = Connection::new(stopping);
         let framing = RequestFraming { head: size, body: scan.body_length(), interim: true };
         let (stream, prefix) = RequestStream::new(Box::new(near), framing, bytes, connection.clone());
+        connection.admit();
         let mut session = ServerSession::new_http1(Box::new(stream));
         session.set_pipelined_prefix(prefix);
         assert!(session.read_request().await.unwrap());

@@ -21,6 +21,8 @@ use tokio::time::timeout_at;
 
 /// Bytes that most heads fit in.
 const USUAL: usize = 4096;
+/// Bytes of a head that tell the dialect of its path.
+const START: usize = 64;
 /// Room below which a buffer is made longer.
 const CRAMPED: usize = 1024;
 
@@ -50,9 +52,14 @@ pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: Shut
             }
             Read::Late => return refusal::head(front, stream, refusal::dialect(&buffer), None).await,
         };
+        let start = start_of(&buffer);
         let may_reuse = proxy(front, &connection, stream, framing, buffer, &stop).await;
         let (Some(returned), after) = (connection.take_returned(), connection.take_after()) else { return };
         stream = returned.stream;
+        if !connection.take_admitted() {
+            let wrong = Some(Wrong::Malformed("its target or its Host is not valid"));
+            return refusal::head(front, stream, refusal::dialect(&start), wrong).await;
+        }
         match after {
             // Without the end that the framing of the response has for a good one; HTTP/1.0 in clear text has none.
             After::Cut => return,
@@ -68,6 +75,13 @@ pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: Shut
             stream = moved;
         }
     }
+}
+
+/// The first bytes of a head, which tell the dialect of its path.
+fn start_of(head: &[u8]) -> [u8; START] {
+    let mut start = [0; START];
+    start.iter_mut().zip(head).for_each(|(to, from)| *to = *from);
+    start
 }
 
 /// Lets Pingora's proxy serve one request; whether its session allows another one on the connection.

@@ -43,6 +43,9 @@ pub struct Connection {
     stop: ShutdownWatch,
     /// Flushes do nothing: more is written at once.
     corked: AtomicBool,
+    /// The gateway has the request. Before that only Pingora writes, to refuse a head that the guard accepts; the guard
+    /// refuses it instead, in the dialect of the caller.
+    admitted: AtomicBool,
     returned: Mutex<Option<Returned>>,
     after: Mutex<After>,
 }
@@ -59,8 +62,18 @@ pub(crate) struct Returned {
 
 impl Connection {
     pub(crate) fn new(stop: ShutdownWatch) -> Arc<Self> {
-        let (corked, returned) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { stop, corked, returned, after: Mutex::new(After::Cut) })
+        let (corked, admitted) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { stop, corked, admitted, returned: Mutex::default(), after: Mutex::new(After::Cut) })
+    }
+
+    /// Notes that the gateway has the request: what is written from now on is sent.
+    pub fn admit(&self) {
+        self.admitted.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends a request; returns false if the gateway never had it.
+    pub(crate) fn take_admitted(&self) -> bool {
+        self.admitted.swap(false, Ordering::Relaxed)
     }
 
     /// Returns true while the process stops: a response that begins now is the last of the connection.
@@ -323,6 +336,9 @@ impl AsyncWrite for RequestStream {
         let this = &mut *self;
         this.interim = false;
         let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        if !this.connection.admitted.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(length));
+        }
         if this.out.len() + length <= JOIN {
             slices.iter().for_each(|slice| this.out.extend_from_slice(slice));
             return Poll::Ready(Ok(length));

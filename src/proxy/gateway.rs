@@ -99,6 +99,9 @@ impl ProxyHttp for Gateway {
         if ctx.origin.is_none() {
             ctx.origin = session.req_header_mut().extensions_mut().remove();
         }
+        if let Some(RequestOrigin::Http1(connection)) = &ctx.origin {
+            connection.admit();
+        }
         let early = ctx.origin.as_ref().and_then(RequestOrigin::refusal).cloned();
         let mut exchange = ctx.exchange(session);
         exchange.read_head();

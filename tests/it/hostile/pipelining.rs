@@ -80,6 +80,30 @@ async fn nothing_is_answered_behind_a_chunked_body() {
     assert_eq!(provider.seen().len(), all.len() + 1);
 }
 
+/// Heads that the guard accepts and Pingora's parser does not: the refusal is the gateway's own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_only_pingora_refuses_is_refused_in_the_callers_dialect() {
+    let provider = Provider::start().await;
+    let running = settled(Bench::new(), &provider).await;
+    let (chat, messages) = ("\"code\"", "\"type\":\"error\"");
+    for (target, envelope) in [
+        ("/v1/chat/completions?a=<b>", chat),
+        ("/v1/chat/<completions>", chat),
+        ("/v1/models?a=\"b\"", chat),
+        ("/v1/`models`", chat),
+        ("/v1/messages?a=<b>", messages),
+    ] {
+        let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        let heard = say(running.client.address, head.as_bytes()).await;
+        let text = String::from_utf8_lossy(&heard).into_owned();
+        assert_eq!(statuses(&heard), [400], "{target}: {text}");
+        assert!(text.contains("INFERENCE_3201") && text.contains(envelope), "{target}: {text}");
+        assert!(text.contains("x-request-id: req_"), "{target}: {text}");
+        assert!(!text.to_ascii_lowercase().contains("server:"), "{target}: {text}");
+    }
+    assert_eq!(provider.seen().len(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_closed_connection_gets_its_response() {
     let provider = Provider::start().await;
