@@ -14,6 +14,8 @@ pub enum At {
     Stream,
     /// A part of its work is on a thread that may take its time.
     OffThread,
+    /// Its head was read, and its endpoint is not known.
+    Route,
 }
 
 impl At {
@@ -23,7 +25,7 @@ impl At {
 
 /// How many requests are to panic where.
 #[derive(Debug, Default)]
-pub struct Inject([AtomicU64; At::OffThread as usize + 1]);
+pub struct Inject([AtomicU64; At::Route as usize + 1]);
 
 impl Inject {
     /// The next so many requests that come by panic there.

@@ -161,6 +161,8 @@ impl Exchange<'_> {
     /// # Errors
     /// No such path or method, no good key, a scope that it lacks.
     pub(crate) fn find_route(&mut self) -> Result<Route, Refusal> {
+        #[cfg(feature = "inject")]
+        self.house.inject.at(crate::inject::At::Route);
         let method = self.caller.method().clone();
         if method == http::Method::OPTIONS && self.origin.is_handled() {
             return Ok(Route::Preflight);

@@ -104,8 +104,12 @@ impl ProxyHttp for Gateway {
         }
         let early = ctx.origin.as_ref().and_then(RequestOrigin::refusal).cloned();
         let mut exchange = ctx.exchange(session);
-        exchange.read_head();
-        match early.map_or_else(|| exchange.find_route(), Err) {
+        let found = panics::caught(pin!(async {
+            exchange.read_head();
+            early.map_or_else(|| exchange.find_route(), Err)
+        }))
+        .await;
+        match found.unwrap_or_else(|| Err(exchange.panicked())) {
             Ok(route) => {
                 ctx.route = Some(route);
                 Ok(())

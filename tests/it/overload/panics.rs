@@ -67,6 +67,20 @@ async fn a_panic_ends_its_own_request_and_gives_back_what_that_had() {
     assert!(metrics.contains(&format!("penstock_panics_total {}", each * 3)), "{metrics}");
 }
 
+/// The first phase of the proxy is guarded as the others are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_before_the_endpoint_is_known_is_answered_too() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    running.gateway.house.inject.next(At::Route, 1);
+    let broken = running.chat().await;
+    assert_eq!(broken.status, 500, "{}", broken.text());
+    assert_eq!(broken.json()["error"]["code"], "SERVER_9001");
+    assert_eq!(running.chat().await.status, 200);
+    assert!(running.admin().get("/metrics").await.text().contains("penstock_panics_total 1"));
+    until_empty(&running).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_beside_a_panic_do_not_notice() {
     let provider = Provider::start().await;
