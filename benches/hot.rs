@@ -10,10 +10,10 @@ use bytes::Bytes;
 use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
+use penstock::billing::Ledger;
 use penstock::clock::Clock;
 use penstock::config::{Surroundings, load_text};
-use penstock::ledger::Ledger;
-use penstock::upstream::bill::{Bill, Terms};
+use penstock::upstream::pricing::{Bill, Terms};
 use penstock_admission::{Limits, Purpose};
 use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
 use penstock_contract::{Abilities, Ask, Dialect, Done, Kind, Out, Target, Usage};

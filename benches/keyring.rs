@@ -10,11 +10,11 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use penstock::clock::Clock;
 use penstock::config::settings::Storage;
-use penstock::gate;
-use penstock::keyring::Keyring;
-use penstock::reply::head::Head;
+use penstock::key_cache::Keyring;
+use penstock::rate_limit;
 use penstock::request_id::RequestId;
-use penstock::vault::Vault;
+use penstock::response::head::Head;
+use penstock::stores::Vault;
 use penstock_contract::{Dialect, MicroCredits};
 use penstock_limits::{Cost, Used, Work};
 use penstock_storage::audit::Said;
@@ -144,8 +144,8 @@ fn measure(c: &mut Criterion) {
     let cost = Cost { input: 90, output: 51, money: MicroCredits(42_000) };
     let used = Used { input: 88, output: 31, money: MicroCredits(31_000) };
     bench(c, "limits of a request: enter, pass, settle", || {
-        let entered = black_box(gate::enter(&grant, Work::Request, clock));
-        if let Ok(mut pass) = entered.and_then(|(entry, _)| gate::pass(entry, black_box(&cost))) {
+        let entered = black_box(rate_limit::enter(&grant, Work::Request, clock));
+        if let Ok(mut pass) = entered.and_then(|(entry, _)| rate_limit::pass(entry, black_box(&cost))) {
             pass.settle(black_box(&used));
         }
     });
@@ -159,7 +159,7 @@ fn measure(c: &mut Criterion) {
     });
     for dialect in [Dialect::Chat, Dialect::Messages] {
         bench(c, &format!("a head with limits, {}", dialect.name()), || {
-            let standing = gate::standing(&grant, now);
+            let standing = rate_limit::standing(&grant, now);
             black_box(Head::new(200, &id).standing(dialect, &standing, now, None));
         });
     }

@@ -11,15 +11,15 @@
 
 use bytes::Bytes;
 use penstock::admin::keys;
-use penstock::caller::CancelLine;
+use penstock::batch_line::{LineAsk, LineDone, line};
+use penstock::billing::MOST_ENDS;
 use penstock::config::{Surroundings, load_text};
+use penstock::downstream::CancelLine;
 use penstock::endpoint;
 use penstock::gateway::Gateway;
-use penstock::house::House;
-use penstock::ledger::MOST_ENDS;
-use penstock::line::{LineAsk, LineDone, line};
-use penstock::observe::log;
-use penstock::start::fixed;
+use penstock::startup::fixed;
+use penstock::state::House;
+use penstock::telemetry::log;
 use penstock_storage::Space;
 use penstock_storage::ledger::RowWrite;
 use std::fs::File;

@@ -3,19 +3,19 @@
 
 use crate::admin;
 use crate::batch::Batches;
+use crate::billing::handover::Holds;
 use crate::config::Loaded;
 use crate::config::settings::Settings;
-use crate::figures::{self, Extent};
-use crate::front::PARTING_IDLE;
-use crate::handover::arrive::Arrival;
-use crate::handover::leave::{Program, Successor};
-use crate::handover::link::{Link, News};
-use crate::house::House;
-use crate::ledger::handover::Holds;
-use crate::server::{Bound, Public, bind_or_take};
-use crate::simulators::{self, Simulators};
-use crate::threads::Threads;
-use crate::{watched, worker};
+use crate::demo_providers::{self, Simulators};
+use crate::executor::Threads;
+use crate::latency_records::{self, Extent};
+use crate::listener::{Bound, Public, bind_or_take};
+use crate::server::PARTING_IDLE;
+use crate::state::House;
+use crate::upgrade::control_channel::{Link, News};
+use crate::upgrade::new_process::Arrival;
+use crate::upgrade::old_process::{Program, Successor};
+use crate::{background, file_watcher};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,7 +78,7 @@ impl Gateway {
         let public = Public::bind(&settings, &mut arrival)?;
         let admin: Bound = bind_or_take("admin", settings.listen.admin, &mut arrival)?;
         let (stop, stopped) = watch::channel(false);
-        let simulators = simulators::start(&mut settings).await?;
+        let simulators = demo_providers::start(&mut settings).await?;
         let build = move || match arrival {
             None => House::build(settings).map(|house| (house, Holds::default(), None)),
             Some(mut arrival) => {
@@ -91,11 +91,11 @@ impl Gateway {
         let (http, https, admin_address) = (public.http(), public.https(), admin.address);
         let mut sockets = public.sockets()?;
         sockets.push(admin.socket()?);
-        let mut tasks = worker::start(&house, &stopped);
-        tasks.push(watched::start(&house, &source, &stopped));
+        let mut tasks = background::start(&house, &stopped);
+        tasks.push(file_watcher::start(&house, &source, &stopped));
         let (desk_stop, closed) = watch::channel(false);
         let desk = Some(admin::serve(admin, &house, source.clone(), closed));
-        worker::resolve(&house).await;
+        background::resolve(&house).await;
         Batches::start(&house).await?;
         let (doors, threads) = public.serve(&house, &stopped)?;
         tasks.extend(doors);
@@ -165,7 +165,7 @@ impl Gateway {
         let work = move || {
             // A row for each key: before charges begin to wait.
             house.keyring.note_uses(&house.vault.keys);
-            figures::note(&house, Extent::Everything);
+            latency_records::note(&house, Extent::Everything);
             house.ledger.detach();
             let counted = house.note_last_spends();
             let heard = house.clone();
@@ -219,7 +219,7 @@ impl Gateway {
         let noted = move || {
             if !house.has_left() {
                 house.keyring.note_uses(&house.vault.keys);
-                figures::note(&house, Extent::Everything);
+                latency_records::note(&house, Extent::Everything);
             }
             house.note_spends();
             house.ledger.close();

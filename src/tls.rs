@@ -76,7 +76,7 @@ pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> 
     let (mut warnings, mut mistakes) = (Vec::new(), Vec::new());
     let mut look = |place: &str, path: &Path, expires: Option<i64>| {
         if let Some(end) = expires.and_then(|end| u64::try_from(end).ok()).filter(|end| *end <= now) {
-            let day = crate::civil::day(end);
+            let day = crate::format::day(end);
             warnings.push(format!("{place}: The certificate {} was good until {day}.", path.display()));
         }
     };

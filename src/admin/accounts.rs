@@ -1,10 +1,10 @@
 //! Accounts at run time: made, listed, changed, suspended.
 
-use super::desk::{Asked, Done, Effect, difference, failed};
-use super::fields::{self, Fields, Given};
+use super::input::{self, Fields, Given};
 use super::openapi::{page, reference};
+use super::request::{Asked, Done, Effect, difference, failed};
 use super::routes::{Route, Work};
-use crate::vault::Vault;
+use crate::stores::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::{AccountRecord, AccountState};
@@ -151,7 +151,7 @@ pub fn told(account: &AccountRecord) -> Value {
         "name": account.name,
         "created": account.created,
         "state": state,
-        "limits": fields::told(&account.limits),
+        "limits": input::told(&account.limits),
     })
 }
 

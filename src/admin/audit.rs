@@ -1,9 +1,9 @@
 //! The audit log, read.
 
-use super::desk::{Asked, Done, failed};
 use super::openapi::{answered, page};
+use super::request::{Asked, Done, failed};
 use super::routes::{Route, Work};
-use crate::vault::Vault;
+use crate::stores::Vault;
 use penstock_contract::Refusal;
 use penstock_storage::audit::Entry;
 use serde_json::{Value, json};

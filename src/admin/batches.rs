@@ -1,11 +1,11 @@
 //! Batches of all accounts for the operator: list, show, cancel.
 
-use super::desk::{Asked, Done, failed};
 use super::openapi::{page, reference};
+use super::request::{Asked, Done, failed};
 use super::routes::{Route, Work};
-use crate::batch::view;
-use crate::house::House;
-use crate::vault::{Vault, off_thread};
+use crate::batch::api_object;
+use crate::state::House;
+use crate::stores::{Vault, off_thread};
 use penstock_contract::{Code, Refusal};
 use penstock_storage::Batch;
 use penstock_storage::batches::{BatchRecord, BatchStore};
@@ -65,7 +65,7 @@ fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
         BatchStore::new(vault.store.clone()).all(asked.query("after", &LIST)?, limit).map_err(failed)?;
     let wanted = |record: &&BatchRecord| {
         account.is_none_or(|account| record.account == account)
-            && state.is_none_or(|state| view::state(record.state).name() == state)
+            && state.is_none_or(|state| api_object::state(record.state).name() == state)
     };
     let data: Vec<Value> = found.batches.iter().filter(wanted).map(object).collect();
     let next = found.batches.last().filter(|_| found.more).map(|record| record.id.as_str());
@@ -96,7 +96,7 @@ fn unknown() -> Refusal {
 
 /// A batch as the admin API shows it. Times are Unix seconds.
 fn object(record: &BatchRecord) -> Value {
-    let public = view::object(record);
+    let public = api_object::object(record);
     let member = |name: &str| public.get(name).cloned().unwrap_or_default();
     json!({
         "id": record.id,

@@ -1,14 +1,14 @@
 //! Credits and energy told and proven; the ledger's pages and monthly statements. The command line uses the same
 //! functions on a store that no gateway has open.
 
-use super::desk::{Asked, Told};
 use super::openapi::{answered, reference};
+use super::request::{Asked, Told};
 use super::routes::{Route, Work};
 use super::{accounts, openapi};
-use crate::ledger::report::{self, Failed, Monthly};
-use crate::ledger::rerate::rerate;
-use crate::ledger::{Ledger, views};
-use crate::vault::Vault;
+use crate::billing::report::{self, Failed, Monthly};
+use crate::billing::rerate::rerate;
+use crate::billing::{Ledger, format};
+use crate::stores::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_ledger::{Day, Month, Sums};
 use rust_decimal::Decimal;
@@ -40,7 +40,7 @@ async fn meant(
 #[must_use]
 pub fn balances(ledger: &Ledger, account: Option<&str>) -> Value {
     let names = account.map_or_else(|| ledger.accounts(), |name| vec![name.into()]);
-    let each = names.iter().map(|name| views::account(name, &ledger.balance(name)));
+    let each = names.iter().map(|name| format::account(name, &ledger.balance(name)));
     json!({ "data": each.collect::<Vec<_>>() })
 }
 

@@ -1,10 +1,10 @@
 //! Files of all accounts for the operator: list, show, delete. Contents are not shown.
 
-use super::desk::{Asked, Done, failed};
 use super::openapi::{answered, page, reference};
+use super::request::{Asked, Done, failed};
 use super::routes::{Route, Work};
-use crate::house::House;
-use crate::vault::{Vault, off_thread};
+use crate::state::House;
+use crate::stores::{Vault, off_thread};
 use penstock_contract::{Code, Refusal};
 use penstock_storage::Batch;
 use penstock_storage::files::{FileRecord, FileStore};

@@ -2,12 +2,12 @@
 //! once, when it is made.
 
 use super::accounts;
-use super::desk::{Asked, Done, Effect, difference, failed};
-use super::fields::{self, Fields, Given};
+use super::input::{self, Fields, Given};
 use super::openapi::{answered, page, reference};
+use super::request::{Asked, Done, Effect, difference, failed};
 use super::routes::{Route, Work};
-use crate::house::House;
-use crate::vault::Vault;
+use crate::state::House;
+use crate::stores::Vault;
 use penstock_auth::{Key, Scopes};
 use penstock_contract::{Code, Refusal};
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, Previous, Revocation};
@@ -248,7 +248,7 @@ pub fn told(record: &KeyRecord) -> Value {
         "account": record.account,
         "scopes": record.scopes,
         "models": record.models,
-        "limits": fields::told(&record.limits),
+        "limits": input::told(&record.limits),
         "created": record.created,
         "last_used": record.last_used,
         "expires": record.expires,

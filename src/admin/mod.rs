@@ -2,34 +2,33 @@
 //! accounts, keys and reloads for whoever has the admin token. Loopback by default.
 
 pub mod accounts;
+pub mod adjustments;
 mod audit;
+mod auth_throttle;
 mod batches;
 pub mod credits;
-pub mod desk;
-mod enrich;
-pub mod fields;
+pub mod dangling_references;
 mod files;
+pub mod input;
 pub mod keys;
-mod members;
 pub mod openapi;
-pub mod orders;
 pub mod reload;
+pub mod request;
 pub mod routes;
+mod runtime_fields;
+mod schema;
 mod status;
-pub mod unmatched;
-mod wrong;
 
-use crate::caller::Caller;
+use crate::downstream::Caller;
 use crate::endpoint::parameters;
 use crate::gateway::Source;
-use crate::house::House;
-use crate::reply::cors::CrossOrigin;
-use crate::reply::head::Head;
+use crate::listener::Bound;
 use crate::request_id::RequestId;
-use crate::server::Bound;
+use crate::response::cors::CrossOrigin;
+use crate::response::head::Head;
+use crate::state::House;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use desk::{Asked, Done, Effect, Told};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::uri::Authority;
@@ -40,6 +39,7 @@ use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use pingora_http::RequestHeader;
+use request::{Asked, Done, Effect, Told};
 use routes::{OnStore, Work};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -63,10 +63,10 @@ pub fn serve(
     source: Source,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    crate::server::serve(
+    crate::listener::serve(
         bound,
         "admin",
-        Admin { house: house.clone(), source, wrong: wrong::Tokens::default() },
+        Admin { house: house.clone(), source, wrong: auth_throttle::Tokens::default() },
         stop,
     )
 }
@@ -74,7 +74,7 @@ pub fn serve(
 struct Admin {
     house: Arc<House>,
     source: Source,
-    wrong: wrong::Tokens,
+    wrong: auth_throttle::Tokens,
 }
 
 /// The header in which a client says on whose behalf it asks, for the audit log.
@@ -118,7 +118,7 @@ impl HttpServerApp for Admin {
                 head.whole(caller, kind, vec![Bytes::from(body)]).await.ok();
             }
             Err(refusal) => {
-                crate::reply::refuse(caller, Dialect::Chat, &id, &refusal, None, &CrossOrigin::None)
+                crate::response::refuse(caller, Dialect::Chat, &id, &refusal, None, &CrossOrigin::None)
                     .await
                     .ok();
             }
@@ -263,8 +263,8 @@ pub async fn done_in(house: &Arc<House>, work: OnStore, asked: Asked) -> Result<
             }
             done
         };
-        enrich::enrich(&house, &mut done.answer);
-        let warnings = unmatched::after_change(&house, &house.vault, &done.effect);
+        runtime_fields::enrich(&house, &mut done.answer);
+        let warnings = dangling_references::after_change(&house, &house.vault, &done.effect);
         if let Some(members) = done.answer.as_object_mut().filter(|_| !warnings.is_empty()) {
             members.insert("warnings".to_owned(), warnings.into());
         }

@@ -2,9 +2,9 @@
 //! the very lists of members that requests are read by: it cannot say less or
 //! more than the listener does.
 
-use super::members::member;
 use super::routes::{self, Route};
-use super::{batches, fields, files};
+use super::schema::member;
+use super::{batches, files, input};
 use penstock_storage::files::Purpose;
 use serde_json::{Map, Value, json};
 
@@ -93,8 +93,8 @@ fn operation(route: &Route) -> Value {
 
 fn parameter(name: &str) -> Value {
     match name {
-        "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::desk::PAGE,
-            "default": super::desk::PAGE, "description": "Most rows of the page." }),
+        "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::request::PAGE,
+            "default": super::request::PAGE, "description": "Most rows of the page." }),
         "after" => json!({ "type": "string", "description": "`next` of the page before." }),
         "account" => json!({ "type": "string", "description": "Only this account, or what belongs to it." }),
         "state" => json!({ "enum": batches::STATES, "description": "Only batches with this status." }),
@@ -170,7 +170,7 @@ pub(super) const NOW: [&str; 6] =
 
 fn schemas() -> Value {
     let with_key: Vec<&str> = KEY.iter().copied().chain(["key"]).collect();
-    let mut limits = object(&fields::LIMITS, &[]);
+    let mut limits = object(&input::LIMITS, &[]);
     if let Some(members) = limits.as_object_mut() {
         members.insert("description".to_owned(), "`null`, or absent in a new one, is without limit.".into());
     }
@@ -251,7 +251,7 @@ mod tests {
         let told: Vec<String> = names(&accounts::told(&account));
         assert_eq!(told, ACCOUNT[..5]);
         assert_eq!(names(&keys::told(&key)), KEY[..12]);
-        assert_eq!(names(&fields::told(&key.limits)), fields::LIMITS);
+        assert_eq!(names(&input::told(&key.limits)), input::LIMITS);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What the admin listener answers to the holder of its token: every route once, for the listener, for the command
 //! line on a store, and for the OpenAPI document. A new one is a row of the file that does it.
 
-use super::desk::{Asked, Done, Told};
-use super::{accounts, audit, batches, credits, files, keys, orders, reload, status, unmatched};
+use super::request::{Asked, Done, Told};
+use super::{
+    accounts, adjustments, audit, batches, credits, dangling_references, files, keys, reload, status,
+};
+use crate::billing::Ledger;
 use crate::gateway::Source;
-use crate::house::House;
-use crate::ledger::Ledger;
-use crate::vault::Vault;
+use crate::state::House;
+use crate::stores::Vault;
 use http::Method;
 use penstock_contract::{Code, Refusal};
 use serde_json::Value;
@@ -154,9 +156,9 @@ const ROUTES: &[&[Route]] = &[
     accounts::ROUTES,
     keys::ROUTES,
     audit::ROUTES,
-    unmatched::ROUTES,
+    dangling_references::ROUTES,
     credits::ROUTES,
-    orders::ROUTES,
+    adjustments::ROUTES,
     batches::ROUTES,
     files::ROUTES,
     reload::ROUTES,

@@ -2,10 +2,10 @@
 
 use super::openapi;
 use super::routes::{Route, Work};
-use crate::house::House;
-use crate::ledger::views::number;
-use crate::live::Live;
-use crate::upstream::live::ProviderLive;
+use crate::billing::format::number;
+use crate::config_snapshot::Live;
+use crate::state::House;
+use crate::upstream::provider_state::ProviderLive;
 use penstock_contract::Dialect;
 use penstock_routing::{Health as OfferHealth, State};
 use penstock_storage::Health;

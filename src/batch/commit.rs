@@ -2,12 +2,12 @@
 //! charges, which lines are done, the batch and the size of its output. So they
 //! change together or not at all.
 
-use super::turns::Turn;
-use super::view;
-use super::work::{Event, Work};
+use super::api_object;
+use super::runner::{Event, Work};
+use super::scheduler::Turn;
+use crate::billing::{Ending, MOST_ENDS, TooMuch};
 use crate::files::{Files, Output, Owner};
-use crate::ledger::{Ending, MOST_ENDS, TooMuch};
-use crate::observe::log;
+use crate::telemetry::log;
 use penstock_batch::state::Why;
 use penstock_contract::Usage;
 use penstock_storage::batches::{self, BatchError};
@@ -160,7 +160,7 @@ impl Work {
     }
 
     fn enter(&mut self, ends: Vec<Ending>, mut rows: Vec<RowWrite>) {
-        view::keep(&mut self.record, &self.life);
+        api_object::keep(&mut self.record, &self.life);
         let others = rows.len();
         match batches::rows(&self.record, Some(self.done.bytes())) {
             Ok(own) => rows.extend(own),

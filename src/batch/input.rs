@@ -166,7 +166,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::settings;
-    use crate::files::{Files, Owner, room::Bounds};
+    use crate::files::{Files, Owner, quota::Bounds};
     use penstock_batch::upload::Uploaded;
     use penstock_storage::{files::FileStore, memory};
     use std::fs;

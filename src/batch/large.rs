@@ -4,9 +4,9 @@
 //! one waiting.
 
 use super::input::{Body, LargeGate};
-use crate::caller::CancelLine;
-use crate::house::House;
-use crate::observe::log;
+use crate::downstream::CancelLine;
+use crate::state::House;
+use crate::telemetry::log;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use penstock_limits::{Fair, Joined};

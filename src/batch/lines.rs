@@ -4,10 +4,10 @@
 use super::commit::Finished;
 use super::input::Asked;
 use super::large;
-use super::turns::Turn;
-use super::work::{Event, LOOK, Work};
+use super::runner::{Event, LOOK, Work};
+use super::scheduler::Turn;
+use crate::batch_line::{self, LineAsk, LineDone};
 use crate::config::settings::BatchResults;
-use crate::line::{self, LineAsk, LineDone};
 use bytes::Bytes;
 use penstock_batch::result;
 use penstock_batch::state::{State, Why};
@@ -86,7 +86,7 @@ impl Work {
             let ask = async {
                 // Held until the line has ended.
                 let (body, _memory) = large::load(&house, &from, body, &cancel).await?;
-                Some(line::line(&house, LineAsk { grant, endpoint, body, cancel }).await)
+                Some(batch_line::line(&house, LineAsk { grant, endpoint, body, cancel }).await)
             };
             let done = tokio::select! {
                 done = ask => done,

@@ -9,36 +9,37 @@
 //! next start goes on from there: a line has one result and one charge, and only
 //! lines that were at work are asked again.
 
-mod ahead;
+mod api;
+pub mod api_object;
+mod carbon_schedule;
 mod commit;
-mod hours;
+mod errors;
+mod file_references;
+mod funds_backoff;
 mod input;
 mod large;
-mod later;
 mod lines;
+mod memory_budget;
 mod open;
-mod owner;
-mod parts;
-mod refusals;
-mod runs;
-mod share;
-mod short;
-mod standing;
-mod turns;
-pub mod view;
-mod work;
+mod prefetch;
+mod retry_queue;
+mod runner;
+mod runner_state;
+mod scheduler;
+mod stats;
 
-pub use refusals::no_file;
-pub use standing::Standing;
+pub use errors::no_file;
+pub use stats::Standing;
 
-use crate::house::House;
-use crate::observe::log;
-use crate::threads::Threads;
+use crate::executor::Threads;
+use crate::state::House;
+use crate::telemetry::log;
 use large::LargeLines;
+use memory_budget::{Share, Sharers};
 use parking_lot::Mutex;
 use penstock_storage::Store;
 use penstock_storage::batches::{BatchRecord, BatchStore};
-use share::{Share, Sharers};
+use scheduler::Turns;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -46,7 +47,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
-use turns::Turns;
 
 /// How ids begin.
 pub const PREFIX: &str = "batch_";
@@ -147,7 +147,7 @@ impl Batches {
             }
             store.open()
         };
-        let open = crate::vault::off_thread(read).await;
+        let open = crate::stores::off_thread(read).await;
         let mut open = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
         open.retain(|record| !batches.running.lock().contains_key(record.id.as_str()));
         if !open.is_empty() {
@@ -235,7 +235,7 @@ impl Batches {
     ) {
         match self.runtime.get().filter(|_| !*self.stop.borrow()) {
             Some(runtime) => {
-                runtime.spawn(work::run(house.clone(), record, told, seen));
+                runtime.spawn(runner::run(house.clone(), record, told, seen));
             }
             None => self.gone(&record.id),
         }

@@ -3,7 +3,7 @@
 
 use super::input::{Asked, Input};
 use crate::files::Output;
-use crate::house::House;
+use crate::state::House;
 use penstock_batch::done::Done;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{BatchRecord, BatchState};

@@ -1,13 +1,13 @@
 //! `penstock accounts`: through the running gateway, or directly in its store when none runs.
 
 use super::Reached;
+use super::backend::{Way, encoded};
 use super::client::reach;
 use super::limits::{Limits, shown, warnings};
 use super::listing::{Listing, OutputArgs, OutputFormat};
-use super::live::{cell, data, print};
-use super::speak::{err, out};
-use super::way::{Way, encoded};
-use crate::civil::day;
+use super::output::{err, out};
+use super::status::{cell, data, print};
+use crate::format::day;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};

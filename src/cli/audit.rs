@@ -1,12 +1,12 @@
 //! `penstock audit`: who changed what and when.
 
 use super::Reached;
+use super::backend::Way;
 use super::client::reach;
 use super::listing::{Listing, OutputArgs, OutputFormat};
-use super::live::cell;
-use super::speak::out;
-use super::way::Way;
-use crate::civil::rfc3339;
+use super::output::out;
+use super::status::cell;
+use crate::format::rfc3339;
 use clap::Args;
 use http::Method;
 use serde_json::{Value, json};

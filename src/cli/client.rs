@@ -3,7 +3,7 @@
 use super::configuration::refusal;
 use crate::admin::ACTOR;
 use crate::config::{Reach, Source};
-use crate::vault::ADMIN_TOKEN;
+use crate::stores::ADMIN_TOKEN;
 use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -90,7 +90,7 @@ impl Client {
              content-length: {}\r\nconnection: close\r\n\r\n{body}",
             self.address,
             self.token,
-            super::way::actor(),
+            super::backend::actor(),
             body.len()
         );
         let mut stream = connect(self.address)?;

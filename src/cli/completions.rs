@@ -1,7 +1,7 @@
 //! `penstock completions`: completion scripts of shells, made from the definition of the command line.
 
 use super::Cli;
-use super::speak::out;
+use super::output::out;
 use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 

@@ -1,10 +1,10 @@
 //! `run`, `check` and the demo: what happens to a configuration.
 
-use super::speak::{err, out};
-use super::{Failure, MISCONFIGURED, memory, owner};
-use crate::admin::unmatched::at_rest;
+use super::output::{err, out};
+use super::{Failure, MISCONFIGURED, drop_privileges, memory_estimate};
+use crate::admin::dangling_references::at_rest;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
-use crate::{descriptors, gateway, start, tls, vault};
+use crate::{fd_limit, gateway, startup, stores, tls};
 use penstock_catalog::Catalog;
 use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
@@ -19,13 +19,13 @@ pub(super) fn run(source: Source) -> Result<(), Failure> {
     let loaded = load(&source, NOT_STARTED)?;
     // One that is over is told by the house.
     proven(&loaded.settings, NOT_STARTED)?;
-    Ok(start::run(loaded.settings, again(source))?)
+    Ok(startup::run(loaded.settings, again(source))?)
 }
 
 /// `penstock` alone.
 pub(super) fn demo() -> Result<(), Failure> {
     let loaded = load(&Source::Demo, NOT_STARTED)?;
-    Ok(start::demo(loaded.settings, again(Source::Demo))?)
+    Ok(startup::demo(loaded.settings, again(Source::Demo))?)
 }
 
 /// `penstock check`.
@@ -38,8 +38,8 @@ pub(super) fn check(source: &Source, strict: bool) -> Result<(), Failure> {
     };
     let (matchless, note) = matchless(&loaded.settings, &name);
     others.extend(matchless);
-    others.extend(descriptors::few(&loaded.settings, descriptors::most()));
-    others.extend(memory::beyond(&loaded.settings, memory::of_machine()));
+    others.extend(fd_limit::few(&loaded.settings, fd_limit::most()));
+    others.extend(memory_estimate::beyond(&loaded.settings, memory_estimate::of_machine()));
     err(&others.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
     err(&note);
     let count = loaded.warnings.len() + others.len();
@@ -54,8 +54,8 @@ pub(super) fn check(source: &Source, strict: bool) -> Result<(), Failure> {
 /// Warnings about certificates; or all that is wrong with the files of certificates and keys, and with the admin token
 /// that an operator may have written, as one text.
 fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure> {
-    let token = vault::prove_token(&settings.storage).err();
-    let (over, mut mistakes) = match tls::prove(settings, super::way::now()) {
+    let token = stores::prove_token(&settings.storage).err();
+    let (over, mut mistakes) = match tls::prove(settings, super::backend::now()) {
         Ok(over) => (over, Vec::new()),
         Err(mistakes) => (Vec::new(), mistakes),
     };
@@ -69,8 +69,8 @@ fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure
 /// Warnings about limits and models of keys and accounts that match nothing under this configuration, where its
 /// store can be read; else a note that it could not.
 fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
-    let now = super::way::now();
-    let looked = owner::take(&settings.storage.path).and_then(|()| vault::look(&settings.storage));
+    let now = super::backend::now();
+    let looked = drop_privileges::take(&settings.storage.path).and_then(|()| stores::look(&settings.storage));
     let found = looked.and_then(|store| {
         let Some(store) = store else { return Ok(Vec::new()) };
         let cards = settings.models.iter().map(|model| model.card()).collect();
@@ -168,11 +168,11 @@ pub fn summary(settings: &Settings) -> String {
     for simulated in &settings.simulators {
         line("simulates", format!("{} on {}", simulated.name, simulated.address));
     }
-    line("opens", format!("at most {}", descriptors::summary(settings)));
-    let bounds = memory::bounds(settings);
-    line("memory", format!("at most {}:", memory::short(memory::most(&bounds))));
+    line("opens", format!("at most {}", fd_limit::summary(settings)));
+    let bounds = memory_estimate::bounds(settings);
+    line("memory", format!("at most {}:", memory_estimate::short(memory_estimate::most(&bounds))));
     for (name, bytes, why) in bounds {
-        line("", format!("{name:<10} {:>9}  {why}", memory::short(bytes)));
+        line("", format!("{name:<10} {:>9}  {why}", memory_estimate::short(bytes)));
     }
     text
 }

@@ -1,16 +1,16 @@
 //! `penstock credits` and `penstock statement`: through the running gateway, or
 //! directly in its store when none runs.
 
+mod backend;
 mod export;
-mod way;
 
-pub use way::Way;
+pub use backend::Way;
 
 use super::Reached;
 use super::client::{Client, Failure, reach};
 use super::listing::{Listing, OutputArgs};
-use super::live::{cell, data, print};
-use super::speak::{err, out};
+use super::output::{err, out};
+use super::status::{cell, data, print};
 use clap::{Args, Subcommand};
 use export::Export;
 use serde_json::{Value, json};
@@ -151,16 +151,16 @@ fn verify(reached: &Reached, repair: bool) -> Result<(), String> {
         Ok(client) => proven(&client.ask("GET", "/admin/credits/verify", None)?),
         Err(Failure::Other(why)) => Err(why),
         Err(Failure::NotRunning(_)) => {
-            let storage = way::storage(&reach)?;
-            super::owner::take(&storage.path)?;
-            let found = proven(&crate::vault::verify_ledger(&storage)?.told());
+            let storage = backend::storage(&reach)?;
+            super::drop_privileges::take(&storage.path)?;
+            let found = proven(&crate::stores::verify_ledger(&storage)?.told());
             match found {
                 Err(why) if repair => {
                     err(&why);
-                    for healed in crate::vault::heal_ledger(&storage)? {
+                    for healed in crate::stores::heal_ledger(&storage)? {
                         err(&format!("Written again: {healed}.\n"));
                     }
-                    proven(&crate::vault::verify_ledger(&storage)?.told())
+                    proven(&crate::stores::verify_ledger(&storage)?.told())
                 }
                 found => found,
             }
@@ -228,8 +228,8 @@ fn rebuild(reached: &Reached) -> Result<(), String> {
     if Client::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
-    let storage = way::storage(&reach)?;
-    super::owner::take(&storage.path)?;
-    let entries = crate::vault::rebuild(&storage)?;
+    let storage = backend::storage(&reach)?;
+    super::drop_privileges::take(&storage.path)?;
+    let entries = crate::stores::rebuild(&storage)?;
     out(&format!("The ledger was rebuilt: {entries} entries.\n"))
 }

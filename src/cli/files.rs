@@ -1,12 +1,12 @@
 //! `penstock files`: files of all accounts, through the running gateway, or read from its store when none runs.
 
 use super::Reached;
+use super::backend::{Way, encoded};
 use super::client::reach;
 use super::listing::{Listing, OutputArgs};
-use super::live::{cell, print};
-use super::speak::out;
-use super::way::{Way, encoded};
-use crate::civil::rfc3339;
+use super::output::out;
+use super::status::{cell, print};
+use crate::format::rfc3339;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};

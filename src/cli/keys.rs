@@ -1,14 +1,14 @@
 //! `penstock keys`: through the running gateway, or directly in its store when none runs.
 
 use super::Reached;
+use super::backend::{Way, now};
 use super::client::reach;
 use super::limits::{Limits, shown, warnings};
 use super::listing::{Listing, OutputArgs};
-use super::live::{cell, print};
-use super::speak::{err, out};
-use super::way::{Way, now};
-use crate::civil::{day, rfc3339};
+use super::output::{err, out};
+use super::status::{cell, print};
 use crate::config::duration;
+use crate::format::{day, rfc3339};
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
 //! Limits as they are typed and as they are shown.
 
-use super::live::cell;
-use crate::admin::fields::LIMITS;
+use super::status::cell;
+use crate::admin::input::LIMITS;
 use clap::Args;
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Output of the commands that list things: a table for people, JSON or CSV for programs.
 
-use super::live::print;
-use super::speak::out;
+use super::output::out;
+use super::status::print;
 use super::table::table;
 use clap::{Args, ValueEnum};
 use serde_json::Value;

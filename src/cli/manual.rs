@@ -1,7 +1,7 @@
 //! `penstock manual`: manual pages, made from the definition of the command line.
 
 use super::Cli;
-use super::speak::{err, out};
+use super::output::{err, out};
 use clap::{Args, CommandFactory};
 use clap_mangen::Man;
 use std::path::PathBuf;

@@ -3,27 +3,27 @@
 
 mod accounts;
 mod audit;
+mod backend;
 mod batches;
 mod client;
 mod completions;
 mod configuration;
 mod credits;
+mod drop_privileges;
 mod files;
 mod keys;
 mod limits;
 mod listing;
-mod live;
 mod manual;
-mod memory;
-mod owner;
+mod memory_estimate;
+mod output;
 mod simulated;
-mod speak;
 mod statement;
+mod status;
 mod store;
 mod table;
 #[cfg(test)]
 mod tests;
-mod way;
 
 use crate::config::Source;
 use clap::{Args, Parser, Subcommand};
@@ -182,7 +182,7 @@ impl Reached {
 
 /// Proves that the demo was started in a folder: a command without `--config` must not make or change another store.
 fn demo_here(folder: &Path) -> Result<(), String> {
-    if folder.join(DEMO_STORAGE).join(crate::vault::DEMO).is_file() {
+    if folder.join(DEMO_STORAGE).join(crate::stores::DEMO).is_file() {
         return Ok(());
     }
     let near = ["penstock.toml", "conf/penstock.toml", "/etc/penstock/penstock.toml"];
@@ -190,7 +190,7 @@ fn demo_here(folder: &Path) -> Result<(), String> {
     Err(format!(
         "No configuration is named, and the demo was not started in this folder (there is no {DEMO_STORAGE}/{}). Name \
          the configuration of the gateway: --config {near}.",
-        crate::vault::DEMO
+        crate::stores::DEMO
     ))
 }
 
@@ -205,7 +205,7 @@ pub fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            speak::err(&format!("{}\n", failure.why.trim_end()));
+            output::err(&format!("{}\n", failure.why.trim_end()));
             ExitCode::from(failure.code)
         }
     }
@@ -237,18 +237,18 @@ fn run(cli: Cli) -> Result<(), Failure> {
             let path = checked.config.or(checked.file).unwrap_or_default();
             configuration::check(&Source::File(path), checked.strict)?;
         }
-        Some(Command::Schema) => speak::out(&crate::config::schema_text())?,
+        Some(Command::Schema) => output::out(&crate::config::schema_text())?,
         Some(Command::Accounts(accounts)) => accounts::run(accounts)?,
         Some(Command::Keys(keys)) => keys::run(keys)?,
         Some(Command::Audit(audit)) => audit::run(&audit)?,
-        Some(Command::Openapi { public: true }) => speak::out(crate::endpoint::openapi::text())?,
-        Some(Command::Openapi { public: false }) => speak::out(&crate::admin::openapi::text())?,
+        Some(Command::Openapi { public: true }) => output::out(crate::endpoint::openapi::text())?,
+        Some(Command::Openapi { public: false }) => output::out(&crate::admin::openapi::text())?,
         Some(Command::Credits(credits)) => credits::run(credits)?,
         Some(Command::Statement(monthly)) => statement::run(&monthly)?,
         Some(Command::Store(store)) => store::run(&store)?,
-        Some(Command::Models(asked)) => live::models(&asked.reached.source()?, asked.output)?,
-        Some(Command::Providers(asked)) => live::providers(&asked.reached.source()?, asked.output)?,
-        Some(Command::Reload(reached)) => live::reload(&reached.source()?)?,
+        Some(Command::Models(asked)) => status::models(&asked.reached.source()?, asked.output)?,
+        Some(Command::Providers(asked)) => status::providers(&asked.reached.source()?, asked.output)?,
+        Some(Command::Reload(reached)) => status::reload(&reached.source()?)?,
         Some(Command::Batches(batches)) => batches::run(batches)?,
         Some(Command::Files(files)) => files::run(files)?,
         Some(Command::Completions(completions)) => completions::run(&completions)?,

@@ -1,7 +1,7 @@
 //! `penstock simulate`: a simulated provider as a server of its own.
 
 use crate::config::duration;
-use crate::{simulate, start};
+use crate::{simulate, startup};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub fn run(wanted: Simulate) -> Result<(), String> {
-    start::simulate(simulate::Options {
+    startup::simulate(simulate::Options {
         name: wanted.name,
         address: wanted.listen,
         seed: wanted.seed,

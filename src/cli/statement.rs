@@ -4,8 +4,8 @@
 use super::Reached;
 use super::credits::Way;
 use super::listing::csv_line;
-use super::live::{cell, print};
-use super::speak::out;
+use super::output::out;
+use super::status::{cell, print};
 use super::table::table;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};

@@ -2,10 +2,10 @@
 //! while no gateway runs.
 
 use super::client::reach;
-use super::live::print;
-use super::speak::{err, out};
-use super::{Reached, configuration, owner};
-use crate::archive::{self, Place, Progress, Saved};
+use super::output::{err, out};
+use super::status::print;
+use super::{Reached, configuration, drop_privileges};
+use crate::backup::{self, Place, Progress, Saved};
 use crate::config::Report;
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
@@ -63,31 +63,31 @@ enum Command {
 /// Runs the command.
 pub fn run(store: &Store) -> Result<(), String> {
     let place = place(&store.reached)?;
-    owner::take(&place.storage.path)?;
+    drop_privileges::take(&place.storage.path)?;
     let json = matches!(store.command, Command::Verify { json: true });
     let progress = if store.quiet || json { Progress::hidden() } else { Progress::on_stderr() };
     match &store.command {
         Command::Verify { json } => {
-            let verdict = archive::verify(&place, &progress)?;
+            let verdict = backup::verify(&place, &progress)?;
             if *json {
                 print(&verdict.told())?;
             }
             judged(&verdict, !json)
         }
-        Command::Export { folder } => told("Saved", archive::export(&place, folder, &progress)?),
+        Command::Export { folder } => told("Saved", backup::export(&place, folder, &progress)?),
         Command::Import { folder } => {
-            told("Restored", archive::import(&place, folder, &progress)?)?;
-            judged(&archive::verify(&place, &progress)?, true)
+            told("Restored", backup::import(&place, folder, &progress)?)?;
+            judged(&backup::verify(&place, &progress)?, true)
         }
         Command::NewPepper => {
-            let keys = crate::vault::renew_pepper(&place.storage)?;
+            let keys = crate::stores::renew_pepper(&place.storage)?;
             out(&format!(
                 "The store has another pepper. {keys} keys are no longer accepted: give each a new secret with \
                  `penstock keys rotate`, or revoke it.\n"
             ))
         }
         Command::Repair { to } => {
-            let saved = archive::repair(&place, to, &progress)?;
+            let saved = backup::repair(&place, to, &progress)?;
             let mut text =
                 format!("{} rows were saved, {} were damaged", saved.rows.saved, saved.rows.damaged);
             text.push_str(if saved.rows.whole {
@@ -119,8 +119,8 @@ fn told(done: &str, saved: Saved) -> Result<(), String> {
 }
 
 /// Says what was found; an error if anything is wrong.
-fn judged(verdict: &archive::Verdict, aloud: bool) -> Result<(), String> {
-    let archive::Verdict { rows, entries, files, bytes, batches, .. } = verdict;
+fn judged(verdict: &backup::Verdict, aloud: bool) -> Result<(), String> {
+    let backup::Verdict { rows, entries, files, bytes, batches, .. } = verdict;
     if aloud {
         out(&format!(
             "{rows} rows, {entries} entries of the ledger, {files} files of {bytes} bytes, {batches} batches.\n"

@@ -1,10 +1,10 @@
 //! Holds a document against the schema and tells every mistake of shape at once: unknown and missing keys,
 //! wrong types, values out of range. What is wrong is taken out, so that the rest can still be proven.
 
-use super::mistake::Mistake;
-use super::near;
-use super::node::{Node, Value};
-use super::single::{choices, fault, fix, guess, kept};
+use super::diagnostic::Mistake;
+use super::scalar_check::{choices, fault, fix, guess, kept};
+use super::spanned_toml::{Node, Value};
+use super::suggest;
 use serde_json::Value as Json;
 
 /// A document of the right shape.
@@ -72,7 +72,7 @@ impl Checker<'_> {
     fn table(
         &mut self,
         members: Vec<(String, Node)>,
-        place: &super::node::Place,
+        place: &super::spanned_toml::Place,
         schema: &Json,
         path: &str,
     ) -> Option<Vec<(String, Node)>> {
@@ -140,7 +140,7 @@ impl Checker<'_> {
     }
 
     fn unknown(&mut self, node: &Node, path: &str, name: &str, known: &[&str]) {
-        let fix = match near::nearest(name, known.iter().copied()) {
+        let fix = match suggest::nearest(name, known.iter().copied()) {
             Some(meant) => format!("Did you mean `{meant}`?"),
             None => format!("The keys here are: {}.", known.join(", ")),
         };

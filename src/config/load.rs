@@ -1,12 +1,12 @@
 //! From a file, or from the demo that comes along, to settings: read, checked, resolved.
 
 use super::check::check;
-use super::mistake::{Mistake, Report};
-use super::node::Node;
+use super::diagnostic::{Mistake, Report};
 use super::read;
 use super::resolve::{self, Names, Surroundings};
 use super::schema::SCHEMA;
 use super::settings::{Settings, Storage};
+use super::spanned_toml::Node;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 

@@ -2,28 +2,28 @@
 
 mod changes;
 mod check;
-mod form;
+mod diagnostic;
 mod load;
-mod mistake;
-mod near;
-mod node;
 pub mod raw;
 mod read;
 mod resolve;
+mod scalar_check;
 mod schema;
 mod secret;
 pub mod settings;
-mod single;
+mod spanned_toml;
+mod suggest;
+mod units;
 
 pub use changes::{Change, Document, changes};
-pub use form::{duration, write_duration};
+pub use diagnostic::{Mistake, Report};
 pub use load::{DEMO, Loaded, Reach, Source, load_text};
-pub use mistake::{Mistake, Report};
 pub use read::cause;
 pub use resolve::Surroundings;
 pub use schema::text as schema_text;
 pub use secret::Secret;
 pub use settings::*;
+pub use units::{duration, write_duration};
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! Reads a configuration file and those it includes into one tree. Lists of the files are joined, tables
 //! are merged; a key that stands in two files is a mistake.
 
-use super::mistake::Mistake;
-use super::node::{Node, Place, Value};
+use super::diagnostic::Mistake;
+use super::spanned_toml::{Node, Place, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::DeTable;

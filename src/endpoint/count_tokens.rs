@@ -1,9 +1,9 @@
 //! `POST /v1/messages/count_tokens`: counts, and bills nothing.
 
 use super::Endpoint;
-use crate::count::{self, Counting};
+use crate::context_window::{self, Counting};
 use crate::exchange::{Ended, Exchange, ended};
-use crate::relay::model_of;
+use crate::failover::model_of;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
@@ -47,7 +47,7 @@ impl Endpoint for CountTokens {
         let counting = Counting::of(x);
         let count = tokio::select! {
             biased;
-            count = count::count(&counting, &model, &ask) => count?,
+            count = context_window::count(&counting, &model, &ask) => count?,
             () = x.caller.gone() => return Ok(Ended::Left),
         };
         x.record.status = 200;

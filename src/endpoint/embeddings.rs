@@ -2,9 +2,9 @@
 
 use super::Endpoint;
 use crate::config::settings::TokenIds;
-use crate::count::Counting;
+use crate::context_window::Counting;
 use crate::exchange::{Ended, Exchange};
-use crate::relay::{self, model_named};
+use crate::failover::{self, model_named};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
@@ -44,7 +44,7 @@ impl Endpoint for Embeddings {
         let body = x.json_body().await?;
         let ask = penstock_admission::embeddings(body, &x.live.admission)?;
         let ask = in_texts(x, ask).await?;
-        relay::run(x, &ask).await
+        failover::run(x, &ask).await
     }
 }
 

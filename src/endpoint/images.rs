@@ -4,8 +4,8 @@
 use super::Endpoint;
 use crate::config::settings::ImageFormat;
 use crate::exchange::{Ended, Exchange};
-use crate::relay;
-use crate::reply::head::Head;
+use crate::failover;
+use crate::response::head::Head;
 use crate::spool::Spooled;
 use async_trait::async_trait;
 use http::{Method, header};
@@ -51,7 +51,7 @@ impl Endpoint for Generations {
         {
             draw.base64 |= x.live.settings.compatibility.images == ImageFormat::B64Json;
         }
-        relay::run(x, &ask).await
+        failover::run(x, &ask).await
     }
 }
 
@@ -86,7 +86,7 @@ impl Endpoint for Content {
         let gone = || Refusal::because(Code::NotFound, "There is no image here, or not any more.");
         let kept = x.house.shelf.get(tail, now).ok_or_else(gone)?;
         // Read once before the head goes out, so that a failing disk is an error and not half an image.
-        let first = kept.image.read(0).await.map_err(|error| crate::intake::disk(&error))?;
+        let first = kept.image.read(0).await.map_err(|error| crate::multipart::disk(&error))?;
         x.hold(first.len())?;
         x.record.status = 200;
         let left = kept.until.saturating_sub(now);

@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use crate::exchange::{Ended, Exchange};
-use crate::relay;
+use crate::failover;
 use async_trait::async_trait;
 use http::Method;
 use penstock_admission::Purpose;
@@ -37,6 +37,6 @@ impl Endpoint for Messages {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
         let ask = penstock_admission::messages(body, &x.live.admission, Purpose::Generate)?;
-        relay::run(x, &ask).await
+        failover::run(x, &ask).await
     }
 }

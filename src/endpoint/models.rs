@@ -3,8 +3,8 @@
 
 use super::{Endpoint, decoded};
 use crate::exchange::{Ended, Exchange};
-use crate::keyring::Grant;
-use crate::relay::no_model;
+use crate::failover::no_model;
+use crate::key_cache::Grant;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::Scope;

@@ -3,7 +3,7 @@
 
 use super::Endpoint;
 use crate::exchange::{Ended, Exchange};
-use crate::relay;
+use crate::failover;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::Scope;
@@ -38,6 +38,6 @@ impl Endpoint for Rerank {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
         let ask = penstock_admission::rerank(body, &x.live.admission)?;
-        relay::run(x, &ask).await
+        failover::run(x, &ask).await
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{Endpoint, openapi};
 use crate::exchange::{Ended, Exchange, ended};
-use crate::observe::HEALTH;
+use crate::telemetry::HEALTH;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};

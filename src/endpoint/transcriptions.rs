@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use crate::exchange::{Ended, Exchange};
-use crate::relay;
+use crate::failover;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::Scope;
@@ -31,6 +31,6 @@ impl Endpoint for Transcriptions {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let (ask, sound) = x.sound().await?;
-        relay::run_with(x, &ask, Some(sound)).await
+        failover::run_with(x, &ask, Some(sound)).await
     }
 }

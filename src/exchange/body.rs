@@ -2,10 +2,10 @@
 //! is gathered.
 
 use super::Exchange;
-use crate::buffers::Buffers;
-use crate::caller::Caller;
+use crate::admission_control::Place;
+use crate::buffer_pool::Buffers;
 use crate::clock;
-use crate::overload::Place;
+use crate::downstream::Caller;
 use bytes::{Buf, Bytes};
 use http::header;
 use penstock_contract::{Code, Refusal};
@@ -42,7 +42,7 @@ impl Exchange<'_> {
         self.invited(body.is_ok());
         let body = without_mark(body?);
         #[cfg(feature = "inject")]
-        self.house.inject.at(crate::inject::At::Body);
+        self.house.inject.at(crate::fault_injection::At::Body);
         self.record.bytes_in = body.len();
         Ok(body)
     }

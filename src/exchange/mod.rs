@@ -5,16 +5,16 @@ mod body;
 
 pub(crate) use body::{too_large, unread};
 
-use crate::caller::Caller;
+use crate::admission_control::Place;
+use crate::config_snapshot::Live;
+use crate::downstream::Caller;
 use crate::endpoint::{self, Endpoint};
-use crate::gate::{self, Entry, Habits, Pass};
-use crate::house::House;
-use crate::keyring::Grant;
-use crate::live::Live;
-use crate::observe::{Record, Trace};
-use crate::overload::Place;
-use crate::reply::{self, cors::CrossOrigin, head::Head};
+use crate::key_cache::Grant;
+use crate::rate_limit::{self, Entry, Habits, Pass};
 use crate::request_id::RequestId;
+use crate::response::{self, cors::CrossOrigin, head::Head};
+use crate::state::House;
+use crate::telemetry::{Record, Trace};
 use bytes::Bytes;
 use http::header;
 use penstock_contract::{Code, Dialect, Refusal};
@@ -162,7 +162,7 @@ impl Exchange<'_> {
     /// No such path or method, no good key, a scope that it lacks.
     pub(crate) fn find_route(&mut self) -> Result<Route, Refusal> {
         #[cfg(feature = "inject")]
-        self.house.inject.at(crate::inject::At::Route);
+        self.house.inject.at(crate::fault_injection::At::Route);
         let method = self.caller.method().clone();
         if method == http::Method::OPTIONS && self.origin.is_handled() {
             return Ok(Route::Preflight);
@@ -234,7 +234,7 @@ impl Exchange<'_> {
     /// # Errors
     /// 429 for a limit, 402 for a budget.
     pub fn pass(&mut self, entry: Entry, cost: &Cost) -> Result<(), Refusal> {
-        let pass = gate::pass(entry, cost);
+        let pass = rate_limit::pass(entry, cost);
         self.pass = Some(pass.map_err(|hit| self.limited(hit))?);
         Ok(())
     }
@@ -244,10 +244,10 @@ impl Exchange<'_> {
     /// # Errors
     /// As [`Exchange::pass`].
     pub fn come_in(&self) -> Result<(Entry, Habits), Refusal> {
-        gate::enter(&self.grant, self.work, self.house.clock).map_err(|hit| self.limited(hit))
+        rate_limit::enter(&self.grant, self.work, self.house.clock).map_err(|hit| self.limited(hit))
     }
 
-    fn limited(&self, (hit, refusal): (gate::Hit, Refusal)) -> Refusal {
+    fn limited(&self, (hit, refusal): (rate_limit::Hit, Refusal)) -> Refusal {
         self.house.metrics.limited(hit.limit.name(), hit.whose.name());
         refusal
     }
@@ -287,7 +287,7 @@ impl Exchange<'_> {
         let mut head = Head::new(status, &self.id);
         if self.is_limited() {
             let now = self.house.clock.date();
-            head = head.standing(self.dialect, &gate::standing(&self.grant, now), now, None);
+            head = head.standing(self.dialect, &rate_limit::standing(&self.grant, now), now, None);
         }
         head.for_origin(&self.origin)
     }
@@ -324,9 +324,9 @@ impl Exchange<'_> {
         self.pass = None;
         self.place = None;
         let now = self.house.clock.date();
-        let limits = self.is_limited().then(|| (gate::standing(&self.grant, now), now));
+        let limits = self.is_limited().then(|| (rate_limit::standing(&self.grant, now), now));
         let (dialect, id, origin) = (self.dialect, self.id, std::mem::take(&mut self.origin));
-        let written = reply::refuse(&mut self.caller, dialect, &id, refusal, limits, &origin).await;
+        let written = response::refuse(&mut self.caller, dialect, &id, refusal, limits, &origin).await;
         ended(written)
     }
 

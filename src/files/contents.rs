@@ -1,7 +1,7 @@
 //! Contents of a file as they were written, or an error: every block is held against its checksum before a byte
 //! of it is given. Calls block.
 
-use super::blocks::{BLOCK, Sums, damaged, table};
+use super::block_checksums::{BLOCK, Sums, damaged, table};
 use bytes::{Bytes, BytesMut};
 use penstock_batch::jsonl;
 use penstock_storage::files::{FileRecord, FileStatus};

@@ -5,7 +5,7 @@
 
 use super::{Files, PREFIX};
 use crate::object_id;
-use crate::observe::log;
+use crate::telemetry::log;
 use penstock_contract::hex;
 use penstock_storage::StoreError;
 use std::fs::{self, OpenOptions};

@@ -1,8 +1,8 @@
 //! A file on its way in: proven line by line and written aside, then moved to its place in one step. Whatever
 //! ends it before that leaves nothing behind. Calls block.
 
-use super::blocks::Sums;
-use super::room::{Bounds, Full, Taken, fits};
+use super::block_checksums::Sums;
+use super::quota::{Bounds, Full, Taken, fits};
 use super::{Failed, sync_folder};
 use crate::endpoint;
 use penstock_batch::jsonl::{Checked, Lines};

@@ -4,19 +4,19 @@
 //! once its record is, which is before its contents are. So a crash leaves contents without a record at most, and
 //! those are swept at the next start. Calls block but for those that are `async`.
 
-mod blocks;
+mod block_checksums;
 mod contents;
-mod failed;
+mod error;
 mod folder;
 mod incoming;
 mod output;
-pub mod room;
+pub mod quota;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
 pub use contents::{Contents, FileLine, LineReader, Next};
-pub use failed::Failed;
+pub use error::Failed;
 pub use incoming::Incoming;
 pub use output::Output;
 
@@ -28,7 +28,7 @@ use penstock_batch::upload::Uploaded;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FileQuery, FileRecord, FileStatus, FileStore, Purpose};
-use room::{Bounds, Room, Taken};
+use quota::{Bounds, Room, Taken};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};

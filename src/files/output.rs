@@ -2,7 +2,7 @@
 //! record, in the commit that also has their charges. Bytes beyond that are no results: they are cut off when the
 //! file is opened again. Calls block.
 
-use super::blocks::Sums;
+use super::block_checksums::Sums;
 use penstock_contract::hex;
 use penstock_storage::files::{FileRecord, FileStatus};
 use sha2::{Digest, Sha256};

@@ -2,7 +2,7 @@
 
 use super::{Files, PREFIX, When};
 use crate::object_id;
-use crate::observe::log;
+use crate::telemetry::log;
 use penstock_storage::StoreError;
 use penstock_storage::files::FileRecord;
 use std::fs;
@@ -102,7 +102,7 @@ impl Files {
 
     fn unarchive(&self, id: &str) {
         if let Some(folder) = self.archives.get().filter(|_| object_id::is(PREFIX, id)) {
-            crate::archive::scheduled::purge(folder, id);
+            crate::backup::rotation::purge(folder, id);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tests only: what a file is after every way that it can end, and that no byte is given that was not written.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::blocks::BLOCK;
+use super::block_checksums::BLOCK;
 use super::*;
 use penstock_storage::{Space, Store, memory};
 use std::fs;

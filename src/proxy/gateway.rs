@@ -5,11 +5,11 @@
 //! the response head before the first token is known.
 
 use super::RequestOrigin;
-use crate::caller::Caller;
+use crate::batch_line;
+use crate::downstream::Caller;
 use crate::exchange::{After, Ended, Exchange, ExchangeState, Route};
-use crate::house::House;
-use crate::line;
-use crate::observe::panics;
+use crate::state::House;
+use crate::telemetry::panics;
 use async_trait::async_trait;
 use penstock_contract::{Code, Refusal};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
@@ -136,7 +136,7 @@ impl ProxyHttp for Gateway {
             }
             Ok(Ended::Left) => {
                 let now = ctx.house.clock.unix();
-                match line.and_then(|line| line::left(&line, &ctx.state, now)) {
+                match line.and_then(|line| batch_line::left(&line, &ctx.state, now)) {
                     Some(refusal) => Err(ctx.refuse(refusal)),
                     None => Err(ctx.leave()),
                 }
@@ -182,7 +182,7 @@ impl ProxyHttp for Gateway {
         match &ctx.origin {
             Some(RequestOrigin::Line(line)) => {
                 left &= ctx.refusal.is_none();
-                line::report(line, &mut ctx.state, ctx.refusal.take(), left);
+                batch_line::report(line, &mut ctx.state, ctx.refusal.take(), left);
             }
             Some(RequestOrigin::Http2(stream)) => stream.set_given_up(is_reset(session).await),
             Some(RequestOrigin::Http1(_)) | None => {}

@@ -1,6 +1,6 @@
 //! Pingora's proxy as this gateway uses it: [`Gateway`] implements its phases, and every request of a client and
 //! every line of a batch enters through [`HttpProxy::process_new_http`]. The guard (`crate::front`) reads and checks
-//! heads before that, and `crate::line` wraps lines as sessions.
+//! heads before that, and `crate::batch_line` wraps lines as sessions.
 //!
 //! [`HttpProxy::process_new_http`]: pingora_core::apps::HttpServerApp::process_new_http
 
@@ -12,7 +12,7 @@ pub use gateway::{Gateway, RequestContext};
 pub use line_session::LineSession;
 pub use origin::{Http2Stream, RequestOrigin};
 
-use crate::house::House;
+use crate::state::House;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::server::configuration::ServerConf;

@@ -1,9 +1,9 @@
 //! The origin of a request: the connection, the stream or the batch line that it came from.
 
-use crate::caller::Line;
+use crate::downstream::Line;
 use crate::exchange::After;
-use crate::front::bodies::Body;
-use crate::front::request_stream::Connection;
+use crate::server::receive_window::Body;
+use crate::server::request_stream::Connection;
 use parking_lot::Mutex;
 use penstock_contract::Refusal;
 use std::sync::Arc;

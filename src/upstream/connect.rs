@@ -5,12 +5,12 @@
 mod tests;
 
 use super::connection_pool::{ConnectionPool, ConnectionPools, IDLE};
-use super::idle::Home;
-use super::way::Way;
+use super::idle_pool::Home;
+use super::upstream_exchange::Way;
+use crate::buffered_stream::Socket;
 use crate::clock;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
-use crate::descriptors;
-use crate::socket::Socket;
+use crate::fd_limit;
 use penstock_contract::{Fault, FaultKind};
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_core::protocols::l4::ext::set_tcp_keepalive;
@@ -91,7 +91,7 @@ impl Door {
         // Without Pingora's buffers of 64 KiB each way, which a silent stream would hold for nothing.
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
         let socket = connected.map_err(|_| FaultKind::Connect)?.map_err(|error| unconnected(&error))?;
-        set_tcp_keepalive(&socket, &crate::server::KEEP_ALIVE).map_err(|_| FaultKind::Connect)?;
+        set_tcp_keepalive(&socket, &crate::listener::KEEP_ALIVE).map_err(|_| FaultKind::Connect)?;
         Ok(Box::new(Socket::towards(socket, self.patience).map_err(|_| FaultKind::Connect)?))
     }
 }
@@ -257,12 +257,12 @@ async fn agreed(door: Arc<Door>, pool: Arc<ConnectionPool>) -> Result<Way, Fault
 
 /// Whose fault it is that there is no connection.
 fn unconnected(error: &io::Error) -> FaultKind {
-    if descriptors::are_gone(error) { FaultKind::Descriptors } else { FaultKind::Connect }
+    if fd_limit::are_gone(error) { FaultKind::Descriptors } else { FaultKind::Connect }
 }
 
 fn connect_fault(error: &Error) -> FaultKind {
     match error.etype() {
-        _ if descriptors::are_gone_for(error) => FaultKind::Descriptors,
+        _ if fd_limit::are_gone_for(error) => FaultKind::Descriptors,
         ErrorType::TLSHandshakeFailure
         | ErrorType::TLSHandshakeTimedout
         | ErrorType::InvalidCert
@@ -282,7 +282,7 @@ fn peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
     options.read_timeout = Some(provider.timeouts.first_byte);
     options.write_timeout = Some(provider.timeouts.idle);
     options.idle_timeout = Some(IDLE);
-    options.tcp_keepalive = Some(crate::server::KEEP_ALIVE);
+    options.tcp_keepalive = Some(crate::listener::KEEP_ALIVE);
     options.max_h2_streams = H2_STREAMS as usize;
     options.h2_ping_interval = Some(H2_PING);
     options.h2_stream_window_size = Some(H2_WINDOW);

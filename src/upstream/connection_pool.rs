@@ -3,7 +3,7 @@
 
 use super::connect::Door;
 use super::frames::Counted;
-use super::idle::{Home, Idle};
+use super::idle_pool::{Home, Idle};
 use crate::config::settings::{Provider, TlsVersion};
 use pingora_core::connectors::http::v2::{Connector, H2HandshakeSettings, handshake};
 use pingora_core::connectors::{ConnectorOptions, TransportConnector};

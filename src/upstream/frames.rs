@@ -4,7 +4,7 @@
 //! provider that sends more of them than anybody needs loses its connection.
 
 use super::connect::H2_WINDOW;
-use crate::pace;
+use crate::read_budget;
 use async_trait::async_trait;
 use penstock_wire::frames::{FrameHead, FrameHeads};
 use pingora_core::protocols::raw_connect::ProxyDigest;
@@ -111,11 +111,11 @@ impl Count {
 impl AsyncRead for Counted {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         // The task that drives the connection shares its thread with requests.
-        ready!(pace::poll_turn(cx));
+        ready!(read_budget::poll_turn(cx));
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         let bytes = buf.filled().get(before..).unwrap_or_default();
-        pace::charge(bytes.len());
+        read_budget::charge(bytes.len());
         let Self { read, count, .. } = &mut *self;
         let mut sound = Ok(());
         read.push(bytes, |head| {

@@ -3,7 +3,7 @@
 //! comes: a stream that is silent holds a KiB, a long body is read in large
 //! pieces. Reading may be given up at any point and taken up again.
 
-use crate::pace;
+use crate::read_budget;
 use bytes::{Bytes, BytesMut};
 use penstock_wire::answer::{Chunks, Framing, Head, HeadScan, Malformed, Step};
 use pingora_core::protocols::Stream;
@@ -212,7 +212,7 @@ impl Http1 {
             Some(patience) => timeout(patience, read).await.map_err(|_| Broken::Gone)?,
         };
         let read = read.map_err(|_| Broken::Gone)?;
-        pace::charge(read);
+        read_budget::charge(read);
         if read == room {
             let most = if matches!(self.body, Body::Left(_)) { LARGE } else { STREAM };
             self.room = (room * 2).clamp(EVENT, most);

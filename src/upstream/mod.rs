@@ -1,22 +1,22 @@
 //! Providers as the house sees them: where they are connected to, how they have
 //! lately been, who may be asked now.
 
-pub mod aside;
-pub mod bill;
+pub mod concurrency_limit;
 pub mod connect;
 pub mod connection_pool;
-pub mod decode;
+pub mod content_encoding;
 mod frames;
 pub mod http1;
-mod idle;
+mod idle_pool;
 pub mod learned;
-pub mod live;
 pub mod notice;
 pub mod offer;
 pub mod pools;
-pub mod rate;
-pub mod seats;
+pub mod pricing;
+pub mod provider_state;
+pub mod request_head;
 pub mod send;
-pub mod speech;
+pub mod tariff_version;
 pub mod tokenize;
-pub mod way;
+pub mod upstream_exchange;
+pub mod wire_format;

@@ -3,8 +3,8 @@
 
 use super::offer::OfferLive;
 use crate::config::settings::LogLevel;
-use crate::observe::log;
-use crate::observe::seldom::Seldom;
+use crate::telemetry::log;
+use crate::telemetry::throttle::Seldom;
 use penstock_contract::FaultKind;
 use penstock_routing::State;
 use std::sync::OnceLock;

@@ -1,16 +1,16 @@
 //! One model at one provider while the house runs: how fast it has been, how
 //! well, and how busy it is.
 
-use super::aside;
-use super::bill::Bill;
+use super::concurrency_limit::{Place, Queued, Turn};
 use super::learned::Learned;
-use super::live::ProviderLive;
 use super::notice::{self, Notices};
 use super::pools::{Memberships, update_breaker};
-use super::seats::{Place, Queued, Turn};
+use super::pricing::Bill;
+use super::provider_state::ProviderLive;
+use super::request_head;
 use super::tokenize::Engine;
-use crate::caller::CancelLine;
 use crate::config::settings::{Billing, Offer};
+use crate::downstream::CancelLine;
 use parking_lot::Mutex;
 use penstock_contract::{Ask, Dialect, Draw, Facts, Kind, Needs, Refusal, Size, Task};
 use penstock_routing::{Breaker, Candidate, Client, Entry, Figures, Outcome, Sample, price_hint};
@@ -387,7 +387,7 @@ const fn below(dialect: Dialect) -> &'static str {
 fn request_head(offer: &Offer, dialect: Dialect, below: &str) -> pingora_error::Result<RequestHead> {
     let provider = &offer.provider;
     let path = format!("{}{below}", provider.base.path_prefix);
-    let head = aside::signed("POST", provider, dialect, &path)?;
+    let head = request_head::signed("POST", provider, dialect, &path)?;
     let wire = super::send::lines(&head);
     Ok(RequestHead { parsed: head, wire })
 }

@@ -1,7 +1,7 @@
 //! Writing a call to a provider: head, body and upload, in good slices.
 
-use crate::observe::Trace;
 use crate::spool::Spooled;
+use crate::telemetry::Trace;
 use bytes::{Buf, Bytes};
 use http::header;
 use penstock_contract::Call;

@@ -2,12 +2,12 @@
 //! generated; an engine that cannot say is no failure of its offer. One that is
 //! silent or fails is left alone for a while: no request waits for it meanwhile.
 
-use super::aside;
 use super::offer::OfferLive;
+use super::request_head;
 use crate::clock;
-use crate::count::{Counting, QUICK};
-use crate::live::ModelLive;
-use crate::observe::log;
+use crate::config_snapshot::ModelLive;
+use crate::context_window::{Counting, QUICK};
+use crate::telemetry::log;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use parking_lot::Mutex;
@@ -162,7 +162,7 @@ fn head(offer: &OfferLive, call: &EngineCall) -> Option<RequestHeader> {
     let root = provider.base.path_prefix.strip_suffix("/v1").unwrap_or(&provider.base.path_prefix);
     let path = format!("{root}{}", call.path);
     let dialect = offer.offer.dialects.first().copied().unwrap_or(Dialect::Chat);
-    let mut head = aside::signed("POST", provider, dialect, &path).ok()?;
+    let mut head = request_head::signed("POST", provider, dialect, &path).ok()?;
     head.insert_header(header::CONTENT_TYPE, "application/json").ok()?;
     head.insert_header(header::CONTENT_LENGTH, call.body.len()).ok()?;
     Some(head)

@@ -5,7 +5,7 @@ use crate::harness::bench::Running;
 use crate::harness::jobs::{batch, ended, line_with, results};
 use crate::harness::script::{Act, completion, held, json_answer, plain};
 use crate::harness::{Bench, Client, Provider, until, within};
-use penstock::ledger::report;
+use penstock::billing::report;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::harness::script::{
     Act, Script, completion, delta, done, event, finish, json_answer, plain, role, sse, text, usage,
 };
 use crate::harness::{Bench, Provider, until};
-use penstock::ledger::report;
+use penstock::billing::report;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -175,7 +175,7 @@ async fn what_is_read_from_the_ledger_agrees_with_the_answers() {
     let days: BTreeSet<String> = of(&running, "settle")
         .await
         .iter()
-        .map(|entry| penstock::civil::day(entry["at"].as_u64().unwrap()))
+        .map(|entry| penstock::format::day(entry["at"].as_u64().unwrap()))
         .collect();
     let months: BTreeSet<&str> = days.iter().map(|day| &day[..7]).collect();
     let admin = running.admin();

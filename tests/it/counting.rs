@@ -4,7 +4,7 @@
 use crate::harness::bench::Running;
 use crate::harness::script::silent;
 use crate::harness::{Bench, Provider, until};
-use penstock::inject::At;
+use penstock::fault_injection::At;
 use penstock::simulate::{Options, Server};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use penstock::clock::Clock;
 use penstock::config::settings::Storage;
-use penstock::keyring::Keyring;
-use penstock::vault::Vault;
+use penstock::key_cache::Keyring;
+use penstock::stores::Vault;
 use penstock_auth::Key;
 use penstock_storage::keys::{KeyDigest, KeyRecord};
 use std::hint::black_box;

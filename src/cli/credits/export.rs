@@ -1,7 +1,7 @@
 //! `penstock credits export`: the entries of the ledger, to a file or standard output, as they are or as a table.
 
 use super::Way;
-use crate::cli::speak::{err, out};
+use crate::cli::output::{err, out};
 use crate::cli::statement;
 use clap::{Args, ValueEnum};
 use serde_json::Value;

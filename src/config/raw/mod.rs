@@ -6,7 +6,6 @@ mod batches;
 mod catalogue;
 mod compatibility;
 mod files;
-mod leaf;
 mod limits;
 mod listen;
 mod money;
@@ -14,6 +13,7 @@ mod overload;
 mod process;
 mod providers;
 mod routing;
+mod scalars;
 mod storage;
 
 pub use batches::{Batches, Grid};
@@ -23,7 +23,6 @@ pub use catalogue::{
 };
 pub use compatibility::{BatchResults, Compatibility, CostFormat, ImageFormat};
 pub use files::{Files, Images, Spool};
-pub use leaf::{Exact, HeaderValue, OneOrMany, Pause, Reference, Size, Span};
 pub use limits::Limits;
 pub use listen::{ClientCertificates, Https, Listen, TlsVersion};
 pub use money::{Billing, Credit, Ledger, Sync};
@@ -34,6 +33,7 @@ pub use providers::{
     Provider, ReasoningName, Simulated, Timeouts,
 };
 pub use routing::{Breaker, Routing};
+pub use scalars::{Exact, HeaderValue, OneOrMany, Pause, Reference, Size, Span};
 pub use storage::{Export, Storage};
 
 use schemars::JsonSchema;

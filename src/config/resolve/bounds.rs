@@ -1,9 +1,9 @@
 //! Sizes too small for any request, and two keys that contradict each other.
 
-use super::super::form::{write_duration, write_size};
 use super::super::raw::{Raw, Size, Span};
+use super::super::units::{write_duration, write_size};
 use super::Proof;
-use super::spot::Spot;
+use super::key_path::Spot;
 use penstock_batch::jsonl::HIGHEST_LINE;
 
 impl Proof<'_> {

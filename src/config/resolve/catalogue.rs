@@ -1,9 +1,9 @@
 //! Models: names that are nobody else's, fallbacks that end, presets and tokenizers that can be used.
 
-use super::super::near;
 use super::super::raw::{self, Modality, Raw};
 use super::super::settings::{DefaultModels, Model, TokenIds};
-use super::spot::Spot;
+use super::super::suggest;
+use super::key_path::Spot;
 use super::{Proof, circles, parameters};
 use penstock_catalog::{Lifecycle, Model as Card, Pattern, Price};
 use penstock_contract::{Kind, Score, Size};
@@ -283,7 +283,7 @@ impl Proof<'_> {
         let aliased = raw.models.iter().find(|model| model.aliases.iter().any(|alias| alias == id));
         let fix = match aliased {
             Some(model) => format!("It is an alias; write the id, \"{}\".", model.id),
-            None => match near::nearest(id, self.names.models.iter().map(String::as_str)) {
+            None => match suggest::nearest(id, self.names.models.iter().map(String::as_str)) {
                 Some(meant) => format!("Did you mean \"{meant}\"?"),
                 None if self.names.models.is_empty() => "Add a `[[models]]` block with this id.".to_owned(),
                 None => {

@@ -1,6 +1,6 @@
 //! The country rule: whoever is not in a member state of the European Union is not asked.
 
-use super::super::near;
+use super::super::suggest;
 use penstock_footprint::country::{member, members};
 
 /// Neighbours and the usual suspects by name, so that the refusal can say whom it means.
@@ -34,7 +34,7 @@ pub fn country(code: &str) -> Result<&'static str, (String, String)> {
         return Err(outside(&format!("{name} is not a member state of the European Union")));
     }
     let by_name = members().find(|(_, name)| name.eq_ignore_ascii_case(code.trim()));
-    let guess = || near::nearest(code, members().map(|(_, name)| name).filter(|_| code.len() > 3));
+    let guess = || suggest::nearest(code, members().map(|(_, name)| name).filter(|_| code.len() > 3));
     let meant = by_name.or_else(|| guess().and_then(|meant| members().find(|(_, name)| *name == meant)));
     match meant {
         Some((code, name)) => Err((

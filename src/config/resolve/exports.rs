@@ -3,7 +3,7 @@
 use super::super::raw::Raw;
 use super::super::settings::{Exports, Files};
 use super::Proof;
-use super::spot::Spot;
+use super::key_path::Spot;
 
 impl Proof<'_> {
     pub fn exports(&mut self, raw: &Raw, top: &Spot<'_>, files: Option<&Files>) -> Option<Exports> {

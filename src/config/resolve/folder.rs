@@ -1,7 +1,7 @@
 //! Folders that are there, or can be made.
 
 use super::Proof;
-use super::spot::Spot;
+use super::key_path::Spot;
 use rustix::fs::{Access, access};
 use std::path::Path;
 

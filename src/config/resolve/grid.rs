@@ -3,7 +3,7 @@
 use super::super::raw::Raw;
 use super::super::settings::Grid;
 use super::Proof;
-use super::spot::Spot;
+use super::key_path::Spot;
 use penstock_batch::grid::{Place, forecast};
 use penstock_footprint::country::member;
 use rust_decimal::Decimal;

@@ -8,27 +8,27 @@ mod country;
 mod exports;
 mod folder;
 mod grid;
-mod house;
+mod key_path;
 mod offer;
 mod origins;
 mod parameters;
 mod presets;
 mod provider;
-mod reference;
+mod secrets;
+mod server;
 mod shape;
-mod spot;
 mod tokenizer;
 mod url;
 
 use super::changes::Document;
+use super::diagnostic::{Mistake, Report};
 use super::load::Reach;
-use super::mistake::{Mistake, Report};
-use super::node::Node;
 use super::raw::Raw;
 use super::settings::{ConfigVersion, Settings};
+use super::spanned_toml::Node;
+use key_path::Spot;
 use penstock_contract::hex;
 use sha2::{Digest, Sha256};
-use spot::Spot;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
@@ -100,9 +100,9 @@ pub fn resolve(
         files: files?,
         storage: storage?,
         exports: exports?,
-        limits: house::limits(&raw),
+        limits: server::limits(&raw),
         overload,
-        routing: house::routing(&raw),
+        routing: server::routing(&raw),
         impact: super::settings::Impact { provenance: raw.impact.provenance },
         images: super::settings::Images { lifetime: raw.images.lifetime.0, keep: raw.images.keep.0 },
         billing: super::settings::Billing {
@@ -111,16 +111,16 @@ pub fn resolve(
             prepaid: raw.billing.credit == super::raw::Credit::Prepaid,
             reserve_output_tokens: raw.billing.reserve_output_tokens.into(),
         },
-        ledger: house::ledger(&raw),
-        batches: house::batches(&raw),
-        compatibility: house::compatibility(&raw),
+        ledger: server::ledger(&raw),
+        batches: server::batches(&raw),
+        compatibility: server::compatibility(&raw),
         grid,
         drain: raw.process.drain.0,
         watch: raw.process.watch.0,
         watched: proof.watched,
         core_dumps: raw.process.core_dumps,
-        threads: house::threads(raw.process.threads),
-        log: house::log(&raw),
+        threads: server::threads(raw.process.threads),
+        log: server::log(&raw),
         default_models,
         models: models.into_iter().flatten().collect(),
         providers: providers.into_iter().flatten().collect(),

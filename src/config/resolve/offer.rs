@@ -2,7 +2,7 @@
 
 use super::super::raw::{self, Raw};
 use super::super::settings::{Model, Offer, Provider};
-use super::spot::Spot;
+use super::key_path::Spot;
 use super::{Proof, catalogue, provider};
 use penstock_contract::{Abilities, Continuation, Prefill, ReasoningName};
 use penstock_footprint::Prepared;

@@ -2,7 +2,7 @@
 
 use super::super::settings::Cors;
 use super::Proof;
-use super::spot::Spot;
+use super::key_path::Spot;
 use super::url;
 
 /// Any origin, as the header of CORS has it.

@@ -1,10 +1,10 @@
 //! What a request may set: names that are known, and what engines of a kind usually take where nothing is said. Prices
 //! that look as if they were of one token.
 
-use super::super::near;
 use super::super::raw;
+use super::super::suggest;
 use super::Proof;
-use super::spot::Spot;
+use super::key_path::Spot;
 use penstock_contract::Kind;
 use rust_decimal::Decimal;
 
@@ -111,7 +111,7 @@ impl Proof<'_> {
             if known().any(|known| known == name) {
                 continue;
             }
-            if let Some(meant) = near::nearest(name, known()) {
+            if let Some(meant) = suggest::nearest(name, known()) {
                 let why = "There is no parameter of this name, so the entry has no effect.";
                 self.warn(&spot.at(index), why, format!("Did you mean \"{meant}\"?"));
             }

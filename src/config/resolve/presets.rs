@@ -1,10 +1,10 @@
 //! Presets: sampling parameters alone, and only what a request may say itself.
 
-use super::super::near;
 use super::super::raw;
 use super::super::settings::Members;
+use super::super::suggest;
 use super::Proof;
-use super::spot::Spot;
+use super::key_path::Spot;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl Proof<'_> {
         let mut whole = true;
         for name in preset.keys().filter(|name| !SAMPLING.contains(&name.as_str())) {
             whole = false;
-            let fix = near::nearest(name, SAMPLING).map_or_else(
+            let fix = suggest::nearest(name, SAMPLING).map_or_else(
                 || format!("It may set {}.", SAMPLING.join(", ")),
                 |meant| format!("Did you mean `{meant}`?"),
             );

@@ -3,7 +3,7 @@
 use super::super::raw::{self, HeaderValue, Raw};
 use super::super::secret::Secret;
 use super::super::settings::{BaseUrl, Contractual, Health, Place, Provider, Timeouts};
-use super::spot::Spot;
+use super::key_path::Spot;
 use super::{Proof, country, url};
 use penstock_contract::{Boundary, Dialect};
 use penstock_footprint::grid::{self, Table};
@@ -284,7 +284,7 @@ impl Proof<'_> {
             if clock.0 > raw.total.0 {
                 let why = format!(
                     "It is longer than `total`, {}, and so has no effect.",
-                    super::super::form::write_duration(raw.total.0)
+                    super::super::units::write_duration(raw.total.0)
                 );
                 self.warn(&spot.key(name), why, "Shorten it, or lengthen `total`.");
             }

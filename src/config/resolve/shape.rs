@@ -1,10 +1,10 @@
 //! Provider shapes: which of them an offer is asked in.
 
-use super::super::near;
 use super::super::raw;
 use super::super::settings::Model;
+use super::super::suggest;
 use super::Proof;
-use super::spot::Spot;
+use super::key_path::Spot;
 use penstock_contract::{Kind, Shape};
 
 /// Every shape, by room. A kind's first is its default.
@@ -24,7 +24,7 @@ impl Proof<'_> {
         if found.is_none() {
             let names: Vec<&str> = shapes(model.kind).map(|shape| shape.name()).collect();
             let kind = model.kind.name();
-            let (why, fix) = match near::nearest(name, names.iter().copied()) {
+            let (why, fix) = match suggest::nearest(name, names.iter().copied()) {
                 _ if model.kind == Kind::Chat => (
                     "Model is for chat, which is asked in dialects.".to_owned(),
                     "Take `shape` out; `dialects` says how it is asked.".to_owned(),

@@ -1,11 +1,11 @@
 //! Tokenizers: the model's own files, read and compiled here, so that a broken one is known before a request
 //! meets it.
 
-use super::super::near;
 use super::super::raw;
 use super::super::settings::Tokenizer;
+use super::super::suggest;
 use super::Proof;
-use super::spot::Spot;
+use super::key_path::Spot;
 use penstock_tokens::{Counter, Images};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Proof<'_> {
         if BUILTIN.contains(&name) {
             return Some(Counter::o200k_harmony());
         }
-        let meant = near::nearest(name, BUILTIN);
+        let meant = suggest::nearest(name, BUILTIN);
         let fix = meant.map_or_else(
             || format!("Write one of {}, or `file` with the model's tokenizer.json.", BUILTIN.join(", ")),
             |meant| format!("Did you mean \"{meant}\"?"),

@@ -2,12 +2,12 @@
 //! read, every value proven. Never changed afterwards, a reload makes another.
 
 mod compatibility;
-mod fixed;
 mod offers;
+mod restart_only;
 
 pub use compatibility::Compatibility;
-pub use fixed::Fixed;
 pub use offers::*;
+pub use restart_only::Fixed;
 // What is used as it is written.
 pub use super::raw::{
     BatchResults, ClientCertificates, CostFormat, Evidence, HttpVersion, ImageFormat, LogFormat, LogLevel,

@@ -1,7 +1,7 @@
 //! Durations, sizes and decimals are what they are written as.
 
-use super::super::form::{decimal, duration, size, write_duration, write_size};
-use super::super::near::nearest;
+use super::super::suggest::nearest;
+use super::super::units::{decimal, duration, size, write_duration, write_size};
 use super::{load, tells, with};
 use std::time::Duration;
 

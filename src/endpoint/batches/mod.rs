@@ -4,7 +4,7 @@
 mod query;
 
 use super::{Endpoint, find};
-use crate::batch::{Batches, no_file, view};
+use crate::batch::{Batches, api_object, no_file};
 use crate::exchange::{Ended, Exchange};
 use async_trait::async_trait;
 use http::Method;
@@ -51,7 +51,7 @@ impl Endpoint for Post {
             file.map_err(|refusal| if refusal.code == Code::NotFound { no_file() } else { refusal })?;
         fits(&file, &asked)?;
         let record = Batches::create(x.house, &x.grant, asked).await?;
-        Ok(answer(x, &view::object(&record)).await)
+        Ok(answer(x, &api_object::object(&record)).await)
     }
 }
 
@@ -104,7 +104,7 @@ impl Endpoint for List {
             "first_id": id(page.batches.first()),
             "last_id": id(page.batches.last()),
             "has_more": page.more,
-            "data": page.batches.iter().map(view::object).collect::<Vec<_>>(),
+            "data": page.batches.iter().map(api_object::object).collect::<Vec<_>>(),
         });
         Ok(answer(x, &body).await)
     }
@@ -133,7 +133,7 @@ impl Endpoint for Get {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
         let record = x.house.batches.get(&x.grant.account.id, tail).await?;
-        Ok(answer(x, &view::object(&record)).await)
+        Ok(answer(x, &api_object::object(&record)).await)
     }
 }
 
@@ -168,7 +168,7 @@ impl Endpoint for Cancel {
             x.grant.require(lines.scope())?;
         }
         let record = batches.cancel(&x.grant.account.id, id).await?;
-        Ok(answer(x, &view::object(&record)).await)
+        Ok(answer(x, &api_object::object(&record)).await)
     }
 }
 

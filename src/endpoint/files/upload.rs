@@ -5,9 +5,9 @@
 use super::object::object;
 use crate::endpoint::Endpoint;
 use crate::exchange::{Ended, Exchange};
-use crate::files::room::Bounds;
+use crate::files::quota::Bounds;
 use crate::files::{Failed, Files, Incoming, Owner};
-use crate::front::http2::STREAM_WINDOW;
+use crate::server::http2::STREAM_WINDOW;
 use async_trait::async_trait;
 use http::{Method, header};
 use penstock_auth::Scope;

@@ -6,8 +6,8 @@
 //! configuration, the generation of the configuration as well.
 
 use super::is_closed;
-use crate::upstream::live::ProviderLive;
 use crate::upstream::offer::OfferLive;
+use crate::upstream::provider_state::ProviderLive;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use pingora_core::protocols::l4::socket::SocketAddr;

@@ -12,11 +12,11 @@
 use super::discovery::{CheckedProviders, ProviderDiscovery};
 use super::update_breaker;
 use crate::config::settings::Health;
-use crate::house::House;
-use crate::observe::log;
-use crate::upstream::aside;
+use crate::state::House;
+use crate::telemetry::log;
 use crate::upstream::http1::Broken;
-use crate::upstream::live::ProviderLive;
+use crate::upstream::provider_state::ProviderLive;
+use crate::upstream::request_head;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -171,7 +171,7 @@ async fn probe(provider: &ProviderLive, health: &Health) -> Result<(), FaultKind
     let settings = &provider.provider;
     let path = format!("{}{}", settings.base.path_prefix, health.path);
     let dialect = settings.dialects.first().copied().unwrap_or(Dialect::Chat);
-    let head = aside::signed("GET", settings, dialect, &path).map_err(|_| FaultKind::Malformed)?;
+    let head = request_head::signed("GET", settings, dialect, &path).map_err(|_| FaultKind::Malformed)?;
     let mut way = provider.route.open().await.map_err(|fault| fault.kind)?;
     // The deadline of the check ends it, not a silence of the same length within it.
     way.wait(health.timeout * 2);

@@ -1,0 +1,340 @@
+//! Credits and energy given and taken back: grants and corrections, as orders to the ledger.
+
+use super::accounts::DEFAULT as DEFAULT_ACCOUNT;
+use super::credits::{known, off_thread};
+use super::input::Fields;
+use super::openapi::reference;
+use super::request::{Asked, Told};
+use super::routes::{Route, Work};
+use crate::billing::{Ledger, Refused, format, report, rerate};
+use crate::stores::Vault;
+use penstock_contract::{Code, Refusal};
+use penstock_ledger::{Act, Ending, Entry, Wallet};
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Members of a grant.
+pub const GRANT: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
+/// Members of a correction.
+pub const CORRECT: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
+
+/// What can be ordered.
+pub const ROUTES: &[Route] = &[
+    Route::post(
+        "/admin/credits/grant",
+        "grant",
+        "Gives an account credits or energy",
+        Work::Ledger(|vault, ledger, asked| Box::pin(grant(vault, ledger, asked))),
+    )
+    .body(&GRANT, &["account"])
+    .answers(201, || reference("Granted")),
+    Route::post(
+        "/admin/credits/correct",
+        "correct",
+        "Takes a charge or a grant back, and puts another amount in its place",
+        Work::Ledger(|_, ledger, asked| Box::pin(correct(ledger, asked))),
+    )
+    .body(&CORRECT, &["entry"])
+    .answers(201, || reference("Granted")),
+];
+
+/// A grant as it is asked for.
+#[derive(Debug)]
+struct Grant {
+    account: String,
+    id: String,
+    wallet: Wallet,
+    amount: i64,
+    note: String,
+}
+
+impl Grant {
+    /// From the body of a request.
+    ///
+    /// # Errors
+    /// The field that is not what it has to be.
+    fn read(body: &Value) -> Result<Self, Refusal> {
+        let fields = Fields::of(body, &GRANT)?;
+        let account = fields.text("account")?.some().filter(|name| !name.is_empty());
+        let account =
+            account.ok_or_else(|| Refusal::invalid("account", "account has to be the id of an account."))?;
+        let (field, wallet, amount) = amount(body)?;
+        if amount <= 0 {
+            let sentence = format!("{field} has to be more than 0; use a correction to take back a grant.");
+            return Err(Refusal::invalid(field, sentence));
+        }
+        let id = fields.text("id")?.some().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        Ok(Self { account, id, wallet, amount, note: fields.text("note")?.some().unwrap_or_default() })
+    }
+}
+
+/// A correction as it is asked for.
+#[derive(Debug)]
+struct Correction {
+    entry: u64,
+    id: String,
+    wallet: Wallet,
+    instead: i64,
+    note: String,
+}
+
+impl Correction {
+    /// From the body of a request.
+    ///
+    /// # Errors
+    /// The field that is not what it has to be.
+    fn read(body: &Value) -> Result<Self, Refusal> {
+        let fields = Fields::of(body, &CORRECT)?;
+        let entry = body.get("entry").and_then(Value::as_u64);
+        let entry = entry
+            .ok_or_else(|| Refusal::invalid("entry", "entry has to be the number of a charge or a grant."))?;
+        let (_, wallet, instead) = amount(body)?;
+        let id = fields.text("id")?.some().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        Ok(Self { entry, id, wallet, instead, note: fields.text("note")?.some().unwrap_or_default() })
+    }
+}
+
+/// Makes a grant, to an account that is there; with its status. The same one asked for again is the one that was
+/// made: a script that does not know whether it came through asks until it did.
+///
+/// # Errors
+/// Why it is not made.
+async fn grant(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+    let Grant { account, id, wallet, amount, note } = Grant::read(&asked.body)?;
+    known(vault, &account).await?;
+    let wanted = Order::grant(&account, wallet, amount);
+    let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, &asked.who)).await {
+        Ok(entry) => (201, entry),
+        Err(Refused::Already(entry)) => (200, repeated(ledger, entry, &id, &wanted).await?),
+        Err(why) => return Err(refused(why).with("id", &*id)),
+    };
+    Ok(Told::Json(status, made(ledger, &account, &id, entry)))
+}
+
+/// A grant or a correction, by what it does.
+#[derive(Debug, PartialEq, Eq)]
+struct Order {
+    account: Box<str>,
+    wallet: Wallet,
+    amount: i64,
+    /// The entry that is corrected; `None` of a grant.
+    of: Option<u64>,
+}
+
+impl Order {
+    fn grant(account: &str, wallet: Wallet, amount: i64) -> Self {
+        Self { account: account.into(), wallet, amount, of: None }
+    }
+
+    /// Of an entry of the ledger; `None` if it is a charge or no order.
+    fn of(entry: &Entry) -> Option<Self> {
+        let account = (*entry.account).into();
+        match &entry.act {
+            Act::Grant { wallet, amount, .. } => {
+                Some(Self { account, wallet: *wallet, amount: *amount, of: None })
+            }
+            Act::Correct { wallet, instead, of, .. } => {
+                Some(Self { account, wallet: *wallet, amount: *instead, of: Some(*of) })
+            }
+            _ => None,
+        }
+    }
+
+    /// For a sentence, and for a program.
+    fn told(&self) -> (String, Value) {
+        let unit = match self.wallet {
+            Wallet::Credits => "credits",
+            Wallet::Energy => "kwh",
+        };
+        let amount = format::decimal(self.wallet, self.amount).to_string();
+        let sentence = match self.of {
+            None => format!("{amount} {unit} to {}", self.account),
+            Some(of) => format!("{amount} {unit} in the place of entry {of}"),
+        };
+        (sentence, json!({ "account": self.account, unit: amount, "corrects": self.of }))
+    }
+}
+
+/// The entry that was made under an id, if it is what is wanted again.
+///
+/// # Errors
+/// 409 with both, if it is something else.
+async fn repeated(ledger: &Ledger, entry: u64, id: &str, wanted: &Order) -> Result<u64, Refusal> {
+    let book = ledger.store.clone();
+    let found = off_thread(move || report::find(&book, entry)).await?;
+    let Some(before) = found.as_ref().and_then(Order::of) else {
+        return Err(refused(Refused::Already(entry)).with("id", id));
+    };
+    // Each entry can be corrected once: another correction of it may have another id.
+    let other_id = before.of.is_some() && !same_id(found.as_ref(), id);
+    if before == *wanted && !other_id {
+        return Ok(entry);
+    }
+    let ((was, old), (is, new)) = (before.told(), wanted.told());
+    let sentence = if other_id {
+        format!(
+            "This entry was corrected before, by entry {entry} ({was}); asked was {is}. Nothing was changed."
+        )
+    } else {
+        format!("The id {id} was used before, for entry {entry}: {was}; asked was {is}. Nothing was changed.")
+    };
+    let refusal = Refusal::because(Code::Conflict, sentence);
+    Err(refusal.with("entry", entry).with("id", id).with("before", old).with("asked", new))
+}
+
+fn same_id(entry: Option<&Entry>, wanted: &str) -> bool {
+    matches!(entry.map(|entry| &entry.act), Some(Act::Correct { id, .. }) if **id == *wanted)
+}
+
+/// What the demo's account may spend: granted at the first start, and not again.
+const DEMO: [(&str, Wallet, i64); 2] =
+    [("demo", Wallet::Credits, 1_000_000_000_000), ("demo-energy", Wallet::Energy, 1_000_000_000_000)];
+
+/// Credits and energy for the demo.
+///
+/// # Errors
+/// One sentence that says why not.
+pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
+    for (id, wallet, amount) in DEMO {
+        match ledger.grant(DEFAULT_ACCOUNT, id, wallet, amount, ("for trying things out", "the demo")).await {
+            Ok(_) | Err(Refused::Already(_)) => {}
+            Err(why) => return Err(refused(why).message.into_owned()),
+        }
+    }
+    Ok(())
+}
+
+/// Makes a correction.
+///
+/// # Errors
+/// Why it is not made.
+async fn correct(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+    let wanted = Correction::read(&asked.body)?;
+    let (book, number) = (ledger.store.clone(), wanted.entry);
+    let found = off_thread(move || {
+        let found = report::find(&book, number)?;
+        // Of a charge that has its price, what a part of it was worth follows from that. A free one has none.
+        let unit = match found.as_ref().map(|entry| &entry.act) {
+            Some(Act::Settle { wallet, amount: 0, sale, .. }) => {
+                Some(rerate::unit(&book, &sale.terms, *wallet)?)
+            }
+            _ => None,
+        };
+        Ok((found, unit))
+    });
+    let (found, unit) = found.await?;
+    let (account, act) = correction(found, unit, wanted, &asked.who)?;
+    let id = match &act {
+        Act::Correct { id, .. } => id.to_string(),
+        _ => String::new(),
+    };
+    let wanted = match &act {
+        Act::Correct { wallet, instead, of, .. } => {
+            Some(Order { account: (*account).into(), wallet: *wallet, amount: *instead, of: Some(*of) })
+        }
+        _ => None,
+    };
+    let (status, entry) = match (ledger.correct(&account, act).await, wanted) {
+        (Ok(entry), _) => (201, entry),
+        (Err(Refused::Already(entry)), Some(wanted)) => (200, repeated(ledger, entry, &id, &wanted).await?),
+        (Err(why), _) => return Err(refused(why).with("id", &*id)),
+    };
+    Ok(Told::Json(status, made(ledger, &account, &id, entry)))
+}
+
+/// The act that corrects an entry; `unit` is what a unit of a free charge's wallet is in EUR.
+fn correction(
+    found: Option<Entry>,
+    unit: Option<Decimal>,
+    wanted: Correction,
+    by: &str,
+) -> Result<(Arc<str>, Act), Refusal> {
+    let none = || Refusal::invalid("entry", "No charge or grant has this number.");
+    let entry = found.ok_or_else(none)?;
+    let (what, key, wallet, was, eur) = match &entry.act {
+        Act::Settle { key, wallet, amount, sale, .. } => {
+            (Ending::Settle, Some(key.clone()), *wallet, *amount, sale.eur)
+        }
+        Act::Grant { wallet, amount, .. } => (Ending::Grant, None, *wallet, *amount, Decimal::ZERO),
+        _ => return Err(none()),
+    };
+    if wallet != wanted.wallet {
+        let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
+        return Err(Refusal::invalid(field, format!("This entry is in {}: give {field}.", wallet.name())));
+    }
+    let change = Decimal::from(was - wanted.instead);
+    let eur = match unit {
+        Some(unit) => unit.checked_mul(change),
+        None => eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was))),
+    };
+    let (id, note) = (wanted.id.into(), wanted.note.into());
+    let eur = eur.unwrap_or_default().round_dp(8);
+    let act = Act::Correct {
+        id,
+        of: entry.seq,
+        what,
+        key,
+        wallet,
+        was,
+        instead: wanted.instead,
+        eur,
+        note,
+        by: by.into(),
+    };
+    Ok((entry.account, act))
+}
+
+fn made(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Value {
+    let mut told = format::account(account, &ledger.balance(account));
+    if let Some(members) = told.as_object_mut() {
+        members.insert("id".to_owned(), id.into());
+        members.insert("entry".to_owned(), entry.into());
+    }
+    told
+}
+
+fn refused(why: Refused) -> Refusal {
+    match why {
+        Refused::Failing => Refusal::because(
+            Code::StorageFull,
+            "The store cannot be written at the moment, so nothing was granted or corrected.",
+        ),
+        Refused::Already(entry) => Refusal::because(
+            Code::Conflict,
+            format!("This was already done, as entry {entry} of the ledger. Nothing was changed."),
+        )
+        .with("entry", entry),
+        Refused::Impossible => Refusal::because(
+            Code::InvalidRequest,
+            "This amount is not possible: the balance would be out of range.",
+        ),
+        Refused::Unknown => Refusal::because(
+            Code::Internal,
+            "The store failed meanwhile, and it is unknown whether this was written; repeat the request with the same id, given in `details`.",
+        ),
+    }
+}
+
+/// `credits` or `kwh`, exactly one of them, exact to its last place.
+fn amount(body: &Value) -> Result<(&'static str, Wallet, i64), Refusal> {
+    let given = |field: &str| body.get(field).filter(|value| !value.is_null());
+    let (field, wallet, places, value) = match (given("credits"), given("kwh")) {
+        (Some(value), None) => ("credits", Wallet::Credits, 6, value),
+        (None, Some(value)) => ("kwh", Wallet::Energy, 9, value),
+        _ => return Err(Refusal::invalid("credits", "Give either credits or kwh.")),
+    };
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let decimal = Decimal::from_str_exact(&text).ok().filter(|_| value.is_string() || value.is_number());
+    let wrong = || format!("{field} has to be a number of 0 or more, with at most {places} decimals.");
+    let amount = decimal
+        .filter(|decimal| *decimal >= Decimal::ZERO)
+        .and_then(|decimal| format::amount(wallet, decimal));
+    let amount = amount.ok_or_else(|| Refusal::invalid(field, wrong()))?;
+    Ok((field, wallet, amount))
+}
+
+fn random_id() -> String {
+    let bits: u128 = rand::random();
+    format!("{bits:032x}")
+}

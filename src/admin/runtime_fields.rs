@@ -1,0 +1,47 @@
+//! What a running gateway knows better of keys and accounts than the store:
+//! last use, work, what is left and what was spent.
+
+use super::input;
+use crate::rate_limit::Tally;
+use crate::state::House;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Adds it to an answer of one, or of many under `data`.
+pub fn enrich(house: &House, answer: &mut Value) {
+    let now = house.clock.date();
+    let one = |item: &mut Value| {
+        let Some(id) = item.get("id").and_then(Value::as_str).map(str::to_owned) else { return };
+        let Some(members) = item.as_object_mut() else { return };
+        let tally = if members.contains_key("scopes") {
+            let Some(grant) = house.keyring.grant(&id) else { return };
+            if let Some(used) = grant.last_used() {
+                members.insert("last_used".to_owned(), used.into());
+            }
+            figures(grant.tally(), now)
+        } else if members.contains_key("state") {
+            let Some(account) = house.keyring.account(&id) else { return };
+            figures(&account.tally, now)
+        } else {
+            return;
+        };
+        members.insert("now".to_owned(), tally);
+    };
+    match answer.get_mut("data").and_then(Value::as_array_mut) {
+        Some(items) => items.iter_mut().for_each(one),
+        None => one(answer),
+    }
+}
+
+fn figures(tally: &Tally, now: Duration) -> Value {
+    let (working, debt, standing) = tally.now(now);
+    let spent = tally.spent(now);
+    json!({
+        "requests_at_work": working,
+        "requests_left": standing.requests.map(|gauge| gauge.remaining),
+        "tokens_left": standing.tokens.map(|gauge| gauge.remaining),
+        "tokens_owed": debt,
+        "spent_today": input::credits(spent.day),
+        "spent_this_month": input::credits(spent.month),
+    })
+}

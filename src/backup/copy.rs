@@ -1,0 +1,148 @@
+//! Plain files from one place to another: whole, synced, with their SHA-256, for
+//! nobody's eyes but their owner's.
+
+use super::throttle::Brake;
+use penstock_contract::hex;
+use sha2::{Digest, Sha256};
+use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
+use std::io::{ErrorKind, Read, Result, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Folder of the contents of files, within an archive.
+pub const FILES: &str = "files";
+
+/// Bytes and SHA-256 of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sum {
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+/// What a writer was given.
+pub struct Summing<W> {
+    inner: W,
+    digest: Sha256,
+    bytes: u64,
+}
+
+impl<W: Write> Summing<W> {
+    pub fn new(inner: W) -> Self {
+        Self { inner, digest: Sha256::new(), bytes: 0 }
+    }
+
+    pub fn finish(self) -> (W, Sum) {
+        let sum = Sum { bytes: self.bytes, sha256: hex::text(&self.digest.finalize()) };
+        (self.inner, sum)
+    }
+}
+
+impl<W: Write> Write for Summing<W> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.digest.update(bytes.get(..written).unwrap_or_default());
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// The sum of a file, read with a brake.
+pub fn sum(path: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
+    let mut summing = Summing::new(std::io::sink());
+    pour(&mut File::open(path)?, &mut summing, brake)?;
+    Ok(summing.finish().1)
+}
+
+/// Copies a file to where none is, with a brake: it appears whole or not at all.
+pub fn copy(from: &Path, to: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
+    copy_with(from, to, u64::MAX, brake)
+}
+
+/// The same with the first `most` bytes of a file at most.
+pub fn copy_with(from: &Path, to: &Path, most: u64, brake: &mut Brake<'_>) -> Result<Sum> {
+    let aside = PathBuf::from(format!("{}.part", to.display()));
+    let from = File::open(from)?;
+    let mut summing = Summing::new(create(&aside, true)?);
+    pour(&mut from.take(most), &mut summing, brake)?;
+    let (file, sum) = summing.finish();
+    file.sync_all()?;
+    fs::rename(&aside, to)?;
+    Ok(sum)
+}
+
+/// A new file for its owner alone.
+pub fn create(path: &Path, replace: bool) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    if replace {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    options.open(path)
+}
+
+fn pour(from: &mut impl Read, to: &mut impl Write, brake: &mut Brake<'_>) -> Result<()> {
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        let read = from.read(&mut piece)?;
+        if read == 0 {
+            return Ok(());
+        }
+        to.write_all(piece.get(..read).unwrap_or_default())?;
+        brake.spend(read as u64)?;
+    }
+}
+
+/// A folder for its owner alone, with those above it.
+pub fn folder(path: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// What was made in a folder stays so after a power cut.
+pub fn sync(folder: &Path) -> Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Bytes of all these files together, of those that are there.
+pub fn sizes<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> u64 {
+    paths.into_iter().filter_map(|path| fs::metadata(path).ok()).map(|file| file.len()).sum()
+}
+
+/// Names of the plain files in a folder, in order; none where there is no folder.
+pub fn names(folder: &Path) -> Result<Vec<String>> {
+    listed(folder, |kind| kind.is_file())
+}
+
+/// Names of the folders in a folder, in order; none where there is no folder.
+pub fn folders(folder: &Path) -> Result<Vec<String>> {
+    listed(folder, |kind| kind.is_dir())
+}
+
+fn listed(folder: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if wanted(entry.file_type()?) {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Whether nothing is there, or a folder with nothing in it.
+pub fn is_empty(folder: &Path) -> Result<bool> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        entries => Ok(entries?.next().is_none()),
+    }
+}

@@ -1,0 +1,136 @@
+//! Archives that a gateway makes of itself while it works. One is written aside and moved to its place once all of
+//! it is on the disk, so that what has a name is whole; then the oldest go. Contents that the last archive has too
+//! are one with them on the disk. Calls block.
+
+use super::throttle::{Bounds, Brake};
+use super::{Place, Saved, copy, export, manifest};
+use crate::format::rfc3339;
+use penstock_storage::Store;
+use std::fs;
+use std::io::{ErrorKind, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+/// Where one is made.
+const ASIDE: &str = "aside";
+/// Bytes a second: a fraction of any disk, and of one processor.
+const RATE: u64 = 32 << 20;
+
+/// What is made, and where.
+pub struct Job<'a> {
+    /// What is saved.
+    pub place: Place,
+    /// Its open store.
+    pub store: Arc<dyn Store>,
+    /// Folder of the archives.
+    pub folder: PathBuf,
+    /// How many stay.
+    pub keep: usize,
+    /// Bytes of the disk that stay free.
+    pub free: u64,
+    /// Unix seconds.
+    pub now: u64,
+    /// Whether the house stops.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Job<'_> {
+    /// Makes an archive and lets the oldest go.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way; nothing is left of what was begun.
+    pub fn run(&self) -> std::result::Result<Saved, String> {
+        let failed = |error: std::io::Error| {
+            format!("The folder of the archives {} cannot be used: {error}.", self.folder.display())
+        };
+        copy::folder(&self.folder).map_err(failed)?;
+        let aside = self.folder.join(ASIDE);
+        clear(&aside).map_err(failed)?;
+        let last = archives(&self.folder).map_err(failed)?.pop().map(|name| self.folder.join(name));
+        let folder = Brake::nearest(&self.folder);
+        let brake = Brake::new(Bounds { rate: RATE, free: self.free, folder, stop: self.stop });
+        let saved = export::save(&self.place, &self.store, &aside, last.as_deref(), brake);
+        let placed = saved.and_then(|saved| {
+            let name = self.folder.join(name(self.now));
+            fs::rename(&aside, name).and_then(|()| copy::sync(&self.folder)).map_err(failed)?;
+            Ok(saved)
+        });
+        if placed.is_err() {
+            clear(&aside).ok();
+        }
+        let saved = placed?;
+        let all = archives(&self.folder).map_err(failed)?;
+        for old in all.iter().take(all.len().saturating_sub(self.keep.max(1))) {
+            // Without its manifest it is none any more, should the rest not go at once.
+            fs::remove_file(self.folder.join(old).join(manifest::NAME)).ok();
+            clear(&self.folder.join(old)).map_err(failed)?;
+        }
+        Ok(saved)
+    }
+}
+
+/// `2026-11-22T183000Z`: names that rise with time.
+fn name(now: u64) -> String {
+    rfc3339(now).replace(':', "")
+}
+
+fn is_name(name: &str) -> bool {
+    let shape = "0000-00-00T000000Z";
+    let fits = |(byte, shape): (u8, u8)| if shape == b'0' { byte.is_ascii_digit() } else { byte == shape };
+    name.len() == shape.len() && name.bytes().zip(shape.bytes()).all(fits)
+}
+
+/// Names of the archives in a folder, the oldest first; none where there is no folder.
+///
+/// # Errors
+/// What the disk says.
+pub fn archives(folder: &Path) -> Result<Vec<String>> {
+    let mut names = copy::folders(folder)?;
+    names.retain(|name| is_name(name));
+    Ok(names)
+}
+
+/// When the last archive was finished, in Unix seconds; `None` if there is none.
+#[must_use]
+pub fn last(folder: &Path) -> Option<u64> {
+    let name = archives(folder).ok()?.pop()?;
+    written(&folder.join(name).join(manifest::NAME))
+}
+
+/// When a file was written, in Unix seconds.
+#[must_use]
+pub fn written(file: &Path) -> Option<u64> {
+    let at = fs::metadata(file).and_then(|file| file.modified()).ok()?;
+    at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+fn clear(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the contents of a deleted file out of every archive, and out of the one that is being made.
+pub fn purge(folder: &Path, id: &str) {
+    for name in copy::folders(folder).into_iter().flatten() {
+        if is_name(&name) || name == ASIDE {
+            fs::remove_file(folder.join(name).join(copy::FILES).join(id)).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_rise_with_time_and_nothing_else_is_taken_for_one() {
+        assert_eq!(name(1_700_000_000), "2023-11-14T221320Z");
+        assert!(is_name(&name(0)) && name(1_700_000_000) < name(1_700_000_001));
+        for other in ["aside", "2023-11-14", "2023-11-14T221320z", "../../etc/passwd000", ""] {
+            assert!(!is_name(other), "{other}");
+        }
+    }
+}

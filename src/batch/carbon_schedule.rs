@@ -1,0 +1,36 @@
+//! Greener hours: when a batch is begun, by what is known of the grid where the
+//! model's providers are.
+
+use crate::clock::Clock;
+use crate::config_snapshot::Live;
+use penstock_batch::grid::{Place, Plan, plan};
+use penstock_storage::batches::BatchRecord;
+use std::time::Duration;
+
+/// What a line is taken to last where nothing is known of its model.
+const LINE: f64 = 5.0;
+/// The least that a batch is taken to last, in seconds.
+const LEAST: u64 = 600;
+
+/// When the batch is best begun; `None` if that is now, or nothing is known.
+pub fn planned(live: &Live, record: &BatchRecord, lines: u32, clock: Clock) -> Option<Plan> {
+    let grid = &live.settings.grid;
+    if grid.places.is_empty() {
+        return None;
+    }
+    let (name, _) = penstock_routing::split(record.model.as_deref()?);
+    let model = live.model(&live.catalog.resolve(name)?.id)?;
+    let mut places: Vec<&Place> = Vec::new();
+    for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
+        let provider = &offer.offer.provider;
+        let own = grid.places.get(&*provider.id);
+        places.extend(own.or_else(|| grid.places.get(&*provider.place.code)));
+    }
+    let latency = model.hour.lock().rates(clock.now()).latency.unwrap_or(LINE).clamp(0.05, 600.0);
+    let at_once = live.settings.batches.concurrency.max(1) as f64;
+    let takes = Duration::from_secs_f64(f64::from(lines) * latency / at_once).as_secs().max(LEAST);
+    // Half of what is left at the start stays for what goes wrong.
+    let latest = record.expires.saturating_sub(takes.saturating_mul(2));
+    let now = clock.unix();
+    plan(&places, now, latest, takes, grid.saving).filter(|plan| plan.start > now)
+}

@@ -1,0 +1,87 @@
+//! What files ask of batches: whether one needs a file, and its end before its input is deleted.
+
+use super::errors::unkept;
+use super::{Batches, DELETING, PATIENCE, Tell};
+use crate::files::Runs;
+use async_trait::async_trait;
+use penstock_contract::Refusal;
+use std::sync::atomic::Ordering;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+#[async_trait]
+impl Runs for Batches {
+    fn needs(&self, id: &str) -> bool {
+        // At the start and while another process takes over it is not known which batches there are.
+        if !self.resumed.load(Ordering::Acquire) || *self.stop.borrow() {
+            return true;
+        }
+        let running = self.running.lock();
+        running
+            .values()
+            .any(|running| *running.input == *id || running.seen.borrow().output.as_deref() == Some(id))
+    }
+
+    async fn deleted(&self, id: &str) -> Result<(), Refusal> {
+        {
+            let mut deleting = self.deleting.lock();
+            deleting.retain(|_, since| since.elapsed() < DELETING);
+            deleting.insert(id.into(), Instant::now());
+        }
+        let mut ends = Vec::new();
+        for running in self.running.lock().values().filter(|running| *running.input == *id) {
+            let (asker, ended) = oneshot::channel();
+            running.tell.send(Tell::InputDeleted(asker)).ok();
+            ends.push(ended);
+        }
+        for ended in ends {
+            if timeout(PATIENCE, ended).await.is_err() {
+                self.deleting.lock().remove(id);
+                return Err(unkept());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::config::settings;
+    use crate::files::{Files, Owner, When};
+    use penstock_storage::files::{FileRecord, FileStatus, FileStore};
+    use penstock_storage::memory;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn nothing_is_swept_before_it_is_known_which_batches_there_are() {
+        let (folder, store) = (tempfile::tempdir().unwrap(), memory());
+        let settings = settings::Files {
+            path: folder.path().to_owned(),
+            upload: 1,
+            disk: 1,
+            per_key: 1,
+            keep_free: 0,
+            retention: None,
+        };
+        let files = Files::open(&settings, FileStore::new(store.clone()), false).unwrap();
+        let batches = Arc::new(Batches::new(store.clone()));
+        files.run_by(batches.clone());
+        let owner = Owner { key: "k", account: "a" };
+        let old = || {
+            let name = "in.jsonl".to_owned();
+            let file = files.new_output(owner, name, "/v1/rerank", Duration::from_secs(1)).unwrap();
+            files.store().put(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
+        };
+        let swept = || files.sweep(When { now: 1_000, retention: Some(10) }).unwrap();
+        old();
+        assert_eq!(swept(), 0, "an open batch may need it");
+        batches.resumed.store(true, Ordering::Release);
+        assert_eq!(swept(), 1);
+        old();
+        assert!(batches.close().await);
+        assert_eq!(swept(), 0, "the next process may go on with its batch");
+    }
+}

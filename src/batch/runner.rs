@@ -1,0 +1,317 @@
+//! One batch at work: lines read ahead, asked as its turns allow, their results
+//! committed in groups. Everything it waits for comes to it as an event, so that
+//! whatever happens meets it in one place and in one order.
+
+use super::commit::{Group, Wrote};
+use super::funds_backoff::Short;
+use super::input::{Asked, Input};
+use super::memory_budget::Share;
+use super::open::Opened;
+use super::retry_queue::Later;
+use super::runner_state::{Ahead, Disk, Exit, Flying, OpenFiles, Paused, Unwritten, Watchers};
+use super::scheduler::{Place, Turn};
+use super::{Tell, api_object};
+use crate::batch_line::LineDone;
+use crate::endpoint::{self, Endpoint};
+use crate::state::House;
+use penstock_batch::done::Done;
+use penstock_batch::state::{Life, State, Why};
+use penstock_storage::Health;
+use penstock_storage::batches::BatchRecord;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+/// How often a batch looks around: at its window, its key, the store.
+pub(super) const LOOK: Duration = Duration::from_millis(250);
+/// How long started lines may end by themselves after a signal to stop, and then after being called off.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// What a batch hears of.
+pub(super) enum Event {
+    /// Its files are open.
+    Opened(Box<Opened>),
+    /// They cannot be.
+    Unopened(ErrorKind),
+    /// Lines were read.
+    Read(Input, std::io::Result<Vec<Asked>>),
+    /// A line ended; `None` if it broke.
+    Line(Asked, Turn, Option<Box<LineDone>>),
+    /// A group was written.
+    Wrote(Box<Wrote>),
+    /// A commit is durable, or will never be.
+    Kept(bool),
+}
+
+/// A batch at work.
+pub(super) struct Work {
+    pub(super) house: Arc<House>,
+    /// As it is with the next commit; what the world sees is what was committed.
+    pub(super) record: BatchRecord,
+    pub(super) life: Life,
+    pub(super) done: Done,
+    pub(super) endpoint: Option<&'static dyn Endpoint>,
+    pub(super) files: OpenFiles,
+    pub(super) ahead: Ahead,
+    pub(super) later: Later,
+    pub(super) short: Short,
+    pub(super) flying: Flying,
+    pub(super) unwritten: Unwritten,
+    /// Turns of the lines that are kept with the commit under way.
+    pub(super) kept_soon: Vec<Turn>,
+    pub(super) place: Place,
+    /// What it may hold in memory.
+    pub(super) share: Share,
+    pub(super) disk: Disk,
+    pub(super) paused: Paused,
+    pub(super) exit: Exit,
+    watchers: Watchers,
+    pub(super) tell: mpsc::UnboundedSender<Event>,
+}
+
+/// Runs a batch until it is over or the house stops.
+pub(super) async fn run(
+    house: Arc<House>,
+    record: BatchRecord,
+    mut tells: mpsc::UnboundedReceiver<Tell>,
+    seen: watch::Sender<Arc<BatchRecord>>,
+) {
+    let mut stop = house.batches.stopping();
+    let (tell, mut events) = mpsc::unbounded_channel();
+    let mut work = Work::new(house, record, tell, seen);
+    let mut look = Instant::now();
+    while !work.is_over() {
+        work.step();
+        let wake = work.wake(look);
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop), if !work.exit.stopping => work.stop(),
+            Some(told) = tells.recv() => work.told(told),
+            Some(event) = events.recv() => {
+                work.take(event);
+                while let Ok(event) = events.try_recv() {
+                    work.take(event);
+                }
+            }
+            () = work.place.given_one() => {}
+            () = tokio::time::sleep_until(wake) => {}
+        }
+        if Instant::now() >= look {
+            work.look();
+            look = Instant::now() + LOOK;
+        }
+    }
+    let Work { house, record, .. } = work;
+    house.batches.gone(&record.id);
+}
+
+impl Work {
+    fn new(
+        house: Arc<House>,
+        record: BatchRecord,
+        tell: mpsc::UnboundedSender<Event>,
+        seen: watch::Sender<Arc<BatchRecord>>,
+    ) -> Self {
+        let place = house.batches.turns.place(&record.account);
+        let share = house.batches.share(&house, &record.account);
+        let suspended = house.keyring.grant(&record.key).is_some_and(|grant| grant.is_suspended());
+        Self {
+            life: api_object::life(&record),
+            endpoint: endpoint::find(&http::Method::POST, &record.endpoint).ok().map(|(found, _)| found),
+            place,
+            house,
+            record,
+            done: Done::default(),
+            files: OpenFiles::default(),
+            ahead: Ahead::default(),
+            later: Later::default(),
+            short: Short::default(),
+            flying: Flying::default(),
+            unwritten: Unwritten::default(),
+            kept_soon: Vec::new(),
+            share,
+            disk: Disk::default(),
+            paused: Paused { held_up: false, suspended },
+            exit: Exit::default(),
+            watchers: Watchers { seen, askers: Vec::new() },
+            tell,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let still = self.flying.lines > 0
+            || !self.unwritten.lines.is_empty()
+            || self.disk.writing
+            || self.disk.reading;
+        // A disk that is full does not keep the process from ending: what was not kept is asked again.
+        let given_up = self.disk.rest_until.is_some()
+            && !self.disk.writing
+            && !self.disk.reading
+            && self.flying.lines == 0;
+        self.exit.over || (self.exit.stopping && (!still || given_up))
+    }
+
+    /// Does whatever can be done now.
+    fn step(&mut self) {
+        let rests = self.disk.rest_until.is_some_and(|until| Instant::now() < until);
+        if !rests && !self.exit.stopping && self.exit.why.is_none() {
+            if !self.waits() {
+                self.open();
+            }
+            self.begin_lines();
+            self.read_ahead();
+        }
+        if self.exit.why.is_some() || self.exit.stopping {
+            self.place.leave();
+        }
+        if !rests {
+            self.commit();
+        }
+    }
+
+    /// When there is something to do without an event.
+    fn wake(&self, look: Instant) -> Instant {
+        self.later.due().map_or(look, |due| due.min(look).max(Instant::now() + Duration::from_millis(1)))
+    }
+
+    pub(super) fn take(&mut self, event: Event) {
+        match event {
+            Event::Opened(opened) => self.opened(*opened),
+            Event::Unopened(kind) => self.unopened(kind),
+            Event::Read(input, read) => {
+                self.disk.reading = false;
+                self.files.input = Some(input);
+                match read {
+                    Ok(lines) => self.is_ahead(lines),
+                    Err(error) => self.unopened(error.kind()),
+                }
+            }
+            Event::Line(asked, turn, done) => self.landed(asked, turn, done),
+            Event::Wrote(wrote) => self.wrote(*wrote),
+            Event::Kept(true) => self.kept(),
+            Event::Kept(false) => self.exit.over = true,
+        }
+    }
+
+    /// Looks around.
+    fn look(&mut self) {
+        let now = Instant::now();
+        self.short.look();
+        if self.exit.calls_off.is_some_and(|at| now >= at) {
+            self.call_off();
+        }
+        if self.exit.cuts.is_some_and(|at| now >= at) {
+            self.flying.abort.send_replace(true);
+        }
+        let unix = self.house.clock.unix();
+        if unix >= self.record.expires {
+            self.end(Why::Expired);
+        }
+        let grant = self.house.keyring.grant(&self.record.key);
+        match grant {
+            Some(grant) if grant.good(unix) => {
+                self.paused.suspended = false;
+                self.paused.held_up = self.house.vault.store.health() != Health::Ready;
+            }
+            Some(grant) if grant.is_suspended() => {
+                (self.paused.suspended, self.paused.held_up) = (true, true);
+            }
+            _ => self.end(Why::KeyRevoked),
+        }
+        self.park();
+        self.share = self.house.batches.share(&self.house, &self.record.account);
+    }
+
+    /// It will begin no line for long: its hour is to come, or its key is suspended.
+    fn waits(&self) -> bool {
+        let hour = self.record.scheduled.is_some_and(|hour| hour > self.house.clock.unix());
+        self.life.state == State::InProgress && (hour || self.paused.suspended)
+    }
+
+    /// While it waits it holds nothing of its files, and its share is that of others. Afterwards it opens them as
+    /// after a restart: by then all that had a result was committed.
+    fn park(&mut self) {
+        let waits = self.waits() && self.exit.why.is_none();
+        if waits && self.is_bare() && !self.disk.reading {
+            (self.files.input, self.files.output) = (None, None);
+            self.ahead = Ahead::default();
+            self.later = Later::default();
+            self.house.batches.park(&self.record.id, true);
+        } else if !waits {
+            self.house.batches.park(&self.record.id, false);
+        }
+    }
+
+    fn told(&mut self, told: Tell) {
+        let (why, asker) = match told {
+            Tell::Cancel(asker) => (Why::Cancelled, asker),
+            Tell::InputDeleted(asker) => (Why::InputDeleted, asker),
+        };
+        self.watchers.askers.push(asker);
+        self.end(why);
+    }
+
+    /// It ends before its last line, unless it has ended already.
+    pub(super) fn end(&mut self, why: Why) {
+        if self.exit.why.is_some() || self.life.state.is_end() {
+            return;
+        }
+        self.exit.why = Some(why);
+        self.ahead.lines.clear();
+        self.ahead.bytes = 0;
+        self.later = Later::default();
+        self.call_off();
+    }
+
+    fn stop(&mut self) {
+        self.exit.stopping = true;
+        self.exit.calls_off = Some(Instant::now() + GRACE);
+    }
+
+    /// Started lines are told that nobody waits for them any more.
+    fn call_off(&mut self) {
+        self.exit.calls_off = None;
+        self.flying.cancel.cancel();
+        if self.exit.cuts.is_none() {
+            self.exit.cuts = Some(Instant::now() + GRACE);
+        }
+    }
+
+    /// Nothing of it is at work, and its files are not being opened.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.flying.lines == 0 && !self.disk.reading
+    }
+
+    /// It holds no turn: nothing is at work or waits to be kept.
+    pub(super) fn is_bare(&self) -> bool {
+        self.flying.lines == 0 && self.unwritten.lines.is_empty() && !self.disk.writing
+    }
+
+    /// What was committed is what the world sees.
+    fn kept(&mut self) {
+        self.disk.writing = false;
+        self.kept_soon.clear();
+        let record = Arc::new(self.record.clone());
+        self.watchers.seen.send_replace(record.clone());
+        if self.life.state.is_end() {
+            self.house.batches.told_end(&self.house, &record);
+            self.exit.over = true;
+            for asker in self.watchers.askers.drain(..) {
+                asker.send(record.clone()).ok();
+            }
+        }
+    }
+
+    pub(super) fn group(&mut self, most: usize) -> Group {
+        let mut group = Group::default();
+        while group.lines.len() < most && group.bytes.len() <= self.share.group {
+            let Some(finished) = self.unwritten.lines.pop_front() else { break };
+            self.unwritten.bytes = self.unwritten.bytes.saturating_sub(finished.text.len());
+            group.bytes.extend_from_slice(&finished.text);
+            group.lines.push(finished);
+        }
+        group
+    }
+}

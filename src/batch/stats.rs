@@ -1,0 +1,71 @@
+//! How batches are, as metrics and logs tell it: those that are open, and the line of each that ends.
+
+use super::{Batches, api_object};
+use crate::state::House;
+use crate::telemetry::log;
+use penstock_storage::batches::{BatchRecord, BatchState};
+
+/// How batches are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Open ones by state: being validated, at work, waiting for their hour.
+    pub open: [usize; 3],
+    /// Lines that have no result yet.
+    pub lines: u64,
+    /// Lines at work.
+    pub working: usize,
+    /// Age of the oldest that does not wait for its hour, in seconds.
+    pub oldest: u64,
+}
+
+impl Batches {
+    /// How they are.
+    #[must_use]
+    pub fn standing(&self, now: u64) -> Standing {
+        let mut standing = Standing { working: self.turns.taken(), ..Standing::default() };
+        for running in self.running.lock().values() {
+            let record = running.seen.borrow();
+            if record.state.is_end() {
+                continue;
+            }
+            let waits = record.scheduled.is_some_and(|hour| hour > now);
+            let place = match (record.state, waits) {
+                (BatchState::Validating, _) => 0,
+                (_, false) => 1,
+                (_, true) => 2,
+            };
+            if let Some(count) = standing.open.get_mut(place) {
+                *count += 1;
+            }
+            let counts = &record.counts;
+            standing.lines += u64::from(counts.total.saturating_sub(counts.completed + counts.failed));
+            if !waits {
+                let since = record.scheduled.unwrap_or(record.created_ms / 1_000);
+                standing.oldest = standing.oldest.max(now.saturating_sub(since));
+            }
+        }
+        standing
+    }
+
+    /// A batch ended: its line and its counts.
+    pub(super) fn told_end(&self, house: &House, record: &BatchRecord) {
+        let state = api_object::state(record.state).name();
+        let counts = &record.counts;
+        house.metrics.batches.ended(state, counts.cancelled, counts.expired);
+        let number = |count: u32| count.to_string();
+        let why = record.errors.first().map_or("", |error| error.code.as_str());
+        log::event(
+            log::info(),
+            "batch_ended",
+            &[
+                ("batch", &record.id),
+                ("key", &record.key),
+                ("status", state),
+                ("why", why),
+                ("lines", &number(counts.total)),
+                ("completed", &number(counts.completed)),
+                ("failed", &number(counts.failed)),
+            ],
+        );
+    }
+}

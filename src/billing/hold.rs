@@ -1,0 +1,166 @@
+//! A hold: what was set aside for one request. It ends once, whatever happens:
+//! at once, or as an [`Ending`] that is entered together with others.
+
+use super::Ledger;
+use super::balance::Purse;
+use super::op::{Deed, Op, TermsText};
+use penstock_ledger::{Act, Drawn, Sale, Wallet};
+use std::sync::Arc;
+
+/// A charge.
+pub struct Settlement {
+    /// Micro-credits or nano-kWh, by the hold's wallet.
+    pub amount: i64,
+    /// The same in 1e-8 EUR.
+    pub eur: i64,
+    /// What was sold.
+    pub sale: Sale,
+    /// The terms it was sold under.
+    pub terms: Arc<TermsText>,
+    /// What it drew.
+    pub drawn: Drawn,
+}
+
+/// An open reserve. Dropped without an end it is voided.
+pub struct Hold {
+    ledger: Arc<Ledger>,
+    purse: Arc<Purse>,
+    request: Arc<str>,
+    key: Arc<str>,
+    wallet: Wallet,
+    amount: i64,
+    exposed: i64,
+    ended: bool,
+}
+
+impl Hold {
+    pub(super) fn new(
+        ledger: Arc<Ledger>,
+        purse: Arc<Purse>,
+        request: Arc<str>,
+        key: Arc<str>,
+        wallet: Wallet,
+        amount: i64,
+        exposed: i64,
+    ) -> Self {
+        Self { ledger, purse, request, key, wallet, amount, exposed, ended: false }
+    }
+
+    /// Writes the reserve down.
+    pub(super) fn reserved(&self) {
+        let (request, key) = (self.request.clone(), self.key.clone());
+        let act = Act::Reserve { request, key, wallet: self.wallet, amount: self.amount };
+        self.ledger.queue.push(Op::Act(self.deed(act, None, 0)));
+    }
+
+    /// The wallet that pays.
+    #[must_use]
+    pub const fn wallet(&self) -> Wallet {
+        self.wallet
+    }
+
+    /// The request was answered; returns what to wait for if its charge has to
+    /// be on the disk.
+    pub fn settle(mut self, charge: Settlement) -> u64 {
+        let deed = self.settled(charge);
+        self.ledger.queue.push(Op::Act(deed))
+    }
+
+    /// The request ended without a charge.
+    pub fn void(mut self, why: &str, drawn: Drawn) {
+        self.end(why, drawn);
+    }
+
+    /// Another process ends it: nothing is written here.
+    pub(super) fn leave(mut self) {
+        self.ended = true;
+    }
+
+    /// The request was answered; its charge is entered later.
+    #[must_use]
+    pub fn settling(self, charge: Settlement) -> Ending {
+        Ending { hold: self, how: How::Settled(Box::new(charge)) }
+    }
+
+    /// The request ended without a charge, which is entered later.
+    #[must_use]
+    pub const fn voiding(self, why: &'static str, drawn: Drawn) -> Ending {
+        Ending { hold: self, how: How::Voided(why, drawn) }
+    }
+
+    fn settled(&mut self, charge: Settlement) -> Deed {
+        self.ended = true;
+        self.purse.end(self.wallet, self.amount, charge.amount);
+        self.ledger.queue.expose(charge.eur.saturating_sub(self.exposed));
+        let act = Act::Settle {
+            request: self.request.clone(),
+            key: self.key.clone(),
+            wallet: self.wallet,
+            amount: charge.amount,
+            held: self.amount,
+            sale: Box::new(charge.sale),
+            drawn: charge.drawn,
+        };
+        self.deed(act, Some(charge.terms), charge.eur)
+    }
+
+    fn end(&mut self, why: &str, drawn: Drawn) {
+        let deed = self.voided(why, drawn);
+        self.ledger.queue.push(Op::Act(deed));
+    }
+
+    fn voided(&mut self, why: &str, drawn: Drawn) -> Deed {
+        self.ended = true;
+        self.purse.end(self.wallet, self.amount, 0);
+        self.ledger.queue.expose(-self.exposed);
+        let act = Act::Void {
+            request: self.request.clone(),
+            key: self.key.clone(),
+            wallet: self.wallet,
+            held: self.amount,
+            why: why.into(),
+            drawn,
+        };
+        self.deed(act, None, 0)
+    }
+
+    fn deed(&self, act: Act, terms: Option<Arc<TermsText>>, exposed: i64) -> Deed {
+        Deed { at: self.ledger.clock.unix(), account: self.purse.name.clone(), act, terms, exposed }
+    }
+}
+
+/// How a request ended, to be entered with [`Ledger::enter`]; dropped before
+/// that, the request is voided.
+pub struct Ending {
+    hold: Hold,
+    how: How,
+}
+
+enum How {
+    Settled(Box<Settlement>),
+    Voided(&'static str, Drawn),
+}
+
+impl Ending {
+    /// Whether something is charged.
+    #[must_use]
+    pub const fn is_charge(&self) -> bool {
+        matches!(self.how, How::Settled(_))
+    }
+
+    pub(super) fn deed(self) -> Deed {
+        let Self { mut hold, how } = self;
+        match how {
+            How::Settled(charge) => hold.settled(*charge),
+            How::Voided(why, drawn) => hold.voided(why, drawn),
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end("dropped", Drawn::default());
+        }
+    }
+}

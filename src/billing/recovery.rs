@@ -1,0 +1,141 @@
+//! The ledger taken up at a start: purses from the store, what a crash left open voided, what a process hands over
+//! gone on with. A store that does not end where it says, or is of the future, is not written to.
+
+use super::balance::Purse;
+use super::op::{Deed, Op};
+use super::write_queue::Queue;
+use super::{Ledger, handover, writer};
+use crate::clock::Clock;
+use crate::config::settings;
+use crate::format::rfc3339;
+use crate::telemetry::log;
+use parking_lot::{Mutex, RwLock};
+use penstock_ledger::{Act, Chain, Drawn, Open, lines};
+use penstock_storage::StoreError;
+use penstock_storage::ledger::{LedgerStore, Tip};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::time::Duration;
+
+/// As far ahead as a configuration can say: any date will do.
+const ANY: Duration = Duration::from_secs(366 * 86_400);
+
+impl Ledger {
+    /// Takes up the ledger in a store, voids the reserves that a crash left
+    /// open, and starts to write.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way.
+    pub fn open(
+        store: Arc<LedgerStore>,
+        settings: &settings::Ledger,
+        clock: Clock,
+    ) -> Result<Arc<Self>, String> {
+        Self::begin(store, settings, clock, false).map(|(ledger, _)| ledger)
+    }
+
+    /// The same for a store that another process has just closed: the reserves
+    /// that are open are its own, and it goes on with them.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`].
+    pub fn take_over(
+        store: Arc<LedgerStore>,
+        settings: &settings::Ledger,
+        clock: Clock,
+    ) -> Result<(Arc<Self>, handover::Holds), String> {
+        let (ledger, open) = Self::begin(store, settings, clock, true)?;
+        let holds = ledger.holds(&open);
+        Ok((ledger, holds))
+    }
+
+    fn begin(
+        store: Arc<LedgerStore>,
+        settings: &settings::Ledger,
+        clock: Clock,
+        taken_over: bool,
+    ) -> Result<(Arc<Self>, Open), String> {
+        let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
+        for what in store.take_healed() {
+            log::event(log::error(), "ledger_copy_healed", &[("what", &what)]);
+        }
+        let tip = store.tip().map_err(said)?;
+        in_time(tip, settings.ahead, clock.unix())?;
+        let balances = store.balances().map_err(said)?;
+        let purses = balances.iter().map(|(account, balance)| {
+            (account.as_str().into(), Arc::new(Purse::new(account, balance.credits, balance.energy)))
+        });
+        let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
+        let open = left_open(&store).map_err(said)?;
+        let queue = Arc::new(Queue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
+        let theirs = if taken_over { open.clone() } else { Open::default() };
+        for (request, hold) in open.iter().filter(|_| !taken_over) {
+            let act = Act::Void {
+                request: request.clone(),
+                key: hold.key.clone(),
+                wallet: hold.wallet,
+                held: hold.amount,
+                why: "crash".into(),
+                drawn: Drawn::default(),
+            };
+            let (at, account) = (clock.unix(), hold.account.clone());
+            queue.push(Op::Act(Deed { at, account, act, terms: None, exposed: 0 }));
+        }
+        if !open.is_empty() && !taken_over {
+            let count = open.len().to_string();
+            log::event(log::info(), "reserves_voided", &[("count", &count), ("why", "crash")]);
+        }
+        let writer = writer::start(store.clone(), tip, balances, open, queue.clone())?;
+        let ledger = Self {
+            store,
+            purses,
+            queue,
+            clock,
+            debt: AtomicI64::new(0),
+            backlog: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
+            turned_away: AtomicBool::new(false),
+            writer: Mutex::new(Some(writer)),
+        };
+        ledger.configure(settings);
+        Ok((Arc::new(ledger), theirs))
+    }
+}
+
+/// Entries are never dated before the one they follow: behind a last entry of the future, all that come are
+/// of the future too, on statements and invoices.
+fn in_time(tip: Option<Tip>, ahead: Duration, now: u64) -> Result<(), String> {
+    if ahead >= ANY {
+        return Ok(());
+    }
+    let Some(tip) = tip.filter(|tip| tip.at > now.saturating_add(ahead.as_secs())) else { return Ok(()) };
+    Err(format!(
+        "The ledger's last entry is of {}, and this machine's clock says {}: set the clock right and start again. If \
+         the clock is right and was ahead then, allow it with ledger.ahead = \"366d\"; entries go on with that date until it \
+         is reached.",
+        rfc3339(tip.at),
+        rfc3339(now)
+    ))
+}
+
+/// The reserves that have no end on the disk.
+pub(super) fn left_open(store: &LedgerStore) -> Result<Open, StoreError> {
+    let mut open = Open::default();
+    let Some(tip) = store.tip()? else { return Ok(open) };
+    let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
+    let mut last = Chain::default();
+    // At least the last sheet: it has to end where the tip says.
+    store.walk(tip.low.min(tip.seq).saturating_sub(1), |sheet| {
+        for line in lines(&sheet.text) {
+            let (entry, chain) = Chain::glance(line).map_err(|_| damaged("an entry of the ledger"))?;
+            open.take(&entry);
+            last = chain;
+        }
+        Ok::<_, StoreError>(())
+    })?;
+    if (last.seq, last.hash) != (tip.seq, tip.hash) {
+        return Err(damaged("the last entry of the ledger is not the one it should be"));
+    }
+    Ok(open)
+}

@@ -1,0 +1,147 @@
+//! A day of the ledger rated again: every charge computed once more from the usage
+//! and the terms that stand beside it. Every call blocks.
+
+use super::report::{Failed, each, find};
+use crate::upstream::pricing::eur8;
+use penstock_contract::Done;
+use penstock_ledger::{Act, Day, Month, Wallet};
+use penstock_pricing::{Billing, PaidWith, Sold, Tariff, charge};
+use penstock_storage::ledger::LedgerStore;
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A day rated again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rerated {
+    /// Charges of the day.
+    pub charges: u64,
+    /// What they were, in micro-credits.
+    pub credits: i128,
+    /// What they were, in nano-kWh.
+    pub energy: i128,
+    /// What they were, in EUR.
+    pub eur: Decimal,
+    /// What they are when computed again: the same three.
+    pub again: (i128, i128, Decimal),
+    /// The first entry whose charge comes out different.
+    pub differs: Option<u64>,
+}
+
+impl Rerated {
+    /// For machines.
+    #[must_use]
+    pub fn told(&self, day: Day) -> Value {
+        let sums = |credits: i128, energy: i128, eur: Decimal| {
+            json!({
+                "credits": Decimal::from_i128_with_scale(credits, 6).normalize().to_string(),
+                "energy_kwh": Decimal::from_i128_with_scale(energy, 9).normalize().to_string(),
+                "eur": eur.normalize().to_string(),
+            })
+        };
+        json!({
+            "day": day.to_string(),
+            "charges": self.charges,
+            "charged": sums(self.credits, self.energy, self.eur),
+            "computed_again": sums(self.again.0, self.again.1, self.again.2),
+            "same": self.differs.is_none(),
+            "first_different_entry": self.differs,
+        })
+    }
+}
+
+/// Computes every charge of a day again, from its usage and its terms as they
+/// stand in the ledger.
+///
+/// # Errors
+/// The store cannot be read, or a charge refers to terms that are not there.
+pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
+    let mut known: BTreeMap<Arc<str>, (Tariff, Decimal)> = BTreeMap::new();
+    let mut sums = Rerated::default();
+    each(store, Month::of(day.start()), |entry| {
+        let Act::Settle { wallet, amount, sale, .. } = &entry.act else { return Ok(()) };
+        if Day::of(entry.at) != day {
+            return Ok(());
+        }
+        if !known.contains_key(&sale.terms) {
+            known.insert(sale.terms.clone(), tariff(&terms_of(store, &sale.terms)?)?);
+        }
+        let Some((tariff, eur_per_credit)) = known.get(&sale.terms) else { return Ok(()) };
+        let done = match (sale.images, sale.seconds.is_zero()) {
+            (0, true) => Done::Tokens(sale.usage),
+            (0, false) => Done::Audio { seconds: sale.seconds },
+            (count, _) => Done::Images { count, steps: None, pixels: None },
+        };
+        let sold: Sold = crate::upstream::pricing::sold(&done);
+        let pays = match wallet {
+            Wallet::Credits => PaidWith::Credits,
+            Wallet::Energy => PaidWith::Energy,
+        };
+        let kwh = sale.billable_kwh.unwrap_or_default();
+        let again = charge(tariff, &sold, pays, sale.batch, kwh, *eur_per_credit);
+        sums.charges += 1;
+        sums.eur += sale.eur;
+        sums.again.2 += again.eur;
+        let computed = match wallet {
+            Wallet::Credits => {
+                sums.credits += i128::from(*amount);
+                sums.again.0 += i128::from(again.credits.0);
+                again.credits.0
+            }
+            Wallet::Energy => {
+                sums.energy += i128::from(*amount);
+                sums.again.1 += i128::from(again.energy.0);
+                again.energy.0
+            }
+        };
+        if (computed != *amount || eur8(again.eur) != eur8(sale.eur)) && sums.differs.is_none() {
+            sums.differs = Some(entry.seq);
+        }
+        Ok(())
+    })?;
+    Ok(sums)
+}
+
+/// EUR for a micro-credit or a nano-kWh under the terms of a charge.
+///
+/// # Errors
+/// The store cannot be read, or the terms are not there.
+pub fn unit(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal, Failed> {
+    let (tariff, eur_per_credit) = tariff(&terms_of(store, terms)?)?;
+    Ok(match wallet {
+        Wallet::Credits => eur_per_credit.saturating_mul(Decimal::new(1, 6)),
+        Wallet::Energy => tariff.eur_per_kwh.saturating_mul(Decimal::new(1, 9)),
+    })
+}
+
+/// The tariff that terms state, and what a credit is.
+fn tariff(terms: &Value) -> Result<(Tariff, Decimal), Failed> {
+    let price =
+        |name: &str| terms.get(name).and_then(Value::as_str).and_then(|text| text.parse::<Decimal>().ok());
+    let unreadable = || Failed("The terms of a charge are not what this version reads.".to_owned());
+    let billing = match terms.get("billing").and_then(Value::as_str) {
+        Some("credits") => Billing::Credits,
+        Some("energy") => Billing::Energy,
+        _ => return Err(unreadable()),
+    };
+    let tariff = Tariff {
+        input: price("input"),
+        cached_input: price("cached_input"),
+        output: price("output"),
+        image: price("image"),
+        minute: price("minute"),
+        eur_per_kwh: price("eur_per_kwh").ok_or_else(unreadable)?,
+        billing,
+    };
+    Ok((tariff, price("eur_per_credit").ok_or_else(unreadable)?))
+}
+
+pub(super) fn terms_of(store: &LedgerStore, id: &str) -> Result<Value, Failed> {
+    let missing = || Failed(format!("The terms {id} that a charge refers to are not in the ledger."));
+    let number = store.number_of(&format!("terms {id}"))?.ok_or_else(missing)?;
+    match find(store, number)?.ok_or_else(missing)?.act {
+        Act::Terms { terms, .. } => serde_json::from_str(&terms).map_err(|_| missing()),
+        _ => Err(missing()),
+    }
+}

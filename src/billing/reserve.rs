@@ -1,0 +1,101 @@
+//! What a request may come to is set aside before it is sent: the wallet that pays, or the refusal that says what is
+//! missing.
+
+use super::balance::Purse;
+use super::{Hold, Ledger, format};
+use penstock_contract::{Code, MicroCredits, NanoKwh, Refusal};
+use penstock_ledger::Wallet;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a request may come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// In micro-credits, where credits pay.
+    pub credits: i64,
+    /// In nano-kWh, where the energy wallet may pay.
+    pub energy: Option<i64>,
+    /// In 1e-8 EUR.
+    pub eur: i64,
+}
+
+impl Ledger {
+    /// Sets aside what a request may come to, before it is sent to a provider.
+    ///
+    /// # Errors
+    /// 402 with what is required and what there is, and whether it passes as other holds end; 503 while too much is
+    /// unwritten.
+    pub fn reserve(
+        self: &Arc<Self>,
+        account: &str,
+        key: &Arc<str>,
+        request: &str,
+        need: Need,
+        prepaid: bool,
+    ) -> Result<Hold, Refusal> {
+        let purse = self.purse(account);
+        self.queue.expose(need.eur);
+        let pressed = self.pressed();
+        if pressed != self.turned_away.load(Ordering::Relaxed) {
+            self.turned_away.store(pressed, Ordering::Relaxed);
+        }
+        let taken = if pressed { Err(unwritten()) } else { choose(&purse, need, prepaid) };
+        let (wallet, amount) = match taken {
+            Ok(taken) => taken,
+            Err(refusal) => {
+                self.queue.expose(-need.eur);
+                return Err(refusal);
+            }
+        };
+        let hold = Hold::new(self.clone(), purse, request.into(), key.clone(), wallet, amount, need.eur);
+        hold.reserved();
+        Ok(hold)
+    }
+}
+
+/// The wallet that pays, and how much it holds: energy where it covers the
+/// need, or need not, else credits.
+fn choose(purse: &Purse, need: Need, prepaid: bool) -> Result<(Wallet, i64), Refusal> {
+    if let Some(energy) = need.energy
+        && purse.take(Wallet::Energy, energy, prepaid).is_ok()
+    {
+        return Ok((Wallet::Energy, energy));
+    }
+    match purse.take(Wallet::Credits, need.credits, prepaid) {
+        Ok(()) => Ok((Wallet::Credits, need.credits)),
+        Err(available) => Err(insufficient(purse, need, available)),
+    }
+}
+
+fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
+    let (required, available) = (MicroCredits(need.credits).credits(), MicroCredits(available).credits());
+    let held = purse.covers(Wallet::Credits, need.credits)
+        || need.energy.is_some_and(|energy| purse.covers(Wallet::Energy, energy));
+    let message = format!(
+        "The account's balance does not cover this request: it may take up to {} credits, and {} are available{}.",
+        required.normalize(),
+        available.normalize(),
+        if held { " as long as other requests are at work" } else { "" },
+    );
+    let refusal = Refusal::because(Code::InsufficientCredits, message)
+        .with("wallet", Wallet::Credits.name())
+        .with("required", format::number(required))
+        .with("available", format::number(available));
+    let refusal = if held { refusal.held() } else { refusal };
+    match need.energy {
+        None => refusal,
+        Some(energy) => {
+            let there = NanoKwh(purse.available(Wallet::Energy)).kwh();
+            let both = [("required_kwh", NanoKwh(energy).kwh()), ("available_kwh", there)];
+            let both: serde_json::Map<String, Value> =
+                both.into_iter().map(|(name, kwh)| (name.to_owned(), format::number(kwh))).collect();
+            refusal.with("energy", Value::Object(both))
+        }
+    }
+}
+
+fn unwritten() -> Refusal {
+    let message = "Charges cannot be written down at the moment, so no request is taken; try again shortly.";
+    Refusal::because(Code::Unavailable, message).retry_after(5)
+}

@@ -1,0 +1,138 @@
+//! How accounts and keys are got at: through the running gateway, or directly
+//! in its store when none runs. Both read the same routes and the same bodies.
+
+use super::client::{Client, Failure};
+use super::output::err;
+use super::{configuration, drop_privileges};
+use crate::admin::request::Asked;
+use crate::admin::routes::{self, Work};
+use crate::config::{Reach, Report};
+use crate::stores::Vault;
+use http::Method;
+use penstock_contract::percent;
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A way.
+pub enum Way {
+    /// Through the admin listener.
+    Gateway(Client),
+    /// Directly.
+    Store(Box<Vault>),
+}
+
+impl Way {
+    /// The one that is open.
+    ///
+    /// # Errors
+    /// The gateway cannot be asked, or the store cannot be opened.
+    pub fn to(reach: &Reach) -> Result<Self, String> {
+        match Client::new(reach) {
+            Ok(client) => Ok(Self::Gateway(client)),
+            Err(Failure::NotRunning(_)) => store(reach).map(|vault| Self::Store(Box::new(vault))),
+            Err(Failure::Other(why)) => Err(why),
+        }
+    }
+
+    /// One request; its answer.
+    ///
+    /// # Errors
+    /// The gateway's own sentence.
+    pub fn ask(
+        &self,
+        method: &Method,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<Value, String> {
+        match self {
+            Self::Gateway(client) => {
+                Ok(client.ask(method.as_str(), &format!("{path}{}", written(query)), body)?)
+            }
+            Self::Store(vault) => {
+                let told = |refusal: penstock_contract::Refusal| refusal.message.into_owned();
+                let (route, id) = routes::find(method, path).map_err(told)?;
+                let Work::Store(work) = route.work else {
+                    return Err("Only a running gateway can tell this.".to_owned());
+                };
+                let asked = Asked {
+                    id,
+                    query: query.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+                    body: body.cloned().unwrap_or_else(|| json!({})),
+                    who: format!("{} on the store", actor()),
+                    now: now(),
+                };
+                work(vault, &asked).map(|done| done.answer).map_err(told)
+            }
+        }
+    }
+
+    /// Every row of a list, page after page.
+    ///
+    /// # Errors
+    /// As [`Way::ask`].
+    pub fn every(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, String> {
+        let mut all = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let mut query = query.to_vec();
+            query.extend(after.as_deref().map(|after| ("after", after)));
+            let mut page = self.ask(&Method::GET, path, &query, None)?;
+            if let Some(Value::Array(items)) = page.get_mut("data").map(Value::take) {
+                all.extend(items);
+            }
+            after = match page.get("next") {
+                Some(Value::String(next)) => Some(next.clone()),
+                Some(Value::Number(next)) => Some(next.to_string()),
+                _ => return Ok(all),
+            };
+        }
+    }
+}
+
+fn store(reach: &Reach) -> Result<Vault, String> {
+    match &reach.storage {
+        Ok(storage) => {
+            drop_privileges::take(&storage.path)?;
+            let vault = Vault::open(storage)?;
+            told_healed(&vault);
+            Ok(vault)
+        }
+        Err(mistakes) => {
+            let report = Report { mistakes: mistakes.clone(), warnings: Vec::new() };
+            Err(configuration::refusal(&report, "the store cannot be opened"))
+        }
+    }
+}
+
+/// Says what was wrong with the ledger's second copy and was written again.
+pub(super) fn told_healed(vault: &Vault) {
+    for healed in vault.ledger.take_healed() {
+        err(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
+    }
+}
+
+/// Who typed the command, for the audit log.
+pub fn actor() -> String {
+    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    let plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
+    let user: String = user.unwrap_or_default().chars().filter(plain).take(40).collect();
+    format!("cli:{}", if user.is_empty() { "somebody" } else { &user })
+}
+
+/// Unix seconds.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// An id as one segment of a path.
+pub fn encoded(text: &str) -> String {
+    percent::encoded(text, b"._-~")
+}
+
+/// A query as it is sent, with its `?`.
+pub fn written(query: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> =
+        query.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}

@@ -1,0 +1,193 @@
+//! What a configuration may need in memory at most, added up from the bounds that
+//! the house keeps.
+
+use crate::buffer_pool;
+use crate::config::settings::Settings;
+use crate::failover::FREE;
+use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAMES, STREAM_WINDOW};
+use crate::upstream::connect::H2_WINDOW;
+
+/// What a request holds besides its body and its answer: buffers of two connections, its state. Assumed; an open
+/// stream takes 13 KiB (`docs/performance.md`).
+const STATE: u64 = 64 << 10;
+/// The same, and what waits for a client that does not read.
+const REQUEST: u64 = STATE + SEND_BUFFER as u64;
+/// What of a stream's text is kept at most, so that another provider can take it over.
+const RECORD: u64 = 256 << 10;
+/// What of an answer is in memory without being counted: what was read, and what waits behind a slow client.
+const UNCOUNTED: u64 = FREE as u64 + H2_WINDOW as u64;
+/// What a connection holds before anybody knows who asks: buffers, also those of TLS …
+const CONNECTION: u64 = 64 << 10;
+/// … and over HTTP/2 what is not read yet of bodies, with the bookkeeping of small frames.
+const UNREAD: u64 = CONNECTION_WINDOW as u64 + 1 + SMALL_FRAMES as u64;
+/// A head is there as it came, in a buffer that grew by doubling, and as it was read. All that come at once over a
+/// connection are read before one of them is looked at, by each thread.
+const TWICE_AND_READ: u64 = 3;
+/// What a client sends of its body before it is read.
+const AHEAD: u64 = STREAM_WINDOW as u64;
+/// A body is there twice while a provider of another dialect is sent its own form of it.
+const FORMS: u64 = 2;
+/// Times a body that a count of its tokens takes, besides the body: the conversation as it was read, the values that a
+/// chat template is given, the prompt, and the prompt in two forms while the tokenizer cuts it …
+const COUNTED: u64 = 6;
+/// … and what small values take beyond their bytes, with the windows of the tokenizer.
+const COUNT: u64 = 128 << 20;
+/// A line that is read is there in a buffer that grew by doubling.
+const READ: u64 = 2;
+/// Images in memory at the same time.
+const IMAGES: u64 = 512;
+/// Pages of the store.
+const STORE: u64 = 8 << 20;
+/// The program, its threads, the catalogue; tokenizers of models come on top.
+const PROGRAM: u64 = 64 << 20;
+
+/// Each bound with its name and what sets it, in bytes.
+pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
+    let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
+    let inside = wide(overload.requests).saturating_add(wide(overload.queue));
+    // HTTP/2 is spoken over TLS alone.
+    let (connection, at_once) = match settings.listen.https {
+        Some(_) => (CONNECTION + UNREAD, wide(settings.threads).saturating_mul(u64::from(limits.h2_streams))),
+        None => (CONNECTION, 0),
+    };
+    let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
+    vec![
+        (
+            "requests",
+            wide(overload.requests).saturating_mul(REQUEST),
+            format!("overload.requests = {}, {} each", overload.requests, short(REQUEST)),
+        ),
+        (
+            "streams",
+            wide(overload.requests).saturating_mul(RECORD + UNCOUNTED),
+            format!(
+                "at most {} of text each, kept for a takeover, and {} in buffers; the rest counts as bodies",
+                short(RECORD),
+                short(UNCOUNTED)
+            ),
+        ),
+        (
+            "connections",
+            wide(limits.connections).saturating_mul(connection),
+            format!("limits.connections = {}, {} each", limits.connections, short(connection)),
+        ),
+        (
+            "heads",
+            wide(limits.connections)
+                .saturating_add(inside)
+                .saturating_add(at_once)
+                .saturating_mul(wide(limits.head).saturating_mul(TWICE_AND_READ)),
+            format!(
+                "one per connection, per running or waiting request, and over HTTP/2 limits.h2_streams per thread; {TWICE_AND_READ} times limits.head each"
+            ),
+        ),
+        (
+            "queue",
+            wide(overload.queue).saturating_mul(AHEAD),
+            format!("overload.queue = {}, {} of each body over HTTP/2", overload.queue, short(AHEAD)),
+        ),
+        (
+            "bodies",
+            wide(overload.bytes).saturating_mul(FORMS),
+            "twice overload.bytes: as received, and as sent to a provider".to_owned(),
+        ),
+        (
+            "batches",
+            wide(batches.memory)
+                .saturating_add(wide(batches.concurrency).saturating_mul(REQUEST))
+                .saturating_add(wide(batches.memory.max(batches.line)).saturating_mul(FORMS))
+                .saturating_add(wide(batches.line).saturating_mul(READ)),
+            format!(
+                "batches.memory, batches.concurrency = {}, large lines in two forms, one of batches.line being read",
+                batches.concurrency
+            ),
+        ),
+        (
+            "counting",
+            wide(overload.counting)
+                .saturating_mul(wide(limits.json_body).saturating_mul(COUNTED).saturating_add(COUNT)),
+            format!(
+                "overload.counting = {}, {COUNTED} times limits.json_body and {} each",
+                overload.counting,
+                short(COUNT)
+            ),
+        ),
+        ("buffers", wide(buffer_pool::KEPT), "of large bodies, kept for a second".to_owned()),
+        ("ledger", wide(settings.ledger.backlog), "ledger.backlog".to_owned()),
+        ("images", images, "images.keep, at most spool.memory of each image".to_owned()),
+        ("store", STORE, "its cache".to_owned()),
+        ("program", PROGRAM, "without tokenizers of models".to_owned()),
+    ]
+}
+
+/// All of them together.
+pub fn most(bounds: &[(&'static str, u64, String)]) -> u64 {
+    bounds.iter().fold(0, |sum, (_, bytes, _)| sum.saturating_add(*bytes))
+}
+
+/// A warning if the bounds together are more than the machine, or the group of processes, may have.
+pub fn beyond(settings: &Settings, machine: Option<u64>) -> Option<String> {
+    let (needed, machine) = (most(&bounds(settings)), machine?);
+    (needed > machine).then(|| {
+        format!(
+            "The memory bounds add up to {}, and this machine has {}: under full load the system may end the process. \
+             Lower overload.requests, overload.bytes or limits.connections; the list below says what each one takes.",
+            short(needed),
+            short(machine)
+        )
+    })
+}
+
+/// Memory of this machine or of the control group, whichever is less; `None` if the system does not say.
+pub fn of_machine() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let total = read("/proc/meminfo").and_then(|text| total(&text));
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    // Without a limit it says `max`, or a number that no machine has.
+    let group = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
+    [total, group].into_iter().flatten().min()
+}
+
+/// Bytes of `MemTotal`.
+fn total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
+}
+
+/// A size for people, rounded up to a tenth.
+pub fn short(bytes: u64) -> String {
+    for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes >= factor {
+            let tenths = bytes.saturating_mul(10).div_ceil(factor);
+            return match tenths % 10 {
+                0 => format!("{} {unit}", tenths / 10),
+                rest => format!("{}.{rest} {unit}", tenths / 10),
+            };
+        }
+    }
+    format!("{bytes} B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_the_machine_is_read() {
+        assert_eq!(total("MemFree: 1 kB\nMemTotal:       16384 kB\n"), Some(16 << 20));
+        for odd in ["", "MemTotal: 1 MB", "MemTotal: x kB", "MemTotal: 99999999999999999999 kB"] {
+            assert_eq!(total(odd), None, "{odd}");
+        }
+        assert!(of_machine().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn sizes_are_rounded_up() {
+        for (bytes, text) in
+            [(1, "1 B"), (1 << 10, "1 KiB"), ((1 << 20) + 1, "1.1 MiB"), (3 << 29, "1.5 GiB")]
+        {
+            assert_eq!(short(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Questions to the running gateway: its models, its providers, a reload.
+
+use super::client::{Client, reach};
+use super::listing::{Listing, OutputArgs, OutputFormat};
+use super::output::{err, out};
+use crate::config::Source;
+use serde_json::Value;
+
+/// `penstock models`.
+pub fn models(source: &Source, output: OutputArgs) -> Result<(), String> {
+    let answer = ask(source, "GET", "/admin/models")?;
+    let rows = data(&answer).iter().map(|model| {
+        ["id", "kind", "context_length", "aliases", "providers"].map(|name| cell(model, name)).to_vec()
+    });
+    let listing = Listing::new(&["MODEL", "KIND", "WINDOW", "ALIASES", "PROVIDERS"]).with_rows(rows);
+    output.print(&listing, || answer.clone())
+}
+
+/// `penstock providers`: a line for each offer, since health and speed are an offer's own.
+pub fn providers(source: &Source, output: OutputArgs) -> Result<(), String> {
+    let answer = ask(source, "GET", "/admin/providers")?;
+    // People see the provider once above its offers; a program needs it in each row.
+    let every_row = output.format() == OutputFormat::Csv;
+    let mut rows = Vec::new();
+    for provider in data(&answer) {
+        let place = format!("{}, {}", cell(provider, "city"), cell(provider, "country"));
+        let mut first = vec![cell(provider, "id"), place, cell(provider, "check")];
+        for offer in list(provider.get("offers")) {
+            let rest = if every_row { first.clone() } else { vec![String::new(); 3] };
+            let mut row = std::mem::replace(&mut first, rest);
+            row.push(cell(offer, "model"));
+            row.push(state(&cell(offer, "state")));
+            row.push(number(offer.get("first_token_seconds"), 1_000.0, "ms"));
+            row.push(number(offer.get("tokens_per_second"), 1.0, ""));
+            row.push(cell(offer, "requests_in_flight"));
+            rows.push(row);
+        }
+        if list(provider.get("offers")).is_empty() {
+            rows.push(first);
+        }
+    }
+    let heading = ["PROVIDER", "PLACE", "CHECK", "MODEL", "STATE", "FIRST TOKEN", "TOKENS/S", "BUSY"];
+    output.print(&Listing::new(&heading).with_rows(rows), || answer.clone())
+}
+
+/// `penstock reload`.
+pub fn reload(source: &Source) -> Result<(), String> {
+    let answer = ask(source, "POST", "/admin/reload")?;
+    for warning in list(answer.get("warnings")).iter().filter_map(Value::as_str) {
+        err(&format!("warning: {warning}\n\n"));
+    }
+    let waiting: Vec<&str> = list(answer.get("next_start")).iter().filter_map(Value::as_str).collect();
+    if !waiting.is_empty() {
+        let verb = if waiting.len() == 1 { "takes effect" } else { "take effect" };
+        err(&format!("warning: {} {verb} at the next start or upgrade.\n", waiting.join(", ")));
+    }
+    out(&format!("The gateway runs configuration {}.\n{}", cell(&answer, "config"), changed(&answer)))
+}
+
+/// What a reload changed, a line for each key.
+fn changed(answer: &Value) -> String {
+    let changes = list(answer.get("changes"));
+    if changes.is_empty() {
+        return "Nothing changed.\n".to_owned();
+    }
+    let side = |change: &Value, name: &str| match change.get(name).and_then(Value::as_str) {
+        Some(value) => value.to_owned(),
+        None => "unset".to_owned(),
+    };
+    let mut text = String::new();
+    for change in changes {
+        text.push_str(&format!(
+            "  {}: {} -> {}\n",
+            cell(change, "key"),
+            side(change, "old"),
+            side(change, "new")
+        ));
+    }
+    match answer.get("more_changes").and_then(Value::as_u64) {
+        None | Some(0) => text,
+        Some(more) => format!("{text}  and {more} more keys\n"),
+    }
+}
+
+fn ask(source: &Source, method: &str, path: &str) -> Result<Value, String> {
+    let reach = reach(source)?;
+    Ok(Client::new(&reach)?.ask(method, path, None)?)
+}
+
+/// JSON for machines.
+pub fn print(value: &Value) -> Result<(), String> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
+    out(&format!("{text}\n"))
+}
+
+/// The list that an answer holds.
+pub fn data(answer: &Value) -> &[Value] {
+    list(answer.get("data"))
+}
+
+fn list(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A member as a cell: nothing for `null`, lists with commas.
+pub fn cell(value: &Value, name: &str) -> String {
+    match value.get(name) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) => {
+            let items: Vec<String> = items
+                .iter()
+                .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
+                .collect();
+            items.join(", ")
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+/// A breaker's state in words that need no electrician.
+fn state(name: &str) -> String {
+    match name {
+        "closed" => "good",
+        "open" => "resting",
+        "half_open" => "on trial",
+        other => other,
+    }
+    .to_owned()
+}
+
+fn number(value: Option<&Value>, factor: f64, unit: &str) -> String {
+    value.and_then(Value::as_f64).map_or_else(String::new, |number| format!("{:.0}{unit}", number * factor))
+}

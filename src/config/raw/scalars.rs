@@ -1,0 +1,126 @@
+//! Single values as users write them: each with the form that the checker knows by its `format`.
+
+use super::super::units;
+use rust_decimal::Decimal;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// A duration of more than nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// A duration that may be nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause(pub Duration);
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+/// An exact decimal, zero or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exact(pub Decimal);
+
+impl Span {
+    /// Whole seconds.
+    pub const fn seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+macro_rules! leaf {
+    ($name:ident, $schema:expr, $read:expr, $write:expr) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = match serde_json::Value::deserialize(deserializer)? {
+                    serde_json::Value::String(text) => text,
+                    other => other.to_string(),
+                };
+                $read(&text).map($name).ok_or_else(|| D::Error::custom(stringify!($name)))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&$write(&self.0))
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    };
+}
+
+leaf!(
+    Span,
+    json_schema!({ "type": "string", "format": "duration", "examples": ["30s"] }),
+    units::duration,
+    |value: &Duration| units::write_duration(*value)
+);
+leaf!(
+    Pause,
+    json_schema!({ "type": "string", "format": "pause", "examples": ["5s"] }),
+    units::duration,
+    |value: &Duration| units::write_duration(*value)
+);
+leaf!(
+    Size,
+    json_schema!({ "type": ["string", "integer"], "format": "size", "examples": ["32MiB"] }),
+    units::size,
+    |value: &u64| units::write_size(*value)
+);
+leaf!(
+    Exact,
+    json_schema!({ "type": ["number", "string"], "format": "decimal", "minimum": 0, "examples": [0.15] }),
+    units::decimal,
+    |value: &Decimal| value.to_string()
+);
+
+/// One string or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum OneOrMany {
+    /// One.
+    One(String),
+    /// Several, perhaps none.
+    Many(Vec<String>),
+}
+
+/// A secret by reference: exactly one of the two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline, extend("format" = "secret"))]
+pub struct Reference {
+    /// Name of the environment variable that holds it.
+    #[schemars(length(min = 1), example = &"SCALEWAY_API_KEY")]
+    pub env: Option<String>,
+    /// File that holds it; space at its end does not count.
+    #[schemars(length(min = 1), example = &"/run/secrets/scaleway")]
+    pub file: Option<String>,
+}
+
+/// The value of a header: in the open, or a secret by reference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum HeaderValue {
+    /// In the open.
+    Open(String),
+    /// By reference.
+    Secret(Reference),
+}

@@ -1,0 +1,143 @@
+//! Single values held against their schema: forms, ranges, choices, and what to write instead.
+
+use super::spanned_toml::{Node, Value};
+use super::units;
+use serde_json::Value as Json;
+
+/// The choices of a key that has some, as they are written.
+pub fn choices(schema: &Json) -> Option<String> {
+    let choices = schema.get("enum").and_then(Json::as_array)?;
+    let choices: Vec<String> = choices.iter().filter_map(Json::as_str).map(|c| format!("{c:?}")).collect();
+    Some(choices.join(", "))
+}
+
+/// What is wrong with a value of the right type.
+pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
+    let literal = node.literal().unwrap_or_default();
+    if let Some(choices) = schema.get("enum").and_then(Json::as_array) {
+        return (!choices.iter().any(|choice| choice == literal))
+            .then(|| "It is none of the choices.".to_owned());
+    }
+    match format {
+        "duration" | "pause" => match units::duration(literal) {
+            None => {
+                return Some(
+                    "It is not a duration: a number and a unit, `ms`, `s`, `m`, `h` or `d`.".to_owned(),
+                );
+            }
+            Some(duration) if duration.is_zero() && format == "duration" => {
+                return Some("It must be more than nothing.".to_owned());
+            }
+            Some(_) => {}
+        },
+        "size" if units::size(literal).is_none() => {
+            return Some("It is not a size: a number and a unit, `B`, `KiB`, `MiB` or `GiB`.".to_owned());
+        }
+        "provider-id" if !is_provider_id(literal) => {
+            return Some(
+                "It must be 1 to 64 letters, digits, `-`, `_` and `.`, the first a letter or digit."
+                    .to_owned(),
+            );
+        }
+        "model-id" if !is_model_id(literal) => {
+            return Some(
+                "It must be 1 to 128 printable ASCII characters without spaces and quotes.".to_owned(),
+            );
+        }
+        "model-id" => {
+            if let (_, Some(flavor)) = penstock_routing::split(literal) {
+                return Some(format!("`:{}` at its end would be read as a flavor.", flavor.name()));
+            }
+        }
+        "decimal" if units::decimal(literal).is_none() => {
+            return Some("It is not a number that can be kept exactly, to 28 digits.".to_owned());
+        }
+        _ => {}
+    }
+    if matches!(&node.value, Value::Integer(text) if text.parse::<i64>().is_err()) {
+        return Some("The number is too large.".to_owned());
+    }
+    let is_number = matches!(node.value, Value::Integer(_) | Value::Float(_)) || format == "decimal";
+    if is_number && format != "size" { range(literal, schema) } else { length(literal, schema) }
+}
+
+fn is_provider_id(text: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=64).contains(&text.len())
+        && text.bytes().all(good)
+        && text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+fn is_model_id(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'`\\".contains(&byte))
+}
+
+fn length(text: &str, schema: &Json) -> Option<String> {
+    let least = schema.get("minLength").and_then(Json::as_u64)?;
+    (u64::try_from(text.len()).unwrap_or(u64::MAX) < least).then(|| "It must not be empty.".to_owned())
+}
+
+fn range(literal: &str, schema: &Json) -> Option<String> {
+    let bound = |name: &str| schema.get(name).and_then(|bound| units::decimal(&bound.to_string()));
+    let Some(value) = units::decimal(literal) else { return Some("It is not a number in range.".to_owned()) };
+    let (least, above, most) = (bound("minimum"), bound("exclusiveMinimum"), bound("maximum"));
+    if let Some(above) = above.filter(|above| value <= *above) {
+        return Some(format!("It must be more than {above}."));
+    }
+    let out = least.is_some_and(|least| value < least) || most.is_some_and(|most| value > most);
+    out.then(|| match (least, most) {
+        (Some(least), Some(most)) => format!("It must be from {least} to {most}."),
+        (Some(least), None) => format!("It must be at least {least}."),
+        (None, Some(most)) => format!("It must be at most {most}."),
+        (None, None) => String::new(),
+    })
+}
+
+/// A line that could stand there: the choices, an example, or the default.
+pub fn fix(path: &str, schema: &Json) -> String {
+    let key = path.rsplit('.').next().unwrap_or(path);
+    let key = key.split('[').next().unwrap_or(key);
+    if let Some(choices) = choices(schema) {
+        return format!("Write one of {choices}.");
+    }
+    let default = schema.get("default").filter(|default| !default.is_object() && !default.is_array());
+    let example = schema.get("examples").and_then(|examples| examples.get(0));
+    match (default, example) {
+        (Some(default), _) => format!("The default is `{key} = {default}`."),
+        (None, Some(example)) => format!("Write something like `{key} = {example}`."),
+        (None, None) => String::new(),
+    }
+}
+
+/// Something harmless to go on with where a required value is wrong or missing. There is none for what
+/// refers to something else.
+pub fn guess(name: &str, schema: &Json, path: &str) -> Option<Value> {
+    let example = schema.get("examples").and_then(|examples| examples.get(0));
+    if let Some(choice) = schema.get("enum").and_then(|choices| choices.get(0)) {
+        return choice.as_str().map(|choice| Value::Text(choice.to_owned()));
+    }
+    match schema.get("format").and_then(Json::as_str).unwrap_or_default() {
+        "model-id" | "provider-id" => return Some(Value::Text(format!("[{path}]"))),
+        "address" => return Some(Value::Text("127.0.0.1:0".to_owned())),
+        _ => {}
+    }
+    match example? {
+        Json::Number(number) if number.is_u64() => Some(Value::Integer(number.to_string())),
+        Json::Number(number) => Some(Value::Text(number.to_string())),
+        Json::String(text) if ["operator", "country", "city", "base_url"].contains(&name) => {
+            Some(Value::Text(text.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// A good value as it goes on: of an exact decimal the digits, not a float.
+pub fn kept(node: Node, format: &str) -> Node {
+    match node.value {
+        Value::Integer(text) | Value::Float(text) if format == "decimal" => {
+            Node { value: Value::Text(text), ..node }
+        }
+        value => Node { value, ..node },
+    }
+}

@@ -1,0 +1,187 @@
+//! One configuration at work: what clients see of it, and its providers and
+//! offers with what is known of them. A reload builds another beside it, which
+//! shares what goes on: places, probes, figures.
+
+use crate::config::settings::{BaseUrl, Model, Offer, Settings};
+use crate::upstream::connection_pool::ConnectionPools;
+use crate::upstream::offer::OfferLive;
+use crate::upstream::pools::ModelPool;
+use crate::upstream::provider_state::{Before, ProviderLive};
+use parking_lot::Mutex;
+use penstock_catalog::{Catalog, Model as Card};
+use penstock_routing::{Breaker, Explorations, Hour};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use tokio::task::JoinSet;
+
+/// One whole configuration at work.
+pub struct Live {
+    /// What it says.
+    pub settings: Settings,
+    /// What clients see.
+    pub catalog: Catalog,
+    /// What admission allows.
+    pub admission: penstock_admission::Limits,
+    /// Every offer; an offer's index is its place.
+    pub offers: Vec<Arc<OfferLive>>,
+    /// Every provider; a provider's index is its place.
+    pub providers: Vec<Arc<ProviderLive>>,
+    models: HashMap<Box<str>, Arc<ModelLive>, ahash::RandomState>,
+    /// Places of the offers of each provider.
+    by_provider: Vec<Vec<usize>>,
+}
+
+/// A model at work.
+pub struct ModelLive {
+    /// What the configuration says.
+    pub model: Arc<Model>,
+    /// Places of its offers in [`Live::offers`].
+    pub offers: Vec<usize>,
+    /// Its last hour, for the catalogue's sorts.
+    pub hour: Arc<Mutex<Hour>>,
+    /// Stamp of the hour that was written down last.
+    pub hour_kept: Arc<AtomicU64>,
+    /// Requests that may explore its offers.
+    explorations: Arc<Mutex<Explorations>>,
+    /// Its offers, ready to be ordered.
+    pub pool: Arc<ModelPool>,
+}
+
+/// A model's page with the time when it was first listed, where the configuration names none.
+fn dated(mut card: Card, old: Option<&Live>, now: u64) -> Card {
+    if card.created == 0 {
+        let listed = old.and_then(|old| old.catalog.resolve(&card.id)).filter(|model| model.id == card.id);
+        card.created = listed.map_or(now, |model| model.created);
+    }
+    card
+}
+
+impl Live {
+    /// Puts a configuration to work. What the old one knows of the same offers,
+    /// providers and models is kept.
+    ///
+    /// Models that do not say when they came out are listed as of `now`, Unix seconds, or as of the time when the old
+    /// configuration first listed them.
+    ///
+    /// # Errors
+    /// One sentence that says what cannot be put to work.
+    pub fn build(
+        settings: Settings,
+        old: Option<&Self>,
+        pools: &ConnectionPools,
+        now: u64,
+    ) -> Result<Self, String> {
+        let cards = settings.models.iter().map(|model| dated(model.card(), old, now)).collect();
+        let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
+        let lines = settings.routing.batch_lines;
+        let before = Before::of(old.map_or(&[][..], |old| &old.providers));
+        let providers: Vec<Arc<ProviderLive>> = settings
+            .providers
+            .iter()
+            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, lines, &before)))
+            .collect();
+        let old_offers = old.map(Self::by_identity).unwrap_or_default();
+        let mut offers = Vec::with_capacity(settings.offers.len());
+        for offer in &settings.offers {
+            let provider = providers
+                .get(offer.provider.index)
+                .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
+            let breaker = Breaker::new(settings.routing.breaker.settings());
+            let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
+            let known = old_offers.get(&identity(offer));
+            offers.push(Arc::new(match known {
+                Some(known) => fresh.after(known),
+                None => fresh,
+            }));
+        }
+        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut by_provider = vec![Vec::new(); providers.len()];
+        for offer in &settings.offers {
+            places.entry(&offer.model.card.id).or_default().push(offer.index);
+            if let Some(places) = by_provider.get_mut(offer.provider.index) {
+                places.push(offer.index);
+            }
+        }
+        let mut models = HashMap::default();
+        for model in &settings.models {
+            let known = old.and_then(|old| old.models.get(model.card.id.as_str()));
+            let places = places.remove(model.card.id.as_str()).unwrap_or_default();
+            let explorations: Arc<Mutex<Explorations>> =
+                known.map(|known| known.explorations.clone()).unwrap_or_default();
+            let own = places.iter().filter_map(|place| offers.get(*place)).cloned().collect();
+            let live = ModelLive {
+                pool: ModelPool::new(own, &explorations),
+                offers: places,
+                // What still runs with the old one is counted here too.
+                hour: known.map_or_else(|| Arc::new(Mutex::new(Hour::new())), |known| known.hour.clone()),
+                hour_kept: known.map(|known| known.hour_kept.clone()).unwrap_or_default(),
+                explorations,
+                model: model.clone(),
+            };
+            models.insert(model.card.id.as_str().into(), Arc::new(live));
+        }
+        let limits = &settings.limits;
+        let admission = penstock_admission::Limits {
+            max_body: limits.json_body,
+            max_depth: limits.json_depth,
+            ..penstock_admission::Limits::default()
+        };
+        Ok(Self { catalog, admission, offers, providers, models, by_provider, settings })
+    }
+
+    /// The model with this id of the catalogue.
+    #[must_use]
+    pub fn model(&self, id: &str) -> Option<&Arc<ModelLive>> {
+        self.models.get(id)
+    }
+
+    /// Every model.
+    pub fn models(&self) -> impl Iterator<Item = &Arc<ModelLive>> {
+        self.models.values()
+    }
+
+    /// The offers of a provider, by its place.
+    pub fn offers_of(&self, provider: usize) -> impl Iterator<Item = &Arc<OfferLive>> {
+        let places = self.by_provider.get(provider).map(Vec::as_slice).unwrap_or_default();
+        places.iter().filter_map(|place| self.offers.get(*place))
+    }
+
+    /// Publishes the pool of each model: from then on requests find its offers.
+    pub async fn publish(&self) {
+        // All at once: each waits for its selectors, which other tasks rebuild.
+        let mut publications: JoinSet<()> = JoinSet::new();
+        for model in self.models() {
+            let pool = model.pool.clone();
+            publications.spawn(async move { pool.publish().await });
+        }
+        publications.join_all().await;
+    }
+
+    /// From now on it counts, also for what is shared with the one before.
+    pub fn begin(&self) {
+        let routing = &self.settings.routing;
+        for provider in &self.providers {
+            provider.seats.configure(provider.provider.seats, routing.batch_lines);
+        }
+        for offer in &self.offers {
+            offer.breaker.lock().configure(routing.breaker.settings());
+        }
+    }
+
+    /// Its offers, by what makes an offer of another configuration the same.
+    fn by_identity(&self) -> HashMap<Identity<'_>, &Arc<OfferLive>> {
+        // The first one counts.
+        self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()
+    }
+}
+
+/// Provider, its base URL, model, and the name of the model there.
+type Identity<'a> = (&'a str, &'a BaseUrl, &'a str, &'a str);
+
+fn identity(offer: &Offer) -> Identity<'_> {
+    (&offer.provider.id, &offer.provider.base, &offer.model.card.id, &offer.name)
+}
+
+#[cfg(test)]
+mod tests;

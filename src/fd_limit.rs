@@ -1,0 +1,119 @@
+//! Descriptors: every connection takes one, and the system lets a process have so many. As many as it may have are
+//! taken at the start, too few are told, and when there is none left it is nobody's fault but the house's.
+
+use crate::config::settings::Settings;
+use crate::telemetry::log;
+use crate::telemetry::throttle::Seldom;
+use pingora_error::Error;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::time::Instant;
+
+/// What is open beside connections of clients and requests: the store, files under way, listeners, and connections to
+/// providers that idle.
+const BESIDE: usize = 1024;
+
+/// Raises what the process may have to the most that the system allows it.
+pub fn raise() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        log::event(log::warn(), "descriptors_not_raised", &[("why", &error.to_string())]);
+    }
+}
+
+/// Tells at the start if the configuration may need more than there are now.
+pub fn tell(settings: &Settings) {
+    if let Some(why) = few(settings, getrlimit(Resource::Nofile).current) {
+        log::event(log::warn(), "few_descriptors", &[("why", &why)]);
+    }
+}
+
+/// The most that a process may have here once it has started.
+#[must_use]
+pub fn most() -> Option<u64> {
+    getrlimit(Resource::Nofile).maximum
+}
+
+/// Why so many are too few for a configuration, and what to do, if they are.
+#[must_use]
+pub fn few(settings: &Settings, most: Option<u64>) -> Option<String> {
+    let most = most.filter(|most| *most < wanted(settings))?;
+    Some(format!(
+        "This configuration may need {}, and the process may have {most} here: beyond that, clients wait and \
+         providers are not reached. Raise it (LimitNOFILE= under systemd, else ulimit -Hn), or lower \
+         limits.connections.",
+        summary(settings)
+    ))
+}
+
+/// How many it may need, and why.
+#[must_use]
+pub fn summary(settings: &Settings) -> String {
+    format!(
+        "{} descriptors: limits.connections = {}, overload.requests = {}, batches.concurrency = {}, and {BESIDE} beside",
+        wanted(settings),
+        settings.limits.connections,
+        settings.overload.requests,
+        settings.batches.concurrency,
+    )
+}
+
+/// One for each client's connection, and one for each request that a provider works on.
+fn wanted(settings: &Settings) -> u64 {
+    let parts =
+        [settings.limits.connections, settings.overload.requests, settings.batches.concurrency, BESIDE];
+    parts.iter().fold(0, |sum: u64, part| sum.saturating_add(u64::try_from(*part).unwrap_or(u64::MAX)))
+}
+
+/// Whether this failed because the process or the system has none left. Then it is told, with its cause.
+pub fn are_gone(error: &io::Error) -> bool {
+    static TOLD: Seldom = Seldom::new();
+    let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
+    let gone = error.raw_os_error().is_some_and(|code| codes.contains(&code));
+    if gone {
+        TOLD.tell(Instant::now(), |times| {
+            let members = [("reason", &*error.to_string()), ("times", times)];
+            log::event(log::error(), "connect_failed", &members);
+        });
+    }
+    gone
+}
+
+/// The same for what Pingora says of a connection that it could not make.
+pub fn are_gone_for(error: &Error) -> bool {
+    error.root_cause().downcast_ref::<io::Error>().is_some_and(are_gone)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::config::Source;
+    use pingora_error::ErrorType;
+
+    #[test]
+    fn too_few_are_told_with_what_sets_them() {
+        let settings = Source::Demo.load().unwrap().settings;
+        let wanted = wanted(&settings);
+        assert_eq!(few(&settings, Some(wanted)), None);
+        assert_eq!(few(&settings, None), None, "as many as it likes");
+        let why = few(&settings, Some(wanted - 1)).unwrap();
+        for word in ["LimitNOFILE", "ulimit", "limits.connections", &wanted.to_string()] {
+            assert!(why.contains(word), "{why}");
+        }
+    }
+
+    #[test]
+    fn having_none_left_is_known_however_deep_it_is_told() {
+        let gone = || io::Error::from_raw_os_error(24);
+        assert!(are_gone(&gone()) && are_gone(&io::Error::from_raw_os_error(23)));
+        assert!(!are_gone(&io::Error::from_raw_os_error(111)));
+        let inner = Error::because(ErrorType::SocketError, "failed to create socket", gone());
+        let outer = Error::because(ErrorType::InternalError, "Fail to connect", inner);
+        assert!(are_gone_for(&outer));
+        assert!(!are_gone_for(&Error::explain(ErrorType::ConnectRefused, "refused")));
+    }
+}

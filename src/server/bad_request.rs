@@ -1,0 +1,73 @@
+//! What a client hears whose request had no exchange: its head was refused.
+
+use super::{Front, part};
+use crate::endpoint;
+use crate::request_id::RequestId;
+use crate::telemetry::Record;
+use penstock_contract::{Code, Dialect, Refusal};
+use penstock_wire::head::{Wrong, target};
+use pingora_core::protocols::Stream;
+use std::time::Instant;
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+/// Answers a head that is wrong, or late where it is not, and ends the connection.
+pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wrong: Option<Wrong>) {
+    let (started, id) = (Instant::now(), RequestId::random());
+    let limits = front.limits();
+    let late = wrong.is_none();
+    let refusal = wrong.map_or_else(|| Refusal::new(Code::RequestTimeout), |wrong| of(wrong, &limits));
+    let row = refusal.row();
+    let body = penstock_wire::error::envelope(dialect, &refusal, id.as_str());
+    let (status, length, id_text) = (row.status, body.len(), id.as_str());
+    let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let mut answer = format!(
+        "HTTP/1.1 {status} {}\r\nx-request-id: {id_text}\r\nrequest-id: {id_text}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n",
+        reason.unwrap_or_default()
+    )
+    .into_bytes();
+    answer.extend_from_slice(&body);
+    let written = timeout(limits.client_write, async {
+        stream.write_all(&answer).await?;
+        stream.flush().await
+    });
+    let left = !matches!(written.await, Ok(Ok(())));
+    let mut record = Record::new(id, dialect);
+    record.refused(&refusal);
+    record.end(left, if left { 0 } else { body.len() });
+    front.house.observe(&record, started);
+    if !left {
+        part(stream, late).await;
+    }
+}
+
+/// Records a request over HTTP/2 that the library has refused, without its head.
+pub(super) fn unheard(front: &Front) {
+    let mut record = Record::new(RequestId::random(), Dialect::Chat);
+    let why = "The request's head is not valid HTTP/2.";
+    record.refused(&Refusal::because(Code::InvalidRequest, why));
+    record.end(false, 0);
+    front.house.observe(&record, Instant::now());
+}
+
+/// The dialect that a head is answered in, by the path alone.
+pub(super) fn dialect(head: &[u8]) -> Dialect {
+    endpoint::dialect(target(head).split('?').next().unwrap_or_default(), false)
+}
+
+/// The refusal of a head that is wrong.
+pub(super) fn of(wrong: Wrong, limits: &crate::config::settings::Limits) -> Refusal {
+    match wrong {
+        Wrong::Malformed(why) => {
+            Refusal::because(Code::InvalidRequest, format!("The request's head is not valid HTTP: {why}."))
+        }
+        Wrong::LongTarget => over(Code::TargetTooLong, "target", limits.target, "bytes"),
+        Wrong::Large => over(Code::HeadTooLarge, "head", limits.head, "bytes"),
+        Wrong::ManyFields => over(Code::HeadTooLarge, "head", limits.head_fields, "fields"),
+    }
+}
+
+fn over(code: Code, what: &str, limit: usize, unit: &str) -> Refusal {
+    Refusal::because(code, format!("The request's {what} has more than {limit} {unit}.")).with("limit", limit)
+}

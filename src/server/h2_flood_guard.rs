@@ -1,0 +1,248 @@
+//! The frames that an HTTP/2 client sends, counted as they come in: those that
+//! carry nothing (pings, settings, priorities, resets, windows, empty data,
+//! unknown ones) cost the client little and the gateway as much as others.
+//! More of them than anyone needs end the connection. And the end of one that the
+//! gateway leaves: what its client still sends is taken until that has closed too.
+
+use super::http2::Streams;
+use super::{PARTING, SILENCE};
+use crate::read_budget;
+use async_trait::async_trait;
+use penstock_wire::frames::FrameHeads;
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::tls::SslDigest;
+use pingora_core::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
+    TimingDigest, UniqueID, UniqueIDType,
+};
+use std::future::Future;
+use std::io::{IoSlice, Result};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// The time that a limit is for.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Bytes of answers that explain one frame more: their client opens windows for them.
+const EXPLAINED: u64 = 64;
+/// Bytes that are read at once of what nobody looks at.
+const UNREAD: usize = 4 << 10;
+
+/// A connection whose frames are counted.
+#[derive(Debug)]
+pub(super) struct Frames {
+    stream: Stream,
+    streams: Arc<Streams>,
+    most: u64,
+    count: Count,
+    written: u64,
+    since: Instant,
+    parting: Option<Parting>,
+}
+
+/// All is said, and the client may close its side too.
+#[derive(Debug)]
+struct Parting {
+    /// Nothing came for so long.
+    silence: Pin<Box<Sleep>>,
+    until: Instant,
+}
+
+/// Frames that carried nothing.
+#[derive(Debug)]
+struct Count {
+    heads: FrameHeads,
+    empty: u64,
+}
+
+impl Frames {
+    /// Counts the frames of a connection that has just begun.
+    pub(super) fn new(stream: Stream, streams: Arc<Streams>, most: usize) -> Self {
+        let count = Count::new();
+        Self { stream, streams, most: most as u64, count, written: 0, since: Instant::now(), parting: None }
+    }
+
+    /// Whether there were too many within the time.
+    fn flooded(&mut self) -> bool {
+        if self.count.empty <= self.most + self.written / EXPLAINED {
+            return false;
+        }
+        let now = Instant::now();
+        let flooded = now - self.since < WINDOW;
+        self.since = now;
+        self.count.empty = 0;
+        self.written = 0;
+        flooded
+    }
+}
+
+impl Count {
+    fn new() -> Self {
+        Self { heads: FrameHeads::of_client(), empty: 0 }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let empty = &mut self.empty;
+        self.heads.push(bytes, |head| {
+            let carries = match head.kind {
+                // Data, but for nothing that does not end anything.
+                0 => head.length > 0 || head.flags & 1 == 1,
+                // Headers: what they open is limited as streams are.
+                1 => true,
+                _ => false,
+            };
+            *empty += u64::from(!carries);
+        });
+    }
+}
+
+impl AsyncRead for Frames {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        ready!(read_budget::poll_turn(cx));
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        read_budget::charge(buf.filled().len() - before);
+        self.count.push(buf.filled().get(before..).unwrap_or_default());
+        if self.flooded() {
+            self.streams.abuse();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Frames {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+        let wrote = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        self.written += wrote as u64;
+        Poll::Ready(Ok(wrote))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Self { stream, streams, parting, .. } = &mut *self;
+        let parting = match parting {
+            Some(parting) => parting,
+            None => {
+                ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+                let until = Instant::now() + PARTING;
+                parting.insert(Parting { silence: Box::pin(sleep(SILENCE)), until })
+            }
+        };
+        if !streams.is_left() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut bytes = [0; UNREAD];
+        loop {
+            let mut piece = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut *stream).poll_read(cx, &mut piece) {
+                // One that sends without a pause is not waited for longer either: no alarm would be heard beside it.
+                Poll::Ready(Ok(())) if !piece.filled().is_empty() && Instant::now() < parting.until => {
+                    let silence = Instant::now() + SILENCE;
+                    parting.silence.as_mut().reset(silence.min(parting.until));
+                }
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => return parting.silence.as_mut().poll(cx).map(Ok),
+            }
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        let wrote = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
+        self.written += wrote as u64;
+        Poll::Ready(Ok(wrote))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+// All else is the connection's own.
+
+#[async_trait]
+impl Shutdown for Frames {
+    async fn shutdown(&mut self) {
+        self.stream.shutdown().await;
+    }
+}
+
+impl UniqueID for Frames {
+    fn id(&self) -> UniqueIDType {
+        self.stream.id()
+    }
+}
+
+impl Ssl for Frames {
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.stream.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.stream.selected_alpn_proto()
+    }
+}
+
+impl Peek for Frames {}
+
+impl GetTimingDigest for Frames {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.stream.get_timing_digest()
+    }
+}
+
+impl GetProxyDigest for Frames {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.stream.get_proxy_digest()
+    }
+}
+
+impl GetSocketDigest for Frames {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.stream.get_socket_digest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = (payload.len() as u32).to_be_bytes();
+        let mut bytes = vec![length[1], length[2], length[3], kind, flags, 0, 0, 0, 1];
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    #[test]
+    fn what_carries_nothing_is_counted_however_it_is_cut() {
+        let mut bytes = vec![b'P'; 24];
+        for (kind, flags, payload) in [
+            (4, 0, &[][..]),
+            (1, 4, b"headers"),
+            (0, 0, b"data"),
+            (0, 0, b""),
+            (0, 1, b""),
+            (6, 0, b"12345678"),
+            (8, 0, b"1234"),
+            (9, 0, b"more"),
+            (0x42, 0, b"what"),
+        ] {
+            bytes.extend(frame(kind, flags, payload));
+        }
+        for cut in 1..bytes.len() {
+            let mut count = Count::new();
+            bytes.chunks(cut).for_each(|piece| count.push(piece));
+            assert_eq!((count.empty, count.heads.is_between()), (6, true), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The guard of an HTTP/1.1 connection. It reads each head within its limits and its deadline, refuses one that could
+//! be read in two ways, and hands the same bytes to Pingora's session, which parses and serves the request.
+
+use super::request_stream::{Connection, RequestFraming, RequestStream};
+use super::{Front, bad_request, part, parted};
+use crate::buffered_stream::Socket;
+use crate::clock;
+use crate::config::settings::Limits;
+use crate::exchange::After;
+use crate::executor;
+use crate::proxy::RequestOrigin;
+use bytes::BytesMut;
+use penstock_wire::head::{Caps, Scan, Wrong};
+use pingora_core::apps::HttpServerApp;
+use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::server::ShutdownWatch;
+use std::sync::Arc;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout_at;
+
+/// Bytes that most heads fit in.
+const USUAL: usize = 4096;
+/// Bytes of a head that tell the dialect of its path.
+const START: usize = 64;
+/// Room below which a buffer is made longer.
+const CRAMPED: usize = 1024;
+
+/// How the reading of a head ended; what came of one that is not whole is in the buffer.
+enum Read {
+    /// It is whole.
+    Whole(RequestFraming),
+    /// It is refused.
+    Refused(Wrong),
+    /// It did not come in time.
+    Late,
+    /// There is nobody to answer.
+    Over,
+}
+
+pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: ShutdownWatch) {
+    let connection = Connection::new(stop.clone());
+    let mut buffer = BytesMut::new();
+    let mut reused = false;
+    loop {
+        let limits = front.limits();
+        let framing = match head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
+            Read::Whole(framing) => framing,
+            Read::Over => return,
+            Read::Refused(wrong) => {
+                return bad_request::head(front, stream, bad_request::dialect(&buffer), Some(wrong)).await;
+            }
+            Read::Late => return bad_request::head(front, stream, bad_request::dialect(&buffer), None).await,
+        };
+        let start = start_of(&buffer);
+        let may_reuse = proxy(front, &connection, stream, framing, buffer, &stop).await;
+        let (Some(returned), after) = (connection.take_returned(), connection.take_after()) else { return };
+        stream = returned.stream;
+        if !connection.take_admitted() {
+            let wrong = Some(Wrong::Malformed("its target or its Host is not valid"));
+            return bad_request::head(front, stream, bad_request::dialect(&start), wrong).await;
+        }
+        match after {
+            // Without the end that the framing of the response has for a good one; HTTP/1.0 in clear text has none.
+            After::Cut => return,
+            After::Reuse if may_reuse && returned.reusable => {}
+            _ if returned.reusable && returned.ahead.is_empty() => return stream.shutdown().await,
+            _ => return part(stream, after == After::Late).await,
+        }
+        buffer = returned.ahead;
+        reused = true;
+        // Between two requests nothing but the socket is bound to a thread.
+        if buffer.is_empty() && Socket::can_move(&stream) && executor::ease().await {
+            let Ok(moved) = Socket::moved(stream) else { return };
+            stream = moved;
+        }
+    }
+}
+
+/// The first bytes of a head, which tell the dialect of its path.
+fn start_of(head: &[u8]) -> [u8; START] {
+    let mut start = [0; START];
+    start.iter_mut().zip(head).for_each(|(to, from)| *to = *from);
+    start
+}
+
+/// Lets Pingora's proxy serve one request; whether its session allows another one on the connection.
+async fn proxy(
+    front: &Front,
+    connection: &Arc<Connection>,
+    stream: Stream,
+    framing: RequestFraming,
+    received: BytesMut,
+    stop: &ShutdownWatch,
+) -> bool {
+    let (stream, prefix) = RequestStream::new(stream, framing, received, connection.clone());
+    let mut session = ServerSession::new_http1(Box::new(stream));
+    session.set_pipelined_prefix(prefix);
+    session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));
+    let _open = front.house.open_exchange();
+    front.house.proxy().process_new_http(session, stop).await.is_some()
+}
+
+const fn framing(head: usize, scan: &Scan) -> RequestFraming {
+    RequestFraming { head, body: scan.body_length(), interim: !scan.is_old() }
+}
+
+/// Reads the head of the next request, until the moment by which it has to be there.
+async fn head(
+    stream: &mut Stream,
+    buffer: &mut BytesMut,
+    limits: &Limits,
+    reused: bool,
+    stop: &mut ShutdownWatch,
+) -> Read {
+    let caps = Caps { bytes: limits.head, target: limits.target, fields: limits.head_fields };
+    let mut until = clock::now() + if reused { limits.keep_alive } else { limits.request_head };
+    let mut scan = Scan::default();
+    // Bytes of a pipelined request are there already.
+    if !buffer.is_empty() {
+        until = clock::now() + limits.request_head;
+        match scan.push(buffer, caps) {
+            Ok(Some(size)) => return Read::Whole(framing(size, &scan)),
+            Ok(None) => {}
+            Err(wrong) => return Read::Refused(wrong),
+        }
+    }
+    loop {
+        let begun = !buffer.is_empty();
+        if buffer.capacity() - buffer.len() < CRAMPED {
+            buffer.reserve(USUAL);
+        }
+        let read = tokio::select! {
+            biased;
+            read = timeout_at(until.into(), stream.read_buf(buffer)) => read,
+            // An idle connection ends when the process stops; a request that has begun is served.
+            () = parted(stop), if reused && !begun => return Read::Over,
+        };
+        let read = match read {
+            Ok(Ok(1..)) => scan.push(buffer, caps),
+            Err(_) if begun => return Read::Late,
+            _ => return Read::Over,
+        };
+        match read {
+            Ok(Some(size)) => return Read::Whole(framing(size, &scan)),
+            Ok(None) if begun => {}
+            // An idle connection may wait longer for its next head than a head may take.
+            Ok(None) => until = clock::now() + limits.request_head,
+            Err(wrong) => return Read::Refused(wrong),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! A connection that speaks HTTP/2: streams beside each other, each an exchange.
+//! What the library beneath leaves open is bounded here: the time of the preface,
+//! an idle connection, streams that are begun only to be given up.
+
+use super::h2_flood_guard::Frames;
+use super::header_budget::{self, Held};
+use super::receive_window::{Bodies, Body};
+use super::{Front, bad_request, parted, stopped};
+use crate::config::settings::Limits;
+use crate::proxy::{Http2Stream, RequestOrigin};
+use bytes::Bytes;
+use penstock_contract::Refusal;
+use penstock_wire::head::Wrong;
+use pingora_core::apps::HttpServerApp;
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::http::v2::server::{
+    H2Accept, H2Options, HttpSession, default_h2_options, handshake,
+};
+use pingora_core::protocols::{Digest, Stream};
+use pingora_core::server::ShutdownWatch;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+/// What a client may send of a body before it is read: with the default of 64 KiB a long upload waits for a round trip
+/// at every window.
+pub const STREAM_WINDOW: u32 = 512 << 10;
+/// The same of all bodies on a connection while none of them is read: the protocol's own, which is the least. Whoever
+/// has a place in the house and reads a long body makes it wider …
+pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
+/// … as so many do at most.
+const WIDENED: usize = 8;
+/// The biggest frame a client may send.
+const FRAME: u32 = 64 << 10;
+/// Bytes of an answer that wait for their client to read, for each stream.
+pub const SEND_BUFFER: usize = 64 << 10;
+/// Data frames of less than 256 bytes weigh what they lack of that, for their bookkeeping, while they are not read. A
+/// connection's whole window of frames of 32 bytes may wait for its turn.
+pub const SMALL_FRAMES: usize = 512 << 10;
+/// Time for the last word to a client that is sent away.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The streams of one connection.
+#[derive(Debug)]
+pub(super) struct Streams {
+    open: AtomicUsize,
+    /// A stream ended, or the client went too far.
+    news: Notify,
+    /// Streams that were given up, less those that were answered.
+    wasted: AtomicUsize,
+    most_wasted: usize,
+    abused: AtomicBool,
+    left: AtomicBool,
+}
+
+impl Streams {
+    fn new(most_wasted: usize) -> Self {
+        Self {
+            open: AtomicUsize::new(0),
+            news: Notify::new(),
+            wasted: AtomicUsize::new(0),
+            most_wasted,
+            abused: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+        }
+    }
+
+    /// The gateway leaves the connection, whose client has done no wrong. It may still read the last answer, and opens
+    /// windows while it does; a connection that is closed over unread bytes is reset, and takes with it what its client
+    /// has not read.
+    pub(super) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed) && !self.is_abused()
+    }
+
+    /// The client went too far: the connection ends.
+    pub(super) fn abuse(&self) {
+        self.abused.store(true, Ordering::Relaxed);
+        self.news.notify_waiters();
+    }
+
+    /// A stream was given up, or answered. Clients that change their mind now and then are answered too.
+    fn ended(&self, given_up: bool) {
+        if !given_up {
+            let less = |wasted: usize| wasted.checked_sub(1);
+            self.wasted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
+        } else if self.wasted.fetch_add(1, Ordering::Relaxed) >= self.most_wasted {
+            self.abuse();
+        }
+    }
+
+    /// Ends when it is so. All who wait look at each piece of news.
+    async fn until(&self, is: impl Fn(&Self) -> bool) {
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if is(self) {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    fn is_abused(&self) -> bool {
+        self.abused.load(Ordering::Relaxed)
+    }
+
+    fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Ends when there was no stream for so long. A new one begins it anew.
+    async fn idle(&self, within: Duration) {
+        self.until(|streams| streams.open() == 0).await;
+        sleep(within).await;
+    }
+}
+
+/// One open stream, with its head where it is not the only one of its connection.
+struct Open(Arc<Streams>, #[expect(dead_code, reason = "it counts until it is dropped")] Option<Held>);
+
+impl Open {
+    fn new(streams: &Arc<Streams>, held: Option<Held>) -> Self {
+        streams.open.fetch_add(1, Ordering::Relaxed);
+        Self(streams.clone(), held)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.news.notify_waiters();
+    }
+}
+
+pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: ShutdownWatch) {
+    let limits = front.limits();
+    let digest = Arc::new(Digest {
+        ssl_digest: stream.get_ssl_digest(),
+        timing_digest: stream.get_timing_digest(),
+        proxy_digest: stream.get_proxy_digest(),
+        socket_digest: stream.get_socket_digest(),
+    });
+    let streams = Arc::new(Streams::new(limits.h2_resets));
+    let counted: Stream = Box::new(Frames::new(stream, streams.clone(), limits.h2_frames));
+    let opened = timeout(limits.request_head, handshake(counted, Some(options(&limits)))).await;
+    let Ok(Ok(mut connection)) = opened else { return };
+    let (mut begun, mut stopping, mut idle) = (false, false, limits.keep_alive);
+    let (bodies, mut read) = (Arc::new(Bodies::default()), 0);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = streams.until(Streams::is_abused) => {
+                front.house.metrics.turned_away("h2_abuse");
+                connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+                timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
+                return;
+            }
+            () = farewell(&mut stop, begun), if !stopping => {
+                leave(&mut connection, &streams);
+                stopping = true;
+                continue;
+            }
+            () = bodies.other_than(read) => {
+                read = bodies.count();
+                connection.set_target_window_size(window(read));
+                continue;
+            }
+            accepted = next(&mut connection, &streams, limits.h2_streams as usize, &digest) => accepted,
+            () = streams.idle(idle) => {
+                if stopping {
+                    return;
+                }
+                // A request that is on its way would be lost, and its client could not know whether it was.
+                leave(&mut connection, &streams);
+                (stopping, idle) = (true, FAREWELL);
+                continue;
+            }
+        };
+        match accepted {
+            Ok(Some(H2Accept::Session(mut session))) => {
+                begun = true;
+                let Some(open) = front.opened(&session, &streams) else {
+                    front.house.metrics.turned_away("heads");
+                    session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
+                    continue;
+                };
+                tokio::spawn(one(front.clone(), session, stop.clone(), open, Body::new(&bodies)));
+            }
+            // It was malformed, and the library has said so; that counts like one that was given up.
+            Ok(Some(H2Accept::Rejected)) => {
+                front.house.metrics.turned_away("h2_malformed");
+                bad_request::unheard(front);
+                streams.ended(true);
+            }
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+/// The next stream, `None` when the connection is over. Those beyond the streams that a client may have at a time were
+/// given up: their ends come first, and the others go on meanwhile.
+async fn next(
+    connection: &mut h2::server::Connection<Stream, Bytes>,
+    streams: &Streams,
+    most: usize,
+    digest: &Arc<Digest>,
+) -> pingora_error::Result<Option<H2Accept>> {
+    tokio::select! {
+        biased;
+        () = streams.until(|streams| streams.open() <= most) => {}
+        _ = poll_fn(|cx| connection.poll_closed(cx)) => return Ok(None),
+    }
+    HttpSession::from_h2_conn(connection, digest.clone()).await
+}
+
+impl Front {
+    /// A stream that is taken, unless there are too many heads in memory.
+    fn opened(&self, session: &HttpSession, streams: &Arc<Streams>) -> Option<Open> {
+        if streams.open() == 0 {
+            return Some(Open::new(streams, None));
+        }
+        let live = self.house.live();
+        let weight = header_budget::weight(session.req_header(), live.settings.limits.head);
+        let held = self.heads.hold(weight, header_budget::most(&live.settings))?;
+        Some(Open::new(streams, Some(held)))
+    }
+}
+
+/// What may be sent of all bodies on a connection before they are read, while so many of them are.
+const fn window(read: usize) -> u32 {
+    let wider = if read < WIDENED { read } else { WIDENED };
+    CONNECTION_WINDOW + STREAM_WINDOW * wider as u32
+}
+
+/// Says that no more streams are taken. Those that the client may have begun before it reads that still are; once it
+/// has, the connection ends with the last of them.
+fn leave(connection: &mut h2::server::Connection<Stream, Bytes>, streams: &Streams) {
+    connection.graceful_shutdown();
+    streams.left.store(true, Ordering::Relaxed);
+}
+
+/// Ends when it is time to say that no more streams are taken: at once when the house starts to drain, and a moment
+/// later where none has begun yet. A connection is opened for a request, which may be on its way; many clients take it
+/// for a failure to be sent away from one that is new.
+async fn farewell(stop: &mut ShutdownWatch, begun: bool) {
+    if begun { stopped(stop).await } else { parted(stop).await }
+}
+
+fn options(limits: &Limits) -> H2Options {
+    let mut options = default_h2_options();
+    options
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME)
+        .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES)
+        .max_header_list_size(u32::try_from(limits.head.saturating_mul(2)).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.h2_streams)
+        .max_local_error_reset_streams(Some(limits.h2_resets));
+    options
+}
+
+/// One stream to its end.
+async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, open: Open, body: Body) {
+    if given_up(&mut session).await {
+        return open.0.ended(true);
+    }
+    let _counted = front.house.open_exchange();
+    let refusal = wrong(&session, &front.limits());
+    let link = Http2Stream::new(body, refusal);
+    let mut session = ServerSession::new_http2(session);
+    session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
+    front.house.proxy().process_new_http(session, &stop).await;
+    open.0.ended(link.was_given_up());
+}
+
+/// What is wrong with the head of a stream that the library lets pass.
+fn wrong(session: &HttpSession, limits: &Limits) -> Option<Refusal> {
+    let head = session.req_header();
+    let target = head.raw_path().len();
+    // The library takes any scheme, none too; over HTTP/1.1 a target with another is refused as well.
+    let foreign = |scheme: &str| !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
+    let no_host = |host: &[u8]| !penstock_wire::head::is_host(host);
+    let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let fields = head.headers.get_all(http::header::HOST).iter().map(http::HeaderValue::as_bytes);
+    let wrong = if named.into_iter().chain(fields).any(no_host) {
+        Wrong::Malformed("its Host is no host and port")
+    } else if head.uri.scheme_str().is_some_and(foreign) {
+        Wrong::Malformed("its scheme is none of HTTP's")
+    } else if target > limits.target {
+        Wrong::LongTarget
+    } else if header_budget::bytes(head) > limits.head {
+        // The library would take twice as much: it refuses what it does not take without a word.
+        Wrong::Large
+    } else if head.headers.len() > limits.head_fields {
+        Wrong::ManyFields
+    } else {
+        return None;
+    };
+    Some(bad_request::of(wrong, limits))
+}
+
+/// Whether the client gave a stream up.
+async fn given_up(session: &mut HttpSession) -> bool {
+    let mut idle = session.idle();
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut idle).poll(cx).is_ready())).await
+}

@@ -1,0 +1,115 @@
+//! The front door: takes a connection to its end. What comes before an exchange
+//! is here, and all of it is bounded by a setting: how many connections there
+//! are, how long and how large a head may be, how many streams a connection has
+//! and how often it may think better of them.
+
+mod bad_request;
+pub mod connection_limit;
+mod h2_flood_guard;
+mod header_budget;
+mod http1;
+pub mod http2;
+pub mod receive_window;
+pub mod request_stream;
+
+use crate::config::settings::Limits;
+use crate::state::House;
+use connection_limit::{Place, Places};
+use header_budget::Heads;
+use pingora_core::protocols::{ALPN, Stream};
+use pingora_core::server::ShutdownWatch;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// What is read of a body that was refused, so that its client hears why …
+const UNWANTED: usize = 64 << 20;
+/// … how long that may take …
+const PARTING: Duration = Duration::from_secs(10);
+/// … and how long nothing may come meanwhile; for a client that was refused for being slow, all of it.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How long an idle connection may still begin a request after the house started to drain.
+pub const PARTING_IDLE: Duration = Duration::from_secs(1);
+/// Bytes of it that are read at once.
+const PIECE: usize = 16 << 10;
+
+/// What connections are handed to.
+pub struct Front {
+    house: Arc<House>,
+    places: Arc<Places>,
+    heads: Arc<Heads>,
+}
+
+impl Front {
+    /// A front door of this house.
+    #[must_use]
+    pub fn new(house: Arc<House>) -> Self {
+        let places = Places::new(house.metrics.connections());
+        Self { house, places, heads: Arc::default() }
+    }
+
+    /// A place for a connection from this address, if there is one.
+    #[must_use]
+    pub fn place(&self, client: IpAddr) -> Option<Place> {
+        let live = self.house.live();
+        let limits = &live.settings.limits;
+        match self.places.take(client, limits.connections, limits.connections_per_client) {
+            Ok(place) => Some(place),
+            Err(full) => {
+                self.house.metrics.turned_away(full.name());
+                None
+            }
+        }
+    }
+
+    /// What a client may do.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.house.live().settings.limits.clone()
+    }
+
+    /// One connection to its end.
+    pub async fn serve(self: Arc<Self>, stream: Stream, stop: ShutdownWatch) {
+        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            Box::pin(http2::serve(&self, stream, stop)).await;
+        } else {
+            http1::serve(&self, stream, stop).await;
+        }
+    }
+}
+
+/// Ends a connection whose client may still be sending what nobody wants. A connection that is closed over unread
+/// bytes is reset, and a reset takes the answer with it before the client has read it: so the answer is ended
+/// first, and what comes is read and thrown away for a while. Who has had its time already gets little more: it
+/// holds the place of another.
+async fn part(mut stream: Stream, late: bool) {
+    let unwanted = async {
+        if !matches!(timeout(SILENCE, AsyncWriteExt::shutdown(&mut stream)).await, Ok(Ok(()))) {
+            return;
+        }
+        let mut piece = vec![0; PIECE];
+        let mut left = UNWANTED;
+        while left > 0
+            && let Ok(Ok(read @ 1..)) = timeout(SILENCE, stream.read(&mut piece)).await
+        {
+            left = left.saturating_sub(read);
+        }
+    };
+    timeout(if late { SILENCE } else { PARTING }, unwanted).await.ok();
+}
+
+/// Ends a moment after the house starts to drain: a request that its client was just sending is still answered,
+/// and told that it is the last of its connection.
+async fn parted(stop: &mut ShutdownWatch) {
+    stopped(stop).await;
+    tokio::time::sleep(PARTING_IDLE).await;
+}
+
+/// Ends when the house starts to drain.
+async fn stopped(stop: &mut ShutdownWatch) {
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

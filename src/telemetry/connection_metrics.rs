@@ -1,0 +1,53 @@
+//! Connections of clients and the certificate that they are shown, for Prometheus.
+
+use super::metrics::{counter, gauge, registered};
+use crate::state::House;
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
+
+/// Why clients are turned away.
+const REASONS: [&str; 5] = ["house", "client", "heads", "h2_abuse", "h2_malformed"];
+
+/// Their counters and gauges.
+pub(super) struct Doors {
+    pub(super) connections: IntGauge,
+    turned_away: IntCounterVec,
+    certificate: IntGaugeVec,
+}
+
+impl Doors {
+    pub(super) fn new(r: &Registry) -> Result<Self> {
+        let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        let doors = Self {
+            connections: one("penstock_connections_open", "Client connections that are open.")?,
+            turned_away: counter(
+                r,
+                "penstock_connections_refused_total",
+                "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many heads in memory (heads).",
+                &["reason"],
+            )?,
+            certificate: gauge(
+                r,
+                "penstock_certificate_expires_seconds",
+                "End of the validity of the TLS listener's certificate, Unix seconds; absent without that listener.",
+                &[],
+            )?,
+        };
+        // There before they happen: the first of a series that was not there is no rise to Prometheus.
+        for reason in REASONS {
+            doors.turned_away.with_label_values(&[reason]).inc_by(0);
+        }
+        Ok(doors)
+    }
+
+    pub(super) fn turned_away(&self, reason: &str) {
+        debug_assert!(REASONS.contains(&reason), "{reason}");
+        self.turned_away.with_label_values(&[reason]).inc();
+    }
+
+    pub(super) fn look(&self, house: &House) {
+        self.certificate.reset();
+        if let Some(tls) = house.tls() {
+            self.certificate.with_label_values::<&str>(&[]).set(tls.expires);
+        }
+    }
+}

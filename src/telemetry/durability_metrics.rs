@@ -1,0 +1,94 @@
+//! What lasts, for Prometheus: how charges get to the disk, and when all of it was last saved elsewhere.
+
+use super::metrics::{counter, gauge, registered};
+use crate::billing::State;
+use crate::state::House;
+use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
+
+/// Archives, and the ledger.
+pub(super) struct Kept {
+    exports: IntCounterVec,
+    exported: IntGaugeVec,
+    ledger: Ledger,
+}
+
+impl Kept {
+    pub(super) fn new(r: &Registry) -> Result<Self> {
+        let kept = Self {
+            exports: counter(
+                r,
+                "penstock_exports_total",
+                "Archives that the gateway made of what lasts, by result.",
+                &["result"],
+            )?,
+            exported: gauge(
+                r,
+                "penstock_export_last_timestamp_seconds",
+                "Time of the last complete archive, Unix seconds; absent if there is none.",
+                &[],
+            )?,
+            ledger: Ledger::new(r)?,
+        };
+        // The first one is no increase of a series that was not there before.
+        for result in ["ok", "failed"] {
+            kept.exports.with_label_values(&[result]).inc_by(0);
+        }
+        Ok(kept)
+    }
+
+    pub(super) fn exported(&self, good: bool) {
+        self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
+    }
+
+    pub(super) fn look(&self, house: &House) {
+        self.ledger.look(&house.ledger.state());
+        let last = i64::try_from(house.exports.last()).unwrap_or(i64::MAX);
+        self.exported.reset();
+        if last > 0 {
+            self.exported.with_label_values::<&str>(&[]).set(last);
+        }
+    }
+}
+
+/// How charges get to the disk.
+struct Ledger {
+    failing: IntGauge,
+    copied: IntGauge,
+    open: IntGauge,
+    entries: IntGauge,
+    waiting: IntGauge,
+    exposed: Gauge,
+}
+
+impl Ledger {
+    fn new(r: &Registry) -> Result<Self> {
+        let gauge = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        Ok(Self {
+            failing: gauge("penstock_ledger_failing", "1 while the store does not take charges.")?,
+            copied: gauge(
+                "penstock_ledger_copied",
+                "1 if the ledger's second copy is up to the store, 0 if it is behind.",
+            )?,
+            open: gauge("penstock_ledger_open_reserves", "Reserves that have not ended yet.")?,
+            entries: gauge("penstock_ledger_entries", "Entries of the ledger on the disk.")?,
+            waiting: gauge("penstock_ledger_unwritten_bytes", "Bytes of entries that wait to be written.")?,
+            exposed: registered(
+                r,
+                Gauge::new(
+                    "penstock_ledger_unwritten_eur",
+                    "Reserved or charged, and not yet on the disk, EUR.",
+                )?,
+            )?,
+        })
+    }
+
+    fn look(&self, state: &State) {
+        let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        self.failing.set(i64::from(state.failing));
+        self.copied.set(i64::from(state.copied));
+        self.open.set(count(state.open));
+        self.entries.set(count(state.entries));
+        self.waiting.set(count(state.waiting));
+        self.exposed.set(state.exposed as f64 / 1e8);
+    }
+}

@@ -1,0 +1,182 @@
+//! A line in the making: one JSON object, or `key=value`, whatever a value holds.
+
+use super::{KEPT, writer};
+use crate::config::settings::{LogFormat, LogLevel};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Bytes that most lines fit in.
+const USUAL: usize = 512;
+
+thread_local! {
+    /// A second and its text.
+    static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    /// What the thread's last line was made in, for the next.
+    static MADE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+static JSON: AtomicBool = AtomicBool::new(true);
+
+/// Sets the shape of the lines that follow.
+pub(super) fn shape(format: LogFormat) {
+    JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+/// A line in the making.
+pub(super) struct Line {
+    text: Vec<u8>,
+    json: bool,
+}
+
+impl Line {
+    pub(super) fn new(level: LogLevel, event: &str) -> Self {
+        let json = JSON.load(Ordering::Relaxed);
+        let mut text = MADE.take();
+        text.clear();
+        text.reserve(USUAL);
+        let mut line = Self { text, json };
+        if json {
+            line.text.push(b'{');
+        }
+        line.time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let level = match level {
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+        };
+        line.name("level", level);
+        line.text("event", event);
+        line
+    }
+
+    /// In RFC 3339 with milliseconds, UTC. Each thread writes a second's text once.
+    fn time(&mut self, since: Duration) {
+        SECOND.with_borrow_mut(|(of, text)| {
+            if *of != since.as_secs() || text.is_empty() {
+                (*of, *text) = (since.as_secs(), crate::format::rfc3339(since.as_secs()));
+            }
+            self.put("time", false, if self.json { b"\"" } else { b"" });
+            self.text.extend_from_slice(text.trim_end_matches('Z').as_bytes());
+        });
+        self.text.push(b'.');
+        self.thousandths(since.subsec_millis());
+        self.text.extend_from_slice(if self.json { b"Z\"" } else { b"Z" });
+    }
+
+    /// A member: its key, and a value between these marks.
+    fn put(&mut self, key: &str, quoted: bool, value: &[u8]) {
+        let (before, between, quote): (&[u8], &[u8], &[u8]) = match (self.json, quoted) {
+            (true, true) => (b",\"", b"\":\"", b"\""),
+            (true, false) => (b",\"", b"\":", b""),
+            (false, _) => (b" ", b"=", b""),
+        };
+        // The first has nothing before it.
+        let before = before.get(usize::from(self.text.len() <= 1)..).unwrap_or_default();
+        self.text.reserve(key.len() + value.len() + 8);
+        for part in [before, key.as_bytes(), between, value, quote] {
+            self.text.extend_from_slice(part);
+        }
+    }
+
+    /// A name of ours.
+    pub(super) fn name(&mut self, key: &str, value: &'static str) {
+        self.put(key, true, value.as_bytes());
+    }
+
+    /// Values are names of the operator's; whatever else comes is made harmless.
+    pub(super) fn text(&mut self, key: &str, value: &str) {
+        // To the end, whatever is found: so it is done for many bytes at once.
+        let plain =
+            value.bytes().fold(true, |plain, b| plain & b.is_ascii_graphic() & (b != b'"') & (b != b'\\'));
+        if plain {
+            return self.put(key, true, value.as_bytes());
+        }
+        let harmless = |letter: char| match letter {
+            '"' | '\\' => '\'',
+            letter if letter.is_control() => ' ',
+            letter => letter,
+        };
+        self.put(key, true, value.chars().map(harmless).collect::<String>().as_bytes());
+    }
+
+    pub(super) fn maybe(&mut self, key: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.text(key, value);
+        }
+    }
+
+    pub(super) fn number(&mut self, key: &str, value: u64) {
+        self.put(key, false, itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    pub(super) fn flag(&mut self, key: &str, value: bool) {
+        self.put(key, false, if value { b"true" } else { b"false" });
+    }
+
+    pub(super) fn exact(&mut self, key: &str, value: rust_decimal::Decimal) {
+        self.put(key, false, b"");
+        penstock_annotate::number(&mut self.text, value);
+    }
+
+    pub(super) fn millis(&mut self, key: &str, value: Duration) {
+        let micros = value.as_micros();
+        self.number(key, u64::try_from(micros / 1_000).unwrap_or(u64::MAX));
+        self.text.push(b'.');
+        self.thousandths(u32::try_from(micros % 1_000).unwrap_or(0));
+    }
+
+    fn thousandths(&mut self, value: u32) {
+        for digit in [value / 100, value / 10 % 10, value % 10] {
+            self.text.push(b'0' + u8::try_from(digit).unwrap_or(0));
+        }
+    }
+
+    pub(super) fn list<'v>(&mut self, key: &str, values: impl Iterator<Item = (&'v str, &'v str)>) {
+        let mut joined = String::new();
+        for (provider, outcome) in values {
+            if !joined.is_empty() {
+                joined.push(' ');
+            }
+            joined.push_str(provider);
+            joined.push(':');
+            joined.push_str(outcome);
+        }
+        self.text(key, &joined);
+    }
+
+    pub(super) fn end(mut self) -> Vec<u8> {
+        self.text.extend_from_slice(if self.json { b"}\n" } else { b"\n" });
+        self.text
+    }
+
+    pub(super) fn send(self) {
+        let line = self.end();
+        writer::send(&line);
+        if line.capacity() <= KEPT {
+            MADE.set(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_json_object_whatever_a_value_holds() {
+        let mut line = Line::new(LogLevel::Info, "test");
+        line.text("a", "x\"y\n\\z ü");
+        line.number("n", 7);
+        line.millis("ms", Duration::from_micros(1_234_567));
+        let text = line.end();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.matches('\n').count(), 1);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["a"], "x'y 'z ü");
+        assert_eq!(value["ms"], 1234.567);
+        assert!(value["time"].as_str().unwrap().starts_with("20"));
+    }
+}

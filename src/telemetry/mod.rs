@@ -1,0 +1,21 @@
+//! What is told of the house: each event once, as its log line and its metric.
+
+mod access_record;
+#[cfg(test)]
+mod alert_rules;
+pub mod batches;
+mod connection_metrics;
+mod durability_metrics;
+pub mod log;
+pub mod metrics;
+mod offers;
+mod overload;
+pub mod panics;
+mod process;
+mod requests;
+mod series_cache;
+pub mod throttle;
+mod trace;
+
+pub use access_record::{AttemptNote, HEALTH, Outcome, Record};
+pub use trace::Trace;

@@ -1,0 +1,84 @@
+//! How full the house is, for Prometheus.
+
+use super::metrics::{counter, gauge, histogram, registered};
+use crate::state::House;
+use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
+use std::time::Duration;
+
+/// Seconds in a queue that is short.
+const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
+
+/// Its counters and gauges.
+pub struct Overload {
+    admitted: IntGauge,
+    held: IntGauge,
+    waiting: IntGaugeVec,
+    waits: HistogramVec,
+    refused: IntCounterVec,
+    panics: IntCounter,
+}
+
+impl Overload {
+    pub(super) fn new(r: &Registry) -> Result<Self> {
+        let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        Ok(Self {
+            admitted: one(
+                "penstock_requests_admitted",
+                "Requests that count against `overload.requests`: with a body, begun and not ended.",
+            )?,
+            held: one(
+                "penstock_held_bytes",
+                "Bytes of request bodies and unstreamed answers in memory, against `overload.bytes`.",
+            )?,
+            waiting: gauge(
+                r,
+                "penstock_queue_waiting",
+                "Requests that wait for a place, by queue (house, provider; batch work at a provider included).",
+                &["queue"],
+            )?,
+            waits: histogram(
+                r,
+                "penstock_queue_wait_seconds",
+                "Time of requests that had to wait for a place, by queue; the others are not counted.",
+                &SECONDS,
+                &["queue"],
+            )?,
+            refused: counter(
+                r,
+                "penstock_overload_refused_total",
+                "Requests refused because there was too much to do: too many waited (queue), no place came (house, \
+                 provider), too many bytes (bytes), in no hurry and in the way (batch).",
+                &["reason"],
+            )?,
+            panics: registered(
+                r,
+                IntCounter::new(
+                    "penstock_panics_total",
+                    "Requests that ended in a mistake of the gateway's own.",
+                )?,
+            )?,
+        })
+    }
+
+    pub(super) fn waited(&self, queue: &str, waited: Duration) {
+        self.waits.with_label_values(&[queue]).observe(waited.as_secs_f64());
+    }
+
+    pub(super) fn panicked(&self) {
+        self.panics.inc();
+    }
+
+    pub(super) fn look(&self, house: &House) {
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let standing = house.overload.standing();
+        self.admitted.set(count(standing.requests));
+        self.held.set(count(standing.bytes));
+        let seats: u32 = house.live().providers.iter().map(|provider| provider.seats.waiting()).sum();
+        self.waiting.with_label_values(&["house"]).set(count(standing.waiting));
+        self.waiting.with_label_values(&["provider"]).set(i64::from(seats));
+        for (reason, refused) in house.overload.refusals() {
+            let counter = self.refused.with_label_values(&[reason]);
+            counter.inc_by(refused.saturating_sub(counter.get()));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The process and its disk for Prometheus: build, processor time, memory, descriptors, sizes of what is stored.
+
+use super::metrics::registered;
+use crate::state::House;
+use crate::stores::{LEDGER, STORE};
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, Result};
+use std::path::Path;
+
+/// Gauges of the process and of its disk.
+pub(super) struct Process {
+    stored: IntGaugeVec,
+    free: IntGaugeVec,
+    size: IntGaugeVec,
+}
+
+impl Process {
+    pub(super) fn new(r: &Registry) -> Result<Self> {
+        let build = Opts::new("penstock_build_info", "Constant 1; the label names the running version.")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
+        registered(r, IntGauge::with_opts(build)?)?.set(1);
+        r.register(Box::new(ProcessCollector::for_self()))?;
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            registered(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
+        };
+        Ok(Self {
+            stored: gauge(
+                "penstock_stored_bytes",
+                "Bytes on the disk by kind: store (the database), ledger (its second copy), files (contents).",
+                &["kind"],
+            )?,
+            free: gauge(
+                "penstock_disk_free_bytes",
+                "Bytes that the gateway may still write to the disk of a folder (storage, files).",
+                &["folder"],
+            )?,
+            size: gauge(
+                "penstock_disk_size_bytes",
+                "Size of the disk of a folder (storage, files).",
+                &["folder"],
+            )?,
+        })
+    }
+
+    /// Measures the disk; walks the folders of the store and blocks.
+    pub(super) fn measure(&self, house: &House) {
+        let settings = &house.live().settings;
+        let storage = settings.storage.path.as_path();
+        for (kind, bytes) in [
+            (STORE, folder_bytes(&storage.join(STORE))),
+            (LEDGER, folder_bytes(&storage.join(LEDGER))),
+            ("files", house.files.used()),
+        ] {
+            self.stored.with_label_values(&[kind]).set(clamped(bytes));
+        }
+        for (name, folder) in [("storage", storage), ("files", settings.files.path.as_path())] {
+            // The folder of the files appears with the first of them.
+            let Ok(disk) = rustix::fs::statvfs(folder) else { continue };
+            self.free.with_label_values(&[name]).set(clamped(disk.f_bavail.saturating_mul(disk.f_frsize)));
+            self.size.with_label_values(&[name]).set(clamped(disk.f_blocks.saturating_mul(disk.f_frsize)));
+        }
+    }
+}
+
+fn clamped(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Bytes of the files in a folder and in those below it. Files that vanish meanwhile count as nothing.
+fn folder_bytes(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.filter_map(std::result::Result::ok).map(bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_folder_is_that_of_all_files_below_it() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("below")).unwrap();
+        std::fs::write(folder.path().join("a"), [0; 10]).unwrap();
+        std::fs::write(folder.path().join("below/b"), [0; 7]).unwrap();
+        assert_eq!(folder_bytes(folder.path()), 17);
+        assert_eq!(folder_bytes(&folder.path().join("missing")), 0);
+    }
+
+    #[test]
+    fn build_and_process_are_there_from_the_start() {
+        let registry = Registry::new();
+        Process::new(&registry).unwrap();
+        let names: Vec<String> = registry.gather().iter().map(|family| family.name().to_owned()).collect();
+        for name in [
+            "penstock_build_info",
+            "process_cpu_seconds_total",
+            "process_max_fds",
+            "process_open_fds",
+            "process_resident_memory_bytes",
+            "process_start_time_seconds",
+            "process_threads",
+        ] {
+            assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The line of a process that leaves to the one that took over.
+
+use super::messages::{self, ToNew, ToOld};
+use super::remote::{Answer, Call};
+use crate::billing::handover::Sent;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io::Result;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+
+/// The line.
+pub struct Link {
+    out: Mutex<UnixStream>,
+    waiting: Mutex<HashMap<u64, mpsc::Sender<Option<Answer>>>>,
+    next: AtomicU64,
+    lost: AtomicBool,
+}
+
+/// What the other process tells of by itself.
+pub enum News {
+    /// A key changed.
+    Key(String),
+    /// An account changed.
+    Account(String),
+}
+
+impl Link {
+    /// Takes the line up; `news` is called with what comes unasked.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start(stream: UnixStream, mut news: impl FnMut(News) + Send + 'static) -> Result<Arc<Self>> {
+        let mut from = stream.try_clone()?;
+        let link = Arc::new(Self {
+            out: Mutex::new(stream),
+            waiting: Mutex::default(),
+            next: AtomicU64::new(1),
+            lost: AtomicBool::new(false),
+        });
+        let heard = link.clone();
+        std::thread::Builder::new().name("handover".to_owned()).spawn(move || {
+            while let Ok(frame) = messages::read::<ToOld>(&mut from) {
+                match frame {
+                    ToOld::Kept(number) => heard.answered(number, None),
+                    ToOld::Answer(number, answer) => heard.answered(number, Some(answer)),
+                    ToOld::Key(id) => news(News::Key(id)),
+                    ToOld::Account(id) => news(News::Account(id)),
+                    ToOld::Prepared | ToOld::Ready => {}
+                }
+            }
+            heard.lost.store(true, Ordering::Release);
+            heard.waiting.lock().clear();
+        })?;
+        Ok(link)
+    }
+
+    fn answered(&self, number: u64, answer: Option<Answer>) {
+        if let Some(asker) = self.waiting.lock().remove(&number) {
+            asker.send(answer).ok();
+        }
+    }
+
+    /// Asks and waits; `None` if nobody answers any more.
+    fn ask(&self, frame: impl FnOnce(u64) -> ToNew) -> Option<Option<Answer>> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (asker, answer) = mpsc::channel();
+        self.waiting.lock().insert(number, asker);
+        let sent = messages::write(&mut *self.out.lock(), &frame(number));
+        if sent.is_err() || self.is_lost() {
+            self.waiting.lock().remove(&number);
+        }
+        answer.recv().ok()
+    }
+
+    /// Wants something of the store; blocks.
+    pub fn call(&self, call: Call) -> Option<Answer> {
+        self.ask(|number| ToNew::Call { number, call }).flatten()
+    }
+
+    /// Sends acts and waits until they are on the disk; false if they never will be.
+    pub fn send(&self, acts: Vec<Sent>) -> bool {
+        self.ask(|number| ToNew::Acts { number, acts }).is_some()
+    }
+
+    /// Nothing more comes.
+    pub fn bye(&self) {
+        messages::write(&mut *self.out.lock(), &ToNew::Bye).ok();
+    }
+
+    /// The other process is gone.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+}

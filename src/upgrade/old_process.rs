@@ -1,0 +1,110 @@
+//! The process that leaves: it starts its successor and waits for its word.
+
+use super::control_channel::{Link, News};
+use super::messages::{self, ToNew, ToOld};
+use super::{VARIABLE, fd_passing};
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the new process may take for a step.
+const STEP: Duration = Duration::from_secs(120);
+
+/// How this process was started.
+#[derive(Clone, Debug)]
+pub struct Program {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// As it is known now: later there may be another file in its place.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn this() -> Result<Self, String> {
+        let mut arguments = std::env::args_os();
+        // The path it was called by may be a link, which leads to the new one then.
+        let called = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
+        let path = called.map_or_else(std::env::current_exe, std::path::absolute);
+        let path = path.map_err(|error| format!("The path of this program is not known: {error}."))?;
+        Ok(Self { path, arguments: arguments.collect() })
+    }
+}
+
+/// A successor that has been started.
+pub struct Successor {
+    child: Child,
+    line: UnixStream,
+}
+
+impl Successor {
+    /// Starts it, gives it the sockets, and waits until it needs the store; blocks.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way; it has ended then.
+    pub fn prepare(program: &Program, listeners: &[TcpListener]) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("The new process cannot be started: {error}.");
+        let (line, theirs) = UnixStream::pair().map_err(failed)?;
+        line.set_read_timeout(Some(STEP)).map_err(failed)?;
+        let child = Command::new(&program.path)
+            .args(&program.arguments)
+            .env(VARIABLE, "stdin")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .spawn()
+            .map_err(failed)?;
+        let mut new = Self { child, line };
+        let sent = new.send(listeners);
+        if sent.is_ok() && matches!(messages::read(&mut new.line), Ok(ToOld::Prepared)) {
+            return Ok(new);
+        }
+        Err(new.end("did not start"))
+    }
+
+    fn send(&mut self, listeners: &[TcpListener]) -> std::io::Result<()> {
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
+        messages::write(&mut self.line, &ToNew::Sockets(addresses))?;
+        fd_passing::send(&self.line, listeners)
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The store is its own; waits until it serves. Blocks.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way; it has ended then.
+    pub fn take_over(mut self, news: impl FnMut(News) + Send + 'static) -> Result<Arc<Link>, String> {
+        let told = messages::write(&mut self.line, &ToNew::Yours);
+        if told.is_err() || !matches!(messages::read(&mut self.line), Ok(ToOld::Ready)) {
+            return Err(self.end("did not take over"));
+        }
+        let line = self.line.try_clone().and_then(|line| {
+            line.set_read_timeout(None)?;
+            Link::start(line, news)
+        });
+        line.map_err(|error| format!("{} ({error})", self.end("cannot be talked to")))
+    }
+
+    /// Ends it, so that nobody has the store.
+    fn end(mut self, what: &str) -> String {
+        let ended = self.child.try_wait().ok().flatten();
+        self.child.kill().ok();
+        let ended = ended.or_else(|| self.child.wait().ok());
+        let how = ended.map(|status| format!(" ({status})")).unwrap_or_default();
+        format!("The new process {what}{how}; this one goes on.")
+    }
+
+    /// Ends it, because this process goes on.
+    pub fn call_off(self) {
+        self.end("is not needed");
+    }
+}

@@ -1,0 +1,307 @@
+//! What an offer's answers draw and cost: prepared once with the configuration,
+//! so that a request only multiplies and rounds.
+
+use crate::billing::{Need, Settlement, TermsText};
+use crate::config::settings::{Billing as Money, Offer};
+use crate::upstream::tariff_version::Rate;
+use penstock_annotate::{Amounts, Cost, Grid, Impact, Provenance, Served, Site};
+use penstock_contract::{Done, Measured, MicroCredits, Usage};
+use penstock_footprint::{Attempt, Footprint, METHODOLOGY, Prepared, Work, boundary_name};
+use penstock_ledger::{Drawn, Sale};
+use penstock_pricing::{Billing, Charge, PaidWith, Sold, charge};
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The prepared bill of one offer.
+pub struct Bill {
+    prepared: Prepared,
+    /// By the second from which each counts, rising; never empty.
+    rates: Vec<Rate>,
+    served: Served,
+    model: Arc<str>,
+    provider: Arc<str>,
+    /// Measured energy may come to this many times the list.
+    measured: i64,
+    /// The provider runs it in its throughput tier.
+    throughput_tier: bool,
+}
+
+/// What one answer drew and costs.
+pub struct Settled {
+    /// Its footprint, failed attempts included.
+    pub footprint: Footprint,
+    /// Its charge.
+    pub charge: Charge,
+    /// Energy for the bill, kWh, where the model is billed in energy.
+    pub billable_kwh: Option<Decimal>,
+    /// What it was sold under.
+    pub terms: Arc<TermsText>,
+    /// Both objects as JSON members, without braces.
+    pub members: Vec<u8>,
+}
+
+/// What the whole configuration decides.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    /// EUR for one credit.
+    pub eur_per_credit: Decimal,
+    /// Whether provenance is told.
+    pub provenance: bool,
+    /// How amounts are written.
+    pub amounts: Amounts,
+    /// Batch price.
+    pub batch: bool,
+    /// What pays.
+    pub wallet: PaidWith,
+    /// When the request came, Unix seconds: the prices of then count.
+    pub at: u64,
+}
+
+impl Bill {
+    /// Prepares the bill of an offer.
+    #[must_use]
+    pub fn new(offer: &Offer, money: &Money) -> Self {
+        let place = &offer.provider.place;
+        let served = Served::new(&Site {
+            renewable_percent: place.grid.renewable_percent,
+            pue: offer.prepared.pue(),
+            provider_id: &offer.provider.id,
+            location: &format!("{}, {}", place.city, place.country),
+            country: &place.code,
+            grid: Grid {
+                source: place.grid.attribution(),
+                year: place.grid.year,
+                g_per_kwh: place.grid.g_per_kwh,
+            },
+            methodology: METHODOLOGY,
+        });
+        let tariffs = std::iter::once((0, offer.tariff)).chain(offer.later.iter().copied());
+        Self {
+            prepared: offer.prepared.clone(),
+            rates: tariffs
+                .map(|(from, tariff)| Rate::new(from, tariff, offer, money.eur_per_credit))
+                .collect(),
+            served,
+            model: offer.model.card.id.as_str().into(),
+            provider: Arc::from(&*offer.provider.id),
+            measured: if place.site.bills_measured { 2 } else { 1 },
+            throughput_tier: offer.throughput_tier,
+        }
+    }
+
+    /// The rate that counts at a time.
+    fn rate(&self, at: u64) -> Option<&Rate> {
+        self.rates.iter().rev().find(|rate| rate.from <= at)
+    }
+
+    /// The price of input at a time, EUR per million tokens, where there is one.
+    #[must_use]
+    pub fn input(&self, at: u64) -> Option<Decimal> {
+        self.rate(at)?.tariff.input
+    }
+
+    /// Whether its requests are paid from the energy wallet, as long as that lasts.
+    #[must_use]
+    pub fn in_energy(&self, at: u64) -> bool {
+        self.rate(at).is_some_and(|rate| rate.tariff.billing == Billing::Energy)
+    }
+
+    /// The most that this work may come to.
+    #[must_use]
+    pub fn need(&self, done: &Done, batch: bool, at: u64, eur_per_credit: Decimal) -> Need {
+        let Some(rate) = self.rate(at) else { return Need::default() };
+        if let Some(need) = rate.quick(done, batch) {
+            return need;
+        }
+        let (credits, energy) = self.most(rate, done, batch, eur_per_credit);
+        Need {
+            credits: credits.credits.0,
+            energy: (rate.tariff.billing == Billing::Energy).then_some(energy.energy.0),
+            eur: eur8(credits.eur.max(energy.eur)),
+        }
+    }
+
+    /// The most that this work may take from a budget: at the dearer of both wallets where credits may have to pay.
+    #[must_use]
+    pub fn worth(
+        &self,
+        done: &Done,
+        batch: bool,
+        at: u64,
+        eur_per_credit: Decimal,
+        with_credits: bool,
+    ) -> MicroCredits {
+        let Some(rate) = self.rate(at) else { return MicroCredits(0) };
+        if let Some(need) = rate.quick(done, batch) {
+            return MicroCredits(need.credits);
+        }
+        let (credits, energy) = self.most(rate, done, batch, eur_per_credit);
+        let energy = worth(&energy, eur_per_credit);
+        if with_credits { energy.max(worth(&credits, eur_per_credit)) } else { energy }
+    }
+
+    /// The most that each wallet may be charged, by the list and what may be measured beyond it.
+    fn most(&self, rate: &Rate, done: &Done, batch: bool, eur_per_credit: Decimal) -> (Charge, Charge) {
+        let kwh = self.prepared.billable_kwh(&Work::new(*done, Duration::ZERO), None);
+        let kwh = kwh.saturating_mul(Decimal::from(self.measured));
+        let of = |wallet| charge(&rate.tariff, &sold(done), wallet, batch, kwh, eur_per_credit);
+        (of(PaidWith::Credits), of(PaidWith::Energy))
+    }
+
+    /// What was done, in the tier that the provider runs it in. The bill is always that of ordinary service.
+    const fn work(&self, done: Done, took: Duration) -> Work {
+        Work { throughput_tier: self.throughput_tier, ..Work::new(done, took) }
+    }
+
+    /// What an attempt drew that answered nobody.
+    #[must_use]
+    pub fn failed(&self, usage: Usage, took: Duration) -> Attempt {
+        self.prepared.attempt(&self.work(Done::Tokens(usage), took), None)
+    }
+
+    /// The same for work that may have been done in part: all of it, but no more
+    /// than the machines can draw in that time.
+    #[must_use]
+    pub fn failed_within(&self, done: Done, took: Duration) -> Attempt {
+        let all = self.prepared.attempt(&self.work(done, took), None);
+        let most = self.prepared.attempt(&self.work(Done::Unknown, took), None);
+        if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
+    }
+
+    /// The bill of an answer: `done` is paid, `own` is what this offer did for it, `spent` what failed attempts drew.
+    #[must_use]
+    pub fn of(
+        &self,
+        done: Done,
+        own: Done,
+        measured: Option<Measured>,
+        took: Duration,
+        spent: Option<&Attempt>,
+        terms: Terms,
+    ) -> Settled {
+        let work = Work::new(done, took);
+        let mut drawn = self.prepared.attempt(&self.work(own, took), measured);
+        if let Some(spent) = spent {
+            drawn.add(spent);
+        }
+        let footprint = drawn.footprint();
+        let billable = self.prepared.billable_kwh(&work, measured);
+        let sold = sold(&done);
+        let rate = self.rate(terms.at).unwrap_or_else(|| Rate::none());
+        let charge = charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
+        let counted = done.usage().is_some_and(|usage| usage.source.is_gateway());
+        let members = self.members(&footprint, &charge, counted, &terms);
+        let in_energy = rate.tariff.billing == Billing::Energy;
+        let billable_kwh = in_energy.then_some(billable);
+        Settled { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
+    }
+
+    /// Both objects, as JSON members, of an answer for which no provider was asked.
+    #[must_use]
+    pub fn nothing(&self, at: u64, amounts: Amounts) -> Vec<u8> {
+        let paid_with = if self.in_energy(at) { PaidWith::Energy } else { PaidWith::Credits };
+        penstock_annotate::nothing(&self.served, paid_with.name(), amounts)
+    }
+
+    /// The energy that a provider measured, unless this work cannot have drawn so much.
+    #[must_use]
+    pub fn credible(&self, own: Done, measured: Measured, took: Duration) -> Option<Measured> {
+        self.prepared.credible(&Work::new(own, took), measured)
+    }
+
+    /// What the ledger is told of a bill.
+    #[must_use]
+    pub fn settlement(&self, settled: &Settled, done: &Done, batch: bool) -> Settlement {
+        let charge = &settled.charge;
+        let (images, seconds) = match done {
+            Done::Images { count, .. } => (*count, Decimal::ZERO),
+            Done::Audio { seconds } => (0, *seconds),
+            Done::Tokens(_) | Done::Unknown => (0, Decimal::ZERO),
+        };
+        Settlement {
+            amount: match charge.paid_with {
+                PaidWith::Credits => charge.credits.0,
+                PaidWith::Energy => charge.energy.0,
+            },
+            eur: eur8(charge.eur),
+            sale: Sale {
+                model: self.model.clone(),
+                provider: self.provider.clone(),
+                terms: settled.terms.id.clone(),
+                batch,
+                usage: done.usage().copied().unwrap_or_default(),
+                images,
+                seconds,
+                billable_kwh: settled.billable_kwh,
+                eur: charge.eur,
+            },
+            terms: settled.terms.clone(),
+            drawn: drawn(&settled.footprint),
+        }
+    }
+
+    fn members(&self, footprint: &Footprint, charge: &Charge, counted: bool, terms: &Terms) -> Vec<u8> {
+        let impact = Impact {
+            energy_kwh: footprint.energy_kwh,
+            carbon_g_co2: footprint.carbon_g,
+            water_liters: footprint.water_l,
+            served: &self.served,
+            provenance: Provenance {
+                method: footprint.method.name(),
+                boundary: Some(boundary_name(footprint.boundary)),
+                energy_kwh_low: footprint.energy_kwh_low,
+                energy_kwh_high: footprint.energy_kwh_high,
+                embodied_g_co2: Some(footprint.embodied_g),
+                assumed: footprint.assumed.names(),
+                counted_by_gateway: counted,
+            },
+        };
+        let cost = Cost {
+            energy: charge.energy_eur,
+            credits: charge.credits.credits(),
+            paid_with: charge.paid_with.name(),
+            amounts: terms.amounts,
+        };
+        penstock_annotate::members(&impact, &cost, terms.provenance)
+    }
+}
+
+/// A footprint as the ledger keeps it.
+#[must_use]
+pub const fn drawn(footprint: &Footprint) -> Drawn {
+    Drawn { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
+}
+
+/// EUR in 1e-8, as a debt is counted.
+#[must_use]
+pub fn eur8(eur: Decimal) -> i64 {
+    eur.saturating_mul(Decimal::ONE_HUNDRED)
+        .saturating_mul(Decimal::from(1_000_000))
+        .ceil()
+        .to_i64()
+        .unwrap_or(i64::MAX)
+}
+
+/// What is paid for: what was done, where it can be counted.
+pub fn sold(done: &Done) -> Sold {
+    match done {
+        Done::Tokens(usage) => Sold::Tokens(*usage),
+        Done::Images { count, .. } => Sold::Images(*count),
+        Done::Audio { seconds } => Sold::Audio(*seconds),
+        Done::Unknown => Sold::Tokens(Usage::default()),
+    }
+}
+
+/// A charge in credits, whatever pays for it: what it takes from a budget.
+#[must_use]
+pub fn worth(charge: &Charge, eur_per_credit: Decimal) -> MicroCredits {
+    match charge.paid_with {
+        PaidWith::Credits => charge.credits,
+        PaidWith::Energy => {
+            let credits = charge.eur.checked_div(eur_per_credit);
+            credits.and_then(MicroCredits::from_credits).unwrap_or(MicroCredits(i64::MAX))
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! One provider while the house runs: its route, its seats, its last word.
+
+use super::concurrency_limit::Seats;
+use super::connect::Route;
+use super::connection_pool::ConnectionPools;
+use super::notice::Notices;
+use crate::config::settings::Provider;
+use parking_lot::Mutex;
+use penstock_contract::FaultKind;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The providers of the configuration before, to be looked up.
+#[derive(Default)]
+pub struct Before<'a> {
+    providers: HashMap<&'a str, &'a ProviderLive>,
+    /// By host and port; of several the last whose addresses are known.
+    routes: HashMap<(&'a str, u16), &'a Route>,
+}
+
+impl<'a> Before<'a> {
+    /// These providers.
+    #[must_use]
+    pub fn of(providers: &'a [Arc<ProviderLive>]) -> Self {
+        let routes = providers.iter().flat_map(|provider| provider.routes()).filter(|route| route.is_known());
+        Self {
+            routes: routes.map(|route| ((&*route.base().host, route.base().port), route)).collect(),
+            // The first one counts.
+            providers: providers.iter().rev().map(|provider| (&*provider.provider.id, &**provider)).collect(),
+        }
+    }
+}
+
+/// A provider and its state.
+pub struct ProviderLive {
+    /// What the configuration says.
+    pub provider: Arc<Provider>,
+    /// The way to it.
+    pub route: Route,
+    /// Ways to where else its images are.
+    pub image_routes: Vec<Route>,
+    /// Its last failure: when, and the name of its kind.
+    pub last_error: Arc<Mutex<Option<(Duration, &'static str)>>>,
+    /// What the last active check found; `None` before the first.
+    pub checked: Arc<Mutex<Option<bool>>>,
+    /// Kind of the failure that the last active check found.
+    pub(super) check_failure: Arc<Mutex<Option<FaultKind>>>,
+    /// Failures of it that were told.
+    pub(super) notices: Arc<Notices>,
+    pub(super) next_check: Mutex<Duration>,
+    /// Its seats.
+    pub seats: Arc<Seats>,
+}
+
+impl ProviderLive {
+    /// A provider, and what the configuration before knows of it; `lines` bounds lines of batches where it has no
+    /// number of seats. What still works for the old one has its seats here too.
+    #[must_use]
+    pub fn new(provider: Arc<Provider>, pools: &ConnectionPools, lines: usize, old: &Before<'_>) -> Self {
+        let known = old.providers.get(&*provider.id);
+        let seats = match known {
+            Some(known) => known.seats.clone(),
+            None => Seats::new(provider.seats, lines),
+        };
+        let fresh = Self {
+            route: Route::new(&provider, pools),
+            image_routes: provider.image_hosts.iter().map(|base| Route::to(base, &provider, pools)).collect(),
+            seats,
+            last_error: known.map(|known| known.last_error.clone()).unwrap_or_default(),
+            notices: known.map(|known| known.notices.clone()).unwrap_or_default(),
+            checked: known.map(|known| known.checked.clone()).unwrap_or_default(),
+            check_failure: known.map(|known| known.check_failure.clone()).unwrap_or_default(),
+            next_check: Mutex::new(Duration::ZERO),
+            provider,
+        };
+        for route in fresh.routes() {
+            if let Some(old) = old.routes.get(&(&*route.base().host, route.base().port)) {
+                route.follow(&fresh.provider, old);
+            }
+        }
+        fresh
+    }
+
+    /// The way to it, and those to its images.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        std::iter::once(&self.route).chain(&self.image_routes)
+    }
+
+    /// Looks its names up.
+    pub async fn resolve(&self) {
+        for route in self.routes() {
+            route.resolve(&self.provider).await;
+        }
+    }
+
+    /// Requests that it is working on.
+    pub fn working(&self) -> u32 {
+        self.seats.working()
+    }
+}

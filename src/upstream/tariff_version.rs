@@ -1,0 +1,130 @@
+//! A rate: a tariff from a second on, with the terms that charges under it refer
+//! to, and its prices as integers for the quick look before a request.
+
+use crate::billing::{Need, TermsText};
+use crate::config::settings::Offer;
+use penstock_contract::{Done, hex};
+use penstock_footprint::METHODOLOGY;
+use penstock_pricing::{Billing, Tariff};
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, OnceLock};
+
+/// Tokens that prices are stated for.
+const MILLION: i128 = 1_000_000;
+
+/// One tariff.
+pub struct Rate {
+    /// The Unix second from which it counts.
+    pub from: u64,
+    /// The prices.
+    pub tariff: Tariff,
+    /// What stands in the ledger about them.
+    pub terms: Arc<TermsText>,
+    /// Per million tokens, rounded up; `None` where tokens are not what is paid for.
+    quick: Option<Quick>,
+}
+
+/// Prices per million tokens.
+#[derive(Clone, Copy)]
+struct Quick {
+    input_credits: i64,
+    output_credits: i64,
+    input_eur: i64,
+    output_eur: i64,
+}
+
+impl Rate {
+    /// Prepares a tariff of an offer.
+    #[must_use]
+    pub fn new(from: u64, tariff: Tariff, offer: &Offer, eur_per_credit: Decimal) -> Self {
+        let terms = terms(from, &tariff, offer, eur_per_credit);
+        Self { from, quick: quick(&tariff, eur_per_credit), terms: Arc::new(terms), tariff }
+    }
+
+    /// No price at all.
+    #[must_use]
+    pub fn none() -> &'static Self {
+        static NONE: OnceLock<Rate> = OnceLock::new();
+        NONE.get_or_init(|| Self {
+            from: 0,
+            tariff: Tariff::default(),
+            terms: Arc::new(named("{}".to_owned())),
+            quick: None,
+        })
+    }
+
+    /// The most that so many tokens may come to, without a decimal.
+    #[must_use]
+    pub fn quick(&self, done: &Done, batch: bool) -> Option<Need> {
+        let (prices, usage) = (self.quick?, done.usage()?);
+        let sum = |input: i64, output: i64| {
+            let whole =
+                i128::from(usage.input) * i128::from(input) + i128::from(usage.output) * i128::from(output);
+            let by = if batch { 2 * MILLION } else { MILLION };
+            i64::try_from((whole + by - 1) / by).unwrap_or(i64::MAX)
+        };
+        Some(Need {
+            credits: sum(prices.input_credits, prices.output_credits),
+            energy: None,
+            eur: sum(prices.input_eur, prices.output_eur),
+        })
+    }
+}
+
+/// The prices of a tariff by tokens, where they fit.
+fn quick(tariff: &Tariff, eur_per_credit: Decimal) -> Option<Quick> {
+    if tariff.billing == Billing::Energy {
+        return None;
+    }
+    let input = tariff.input?.max(tariff.cached_input.unwrap_or_default()).max(Decimal::ZERO);
+    let output = tariff.output.unwrap_or_default().max(Decimal::ZERO);
+    let credits = |eur: Decimal| {
+        eur.checked_div(eur_per_credit)?.checked_mul(Decimal::from(1_000_000))?.ceil().to_i64()
+    };
+    let units = |eur: Decimal| eur.checked_mul(Decimal::from(100_000_000))?.ceil().to_i64();
+    Some(Quick {
+        input_credits: credits(input)?,
+        output_credits: credits(output)?,
+        input_eur: units(input)?,
+        output_eur: units(output)?,
+    })
+}
+
+/// What the ledger keeps of an offer's terms: enough to compute any charge
+/// again, and to say where the energy was drawn and whose figures are used.
+fn terms(from: u64, tariff: &Tariff, offer: &Offer, eur_per_credit: Decimal) -> TermsText {
+    let place = &offer.provider.place;
+    let price = |price: Option<Decimal>| price.map_or(Value::Null, |price| price.to_string().into());
+    let text = json!({
+        "model": offer.model.card.id,
+        "provider": offer.provider.id,
+        "operator": offer.provider.operator,
+        "from": from,
+        "billing": tariff.billing.name(),
+        "input": price(tariff.input),
+        "cached_input": price(tariff.cached_input),
+        "output": price(tariff.output),
+        "image": price(tariff.image),
+        "minute": price(tariff.minute),
+        "eur_per_kwh": tariff.eur_per_kwh.to_string(),
+        "eur_per_credit": eur_per_credit.to_string(),
+        "location": format!("{}, {}", place.city, place.country),
+        "pue": offer.prepared.pue().to_string(),
+        "grid": {
+            "source": place.grid.attribution(),
+            "year": place.grid.year,
+            "g_per_kwh": place.grid.g_per_kwh.to_string(),
+            "renewable_percent": place.grid.renewable_percent.to_string(),
+        },
+        "methodology": METHODOLOGY,
+    });
+    named(text.to_string())
+}
+
+fn named(text: String) -> TermsText {
+    let hash = Sha256::digest(text.as_bytes());
+    TermsText { id: hex::text(hash.iter().take(8)).into(), text: text.into() }
+}
