@@ -11,8 +11,8 @@ use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use penstock::billing::Ledger;
-use penstock::clock::Clock;
 use penstock::config::{Surroundings, load_text};
+use penstock::time::clock::Clock;
 use penstock::upstream::pricing::{Bill, Terms};
 use penstock_admission::{Limits, Purpose};
 use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};

@@ -8,13 +8,13 @@
 #![allow(clippy::print_stdout, reason = "figures are for whoever runs this")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use penstock::clock::Clock;
+use penstock::auth::key_cache::Keyring;
 use penstock::config::settings::Storage;
-use penstock::key_cache::Keyring;
-use penstock::rate_limit;
-use penstock::request_id::RequestId;
-use penstock::response::head::Head;
-use penstock::stores::Vault;
+use penstock::http::response::head::Head;
+use penstock::limits::rate_limit;
+use penstock::storage::stores::Vault;
+use penstock::telemetry::request_id::RequestId;
+use penstock::time::clock::Clock;
 use penstock_contract::{Dialect, MicroCredits};
 use penstock_limits::{Cost, Used, Work};
 use penstock_storage::audit::Said;

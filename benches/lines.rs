@@ -11,13 +11,13 @@
 
 use bytes::Bytes;
 use penstock::admin::keys;
-use penstock::batch_line::{LineAsk, LineDone, line};
+use penstock::app::gateway::Gateway;
+use penstock::app::startup::fixed;
 use penstock::billing::MOST_ENDS;
 use penstock::config::{Surroundings, load_text};
-use penstock::downstream::CancelLine;
-use penstock::endpoint;
-use penstock::gateway::Gateway;
-use penstock::startup::fixed;
+use penstock::proxy::batch_line::{LineAsk, LineDone, line};
+use penstock::proxy::downstream::CancelLine;
+use penstock::proxy::endpoint;
 use penstock::state::House;
 use penstock::telemetry::log;
 use penstock_storage::Space;

@@ -8,7 +8,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use penstock::config::{Surroundings, load_text};
-use penstock::config_snapshot::Live;
+use penstock::upstream::config_snapshot::Live;
 use penstock::upstream::connection_pool::ConnectionPools;
 use penstock::upstream::pools::{Exploration, PlanRequest};
 use penstock_routing::{FLAVORS, Outcome, SPEED, Sample};

@@ -4,7 +4,7 @@ use super::input::{self, Fields, Given};
 use super::openapi::{page, reference};
 use super::request::{Asked, Done, Effect, difference, failed};
 use super::routes::{Route, Work};
-use crate::stores::Vault;
+use crate::storage::stores::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::{AccountRecord, AccountState};

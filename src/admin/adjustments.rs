@@ -7,7 +7,7 @@ use super::openapi::reference;
 use super::request::{Asked, Told};
 use super::routes::{Route, Work};
 use crate::billing::{Ledger, Refused, format, report, rerate};
-use crate::stores::Vault;
+use crate::storage::stores::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_ledger::{Act, Ending, Entry, Wallet};
 use rust_decimal::Decimal;

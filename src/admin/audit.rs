@@ -3,7 +3,7 @@
 use super::openapi::{answered, page};
 use super::request::{Asked, Done, failed};
 use super::routes::{Route, Work};
-use crate::stores::Vault;
+use crate::storage::stores::Vault;
 use penstock_contract::Refusal;
 use penstock_storage::audit::Entry;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use super::request::{Asked, Done, failed};
 use super::routes::{Route, Work};
 use crate::batch::api_object;
 use crate::state::House;
-use crate::stores::{Vault, off_thread};
+use crate::storage::stores::{Vault, off_thread};
 use penstock_contract::{Code, Refusal};
 use penstock_storage::Batch;
 use penstock_storage::batches::{BatchRecord, BatchStore};

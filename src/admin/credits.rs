@@ -8,7 +8,7 @@ use super::{accounts, openapi};
 use crate::billing::report::{self, Failed, Monthly};
 use crate::billing::rerate::rerate;
 use crate::billing::{Ledger, format};
-use crate::stores::Vault;
+use crate::storage::stores::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_ledger::{Day, Month, Sums};
 use rust_decimal::Decimal;

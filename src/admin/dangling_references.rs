@@ -5,7 +5,7 @@ use super::openapi::answered;
 use super::routes::{Route, Work};
 use super::{input, openapi, request};
 use crate::state::House;
-use crate::stores::Vault;
+use crate::storage::stores::Vault;
 use penstock_auth::{Scope, Scopes};
 use penstock_catalog::Catalog;
 use penstock_contract::{Code, Refusal};

@@ -4,7 +4,7 @@ use super::openapi::{answered, page, reference};
 use super::request::{Asked, Done, failed};
 use super::routes::{Route, Work};
 use crate::state::House;
-use crate::stores::{Vault, off_thread};
+use crate::storage::stores::{Vault, off_thread};
 use penstock_contract::{Code, Refusal};
 use penstock_storage::Batch;
 use penstock_storage::files::{FileRecord, FileStore};

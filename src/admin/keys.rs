@@ -7,7 +7,7 @@ use super::openapi::{answered, page, reference};
 use super::request::{Asked, Done, Effect, difference, failed};
 use super::routes::{Route, Work};
 use crate::state::House;
-use crate::stores::Vault;
+use crate::storage::stores::Vault;
 use penstock_auth::{Key, Scopes};
 use penstock_contract::{Code, Refusal};
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, Previous, Revocation};

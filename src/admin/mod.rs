@@ -19,14 +19,14 @@ mod runtime_fields;
 mod schema;
 mod status;
 
-use crate::downstream::Caller;
-use crate::endpoint::parameters;
-use crate::gateway::Source;
-use crate::listener::Bound;
-use crate::request_id::RequestId;
-use crate::response::cors::CrossOrigin;
-use crate::response::head::Head;
+use crate::app::gateway::Source;
+use crate::app::listener::Bound;
+use crate::http::response::cors::CrossOrigin;
+use crate::http::response::head::Head;
+use crate::proxy::downstream::Caller;
+use crate::proxy::endpoint::parameters;
 use crate::state::House;
+use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use flate2::Compression;
@@ -63,7 +63,7 @@ pub fn serve(
     source: Source,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    crate::listener::serve(
+    crate::app::listener::serve(
         bound,
         "admin",
         Admin { house: house.clone(), source, wrong: auth_throttle::Tokens::default() },
@@ -118,7 +118,7 @@ impl HttpServerApp for Admin {
                 head.whole(caller, kind, vec![Bytes::from(body)]).await.ok();
             }
             Err(refusal) => {
-                crate::response::refuse(caller, Dialect::Chat, &id, &refusal, None, &CrossOrigin::None)
+                crate::http::response::refuse(caller, Dialect::Chat, &id, &refusal, None, &CrossOrigin::None)
                     .await
                     .ok();
             }

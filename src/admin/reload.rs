@@ -2,8 +2,8 @@
 
 use super::openapi::answered;
 use super::routes::{Route, Work};
+use crate::app::gateway::Source;
 use crate::config::{Change, Mistake};
-use crate::gateway::Source;
 use crate::state::House;
 use crate::telemetry::log;
 use penstock_contract::{Code, Refusal};

@@ -5,10 +5,10 @@ use super::request::{Asked, Done, Told};
 use super::{
     accounts, adjustments, audit, batches, credits, dangling_references, files, keys, reload, status,
 };
+use crate::app::gateway::Source;
 use crate::billing::Ledger;
-use crate::gateway::Source;
 use crate::state::House;
-use crate::stores::Vault;
+use crate::storage::stores::Vault;
 use http::Method;
 use penstock_contract::{Code, Refusal};
 use serde_json::Value;
@@ -174,7 +174,7 @@ pub fn find(method: &Method, path: &str) -> Result<(&'static Route, String), Ref
     for route in all() {
         let Some(id) = matches(route.path, path) else { continue };
         if route.method == method {
-            return Ok((route, crate::endpoint::decoded(id).into_owned()));
+            return Ok((route, crate::proxy::endpoint::decoded(id).into_owned()));
         }
         allowed.push(route.method.as_str());
     }

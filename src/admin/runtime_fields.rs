@@ -2,7 +2,7 @@
 //! last use, work, what is left and what was spent.
 
 use super::input;
-use crate::rate_limit::Tally;
+use crate::limits::rate_limit::Tally;
 use crate::state::House;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::openapi;
 use super::routes::{Route, Work};
 use crate::billing::format::number;
-use crate::config_snapshot::Live;
 use crate::state::House;
+use crate::upstream::config_snapshot::Live;
 use crate::upstream::provider_state::ProviderLive;
 use penstock_contract::Dialect;
 use penstock_routing::{Health as OfferHealth, State};

@@ -2,8 +2,8 @@
 //! its results and every result in them.
 
 use super::verify::Verdict;
-use crate::endpoint;
-use crate::files::{Contents, LineReader};
+use crate::proxy::endpoint;
+use crate::storage::files::{Contents, LineReader};
 use penstock_batch::jsonl;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{BatchRecord, BatchState, BatchStore};

@@ -6,7 +6,7 @@ use super::progress::{Progress, Unit};
 use super::throttle::{Brake, Braked};
 use super::verify::each_file;
 use super::{Place, Saved, manifest, told};
-use crate::stores::{LEDGER, PEPPER};
+use crate::storage::stores::{LEDGER, PEPPER};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{Store, StoreError};

@@ -7,7 +7,7 @@ use super::progress::{Progress, Unit};
 use super::throttle::Brake;
 use super::verify::each_file;
 use super::{Place, Saved, manifest, told};
-use crate::stores::{LEDGER, PEPPER};
+use crate::storage::stores::{LEDGER, PEPPER};
 use penstock_storage::StoreError;
 use penstock_storage::files::FileStore;
 use std::collections::HashSet;

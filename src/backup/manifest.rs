@@ -5,8 +5,8 @@
 use super::copy::{self, Sum};
 use super::progress::{Progress, Unit};
 use super::throttle::Brake;
-use crate::files::PREFIX;
-use crate::object_id;
+use crate::storage::files::PREFIX;
+use crate::storage::object_id;
 use penstock_contract::hex;
 use penstock_ledger::Month;
 use serde::{Deserialize, Serialize};
@@ -99,11 +99,11 @@ pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, St
 
 /// Only names that this program writes: none leads out of the folder.
 fn known(name: &str) -> bool {
-    if name == ROWS || name == crate::stores::PEPPER {
+    if name == ROWS || name == crate::storage::stores::PEPPER {
         return true;
     }
     match name.split_once('/') {
-        Some((crate::stores::LEDGER, file)) => {
+        Some((crate::storage::stores::LEDGER, file)) => {
             file.strip_suffix(".jsonl").is_some_and(|month| Month::parse(month).is_some())
         }
         _ => is_contents(name),

@@ -11,6 +11,7 @@ mod manifest;
 mod progress;
 mod repair;
 pub mod rotation;
+pub mod schedule;
 mod throttle;
 mod verify;
 
@@ -21,7 +22,7 @@ pub use repair::{Salvaged, repair};
 pub use verify::{Verdict, verify};
 
 use crate::config::settings::Storage;
-use crate::stores::{LEDGER, PEPPER, STORE};
+use crate::storage::stores::{LEDGER, PEPPER, STORE};
 use penstock_storage::{Options, Store, StoreError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,6 +88,6 @@ fn told(error: &StoreError) -> String {
         StoreError::Locked { path } => {
             format!("The store at {} is open in another process: stop the gateway first.", path.display())
         }
-        error => crate::stores::sentence(&error.to_string()),
+        error => crate::storage::stores::sentence(&error.to_string()),
     }
 }

@@ -4,7 +4,7 @@
 
 use super::throttle::{Bounds, Brake};
 use super::{Place, Saved, copy, export, manifest};
-use crate::format::rfc3339;
+use crate::time::format::rfc3339;
 use penstock_storage::Store;
 use std::fs;
 use std::io::{ErrorKind, Result};

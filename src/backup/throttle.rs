@@ -65,7 +65,7 @@ impl<'a> Brake<'a> {
         if (bounds.stop)() {
             return Err(Error::new(ErrorKind::Interrupted, "the gateway stops"));
         }
-        if !crate::files::quota::fits(&bounds.folder, 0, bounds.free) {
+        if !crate::storage::files::quota::fits(&bounds.folder, 0, bounds.free) {
             return Err(Error::new(
                 ErrorKind::StorageFull,
                 "the disk would have less than files.keep_free left",

@@ -5,9 +5,9 @@
 use super::progress::{Progress, Unit};
 use super::{Place, batches, told};
 use crate::billing::report;
-use crate::files::{Contents, PREFIX};
-use crate::format::rfc3339;
-use crate::object_id;
+use crate::storage::files::{Contents, PREFIX};
+use crate::storage::object_id;
+use crate::time::format::rfc3339;
 use penstock_contract::hex;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::batches::{BatchRecord, BatchStore};

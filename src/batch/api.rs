@@ -3,10 +3,10 @@
 
 use super::errors::{enough, no_file, none, refused, unkept};
 use super::{Batches, DELETING, PATIENCE, PREFIX, Tell, api_object};
-use crate::files::off_thread;
-use crate::key_cache::Grant;
-use crate::object_id;
+use crate::auth::key_cache::Grant;
 use crate::state::House;
+use crate::storage::files::off_thread;
+use crate::storage::object_id;
 use crate::telemetry::log;
 use penstock_batch::create::Create;
 use penstock_contract::{Code, Refusal};

@@ -1,8 +1,8 @@
 //! Greener hours: when a batch is begun, by what is known of the grid where the
 //! model's providers are.
 
-use crate::clock::Clock;
-use crate::config_snapshot::Live;
+use crate::time::clock::Clock;
+use crate::upstream::config_snapshot::Live;
 use penstock_batch::grid::{Place, Plan, plan};
 use penstock_storage::batches::BatchRecord;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use super::api_object;
 use super::runner::{Event, Work};
 use super::scheduler::Turn;
 use crate::billing::{Ending, MOST_ENDS, TooMuch};
-use crate::files::{Files, Output, Owner};
+use crate::storage::files::{Files, Output, Owner};
 use crate::telemetry::log;
 use penstock_batch::state::Why;
 use penstock_contract::Usage;

@@ -2,7 +2,7 @@
 
 use super::errors::unkept;
 use super::{Batches, DELETING, PATIENCE, Tell};
-use crate::files::Runs;
+use crate::storage::files::Runs;
 use async_trait::async_trait;
 use penstock_contract::Refusal;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::settings;
-    use crate::files::{Files, Owner, When};
+    use crate::storage::files::{Files, Owner, When};
     use penstock_storage::files::{FileRecord, FileStatus, FileStore};
     use penstock_storage::memory;
     use std::sync::Arc;

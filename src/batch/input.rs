@@ -2,8 +2,8 @@
 //! large line is not kept in memory: its place in the file is, and it is read
 //! again when it is asked. Calls block.
 
-use crate::endpoint;
-use crate::files::{FileLine, LineReader, Next};
+use crate::proxy::endpoint;
+use crate::storage::files::{FileLine, LineReader, Next};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use penstock_batch::done::Done;
@@ -166,7 +166,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::settings;
-    use crate::files::{Files, Owner, quota::Bounds};
+    use crate::storage::files::{Files, Owner, quota::Bounds};
     use penstock_batch::upload::Uploaded;
     use penstock_storage::{files::FileStore, memory};
     use std::fs;

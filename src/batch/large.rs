@@ -4,7 +4,7 @@
 //! one waiting.
 
 use super::input::{Body, LargeGate};
-use crate::downstream::CancelLine;
+use crate::proxy::downstream::CancelLine;
 use crate::state::House;
 use crate::telemetry::log;
 use bytes::Bytes;

@@ -31,7 +31,7 @@ mod stats;
 pub use errors::no_file;
 pub use stats::Standing;
 
-use crate::executor::Threads;
+use crate::net::executor::Threads;
 use crate::state::House;
 use crate::telemetry::log;
 use large::LargeLines;
@@ -147,7 +147,7 @@ impl Batches {
             }
             store.open()
         };
-        let open = crate::stores::off_thread(read).await;
+        let open = crate::storage::stores::off_thread(read).await;
         let mut open = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
         open.retain(|record| !batches.running.lock().contains_key(record.id.as_str()));
         if !open.is_empty() {

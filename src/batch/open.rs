@@ -2,8 +2,8 @@
 //! what was committed, which lines are done. Blocks.
 
 use super::input::{Asked, Input};
-use crate::files::Output;
 use crate::state::House;
+use crate::storage::files::Output;
 use penstock_batch::done::Done;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{BatchRecord, BatchState};

@@ -3,8 +3,8 @@
 
 use super::commit::Finished;
 use super::input::{Asked, Input};
-use crate::downstream::CancelLine;
-use crate::files::Output;
+use crate::proxy::downstream::CancelLine;
+use crate::storage::files::Output;
 use penstock_batch::state::Why;
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::files::FileRecord;

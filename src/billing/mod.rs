@@ -36,8 +36,8 @@ pub use hold::{Ending, Hold, Settlement};
 pub use op::{Refused, TermsText};
 pub use reserve::Need;
 
-use crate::clock::Clock;
 use crate::config::settings;
+use crate::time::clock::Clock;
 use balance::Purse;
 use op::{Lines, Op, Order};
 use parking_lot::{Mutex, RwLock};

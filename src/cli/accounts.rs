@@ -7,7 +7,7 @@ use super::limits::{Limits, shown, warnings};
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::{err, out};
 use super::status::{cell, data, print};
-use crate::format::day;
+use crate::time::format::day;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};

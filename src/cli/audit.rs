@@ -6,7 +6,7 @@ use super::client::reach;
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::out;
 use super::status::cell;
-use crate::format::rfc3339;
+use crate::time::format::rfc3339;
 use clap::Args;
 use http::Method;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use super::{configuration, drop_privileges};
 use crate::admin::request::Asked;
 use crate::admin::routes::{self, Work};
 use crate::config::{Reach, Report};
-use crate::stores::Vault;
+use crate::storage::stores::Vault;
 use http::Method;
 use penstock_contract::percent;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use super::configuration::refusal;
 use crate::admin::ACTOR;
 use crate::config::{Reach, Source};
-use crate::stores::ADMIN_TOKEN;
+use crate::storage::stores::ADMIN_TOKEN;
 use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};

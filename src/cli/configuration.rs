@@ -3,8 +3,13 @@
 use super::output::{err, out};
 use super::{Failure, MISCONFIGURED, drop_privileges, memory_estimate};
 use crate::admin::dangling_references::at_rest;
+use crate::app::gateway;
+use crate::app::startup;
 use crate::config::{Loaded, Mistake, Report, Settings, Source};
-use crate::{fd_limit, gateway, startup, stores, tls};
+use crate::http::tls;
+use crate::net::fd_limit;
+use crate::storage::stores;
+
 use penstock_catalog::Catalog;
 use std::collections::HashMap;
 use std::fmt::{Display, Write as _};

@@ -6,7 +6,7 @@ use super::client::reach;
 use super::listing::{Listing, OutputArgs};
 use super::output::out;
 use super::status::{cell, print};
-use crate::format::rfc3339;
+use crate::time::format::rfc3339;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use super::listing::{Listing, OutputArgs};
 use super::output::{err, out};
 use super::status::{cell, print};
 use crate::config::duration;
-use crate::format::{day, rfc3339};
+use crate::time::format::{day, rfc3339};
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};

@@ -1,9 +1,9 @@
 //! What a configuration may need in memory at most, added up from the bounds that
 //! the house keeps.
 
-use crate::buffer_pool;
 use crate::config::settings::Settings;
-use crate::failover::FREE;
+use crate::http::buffer_pool;
+use crate::proxy::failover::FREE;
 use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAMES, STREAM_WINDOW};
 use crate::upstream::connect::H2_WINDOW;
 

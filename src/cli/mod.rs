@@ -182,7 +182,7 @@ impl Reached {
 
 /// Proves that the demo was started in a folder: a command without `--config` must not make or change another store.
 fn demo_here(folder: &Path) -> Result<(), String> {
-    if folder.join(DEMO_STORAGE).join(crate::stores::DEMO).is_file() {
+    if folder.join(DEMO_STORAGE).join(crate::storage::stores::DEMO).is_file() {
         return Ok(());
     }
     let near = ["penstock.toml", "conf/penstock.toml", "/etc/penstock/penstock.toml"];
@@ -190,7 +190,7 @@ fn demo_here(folder: &Path) -> Result<(), String> {
     Err(format!(
         "No configuration is named, and the demo was not started in this folder (there is no {DEMO_STORAGE}/{}). Name \
          the configuration of the gateway: --config {near}.",
-        crate::stores::DEMO
+        crate::storage::stores::DEMO
     ))
 }
 
@@ -241,7 +241,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Accounts(accounts)) => accounts::run(accounts)?,
         Some(Command::Keys(keys)) => keys::run(keys)?,
         Some(Command::Audit(audit)) => audit::run(&audit)?,
-        Some(Command::Openapi { public: true }) => output::out(crate::endpoint::openapi::text())?,
+        Some(Command::Openapi { public: true }) => output::out(crate::proxy::endpoint::openapi::text())?,
         Some(Command::Openapi { public: false }) => output::out(&crate::admin::openapi::text())?,
         Some(Command::Credits(credits)) => credits::run(credits)?,
         Some(Command::Statement(monthly)) => statement::run(&monthly)?,

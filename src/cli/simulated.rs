@@ -1,7 +1,8 @@
 //! `penstock simulate`: a simulated provider as a server of its own.
 
+use crate::app::startup;
 use crate::config::duration;
-use crate::{simulate, startup};
+
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -51,7 +52,7 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub fn run(wanted: Simulate) -> Result<(), String> {
-    startup::simulate(simulate::Options {
+    startup::simulate(penstock_simulator::Options {
         name: wanted.name,
         address: wanted.listen,
         seed: wanted.seed,

@@ -80,7 +80,7 @@ pub fn run(store: &Store) -> Result<(), String> {
             judged(&backup::verify(&place, &progress)?, true)
         }
         Command::NewPepper => {
-            let keys = crate::stores::renew_pepper(&place.storage)?;
+            let keys = crate::storage::stores::renew_pepper(&place.storage)?;
             out(&format!(
                 "The store has another pepper. {keys} keys are no longer accepted: give each a new secret with \
                  `penstock keys rotate`, or revoke it.\n"

@@ -6,7 +6,7 @@ use super::configuration::{check, summary};
 use super::table::table;
 use super::{Cli, run};
 use crate::config::Source;
-use crate::format::day;
+use crate::time::format::day;
 use clap::{CommandFactory, Parser};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -153,7 +153,7 @@ fn the_demo_is_meant_only_where_it_was_started() {
     std::fs::write(folder.path().join("penstock.toml"), "").unwrap();
     let why = super::demo_here(folder.path()).unwrap_err();
     assert!(why.contains("--config penstock.toml"), "another store is none of the demo's: {why}");
-    std::fs::write(folder.path().join("data").join(crate::stores::DEMO), "").unwrap();
+    std::fs::write(folder.path().join("data").join(crate::storage::stores::DEMO), "").unwrap();
     super::demo_here(folder.path()).unwrap();
     // conf/demo.toml and the command line mean the same folder.
     let path = Source::Demo.load().unwrap().settings.storage.path;
@@ -184,7 +184,7 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     keys(&["list"]).unwrap();
     let id = {
         let reach = reach(&Source::File(path.clone())).unwrap();
-        let vault = crate::stores::Vault::open(&reach.storage.unwrap()).unwrap();
+        let vault = crate::storage::stores::Vault::open(&reach.storage.unwrap()).unwrap();
         let all = crate::admin::keys::every(&vault).unwrap();
         assert_eq!((all.len(), &all[0]["name"]), (1, &json!("alice")));
         all[0]["id"].as_str().unwrap().to_owned()
@@ -198,7 +198,7 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     assert!(scope.contains("inference.chats"), "{scope}");
     let held = {
         let reach = reach(&Source::File(path.clone())).unwrap();
-        crate::stores::Vault::open(&reach.storage.unwrap()).unwrap()
+        crate::storage::stores::Vault::open(&reach.storage.unwrap()).unwrap()
     };
     let why = keys(&["list"]).unwrap_err();
     assert!(why.to_lowercase().contains("another process") || why.contains("lock"), "{why}");

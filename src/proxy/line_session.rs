@@ -1,7 +1,7 @@
 //! A line of a batch as a Pingora session: its body is there already, and its response is kept instead of sent.
 
 use super::RequestOrigin;
-use crate::downstream::Line;
+use crate::proxy::downstream::Line;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_core::Stream;

@@ -1,11 +1,18 @@
 //! Pingora's proxy as this gateway uses it: [`Gateway`] implements its phases, and every request of a client and
 //! every line of a batch enters through [`HttpProxy::process_new_http`]. The guard (`crate::front`) reads and checks
-//! heads before that, and `crate::batch_line` wraps lines as sessions.
+//! heads before that, and `crate::proxy::batch_line` wraps lines as sessions.
 //!
 //! [`HttpProxy::process_new_http`]: pingora_core::apps::HttpServerApp::process_new_http
 
+pub mod batch_line;
+pub mod context_window;
+pub mod downstream;
+pub mod endpoint;
+pub mod exchange;
+pub mod failover;
 mod gateway;
 mod line_session;
+pub mod multipart;
 mod origin;
 
 pub use gateway::{Gateway, RequestContext};

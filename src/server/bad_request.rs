@@ -1,9 +1,9 @@
 //! What a client hears whose request had no exchange: its head was refused.
 
 use super::{Front, part};
-use crate::endpoint;
-use crate::request_id::RequestId;
+use crate::proxy::endpoint;
 use crate::telemetry::Record;
+use crate::telemetry::request_id::RequestId;
 use penstock_contract::{Code, Dialect, Refusal};
 use penstock_wire::head::{Wrong, target};
 use pingora_core::protocols::Stream;

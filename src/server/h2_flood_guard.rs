@@ -6,7 +6,7 @@
 
 use super::http2::Streams;
 use super::{PARTING, SILENCE};
-use crate::read_budget;
+use crate::net::read_budget;
 use async_trait::async_trait;
 use penstock_wire::frames::FrameHeads;
 use pingora_core::protocols::raw_connect::ProxyDigest;

@@ -1,14 +1,14 @@
 //! The guard of an HTTP/1.1 connection. It reads each head within its limits and its deadline, refuses one that could
 //! be read in two ways, and hands the same bytes to Pingora's session, which parses and serves the request.
 
-use super::request_stream::{Connection, RequestFraming, RequestStream};
 use super::{Front, bad_request, part, parted};
-use crate::buffered_stream::Socket;
-use crate::clock;
 use crate::config::settings::Limits;
-use crate::exchange::After;
-use crate::executor;
+use crate::http::request_stream::{Connection, RequestFraming, RequestStream};
+use crate::net::buffered_stream::Socket;
+use crate::net::executor;
 use crate::proxy::RequestOrigin;
+use crate::proxy::exchange::After;
+use crate::time::clock;
 use bytes::BytesMut;
 use penstock_wire::head::{Caps, Scan, Wrong};
 use pingora_core::apps::HttpServerApp;

@@ -4,9 +4,9 @@
 
 use super::h2_flood_guard::Frames;
 use super::header_budget::{self, Held};
-use super::receive_window::{Bodies, Body};
 use super::{Front, bad_request, parted, stopped};
 use crate::config::settings::Limits;
+use crate::http::receive_window::{Bodies, Body};
 use crate::proxy::{Http2Stream, RequestOrigin};
 use bytes::Bytes;
 use penstock_contract::Refusal;

@@ -9,8 +9,6 @@ mod h2_flood_guard;
 mod header_budget;
 mod http1;
 pub mod http2;
-pub mod receive_window;
-pub mod request_stream;
 
 use crate::config::settings::Limits;
 use crate::state::House;

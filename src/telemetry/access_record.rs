@@ -4,7 +4,7 @@
 
 use super::{Trace, log};
 use crate::config::settings::LogLevel;
-use crate::request_id::RequestId;
+use crate::telemetry::request_id::RequestId;
 use penstock_contract::{Dialect, Done, Refusal};
 use penstock_footprint::Footprint;
 use penstock_pricing::Charge;

@@ -4,7 +4,7 @@
 
 use super::metrics::{METRICS, Metrics};
 use super::{Outcome, Record};
-use crate::request_id::RequestId;
+use crate::telemetry::request_id::RequestId;
 use penstock_contract::Dialect;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -12,6 +12,7 @@ mod offers;
 mod overload;
 pub mod panics;
 mod process;
+pub mod request_id;
 mod requests;
 mod series_cache;
 pub mod throttle;

@@ -40,7 +40,7 @@ pub async fn off_thread<T: Send + 'static>(
     let work = {
         let house = house.clone();
         move || {
-            house.inject.at(crate::fault_injection::At::OffThread);
+            house.inject.at(crate::state::fault_injection::At::OffThread);
             work()
         }
     };

@@ -2,7 +2,7 @@
 
 use super::metrics::registered;
 use crate::state::House;
-use crate::stores::{LEDGER, STORE};
+use crate::storage::stores::{LEDGER, STORE};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, Result};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! The line of a process that leaves to the one that took over.
 
 use super::messages::{self, ToNew, ToOld};
-use super::remote::{Answer, Call};
 use crate::billing::handover::Sent;
+use crate::storage::remote::{Answer, Call};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::Result;

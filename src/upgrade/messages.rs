@@ -1,7 +1,7 @@
 //! What the two processes say to each other: JSON, each frame behind its length.
 
-use super::remote::{Answer, Call};
 use crate::billing::handover::Sent;
+use crate::storage::remote::{Answer, Call};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{Error, ErrorKind, Read, Result, Write};

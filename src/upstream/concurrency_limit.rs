@@ -11,7 +11,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::downstream::CancelLine;
+use crate::proxy::downstream::CancelLine;
 use parking_lot::{Mutex, MutexGuard};
 use penstock_limits::{Fair, Joined};
 use std::future::Future as _;

@@ -4,7 +4,7 @@
 //! provider that sends more of them than anybody needs loses its connection.
 
 use super::connect::H2_WINDOW;
-use crate::read_budget;
+use crate::net::read_budget;
 use async_trait::async_trait;
 use penstock_wire::frames::{FrameHead, FrameHeads};
 use pingora_core::protocols::raw_connect::ProxyDigest;

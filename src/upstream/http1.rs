@@ -3,7 +3,7 @@
 //! comes: a stream that is silent holds a KiB, a long body is read in large
 //! pieces. Reading may be given up at any point and taken up again.
 
-use crate::read_budget;
+use crate::net::read_budget;
 use bytes::{Bytes, BytesMut};
 use penstock_wire::answer::{Chunks, Framing, Head, HeadScan, Malformed, Step};
 use pingora_core::protocols::Stream;

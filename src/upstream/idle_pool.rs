@@ -6,7 +6,7 @@
 //! Nobody waits on an idle connection. Whether it is still good is looked at when
 //! it is taken, which costs no system call; those that nobody takes are swept.
 
-use crate::clock;
+use crate::time::clock;
 use parking_lot::Mutex;
 use pingora_core::protocols::Stream;
 use std::cell::Cell;

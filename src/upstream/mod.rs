@@ -2,6 +2,7 @@
 //! lately been, who may be asked now.
 
 pub mod concurrency_limit;
+pub mod config_snapshot;
 pub mod connect;
 pub mod connection_pool;
 pub mod content_encoding;

@@ -10,7 +10,7 @@ use super::provider_state::ProviderLive;
 use super::request_head;
 use super::tokenize::Engine;
 use crate::config::settings::{Billing, Offer};
-use crate::downstream::CancelLine;
+use crate::proxy::downstream::CancelLine;
 use parking_lot::Mutex;
 use penstock_contract::{Ask, Dialect, Draw, Facts, Kind, Needs, Refusal, Size, Task};
 use penstock_routing::{Breaker, Candidate, Client, Entry, Figures, Outcome, Sample, price_hint};

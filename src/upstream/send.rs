@@ -1,6 +1,6 @@
 //! Writing a call to a provider: head, body and upload, in good slices.
 
-use crate::spool::Spooled;
+use crate::storage::spool::Spooled;
 use crate::telemetry::Trace;
 use bytes::{Buf, Bytes};
 use http::header;

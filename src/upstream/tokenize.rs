@@ -4,10 +4,10 @@
 
 use super::offer::OfferLive;
 use super::request_head;
-use crate::clock;
-use crate::config_snapshot::ModelLive;
-use crate::context_window::{Counting, QUICK};
+use crate::proxy::context_window::{Counting, QUICK};
 use crate::telemetry::log;
+use crate::time::clock;
+use crate::upstream::config_snapshot::ModelLive;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use parking_lot::Mutex;

@@ -7,9 +7,11 @@ use super::http1::{Broken, Http1};
 use super::idle_pool::Home;
 use super::offer::RequestHead;
 use super::send::{self, Unsent};
-use crate::spool::Spooled;
+use crate::net::read_budget;
+use crate::storage::spool::Spooled;
 use crate::telemetry::Trace;
-use crate::{clock, read_budget};
+use crate::time::clock;
+
 use bytes::Bytes;
 use penstock_contract::Call;
 use pingora_core::protocols::http::client::HttpSession;

@@ -4,7 +4,7 @@
 use crate::harness::bench::Running;
 use crate::harness::script::{Act, sse, text};
 use crate::harness::{Answer, Bench, Client, Provider, within};
-use penstock::key_cache::Keyring;
+use penstock::auth::key_cache::Keyring;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::keys::{KeyDigest, Previous};
 use penstock_storage::{Batch, Space};

@@ -168,7 +168,7 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     let source = Arc::new(Mutex::new(Err("providers.first.country: not a member state".to_owned())));
     let read = source.clone();
     let gateway =
-        penstock::gateway::Gateway::start(old, Arc::new(move || read.lock().clone())).await.unwrap();
+        penstock::app::gateway::Gateway::start(old, Arc::new(move || read.lock().clone())).await.unwrap();
     let key = penstock::admin::keys::create_demo(&gateway.house).await.unwrap();
     let client = Client { address: gateway.http[0], key };
     let admin = Client { address: gateway.admin, key: gateway.house.vault.admin_token.to_string() };

@@ -175,7 +175,7 @@ async fn what_is_read_from_the_ledger_agrees_with_the_answers() {
     let days: BTreeSet<String> = of(&running, "settle")
         .await
         .iter()
-        .map(|entry| penstock::format::day(entry["at"].as_u64().unwrap()))
+        .map(|entry| penstock::time::format::day(entry["at"].as_u64().unwrap()))
         .collect();
     let months: BTreeSet<&str> = days.iter().map(|day| &day[..7]).collect();
     let admin = running.admin();

@@ -5,7 +5,7 @@ use crate::harness::script::{Act, cut, json_answer, retry_after, status, vectors
 use crate::harness::{Answer, Bench, Provider};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use penstock::simulate::{Options, Server};
+use penstock_simulator::{Options, Server};
 use serde_json::{Value, json};
 
 const PATH: &str = "/v1/embeddings";

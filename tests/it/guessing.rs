@@ -1,9 +1,9 @@
 //! What it takes to try a key: little, and the same whether its id is known or not.
 
-use penstock::clock::Clock;
+use penstock::auth::key_cache::Keyring;
 use penstock::config::settings::Storage;
-use penstock::key_cache::Keyring;
-use penstock::stores::Vault;
+use penstock::storage::stores::Vault;
+use penstock::time::clock::Clock;
 use penstock_auth::Key;
 use penstock_storage::keys::{KeyDigest, KeyRecord};
 use std::hint::black_box;

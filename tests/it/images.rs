@@ -4,7 +4,7 @@
 use crate::harness::bench::PATIENT;
 use crate::harness::script::{Act, Script, cut, json_answer, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
-use penstock::fault_injection::At;
+use penstock::state::fault_injection::At;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -321,7 +321,7 @@ async fn what_cannot_be_is_refused_by_its_name() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_simulated_provider_draws_in_every_shape() {
-    let server = penstock::simulate::Server::start(penstock::simulate::Options::default()).await.unwrap();
+    let server = penstock_simulator::Server::start(penstock_simulator::Options::default()).await.unwrap();
     for shape in ["openai-images", "openai-images-bare", "openai-images-star", "width-height"] {
         let toml = format!(
             "[[models]]\nid = \"d\"\nkind = \"image\"\ncontext_length = 512\nprice = {{ image = 0.02 }}\n\
@@ -384,7 +384,7 @@ async fn an_image_can_be_fetched_for_its_lifetime_and_no_longer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_of_an_image_may_be_left_out_where_one_is_configured() {
-    let server = penstock::simulate::Server::start(penstock::simulate::Options::default()).await.unwrap();
+    let server = penstock_simulator::Server::start(penstock_simulator::Options::default()).await.unwrap();
     let base = format!("http://{}/v1", server.address);
     let bench = || Bench::new().kind("image").model("context_length = 512").provider_at("a", &base, "", "");
     let with = bench().settings("[default_models]\nimages = \"m\"").start().await;

@@ -352,7 +352,7 @@ async fn what_was_spent_outlives_a_restart() {
     let house = running.gateway.house.clone();
     let again = tokio::task::spawn_blocking(move || {
         house.keyring.note_spends(&house.vault.spends);
-        penstock::key_cache::Keyring::load(&house.vault, house.clock).unwrap()
+        penstock::auth::key_cache::Keyring::load(&house.vault, house.clock).unwrap()
     })
     .await
     .unwrap();

@@ -2,7 +2,7 @@
 
 use crate::harness::bench::{PATIENT, Running};
 use crate::harness::{Answer, Bench};
-use penstock::simulate::{Control, Fault, Options, Rule, Server};
+use penstock_simulator::{Control, Fault, Options, Rule, Server};
 use penstock_dialect::grammar;
 use serde_json::{Value, json};
 

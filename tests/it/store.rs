@@ -4,9 +4,9 @@
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Client, Provider};
 use penstock::config::{Source, settings};
-use penstock::files::quota::Bounds;
-use penstock::files::{Files, Owner};
-use penstock::stores::Vault;
+use penstock::storage::files::quota::Bounds;
+use penstock::storage::files::{Files, Owner};
+use penstock::storage::stores::Vault;
 use penstock_batch::upload::Uploaded;
 use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchStore};
 use penstock_storage::files::{FileRecord, FileStore};

@@ -4,7 +4,7 @@ use crate::harness::bench::{PATIENT, Running};
 use crate::harness::h2::H2;
 use crate::harness::secure::{Certified, agreed, at, connect};
 use crate::harness::{Bench, Provider, until, within};
-use penstock::simulate::{Control, Fault, Options, Rule, Server};
+use penstock_simulator::{Control, Fault, Options, Rule, Server};
 use serde_json::json;
 
 const CHAT: &str = "/v1/chat/completions";

@@ -5,8 +5,8 @@ use super::super::{Source, Surroundings};
 use super::{load, mistake, mistakes, tells, with};
 use std::fs;
 
-const CERTIFICATE: &str = include_str!("../../simulate/testdata/localhost.pem");
-const KEY: &str = include_str!("../../simulate/testdata/localhost.key.pem");
+const CERTIFICATE: &str = include_str!("../../../simulator/src/testdata/localhost.pem");
+const KEY: &str = include_str!("../../../simulator/src/testdata/localhost.key.pem");
 
 #[test]
 fn a_secret_in_the_configuration_itself_is_refused_and_not_repeated() {

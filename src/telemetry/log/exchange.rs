@@ -75,7 +75,7 @@ pub fn exchange(record: &Record, took: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_id::RequestId;
+    use crate::telemetry::request_id::RequestId;
     use penstock_contract::Dialect;
 
     #[test]

@@ -55,7 +55,7 @@ impl Line {
     fn time(&mut self, since: Duration) {
         SECOND.with_borrow_mut(|(of, text)| {
             if *of != since.as_secs() || text.is_empty() {
-                (*of, *text) = (since.as_secs(), crate::format::rfc3339(since.as_secs()));
+                (*of, *text) = (since.as_secs(), crate::time::format::rfc3339(since.as_secs()));
             }
             self.put("time", false, if self.json { b"\"" } else { b"" });
             self.text.extend_from_slice(text.trim_end_matches('Z').as_bytes());

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::{Surroundings, load_text};
-use crate::config_snapshot::Live;
+use crate::upstream::config_snapshot::Live;
 use crate::upstream::connection_pool::ConnectionPools;
 use penstock_contract::FaultKind;
 use penstock_routing::{Candidate, ECO, Outcome, SPEED, Sample};

@@ -2,8 +2,8 @@
 
 use super::{Client, Provider};
 use penstock::admin::keys;
+use penstock::app::gateway::{Gateway, Source};
 use penstock::config::{Loaded, Settings, Surroundings, load_text};
-use penstock::gateway::{Gateway, Source};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

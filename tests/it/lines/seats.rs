@@ -4,7 +4,7 @@ use super::{CHAT, ask, begin, code, enter, told};
 use crate::harness::bench::{PATIENT, Running};
 use crate::harness::script::{held, plain, silent};
 use crate::harness::{Bench, Provider, until, within};
-use penstock::downstream::CancelLine;
+use penstock::proxy::downstream::CancelLine;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

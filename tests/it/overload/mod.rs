@@ -13,7 +13,7 @@ mod storms;
 mod surge;
 
 use crate::harness::{Bench, Client, Provider, bench::Running};
-use penstock::simulate::{Options, Server};
+use penstock_simulator::{Options, Server};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Ranges of a file's contents: never beyond its end, and what one asks for is what it gets.
 
-#[path = "../../../../src/endpoint/files/range.rs"]
+#[path = "../../../../src/proxy/endpoint/files/range.rs"]
 #[allow(missing_docs, reason = "compiled into the gateway")]
 mod files;
 

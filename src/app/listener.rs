@@ -1,0 +1,271 @@
+//! Sockets: bound here, so that a taken port is one clear sentence. Connections of
+//! the public side are taken here too and dealt out to the threads that serve them.
+
+use crate::config::settings::Settings;
+use crate::net::buffered_stream::Socket;
+use crate::net::executor::Threads;
+use crate::server::Front;
+use crate::server::connection_limit::Place;
+use crate::state::House;
+use crate::telemetry::log;
+use crate::telemetry::throttle::Seldom;
+use crate::upgrade::new_process::Arrival;
+use parking_lot::Mutex;
+use pingora_core::apps::ServerApp;
+use pingora_core::listeners::ListenerConfig;
+use pingora_core::protocols::Stream;
+use pingora_core::protocols::l4::ext::{TcpKeepalive, set_tcp_keepalive};
+use pingora_core::server::{Fds, ListenFds};
+use pingora_core::services::Service as _;
+use pingora_core::services::listening::Service;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::IntoRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Pause after a connection could not be taken.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Connections that may wait to be taken; the system has a limit of its own.
+const BACKLOG: i32 = 4096;
+
+/// Probes of silent connections to providers, and the longest pauses of those to clients.
+pub const KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
+    idle: Duration::from_secs(20),
+    interval: Duration::from_secs(10),
+    count: 3,
+    user_timeout: Duration::ZERO,
+};
+
+/// Probes of a silent client, and when one is gone that acknowledges nothing. The system lets go at the first probe
+/// that is due when its patience is over, however many there were: so they are due while it lasts, and at its end.
+fn probes(patience: Duration) -> TcpKeepalive {
+    let least = Duration::from_secs(1);
+    TcpKeepalive {
+        idle: (patience * 2 / 3).clamp(least, KEEP_ALIVE.idle),
+        interval: (patience / 3).clamp(least, KEEP_ALIVE.interval),
+        user_timeout: patience,
+        ..KEEP_ALIVE
+    }
+}
+
+/// A socket that listens.
+pub struct Bound {
+    /// The address it has, port included.
+    pub address: SocketAddr,
+    listener: TcpListener,
+}
+
+/// Binds an address; port 0 takes any that is free.
+///
+/// # Errors
+/// One sentence that names the address and its key in the configuration.
+pub fn bind(key: &str, address: SocketAddr) -> Result<Bound, String> {
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!("listen.{key}: {address} is already in use by another process.")
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("listen.{key}: this user may not listen on {address}; ports below 1024 need privileges.")
+        }
+        _ => format!("listen.{key}: {address} cannot be listened on: {error}."),
+    };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    // Those that come while nobody takes any wait: the standard library lets 128 of them.
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
+    Bound::of(listener).map_err(failed)
+}
+
+/// The socket of an address that the process before this one has, or one of its own.
+///
+/// # Errors
+/// As [`bind`].
+pub fn bind_or_take(key: &str, address: SocketAddr, arrival: &mut Option<Arrival>) -> Result<Bound, String> {
+    match arrival.as_mut().and_then(|arrival| arrival.take(address)) {
+        Some(listener) => Bound::of(listener)
+            .map_err(|error| format!("listen.{key}: {address} cannot be taken over: {error}.")),
+        None => bind(key, address),
+    }
+}
+
+/// The sockets of the public side.
+pub struct Public {
+    plain: Vec<Bound>,
+    tls: Option<Bound>,
+}
+
+impl Bound {
+    fn of(listener: TcpListener) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { address: listener.local_addr()?, listener })
+    }
+
+    /// The same socket once more, for whoever serves it later.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn socket(&self) -> Result<TcpListener, String> {
+        self.listener.try_clone().map_err(|error| format!("{} cannot be kept: {error}.", self.address))
+    }
+
+    /// Takes the socket up again.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn again(listener: &TcpListener) -> Result<Self, String> {
+        let again = listener.try_clone().and_then(Self::of);
+        again.map_err(|error| format!("A socket cannot be served again: {error}."))
+    }
+
+    /// The socket, watched by the scheduler of this thread.
+    fn watched(self) -> Result<tokio::net::TcpListener, String> {
+        tokio::net::TcpListener::from_std(self.listener)
+            .map_err(|error| format!("{} cannot be listened on: {error}.", self.address))
+    }
+}
+
+impl Public {
+    /// Binds what the configuration names, but for what came along.
+    ///
+    /// # Errors
+    /// The first address that cannot be had.
+    pub fn bind(settings: &Settings, arrival: &mut Option<Arrival>) -> Result<Self, String> {
+        let addresses = settings.listen.http.iter();
+        let plain =
+            addresses.map(|address| bind_or_take("http", *address, arrival)).collect::<Result<_, _>>()?;
+        let tls = match &settings.listen.https {
+            Some(https) => Some(bind_or_take("https", https.address, arrival)?),
+            None => None,
+        };
+        Ok(Self { plain, tls })
+    }
+
+    /// Addresses of the plain listeners.
+    pub fn http(&self) -> Vec<SocketAddr> {
+        self.plain.iter().map(|bound| bound.address).collect()
+    }
+
+    /// Address of the TLS listener.
+    pub fn https(&self) -> Option<SocketAddr> {
+        self.tls.as_ref().map(|bound| bound.address)
+    }
+
+    /// The sockets once more, for the next process.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn sockets(&self) -> Result<Vec<TcpListener>, String> {
+        self.plain.iter().chain(&self.tls).map(Bound::socket).collect()
+    }
+
+    /// Serves until `stop` turns true; then no new connection is taken, and open
+    /// ones end with their exchange. When the tasks are aborted, what is left is cut.
+    ///
+    /// # Errors
+    /// A certificate that cannot be used, a socket or a thread that cannot be had.
+    pub fn serve(
+        self,
+        house: &Arc<House>,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<(Vec<JoinHandle<()>>, Arc<Threads>), String> {
+        let threads = Threads::start(house.live().settings.threads)
+            .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
+        let (threads, front) = (Arc::new(threads), Arc::new(Front::new(house.clone())));
+        let mut doors = Vec::new();
+        for bound in self.plain {
+            doors.push((bound.watched()?, false));
+        }
+        if let Some(bound) = self.tls {
+            doors.push((bound.watched()?, true));
+        }
+        let open = |(listener, tls)| {
+            let door = Door { house: house.clone(), front: front.clone(), tls, stop: stop.clone() };
+            tokio::spawn(door.accept(listener, threads.clone()))
+        };
+        Ok((doors.into_iter().map(open).collect(), threads.clone()))
+    }
+}
+
+/// Where connections come in.
+#[derive(Clone)]
+struct Door {
+    house: Arc<House>,
+    front: Arc<Front>,
+    tls: bool,
+    stop: watch::Receiver<bool>,
+}
+
+impl Door {
+    /// Takes connections until told to stop, and keeps the threads until aborted.
+    async fn accept(mut self, listener: tokio::net::TcpListener, threads: Arc<Threads>) {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = self.stop.wait_for(|stop| *stop) => break,
+                accepted = listener.accept() => accepted,
+            };
+            // The thread that serves it watches the socket, not this one.
+            let probed = accepted.and_then(|(socket, client)| {
+                // Who has no place is not heard: the socket closes here.
+                let Some(place) = self.front.place(client.ip()) else { return Ok(None) };
+                let patience = self.front.limits().client_write;
+                // Drawing may take a minute, in which nothing is sent: probes keep the way open. What was sent has
+                // to be taken, or the client is gone without a word.
+                set_tcp_keepalive(&socket, &probes(patience)).ok();
+                Ok(Some((socket.into_std()?, place, patience)))
+            });
+            match probed {
+                Ok(None) => {}
+                Ok(Some((socket, place, patience))) => {
+                    let connection = self.clone().serve(socket, patience, place);
+                    // Beneath TLS a connection stays where it began.
+                    if self.tls { threads.serve(connection) } else { threads.gather(connection) }
+                }
+                Err(error) => {
+                    static TOLD: Seldom = Seldom::new();
+                    TOLD.tell(Instant::now(), |times| {
+                        let members = [("reason", &*error.to_string()), ("times", times)];
+                        log::event(log::error(), "accept_failed", &members);
+                    });
+                    // Out of descriptors: it would fail again at once.
+                    tokio::time::sleep(BREATH).await;
+                }
+            }
+        }
+        drop(listener);
+        std::future::pending::<()>().await;
+    }
+
+    /// One connection to its end.
+    async fn serve(self, socket: std::net::TcpStream, patience: Duration, _place: Place) {
+        let Ok(socket) = Socket::new(socket, self.tls, patience) else { return };
+        let stream: Stream = if self.tls {
+            // As long as the head of a request may take.
+            let (within, Some(tls)) = (self.front.limits().request_head, self.house.tls()) else { return };
+            let Ok(Ok(stream)) = timeout(within, Box::pin(tls.acceptor.tls_handshake(socket))).await else {
+                return;
+            };
+            Box::new(stream)
+        } else {
+            Box::new(socket)
+        };
+        self.front.serve(stream, self.stop).await;
+    }
+}
+
+/// Serves another application on one plain socket until `stop`.
+pub fn serve<A>(bound: Bound, name: &str, app: A, stop: watch::Receiver<bool>) -> JoinHandle<()>
+where
+    A: ServerApp + Send + Sync + 'static,
+{
+    let mut service = Service::new(name.to_owned(), app);
+    let address = bound.address.to_string();
+    service.add_listener(ListenerConfig::tcp(&address));
+    let mut fds = Fds::new();
+    fds.add(address, bound.listener.into_raw_fd());
+    let fds: ListenFds = Arc::new(Mutex::new(fds));
+    tokio::spawn(async move { service.start_service(Some(fds), stop, 1).await })
+}

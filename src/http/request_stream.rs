@@ -1,0 +1,424 @@
+//! The stream of one HTTP/1.1 request. It ends reads where the framing of the request ends, so that Pingora's session
+//! never sees a byte of what follows: those bytes wait for the next head. Writes leave together, a response head with
+//! the first bytes of its body. The connection itself goes back to the guard when the session is dropped, so that a
+//! refusal is heard by a client that is still sending.
+
+use crate::net::buffered_stream::Socket;
+use crate::proxy::exchange::After;
+use async_trait::async_trait;
+use bytes::{Buf, BytesMut};
+use parking_lot::Mutex;
+use penstock_wire::answer::ChunkBoundary;
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::tls::SslDigest;
+use pingora_core::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
+    TimingDigest, UniqueID, UniqueIDType,
+};
+use pingora_core::server::ShutdownWatch;
+use std::future::Future;
+use std::io::{ErrorKind, IoSlice, Result};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Bytes that are kept of what a client sends ahead of its response.
+const AHEAD: usize = 16 << 10;
+/// Further bytes that are read and dropped, so that the end of the connection behind them is noticed.
+const DISCARD: usize = 64 << 20;
+/// Bytes read at once behind a request.
+const PROBE: usize = 512;
+/// Writes up to this size are joined with what is written before and after them.
+const JOIN: usize = 16 << 10;
+/// Slices of one vectored write.
+const SLICES: usize = 8;
+
+/// State that the requests of one HTTP/1.1 connection share with the guard.
+#[derive(Debug)]
+pub struct Connection {
+    stop: ShutdownWatch,
+    /// Flushes do nothing: more is written at once.
+    corked: AtomicBool,
+    /// The gateway has the request. Before that only Pingora writes, to refuse a head that the guard accepts; the guard
+    /// refuses it instead, in the dialect of the caller.
+    admitted: AtomicBool,
+    returned: Mutex<Option<Returned>>,
+    after: Mutex<After>,
+}
+
+/// The connection as a request leaves it.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    pub(crate) stream: Stream,
+    /// Bytes behind the request.
+    pub(crate) ahead: BytesMut,
+    /// The request was read to its end, and nothing behind it was dropped.
+    pub(crate) reusable: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(stop: ShutdownWatch) -> Arc<Self> {
+        let (corked, admitted) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { stop, corked, admitted, returned: Mutex::default(), after: Mutex::new(After::Cut) })
+    }
+
+    /// Notes that the gateway has the request: what is written from now on is sent.
+    pub fn admit(&self) {
+        self.admitted.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends a request; returns false if the gateway never had it.
+    pub(crate) fn take_admitted(&self) -> bool {
+        self.admitted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Returns true while the process stops: a response that begins now is the last of the connection.
+    pub fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Holds back what is written until the next flush after `corked` is false.
+    pub fn cork(&self, corked: bool) {
+        self.corked.store(corked, Ordering::Relaxed);
+    }
+
+    /// Notes what becomes of the connection after the request.
+    pub fn set_after(&self, after: After) {
+        *self.after.lock() = after;
+    }
+
+    /// Takes the note of [`Connection::set_after`]; [`After::Cut`] if there is none.
+    pub(crate) fn take_after(&self) -> After {
+        std::mem::replace(&mut *self.after.lock(), After::Cut)
+    }
+
+    pub(crate) fn take_returned(&self) -> Option<Returned> {
+        self.returned.lock().take()
+    }
+}
+
+/// Part of a request's body that has not arrived.
+#[derive(Debug)]
+enum Body {
+    /// This many bytes.
+    Length(u64),
+    Chunked(ChunkBoundary),
+    /// Its chunks are not sound.
+    Malformed,
+    Complete,
+}
+
+/// Framing of a request, as the guard read it in the head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestFraming {
+    /// Bytes of the head.
+    pub(crate) head: usize,
+    /// Bytes of the body, `None` for a chunked one.
+    pub(crate) body: Option<u64>,
+    /// Interim responses may be sent: the request is not of HTTP/1.0.
+    pub(crate) interim: bool,
+}
+
+/// State of the client's side of the connection behind the request.
+#[derive(Debug)]
+enum ClientSide {
+    Open,
+    /// The client has ended its side and was sent an interim response. Its system answers that with a reset if the
+    /// client has closed the connection; `look` is the next time at which the socket is checked for one.
+    HalfClosed {
+        look: Pin<Box<Sleep>>,
+        pause: Duration,
+    },
+}
+
+/// Interim response that tells a half-closed connection from a closed one. Clients take any number of them without
+/// having asked (RFC 9110 §15.2).
+const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// First pause before a half-closed connection is looked at; each is twice the one before …
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// … up to this.
+const LAST_LOOK: Duration = Duration::from_secs(1);
+
+/// The stream of one request.
+#[derive(Debug)]
+pub(crate) struct RequestStream {
+    /// Taken when this is dropped.
+    stream: Option<Stream>,
+    body: Body,
+    /// Framing that another server might read in another way: no request is read behind it.
+    chunked: bool,
+    ahead: BytesMut,
+    discarded: usize,
+    client: ClientSide,
+    /// An interim response may be sent: none was, and nothing of the response.
+    interim: bool,
+    out: BytesMut,
+    connection: Arc<Connection>,
+}
+
+impl RequestStream {
+    /// The stream of a request with this framing. `received` begins with its head; the part of it that belongs to the
+    /// request is returned.
+    pub(crate) fn new(
+        stream: Stream,
+        framing: RequestFraming,
+        mut received: BytesMut,
+        connection: Arc<Connection>,
+    ) -> (Self, BytesMut) {
+        let RequestFraming { head, body: length, interim } = framing;
+        let mut body = length.map_or_else(|| Body::Chunked(ChunkBoundary::default()), Body::Length);
+        let own = head + body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
+        // Splitting where nothing follows would cost an allocation.
+        let ahead = if own < received.len() { received.split_off(own) } else { BytesMut::new() };
+        let stream = Self {
+            stream: Some(stream),
+            body,
+            chunked: length.is_none(),
+            ahead,
+            discarded: 0,
+            client: ClientSide::Open,
+            interim,
+            out: BytesMut::new(),
+            connection,
+        };
+        (stream, received)
+    }
+
+    /// Reads what comes behind the request. Ends with the end of the connection alone: the client may have ended its
+    /// side and wait for the response (RFC 9112 §9.6).
+    fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        while self.discarded < DISCARD {
+            if let ClientSide::HalfClosed { .. } = self.client {
+                return self.poll_half_closed(cx);
+            }
+            let mut bytes = [0; PROBE];
+            let mut piece = ReadBuf::new(&mut bytes);
+            let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
+            ready!(Pin::new(stream).poll_read(cx, &mut piece))?;
+            let read = piece.filled();
+            if read.is_empty() {
+                if !self.ask_whether_gone(cx) {
+                    return Poll::Ready(Ok(()));
+                }
+            } else if self.ahead.len() < AHEAD {
+                self.ahead.extend_from_slice(read);
+            } else {
+                self.discarded += read.len();
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Sends an interim response to a client that has ended its side, if it may still wait for one.
+    fn ask_whether_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        let may_ask = std::mem::take(&mut self.interim);
+        let Some(stream) = self.stream.as_mut().filter(|_| may_ask) else { return false };
+        if Socket::was_reset(stream) != Some(false) {
+            return false;
+        }
+        let wrote = Pin::new(&mut *stream).poll_write(cx, INTERIM);
+        if !matches!(wrote, Poll::Ready(Ok(wrote)) if wrote == INTERIM.len()) {
+            return false;
+        }
+        self.client = ClientSide::HalfClosed { look: Box::pin(sleep(FIRST_LOOK)), pause: FIRST_LOOK };
+        true
+    }
+
+    /// Ends when a half-closed connection was reset.
+    fn poll_half_closed(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let (Some(stream), ClientSide::HalfClosed { look, pause }) = (&self.stream, &mut self.client) else {
+            return Poll::Ready(Ok(()));
+        };
+        loop {
+            ready!(look.as_mut().poll(cx));
+            if Socket::was_reset(stream) != Some(false) {
+                return Poll::Ready(Ok(()));
+            }
+            *pause = (*pause * 2).min(LAST_LOOK);
+            look.as_mut().reset(Instant::now() + *pause);
+        }
+    }
+
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(ErrorKind::NotConnected.into())) };
+        while !self.out.is_empty() {
+            match ready!(Pin::new(&mut *stream).poll_write(cx, &self.out))? {
+                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                wrote => self.out.advance(wrote),
+            }
+        }
+        // Streams may wait for minutes: what they do not need is given back.
+        self.out = BytesMut::new();
+        Poll::Ready(Ok(()))
+    }
+
+    fn inner(&self) -> Option<&Stream> {
+        self.stream.as_ref()
+    }
+}
+
+impl Body {
+    /// Takes bytes that have come; how many of them belong to the body.
+    fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
+        let own = match self {
+            Self::Length(left) => {
+                let own = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                *left -= own as u64;
+                Some(own)
+            }
+            Self::Chunked(boundary) => boundary.push(bytes).ok(),
+            Self::Malformed => None,
+            Self::Complete => Some(0),
+        };
+        if own.is_none() {
+            *self = Self::Malformed;
+        }
+        self.settle();
+        own
+    }
+
+    /// Notes the end of a body of which nothing is left.
+    fn settle(&mut self) {
+        match self {
+            Self::Length(0) => *self = Self::Complete,
+            Self::Chunked(boundary) if boundary.is_complete() => *self = Self::Complete,
+            _ => {}
+        }
+    }
+}
+
+impl Drop for RequestStream {
+    fn drop(&mut self) {
+        let Some(stream) = self.stream.take() else { return };
+        let reusable = matches!(self.body, Body::Complete) && self.discarded == 0 && !self.chunked;
+        let ahead = std::mem::take(&mut self.ahead);
+        *self.connection.returned.lock() = Some(Returned { stream, ahead, reusable });
+    }
+}
+
+impl AsyncRead for RequestStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        let this = &mut *self;
+        let Some(stream) = &mut this.stream else { return Poll::Ready(Ok(())) };
+        let before = buf.filled().len();
+        match &this.body {
+            Body::Complete => return this.poll_behind(cx),
+            Body::Malformed => return Poll::Ready(Err(ErrorKind::InvalidData.into())),
+            // Bytes behind the body stay in the connection.
+            Body::Length(left) => ready!(Pin::new(&mut stream.take(*left)).poll_read(cx, buf))?,
+            Body::Chunked(_) => ready!(Pin::new(stream).poll_read(cx, buf))?,
+        }
+        let read = buf.filled().get(before..).unwrap_or_default();
+        let Some(own) = this.body.advance(read) else {
+            buf.set_filled(before);
+            return Poll::Ready(Err(ErrorKind::InvalidData.into()));
+        };
+        this.ahead.extend_from_slice(read.get(own..).unwrap_or_default());
+        buf.set_filled(before + own);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for RequestStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        self.as_mut().poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        let this = &mut *self;
+        this.interim = false;
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        if !this.connection.admitted.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(length));
+        }
+        if this.out.len() + length <= JOIN {
+            slices.iter().for_each(|slice| this.out.extend_from_slice(slice));
+            return Poll::Ready(Ok(length));
+        }
+        loop {
+            let Some(stream) = &mut this.stream else {
+                return Poll::Ready(Err(ErrorKind::NotConnected.into()));
+            };
+            let mut all = [IoSlice::new(&[]); SLICES];
+            let from = std::iter::once(&*this.out).chain(slices.iter().map(|slice| &**slice));
+            let count = all.iter_mut().zip(from).map(|(slot, slice)| *slot = IoSlice::new(slice)).count();
+            let slots = all.get(..count).unwrap_or_default();
+            let wrote = ready!(Pin::new(stream).poll_write_vectored(cx, slots))?;
+            if wrote == 0 {
+                return Poll::Ready(Err(ErrorKind::WriteZero.into()));
+            }
+            let waited = this.out.len().min(wrote);
+            this.out.advance(waited);
+            if wrote > waited {
+                return Poll::Ready(Ok(wrote - waited));
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.connection.corked.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_drain(cx))?;
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
+        Pin::new(stream).poll_flush(cx)
+    }
+
+    /// Sends what waits. The guard ends the connection.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.poll_drain(cx)
+    }
+}
+
+#[async_trait]
+impl Shutdown for RequestStream {
+    async fn shutdown(&mut self) {}
+}
+
+impl UniqueID for RequestStream {
+    fn id(&self) -> UniqueIDType {
+        self.inner().map_or(-1, |stream| stream.id())
+    }
+}
+
+impl Ssl for RequestStream {
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner()?.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner()?.selected_alpn_proto()
+    }
+}
+
+impl Peek for RequestStream {}
+
+impl GetTimingDigest for RequestStream {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        Vec::new()
+    }
+}
+
+impl GetProxyDigest for RequestStream {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        None
+    }
+}
+
+impl GetSocketDigest for RequestStream {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        None
+    }
+}

@@ -1,0 +1,162 @@
+//! A response head in the making. Only fields of the gateway's own are ever put here.
+
+use crate::telemetry::request_id::RequestId;
+use crate::time::format::{moment, span};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use penstock_contract::Dialect;
+use penstock_limits::Standing;
+use pingora_http::ResponseHeader;
+use std::time::Duration;
+
+/// Fields that most heads have at most.
+const USUAL: usize = 20;
+
+/// Limit, remaining and reset of requests, by dialect.
+const REQUESTS: [[&str; 3]; 2] = [
+    ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
+    [
+        "anthropic-ratelimit-requests-limit",
+        "anthropic-ratelimit-requests-remaining",
+        "anthropic-ratelimit-requests-reset",
+    ],
+];
+/// The same of tokens.
+const TOKENS: [[&str; 3]; 2] = [
+    ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
+    [
+        "anthropic-ratelimit-tokens-limit",
+        "anthropic-ratelimit-tokens-remaining",
+        "anthropic-ratelimit-tokens-reset",
+    ],
+];
+/// The longest `Retry-After` that client libraries obey, in seconds.
+const LONGEST_WAIT: u32 = 60;
+
+/// Whole seconds, rounded up.
+pub(super) fn whole_seconds(span: Duration) -> u64 {
+    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
+}
+
+/// Name of a header field: one of the `http` crate, or a literal in lower case.
+pub trait FieldName {
+    /// The name as the `http` crate has it.
+    fn into_name(self) -> HeaderName;
+}
+
+impl FieldName for HeaderName {
+    fn into_name(self) -> HeaderName {
+        self
+    }
+}
+
+impl FieldName for &'static str {
+    fn into_name(self) -> HeaderName {
+        HeaderName::from_static(self)
+    }
+}
+
+/// A response head.
+pub struct Head {
+    head: Box<ResponseHeader>,
+}
+
+impl Head {
+    /// A head with the two request id headers. A status that is none is 500.
+    #[must_use]
+    pub fn new(status: u16, id: &RequestId) -> Self {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        parts.status = status;
+        parts.headers.reserve(USUAL);
+        // Without the case of names, which HTTP does not have: each costs an allocation.
+        let head = Box::new(ResponseHeader::from(parts));
+        Self { head }.with("x-request-id", id.as_str()).with("request-id", id.as_str())
+    }
+
+    /// Adds a field. One whose value cannot be a field's is left out: it would be the end of the head, or another
+    /// field.
+    #[must_use]
+    pub fn with(mut self, name: impl FieldName, value: impl AsRef<[u8]>) -> Self {
+        if let Ok(value) = HeaderValue::from_bytes(value.as_ref()) {
+            self.put(name, value);
+        }
+        self
+    }
+
+    /// Adds a field that is a number.
+    #[must_use]
+    pub fn number(mut self, name: impl FieldName, value: u64) -> Self {
+        self.put(name, HeaderValue::from(value));
+        self
+    }
+
+    fn put(&mut self, name: impl FieldName, value: HeaderValue) {
+        self.head.append_header(name.into_name(), value).ok();
+    }
+
+    /// Tells client libraries not to try again where no wait helps, or it would be too long: by themselves they wait
+    /// at most a minute.
+    pub(super) fn limited(self, after: Option<u32>) -> Self {
+        if after.is_some_and(|seconds| seconds <= LONGEST_WAIT) {
+            return self;
+        }
+        self.with("x-should-retry", "false")
+    }
+
+    /// How the limits stand: in the headers of the caller's dialect, and in three that all dialects share. `reset` is
+    /// when a refused request may come again, Unix seconds, instead of when the limit is whole again.
+    #[must_use]
+    pub fn standing(
+        mut self,
+        dialect: Dialect,
+        standing: &Standing,
+        now: Duration,
+        reset: Option<u64>,
+    ) -> Self {
+        for (gauge, names) in [(standing.requests, &REQUESTS), (standing.tokens, &TOKENS)] {
+            let (Some(gauge), Some(&[limit, remaining, until])) = (gauge, names.get(dialect as usize)) else {
+                continue;
+            };
+            let reset = match dialect {
+                Dialect::Chat => span(gauge.reset),
+                Dialect::Messages => moment(now + gauge.reset),
+            };
+            self = self.number(limit, gauge.limit).number(remaining, gauge.remaining).with(until, reset);
+        }
+        let gauge = standing.requests.or(standing.tokens);
+        if let Some(gauge) = gauge {
+            self = self
+                .number("x-ratelimit-limit", gauge.limit)
+                .number("x-ratelimit-remaining", gauge.remaining);
+        }
+        match reset.or_else(|| gauge.map(|gauge| whole_seconds(now.saturating_add(gauge.reset)))) {
+            Some(reset) => self.number("x-ratelimit-reset", reset),
+            None => self,
+        }
+    }
+
+    /// Says what the body is and how long.
+    #[must_use]
+    pub fn of_length(self, kind: &str, length: u64) -> Self {
+        if self.head.status == StatusCode::NO_CONTENT {
+            return self;
+        }
+        self.with(header::CONTENT_TYPE, kind).number(header::CONTENT_LENGTH, length)
+    }
+
+    /// Says that the body is a stream of events; whether it is sent in chunks.
+    #[must_use]
+    pub fn of_events(self, chunked: bool) -> Self {
+        let head = self
+            .with(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")
+            .with(header::CACHE_CONTROL, "no-cache")
+            .with("x-accel-buffering", "no");
+        if chunked { head.with(header::TRANSFER_ENCODING, "chunked") } else { head }
+    }
+
+    /// As Pingora takes it.
+    #[must_use]
+    pub fn into_response(self) -> Box<ResponseHeader> {
+        self.head
+    }
+}

@@ -1,0 +1,140 @@
+//! What goes out: response heads from an allow-list, bodies with an exact
+//! length, refusals in the caller's dialect. Nothing of a provider's own head
+//! ever passes.
+
+pub mod cors;
+pub mod head;
+
+use crate::proxy::downstream::Caller;
+use crate::telemetry::request_id::RequestId;
+use bytes::{Bytes, BytesMut};
+use cors::CrossOrigin;
+use head::{Head, whole_seconds};
+use http::header;
+use penstock_contract::{Code, Dialect, Refusal};
+use penstock_limits::Standing;
+use std::io::Result;
+use std::time::Duration;
+
+/// Bodies up to here leave with their head, copied once.
+const SHORT: usize = 16 * 1024;
+/// Slices in which a long body is written, so that a slow reader is noticed between them.
+const SLICE: usize = 64 * 1024;
+
+impl Head {
+    /// Sends a JSON body with its exact length.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn json(self, caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
+        self.whole(caller, "application/json", body).await
+    }
+
+    /// Sends a body of any type with its exact length.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn whole(self, caller: &mut Caller<'_>, kind: &str, body: Vec<Bytes>) -> Result<()> {
+        let length: usize = body.iter().map(Bytes::len).sum();
+        let silent = *caller.method() == http::Method::HEAD;
+        caller.write_response_header(self.of_length(kind, length as u64)).await?;
+        if length == 0 || silent {
+            return caller.write_response_body(Bytes::new(), true).await;
+        }
+        write_all(caller, body).await
+    }
+
+    /// Sends the head of a body of this length; its bytes follow one by one.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn piecewise(self, caller: &mut Caller<'_>, kind: &str, length: u64) -> Result<()> {
+        let silent = *caller.method() == http::Method::HEAD || length == 0;
+        caller.write_response_header(self.of_length(kind, length)).await?;
+        if silent { caller.write_response_body(Bytes::new(), true).await } else { Ok(()) }
+    }
+
+    /// Opens a stream of server-sent events. Its head leaves with the first of them.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn stream(self, caller: &mut Caller<'_>) -> Result<()> {
+        let head = self.of_events(caller.in_chunks());
+        caller.write_response_header(head).await
+    }
+}
+
+/// Writes pieces as one body: small neighbours joined, long ones in slices. A line takes them as they are.
+async fn write_all(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
+    if caller.line().is_some() {
+        for piece in body {
+            caller.write_response_body(piece, false).await?;
+        }
+        return Ok(());
+    }
+    if body.iter().map(Bytes::len).sum::<usize>() <= SHORT {
+        return caller.write_response_whole(&body).await;
+    }
+    let mut pending = BytesMut::new();
+    let mut pieces = body.into_iter().peekable();
+    while let Some(mut piece) = pieces.next() {
+        let last = pieces.peek().is_none();
+        if pending.len() + piece.len() <= SLICE && !(last && pending.is_empty()) {
+            pending.extend_from_slice(&piece);
+            if last {
+                return caller.write_response_body(pending.freeze(), true).await;
+            }
+            continue;
+        }
+        if !pending.is_empty() {
+            caller.write_response_body(pending.split().freeze(), false).await?;
+        }
+        while piece.len() > SLICE {
+            caller.write_response_body(piece.split_to(SLICE), false).await?;
+        }
+        caller.write_response_body(piece, last).await?;
+    }
+    Ok(())
+}
+
+/// A refusal on the wire: status, envelope of the path's dialect, `Retry-After`, how the limits stand.
+///
+/// # Errors
+/// The client is gone.
+pub async fn refuse(
+    caller: &mut Caller<'_>,
+    dialect: Dialect,
+    id: &RequestId,
+    refusal: &Refusal,
+    limits: Option<(Standing, Duration)>,
+    origin: &CrossOrigin,
+) -> Result<()> {
+    let mut head = Head::new(refusal.row().status, id);
+    if let Some(seconds) = refusal.retry_after {
+        head = head.number(header::RETRY_AFTER, seconds.into());
+    }
+    if refusal.code == Code::Conflict {
+        // Client libraries try a 409 again by themselves; what is in the way here stays there.
+        head = head.with("x-should-retry", "false");
+    }
+    let is_limit = refusal.code == Code::RateLimited;
+    if let Some((standing, now)) = limits {
+        let after = refusal.retry_after.filter(|_| is_limit);
+        let reset = after.map(|seconds| whole_seconds(now).saturating_add(u64::from(seconds)));
+        head = head.standing(dialect, &standing, now, reset);
+        if is_limit {
+            head = head.limited(refusal.retry_after);
+        }
+    }
+    if let Some(allow) = refusal.details.get("allow").and_then(|value| value.as_str()) {
+        head = head.with(header::ALLOW, allow);
+    }
+    if refusal.code == Code::RangeNotSatisfiable
+        && let Some(bytes) = refusal.details.get("bytes").and_then(serde_json::Value::as_u64)
+    {
+        head = head.with(header::CONTENT_RANGE, format!("bytes */{bytes}"));
+    }
+    let head = head.for_origin(origin);
+    let body = penstock_wire::error::envelope(dialect, refusal, id.as_str());
+    head.json(caller, vec![Bytes::from(body)]).await
+}

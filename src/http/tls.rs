@@ -1,0 +1,171 @@
+//! TLS towards clients: certificates that can be swapped while connections are
+//! made, clients' own certificates where they are asked for, versions.
+//!
+//! A pair is proven before it is put to work: the key has to be the
+//! certificate's. Handshakes that have begun end with what they began with.
+
+use crate::config::settings::{ClientCertificates, Https, Settings, TlsVersion};
+use pingora_core::listeners::tls::Acceptor;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{ServerConfig, WebPkiClientVerifier};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{RootCertStore, SupportedProtocolVersion};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// What a listener does with TLS.
+pub struct Tls {
+    /// Makes connections.
+    pub acceptor: Acceptor,
+    /// When its certificate is over, Unix seconds.
+    pub expires: i64,
+}
+
+impl Tls {
+    /// Reads the files and proves them.
+    ///
+    /// # Errors
+    /// One sentence that says which of them cannot be used.
+    pub fn read(https: &Https) -> Result<Self, String> {
+        let certified = pair(&https.certificate, &https.key)?;
+        let expires = expires(&certified).unwrap_or(0);
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&versions(https.min_tls))
+            .map_err(|error| format!("TLS cannot be spoken: {error}."))?;
+        let builder = match &https.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(roots(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier = match https.client_certificate {
+                    ClientCertificates::Required => verifier,
+                    ClientCertificates::Optional => verifier.allow_unauthenticated(),
+                };
+                let verifier = verifier.build();
+                builder.with_client_cert_verifier(
+                    verifier.map_err(|error| format!("{} cannot be used: {error}.", path.display()))?,
+                )
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(One(Arc::new(certified))));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self { acceptor: Acceptor::from_server_config(Arc::new(config)), expires })
+    }
+}
+
+/// What the TLS listener of a configuration does, if it has one.
+///
+/// # Errors
+/// One sentence that says which of its files cannot be used.
+pub fn of(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
+    let read = |https| Tls::read(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
+    settings.listen.https.as_ref().map(read).transpose()
+}
+
+/// Proves what is in the files of certificates and keys; returns a warning for each certificate that is over, which
+/// is no mistake of the configuration's.
+///
+/// # Errors
+/// One sentence on each that cannot be used.
+pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
+    let (mut warnings, mut mistakes) = (Vec::new(), Vec::new());
+    let mut look = |place: &str, path: &Path, expires: Option<i64>| {
+        if let Some(end) = expires.and_then(|end| u64::try_from(end).ok()).filter(|end| *end <= now) {
+            let day = crate::time::format::day(end);
+            warnings.push(format!("{place}: The certificate {} was good until {day}.", path.display()));
+        }
+    };
+    if let Some(https) = &settings.listen.https {
+        let own = pair(&https.certificate, &https.key).map(|pair| expires(&pair));
+        let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| roots(ca).map(drop));
+        // What else is wrong shows only with good files.
+        let whole = if own.is_ok() && clients.is_ok() { Tls::read(https).map(drop) } else { Ok(()) };
+        let place = "listen.https";
+        if let Ok(end) = &own {
+            look(place, &https.certificate, *end);
+        }
+        let wrong = [own.err(), clients.err(), whole.err()].into_iter().flatten();
+        mistakes.extend(wrong.map(|why| format!("{place}: {why}")));
+    }
+    for provider in &settings.providers {
+        let place = |key: &str| format!("providers.{}.{key}", provider.id);
+        if let Some(Err(why)) = provider.ca.as_deref().map(roots) {
+            mistakes.push(format!("{}: {why}", place("ca")));
+        }
+        if let Some((certificate, key)) = &provider.client {
+            let at = place("client_certificate");
+            match pair(certificate, key) {
+                Ok(pair) => look(&at, certificate, expires(&pair)),
+                Err(why) => mistakes.push(format!("{at}: {why}")),
+            }
+        }
+    }
+    if mistakes.is_empty() { Ok(warnings) } else { Err(mistakes) }
+}
+
+/// One certificate for every name.
+#[derive(Debug)]
+struct One(Arc<CertifiedKey>);
+
+impl tokio_rustls::rustls::server::ResolvesServerCert for One {
+    fn resolve(&self, _hello: tokio_rustls::rustls::server::ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
+
+fn versions(least: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
+    match least {
+        TlsVersion::Tls12 => vec![&TLS12, &TLS13],
+        TlsVersion::Tls13 => vec![&TLS13],
+    }
+}
+
+/// A certificate chain and the key that belongs to it.
+///
+/// # Errors
+/// One sentence that says why they are none.
+pub fn pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
+    let unusable =
+        |path: &Path, why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect)
+        .map_err(|error| unusable(certificate, &error))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+    let provider: CryptoProvider = ring::default_provider();
+    let certified = CertifiedKey::from_der(chain, private, &provider).map_err(|error| {
+        format!(
+            "The key {} does not belong to the certificate {}: {error}.",
+            key.display(),
+            certificate.display()
+        )
+    })?;
+    certified.keys_match().map_err(|_| {
+        format!("The key {} does not belong to the certificate {}.", key.display(), certificate.display())
+    })?;
+    Ok(certified)
+}
+
+/// Certificates that others are measured by.
+///
+/// # Errors
+/// One sentence that says why they are none.
+pub fn roots(path: &Path) -> Result<RootCertStore, String> {
+    let unusable = |why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
+        let certificate = certificate.map_err(|error| unusable(&error))?;
+        roots.add(certificate).map_err(|error| unusable(&error))?;
+    }
+    if roots.is_empty() { Err(unusable(&"there is no certificate in it")) } else { Ok(roots) }
+}
+
+fn expires(certified: &CertifiedKey) -> Option<i64> {
+    let leaf = certified.cert.first()?;
+    let (_, read) = X509Certificate::from_der(leaf).ok()?;
+    Some(read.validity().not_after.timestamp())
+}

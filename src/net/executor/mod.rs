@@ -1,0 +1,311 @@
+//! The threads that serve requests. Each has a scheduler of its own: a connection
+//! stays on its thread, with the connections to providers that it uses, so that
+//! nothing wakes another processor in the course of a request.
+//!
+//! Few threads with much to do need less time for it than many with little: each
+//! finds more done when it looks, and what else runs on the machine is left a
+//! processor. So connections that can move are given to the first thread until it
+//! is half busy, and leave it, between two requests, when it is busy most of the
+//! time and another is not (`load.rs` has the figures). Others are dealt out evenly.
+
+mod load;
+mod migration;
+
+use load::{Load, Worker, Workers};
+pub use migration::ease;
+use std::future::Future;
+use std::io;
+use std::thread;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+/// Threads at work; they end, and what runs on them, when this is dropped.
+pub struct Threads {
+    workers: Workers,
+    /// Dropped to end them.
+    _ends: Vec<oneshot::Sender<()>>,
+}
+
+impl Threads {
+    /// Starts so many, at least one.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start(count: usize) -> io::Result<Self> {
+        Self::watched(count, load::watch)
+    }
+
+    fn watched<W>(count: usize, watch: fn(Workers, usize) -> W) -> io::Result<Self>
+    where
+        W: Future<Output = ()> + 'static,
+    {
+        let runtimes = (0..count.max(1))
+            .map(|_| Builder::new_current_thread().enable_all().build())
+            .collect::<io::Result<Vec<_>>>()?;
+        let worker = |runtime: &Runtime| Worker { handle: runtime.handle().clone(), load: Load::default() };
+        let workers: Workers = runtimes.iter().map(worker).collect();
+        let begin = |(own, runtime)| begin(runtime, workers.clone(), own, watch);
+        let ends = runtimes.into_iter().enumerate().map(begin).collect::<io::Result<_>>()?;
+        Ok(Self { workers, _ends: ends })
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.workers.iter().map(|worker| worker.load.open()).sum()
+    }
+
+    /// Runs a connection to its end on the thread that has the fewest.
+    pub fn serve<F>(&self, connection: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        migration::run(&self.workers, load::emptiest(&self.workers), Box::pin(connection));
+    }
+
+    /// Runs a connection to its end that can move, see [`ease`]: on the first thread that has time for it.
+    pub fn gather<F>(&self, connection: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        migration::run(&self.workers, load::first_with_time(&self.workers), Box::pin(connection));
+    }
+}
+
+/// Starts one; what ends it when dropped.
+fn begin<W>(
+    runtime: Runtime,
+    workers: Workers,
+    own: usize,
+    watch: fn(Workers, usize) -> W,
+) -> io::Result<oneshot::Sender<()>>
+where
+    W: Future<Output = ()> + 'static,
+{
+    let (end, ended) = oneshot::channel::<()>();
+    thread::Builder::new().name("penstock".to_owned()).spawn(move || {
+        migration::register(&workers, own);
+        runtime.block_on(async move {
+            tokio::select! {
+                _ = ended => {}
+                () = watch(workers, own) => {}
+            }
+        });
+        // What still blocks is not waited for.
+        runtime.shutdown_background();
+    })?;
+    Ok(end)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+    use std::collections::HashMap;
+    use std::sync::atomic::Ordering;
+    use std::sync::{Arc, mpsc};
+
+    #[test]
+    fn connections_are_dealt_out_evenly_and_stay() {
+        let threads = Threads::start(3).unwrap();
+        let (tell, told) = mpsc::channel();
+        let stay = Arc::new(tokio::sync::Semaphore::new(0));
+        for _ in 0..9 {
+            let (tell, stay) = (tell.clone(), stay.clone());
+            threads.serve(async move {
+                tell.send(thread::current().id()).unwrap();
+                stay.acquire().await.unwrap().forget();
+                tell.send(thread::current().id()).unwrap();
+            });
+        }
+        let mut on: HashMap<_, usize> = HashMap::new();
+        told.iter().take(9).for_each(|id| *on.entry(id).or_default() += 1);
+        assert_eq!(on.values().copied().collect::<Vec<_>>(), [3, 3, 3]);
+        stay.add_permits(9);
+        told.iter().take(9).for_each(|id| *on.get_mut(&id).unwrap() -= 1);
+        assert!(on.values().all(|left| *left == 0));
+    }
+
+    #[test]
+    fn what_runs_ends_with_them() {
+        let threads = Threads::start(1).unwrap();
+        let (alive, gone) = mpsc::channel::<()>();
+        threads.serve(async move {
+            let _alive = alive;
+            std::future::pending::<()>().await;
+        });
+        drop(threads);
+        assert!(gone.recv().is_err());
+    }
+
+    /// Two threads whose load is what a test says.
+    fn unmeasured() -> Threads {
+        Threads::watched(2, |_, _| std::future::pending()).unwrap()
+    }
+
+    /// Whether the connection that runs has moved.
+    async fn eased() -> bool {
+        let before = thread::current().id();
+        let eased = ease().await;
+        assert_eq!(eased, thread::current().id() != before);
+        eased
+    }
+
+    #[test]
+    fn what_can_move_is_gathered_while_its_thread_has_time() {
+        let threads = unmeasured();
+        let (tell, told) = mpsc::channel();
+        let stay = Arc::new(tokio::sync::Semaphore::new(0));
+        let gather = || {
+            let (tell, stay) = (tell.clone(), stay.clone());
+            threads.gather(async move {
+                tell.send(thread::current().id()).unwrap();
+                stay.acquire().await.unwrap().forget();
+            });
+            told.recv().unwrap()
+        };
+        let first = gather();
+        assert!((1..64).all(|_| gather() == first), "few enough for one");
+        assert_ne!(gather(), first, "more than a few");
+        threads.workers[0].load.busy.store(501, Ordering::Relaxed);
+        threads.workers[1].load.busy.store(499, Ordering::Relaxed);
+        assert_ne!(gather(), first, "it has no time");
+        stay.add_permits(100);
+    }
+
+    /// Connections of the first thread that do nothing until they are told to end.
+    fn idle(threads: &Threads, count: usize) -> Arc<tokio::sync::Semaphore> {
+        let stay = Arc::new(tokio::sync::Semaphore::new(0));
+        for _ in 0..count {
+            let stay = stay.clone();
+            migration::run(
+                &threads.workers,
+                0,
+                Box::pin(async move { stay.acquire().await.unwrap().forget() }),
+            );
+        }
+        stay
+    }
+
+    /// Connections of the first thread that would leave, in a tick in which it and the other were so busy.
+    fn leavers(busy: u32, other: u32) -> (usize, u32) {
+        let threads = unmeasured();
+        let _stay = idle(&threads, 16);
+        threads.workers[0].load.measured(busy, other);
+        threads.workers[1].load.measured(other, busy);
+        let (tell, told) = mpsc::channel();
+        for _ in 0..10 {
+            let tell = tell.clone();
+            migration::run(&threads.workers, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
+        }
+        let left = told.iter().take(10).filter(|left| *left).count();
+        (left, threads.workers[1].load.busy.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn connections_leave_a_crowded_thread_for_a_calm_one_and_no_other() {
+        assert_eq!(leavers(850, 0).0, 0, "not crowded");
+        assert_eq!(leavers(900, 601).0, 0, "the other is as crowded");
+        let (left, busy) = leavers(900, 200);
+        assert_eq!(left, 2, "an eighth of them in a tick");
+        assert!(busy > 200, "what they bring counts before it is measured");
+        assert_eq!(leavers(900, 600).0, 1, "and the next would not be better off");
+    }
+
+    #[test]
+    fn one_alone_stays_and_so_does_who_has_no_other_thread() {
+        let threads = unmeasured();
+        let moves = |threads: &Threads, idlers: usize| {
+            let _stay = idle(threads, idlers);
+            threads.workers[0].load.measured(1_000, 0);
+            let (tell, told) = mpsc::channel();
+            migration::run(&threads.workers, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
+            told.recv().unwrap()
+        };
+        assert!(!moves(&threads, 1));
+        assert!(!moves(&Threads::watched(1, |_, _| std::future::pending()).unwrap(), 16));
+    }
+
+    #[test]
+    fn who_moves_is_counted_once() {
+        let threads = unmeasured();
+        let stay = idle(&threads, 2);
+        threads.workers[0].load.measured(1_000, 0);
+        let (tell, told) = mpsc::channel();
+        let moving = stay.clone();
+        migration::run(
+            &threads.workers,
+            0,
+            Box::pin(async move {
+                tell.send(eased().await).unwrap();
+                moving.acquire().await.unwrap().forget();
+            }),
+        );
+        assert!(told.recv().unwrap());
+        until(|| threads.workers[0].load.open() == 2);
+        assert_eq!(threads.workers[1].load.open(), 1);
+        stay.add_permits(3);
+        until(|| threads.connections() == 0);
+    }
+
+    fn until(is: impl Fn() -> bool) {
+        let began = std::time::Instant::now();
+        while !is() {
+            assert!(began.elapsed().as_secs() < 60, "waited in vain");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_is_no_connection_of_a_thread_stays() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        assert!(!runtime.block_on(eased()));
+    }
+
+    #[test]
+    fn a_socket_is_taken_up_by_the_thread_that_its_connection_moves_to() {
+        use crate::net::buffered_stream::Socket;
+        use std::io::{Read, Write};
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut threads = unmeasured();
+        let _stay = idle(&threads, 2);
+        // Dropped with its thread.
+        let (held, gone) = mpsc::channel::<()>();
+        migration::run(
+            &threads.workers,
+            0,
+            Box::pin(async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            }),
+        );
+        let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(door.local_addr().unwrap()).unwrap();
+        let (accepted, _) = door.accept().unwrap();
+        threads.workers[0].load.measured(1_000, 0);
+        migration::run(
+            &threads.workers,
+            0,
+            Box::pin(async move {
+                let socket = Socket::new(accepted, false, std::time::Duration::from_secs(60)).unwrap();
+                let mut stream: pingora_core::protocols::Stream = Box::new(socket);
+                assert_eq!(stream.read_u8().await.unwrap(), b'1');
+                assert!(Socket::can_move(&stream));
+                assert!(eased().await);
+                let mut stream = Socket::moved(stream).unwrap();
+                // It waits here, and is woken on its new thread.
+                let byte = stream.read_u8().await.unwrap();
+                stream.write_all(&[byte]).await.unwrap();
+            }),
+        );
+        client.write_all(b"1").unwrap();
+        until(|| threads.workers[1].load.open() == 1);
+        // Who still waited on the first thread's sockets would wait for ever.
+        threads._ends.remove(0);
+        assert!(gone.recv().is_err());
+        client.write_all(b"2").unwrap();
+        let mut answer = [0];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"2");
+    }
+}

@@ -1,0 +1,128 @@
+//! One line of a batch as one exchange: the same phases of Pingora's proxy as a client's request, without a socket. Its
+//! charge is not entered here but given back with its response, so that both are written together or neither.
+
+pub use crate::proxy::downstream::CancelLine;
+
+use crate::auth::key_cache::Grant;
+use crate::billing::Ending;
+use crate::proxy::LineSession;
+use crate::proxy::downstream::{Line, LineReport};
+use crate::proxy::endpoint::Endpoint;
+use crate::proxy::exchange::ExchangeState;
+use crate::state::House;
+use crate::telemetry::Outcome;
+use crate::telemetry::request_id::RequestId;
+use bytes::Bytes;
+use penstock_contract::{Code, Done, Refusal, Usage};
+use pingora_core::apps::HttpServerApp;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// When a failed line may be asked again, if nobody said.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What is asked.
+pub struct LineAsk {
+    /// The key it is asked with, as it is now.
+    pub grant: Arc<Grant>,
+    /// Where.
+    pub endpoint: &'static dyn Endpoint,
+    /// The request's body.
+    pub body: Bytes,
+    /// Ends it.
+    pub cancel: CancelLine,
+}
+
+/// What became of it.
+pub struct LineDone {
+    /// The exchange's name.
+    pub request: RequestId,
+    /// The status that a client would have been sent.
+    pub status: u16,
+    /// The body: an answer with both objects, or the error envelope of the dialect.
+    pub body: Vec<Bytes>,
+    /// The end of its reserve, for [`crate::ledger::Ledger::enter`]; `None` if nothing was set aside.
+    pub end: Option<Ending>,
+    /// What it used.
+    pub usage: Option<Usage>,
+    /// It failed for now and may be asked again after this.
+    pub retry: Option<Duration>,
+    /// It gave its seat to a request at once, or got none to the end: no failure, and to be asked again as if
+    /// it never was.
+    pub yielded: bool,
+    /// What others at work hold of the balance or a budget was in its way: yielded too, and to be asked again once
+    /// some of them have ended.
+    pub short: bool,
+    /// It was ended by its signal, before there was an answer.
+    pub cancelled: bool,
+}
+
+/// Asks a line. It waits for its seat as long as that takes.
+pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
+    let _open = house.open_exchange();
+    let line = Line::of_batch(ask.grant, ask.cancel);
+    // The batch ends its lines by their signal, not with the listeners.
+    let (_stop, stopping) = watch::channel(false);
+    if let Ok(session) = LineSession::start(line.clone(), ask.endpoint.path(), ask.body) {
+        house.proxy().process_new_http(session, &stopping).await;
+    }
+    let report = line.take_report().unwrap_or_else(|| LineReport {
+        request: RequestId::random(),
+        status: 500,
+        usage: None,
+        refusal: Some(Refusal::new(Code::Internal)),
+        yielded: false,
+        cancelled: false,
+    });
+    LineDone {
+        request: report.request,
+        status: report.status,
+        body: line.take_response(),
+        end: line.take_end(),
+        usage: report.usage,
+        retry: report.refusal.as_ref().and_then(again),
+        yielded: report.yielded,
+        short: report.refusal.is_some_and(|refusal| refusal.held),
+        cancelled: report.cancelled,
+    }
+}
+
+/// The refusal of a line that ended without a response; `None` if it was cancelled.
+pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<Refusal> {
+    if line.is_cancelled() {
+        None
+    } else if line.was_asked_back() {
+        Some(Refusal::new(Code::Unavailable).retry_after(1))
+    } else if !state.grant.good(now) {
+        Some(Refusal::new(Code::InvalidKey))
+    } else {
+        Some(Refusal::new(Code::Internal))
+    }
+}
+
+/// Reports the end of a line to the batch, and marks one in the record that gave its permit to others.
+pub(crate) fn report(line: &Line, state: &mut ExchangeState, refusal: Option<Refusal>, cancelled: bool) {
+    let (retry, short) = (refusal.as_ref().and_then(again), refusal.as_ref().is_some_and(|why| why.held));
+    let record = &mut state.record;
+    let without_permit = record.attempts.is_empty() && !record.queued.is_zero();
+    let yielded = retry.is_some() && (line.was_asked_back() || without_permit || short);
+    if yielded {
+        record.outcome = Outcome::Yielded;
+    }
+    line.set_report(LineReport {
+        request: state.id,
+        status: record.status,
+        usage: record.done.as_ref().and_then(Done::usage).copied(),
+        refusal,
+        yielded,
+        cancelled,
+    });
+}
+
+/// Whether it is worth asking again, and when.
+fn again(refusal: &Refusal) -> Option<Duration> {
+    let status = refusal.row().status;
+    let after = refusal.retry_after.map_or(AGAIN, |seconds| Duration::from_secs(seconds.into()));
+    (status == 429 || status >= 500 || refusal.held).then_some(after)
+}

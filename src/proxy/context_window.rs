@@ -1,0 +1,335 @@
+//! Token counts on the request's way: whether an ask fits the windows of a model's
+//! offers, and what they leave for the answer. An ask whose bytes cannot reach the window is
+//! never tokenised.
+
+mod turns;
+
+pub use crate::limits::tokenizer_permits::CountingPermits;
+pub use turns::Counting;
+
+use crate::upstream::config_snapshot::ModelLive;
+use crate::upstream::offer::OfferLive;
+use crate::upstream::tokenize;
+use bytes::Bytes;
+use penstock_contract::{Ask, Dialect, Embed, Inputs, Refusal, Task};
+use penstock_dialect::MAX_TOKENS;
+use penstock_tokens::{
+    Budget, Conversation, Count, Counter, Method, ReadError, estimate_within, upper_bound,
+};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The most tokens that one image may cost where no rule says.
+const IMAGE: u64 = 16_384;
+/// Bodies up to this size are counted where they are; longer ones on a thread
+/// that may take its time.
+pub(crate) const QUICK: usize = 16 * 1024;
+
+/// Tokens that are counted in any case, so that a refusal at a small window has the exact number: tens of milliseconds
+/// of work at most. Beyond them and the window a count ends.
+const EXACT: u64 = 32_768;
+
+/// What a window leaves for an answer that may be longer than that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// So many tokens may be asked for.
+    pub left: u64,
+    /// So many fit for certain, where `left` rests on an estimate: for a provider that takes no more.
+    pub certain: Option<u64>,
+}
+
+/// How an ask fits an offer's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// With all of the answer that is wanted.
+    Whole,
+    /// With less of it.
+    Short,
+    /// Not even the input.
+    Not,
+}
+
+/// Checks an ask against the windows of a model's offers. `Some` are the tokens of its prompt, where it may not fit
+/// all of them with the answer that is wanted.
+///
+/// An estimate never refuses, for it may be too high, and the provider knows better.
+///
+/// # Errors
+/// The input alone fits none, too many others count, or a mistake of our own.
+pub async fn fits(
+    counting: &Counting<'_>,
+    model: &Arc<ModelLive>,
+    ask: &Ask,
+) -> Result<Option<Count>, Refusal> {
+    match &ask.task {
+        Task::Talk => talk_fits(counting, model, ask).await,
+        Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(counting, model, ask)).await.map(|()| None),
+        // A prompt that is too long to draw from is cut by the engine; sound has no window.
+        Task::Draw(_) | Task::Transcribe(_) => Ok(None),
+    }
+}
+
+/// Each text has the window to itself. Where no tokenizer knows, the provider says.
+async fn texts_fit(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
+    let window = model.model.card.context_length;
+    let long = longest(&ask.task);
+    if upper_bound(long, 0, 0) <= window || model.model.tokenizer.is_none() {
+        return Ok(());
+    }
+    let (model, task) = (model.clone(), ask.task.clone());
+    let quick = long <= QUICK;
+    let work = move |stop: &AtomicBool| match &model.model.tokenizer {
+        Some(tokenizer) => most(&tokenizer.0, &task, window, stop),
+        None => 0,
+    };
+    let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await? };
+    if tokens > window { Err(too_long(window, tokens)) } else { Ok(()) }
+}
+
+/// Bytes of the longest text that has to fit.
+fn longest(task: &Task) -> usize {
+    let most = |texts: &[Bytes]| texts.iter().map(Bytes::len).max().unwrap_or(0);
+    match task {
+        Task::Talk | Task::Draw(_) | Task::Transcribe(_) => 0,
+        Task::Embed(embed) => most(embed.inputs.values()),
+        Task::Rerank(rerank) => rerank.query.len().saturating_add(most(&rerank.documents)),
+    }
+}
+
+/// Most tokens that are counted exactly where this window is the widest.
+const fn exact(window: u64) -> u64 {
+    if window > EXACT { window } else { EXACT }
+}
+
+/// The refusal of an input that fits no window.
+fn too_long(window: u64, tokens: u64) -> Refusal {
+    let refusal = Refusal::context(window, tokens);
+    if tokens > exact(window) { refusal.with("input_tokens_at_least", true) } else { refusal }
+}
+
+/// Tokens of the longest text, of those that might not fit; the first that does not fit ends the work.
+fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
+    let budget = Budget { most: exact(window), stop };
+    let count = |json: &Bytes| {
+        let text = serde_json::from_slice::<String>(json).ok();
+        text.and_then(|text| counter.count_text_within(&text, &budget)).unwrap_or(0)
+    };
+    let might = |json: &Bytes, beside: usize| upper_bound(json.len() + beside, 0, 0) > window;
+    let longest = |texts: &[Bytes], beside: usize, more: u64| {
+        let mut most = 0;
+        for json in texts.iter().filter(|json| might(json, beside)) {
+            most = most.max(count(json).saturating_add(more));
+            if most > window {
+                break;
+            }
+        }
+        most
+    };
+    match task {
+        Task::Talk | Task::Draw(_) | Task::Transcribe(_) => 0,
+        Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) => 0,
+        // Arrays of token ids are no strings, and count as nothing.
+        Task::Embed(embed) => longest(embed.inputs.values(), 0, 0),
+        Task::Rerank(rerank) => {
+            let query = count(&rerank.query);
+            if query > window { query } else { longest(&rerank.documents, rerank.query.len(), query) }
+        }
+    }
+}
+
+/// A conversation and its answer share the window.
+async fn talk_fits(
+    counting: &Counting<'_>,
+    model: &Arc<ModelLive>,
+    ask: &Ask,
+) -> Result<Option<Count>, Refusal> {
+    let offers = || model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
+    let window = model.model.card.context_length;
+    let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
+    let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
+    let wanted = offers().filter_map(|offer| wanted(ask, offer)).max();
+    let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
+    if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
+        return Ok(None);
+    }
+    // Boxed: few requests come this far, and its state would be a part of every one's.
+    match Box::pin(known(counting, model, ask, wide)).await? {
+        Some(count) if count.tokens >= wide => Err(too_long(wide, count.tokens)),
+        Some(count) => Ok(Some(count)),
+        // The provider takes what is left, and one is as good as another.
+        None if wanted.is_none() && narrow == wide => Ok(None),
+        None => Box::pin(guess(counting, ask, wide)).await.map(Some),
+    }
+}
+
+/// How an ask with a prompt of so many tokens fits an offer's window.
+pub fn fit(count: &Count, offer: &OfferLive, ask: &Ask) -> Fit {
+    let window = offer.offer.context_length;
+    if least(count) >= window {
+        return Fit::Not;
+    }
+    match wanted(ask, offer).and_then(|wanted| Some((wanted, room(window, count, wanted)?))) {
+        Some((wanted, room)) if room.left < wanted => Fit::Short,
+        _ => Fit::Whole,
+    }
+}
+
+/// Tokens that a prompt has at least: an estimate is 1.2 times the count of prose and 1.5 times that of code, JSON
+/// and logs.
+fn least(count: &Count) -> u64 {
+    match count.method {
+        Method::Estimate => count.tokens / 8 * 5,
+        Method::Exact | Method::Engine => count.tokens,
+    }
+}
+
+/// Most tokens that an offer is asked for, if there is room: the client's own number, or the one that the offer's
+/// dialect has to have.
+pub fn wanted(ask: &Ask, offer: &OfferLive) -> Option<u64> {
+    let needs = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
+    ask.max_tokens.or_else(|| needs().then_some(MAX_TOKENS))
+}
+
+/// What a window leaves beside a prompt, where that is less than what is wanted. Near the end of a window an estimate
+/// would leave a tenth of the room that there is, or none, and cut the answer off: there the provider is asked for as
+/// much as there may be, and says if that is too much.
+pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
+    let left = window.saturating_sub(count.tokens);
+    if wanted <= left {
+        return None;
+    }
+    let room = match count.method {
+        Method::Estimate => {
+            let likely = window.saturating_sub(least(count));
+            if left.saturating_mul(4) >= likely.saturating_mul(3) {
+                Room { left, certain: None }
+            } else {
+                Room { left: likely.min(wanted), certain: Some(left).filter(|left| *left > 0) }
+            }
+        }
+        Method::Exact | Method::Engine => Room { left, certain: None },
+    };
+    // Without any, the provider is asked as it stands, and says what is wrong.
+    Some(room).filter(|room| room.left > 0)
+}
+
+/// The tokens of an ask's prompt: by the model's own tokenizer, else by an
+/// engine that serves it, else a number that is not too low.
+///
+/// # Errors
+/// A body that is no conversation, a prompt that is so far beyond the window that its count was not ended, too many
+/// others count, or a mistake of our own.
+pub async fn count(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
+    let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
+    let wide = offers.map(|offer| offer.offer.context_length).max();
+    let wide = wide.unwrap_or(model.model.card.context_length);
+    let count = match known(counting, model, ask, wide).await? {
+        Some(count) => count,
+        None => guess(counting, ask, wide).await?,
+    };
+    let complete = match count.method {
+        Method::Exact => count.tokens <= exact(wide),
+        Method::Estimate => count.tokens <= guessed(wide),
+        Method::Engine => true,
+    };
+    if complete { Ok(count) } else { Err(too_long(wide, least(&count))) }
+}
+
+/// What the tokenizer or an engine says.
+async fn known(
+    counting: &Counting<'_>,
+    model: &Arc<ModelLive>,
+    ask: &Ask,
+    wide: u64,
+) -> Result<Option<Count>, Refusal> {
+    if model.model.tokenizer.is_some()
+        && let Some(count) = local(counting, model, ask, wide).await?
+    {
+        return Ok(Some(count));
+    }
+    let tokens = Box::pin(tokenize::ask(counting, model, ask)).await;
+    Ok(tokens.map(|tokens| Count { tokens, method: Method::Engine }))
+}
+
+/// Where an estimate ends: there are more tokens than any window then, also if the estimate is far too high.
+const fn guessed(wide: u64) -> u64 {
+    (exact(wide) / 5).saturating_add(1).saturating_mul(8)
+}
+
+/// A number that is not too low.
+async fn guess(counting: &Counting<'_>, ask: &Ask, wide: u64) -> Result<Count, Refusal> {
+    let count = move |conversation: Conversation, stop: &AtomicBool| {
+        estimate_within(&conversation, None, &Budget { most: guessed(wide), stop })
+    };
+    let counted = off_the_way(counting, ask, count).await;
+    counted.map(|count| {
+        let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
+        count.unwrap_or(Count { tokens: bound, method: Method::Estimate })
+    })
+}
+
+/// The exact count, unless the conversation holds what cannot be counted.
+async fn local(
+    counting: &Counting<'_>,
+    model: &Arc<ModelLive>,
+    ask: &Ask,
+    wide: u64,
+) -> Result<Option<Count>, Refusal> {
+    let model = model.clone();
+    let count = move |conversation: Conversation, stop: &AtomicBool| {
+        let budget = Budget { most: exact(wide), stop };
+        model.model.tokenizer.as_ref()?.0.count_within(&conversation, &budget).ok()
+    };
+    off_the_way(counting, ask, count).await
+}
+
+/// Reads the conversation and counts it, away from the async threads if it is long. Nothing where the conversation
+/// cannot be read in memory of a few times its size.
+async fn off_the_way(
+    counting: &Counting<'_>,
+    ask: &Ask,
+    count: impl FnOnce(Conversation, &AtomicBool) -> Option<Count> + Send + 'static,
+) -> Result<Option<Count>, Refusal> {
+    let (body, dialect) = (ask.body.clone(), ask.dialect);
+    let quick = body.len() <= QUICK;
+    let work = move |stop: &AtomicBool| {
+        if !Conversation::is_readable(&body) {
+            return Ok(None);
+        }
+        match dialect {
+            Dialect::Chat => Conversation::from_chat(&body),
+            Dialect::Messages => Conversation::from_messages(&body),
+        }
+        .map(|conversation| count(conversation, stop))
+    };
+    let counted: Result<Option<Count>, ReadError> =
+        if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await? };
+    counted.map_err(|_| Refusal::invalid("messages", "The messages cannot be read for counting."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room_of(window: u64, tokens: u64, method: Method, wanted: u64) -> Option<(u64, Option<u64>)> {
+        room(window, &Count { tokens, method }, wanted).map(|room| (room.left, room.certain))
+    }
+
+    #[test]
+    fn a_count_leaves_what_is_left() {
+        assert_eq!(room_of(131_072, 87_347, Method::Exact, 32_000), None);
+        assert_eq!(room_of(131_072, 120_000, Method::Engine, 32_000), Some((11_072, None)));
+        assert_eq!(room_of(4_096, 4_096, Method::Exact, 1), None, "the provider says");
+    }
+
+    #[test]
+    fn an_estimate_near_the_end_of_a_window_takes_nothing_from_the_answer() {
+        // A short prompt: what an estimate is too high by is little beside the room.
+        assert_eq!(room_of(32_768, 2_400, Method::Estimate, 64_000), Some((30_368, None)));
+        // 83,695, 87,347 and 88,717 tokens by the tokenizer.
+        assert_eq!(room_of(131_072, 124_905, Method::Estimate, 32_000), Some((32_000, Some(6_167))));
+        assert_eq!(room_of(131_072, 130_350, Method::Estimate, 32_000), Some((32_000, Some(722))));
+        assert_eq!(room_of(131_072, 132_388, Method::Estimate, 32_000), Some((32_000, None)));
+        assert_eq!(room_of(131_072, 209_800, Method::Estimate, 32_000), None, "the provider says");
+    }
+}

@@ -1,0 +1,374 @@
+//! Tests only: requests and responses of HTTP/1.1 over a pipe, through the guard's stream and Pingora's session; cut at
+//! each byte, cut short, framed in every way.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::*;
+use crate::http::request_stream::{Connection, RequestFraming, RequestStream, Returned};
+use crate::telemetry::request_id::RequestId;
+use penstock_wire::answer::{Chunks, Step};
+use penstock_wire::head::{Caps, Scan};
+use std::future::Future;
+use std::task::Poll;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::watch;
+
+const CAPS: Caps = Caps { bytes: 8192, target: 200, fields: 50 };
+
+/// A request whose head was read, and the client's end of its connection.
+struct Request {
+    session: ServerSession,
+    connection: Arc<Connection>,
+    client: DuplexStream,
+    stop: watch::Sender<bool>,
+}
+
+impl Request {
+    /// A request with this head; `behind` came with it.
+    async fn begin(head: &str, behind: &[u8], width: usize) -> Self {
+        let (near, client) = duplex(width);
+        let (mut scan, bytes) = (Scan::default(), BytesMut::from(&[head.as_bytes(), behind].concat()[..]));
+        let size = scan.push(&bytes, CAPS).unwrap().unwrap();
+        let (stop, stopping) = watch::channel(false);
+        let connection = Connection::new(stopping);
+        let framing = RequestFraming { head: size, body: scan.body_length(), interim: true };
+        let (stream, prefix) = RequestStream::new(Box::new(near), framing, bytes, connection.clone());
+        connection.admit();
+        let mut session = ServerSession::new_http1(Box::new(stream));
+        session.set_pipelined_prefix(prefix);
+        assert!(session.read_request().await.unwrap());
+        Self { session, connection, client, stop }
+    }
+
+    async fn of(line: &str, fields: &str) -> Self {
+        Self::begin(&format!("{line}\r\nHost: a\r\n{fields}\r\n"), b"", 1 << 20).await
+    }
+
+    fn caller(&mut self) -> Caller<'_> {
+        Caller::new(&mut self.session, Some(RequestOrigin::Http1(self.connection.clone())))
+    }
+
+    /// Answers, and ends the session as the proxy does.
+    async fn answer(mut self, head: Head, pieces: &[&[u8]]) -> Answered {
+        let mut caller = self.caller();
+        let keep = caller.may_keep();
+        caller.keep(keep);
+        let mut sound = caller.write_response_header(head).await.is_ok();
+        for (at, piece) in pieces.iter().enumerate() {
+            let piece = Bytes::copy_from_slice(piece);
+            sound &= caller.write_response_body(piece, at + 1 == pieces.len()).await.is_ok();
+        }
+        let reused = match sound {
+            true => self.session.finish().await.ok().flatten().is_some(),
+            false => {
+                drop(self.session);
+                false
+            }
+        };
+        let returned = self.connection.take_returned().unwrap();
+        let (reused, ahead) = (reused && returned.reusable, returned.ahead.to_vec());
+        drop(returned);
+        let mut text = Vec::new();
+        self.client.read_to_end(&mut text).await.unwrap();
+        let end = text.windows(4).position(|four| four == b"\r\n\r\n").map_or(text.len(), |at| at + 4);
+        let body = text.split_off(end);
+        // Names of fields are the same in any case.
+        let head = String::from_utf8(text).unwrap().to_ascii_lowercase();
+        Answered { head, body, sound, reused, ahead }
+    }
+}
+
+/// A response as the client received it, and the state of its connection.
+struct Answered {
+    head: String,
+    body: Vec<u8>,
+    sound: bool,
+    reused: bool,
+    ahead: Vec<u8>,
+}
+
+fn head(status: u16) -> Head {
+    Head::new(status, &RequestId::random())
+}
+
+/// The body of a request of which `ahead` bytes come with the head, the rest byte by byte.
+async fn body(fields: &str, sent: &[u8], ahead: usize) -> Result<Vec<u8>> {
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let (behind, later) = sent.split_at(ahead);
+    let Request { mut session, connection: _connection, mut client, stop: _stop } =
+        Request::begin(&head, behind, 1).await;
+    let send = async {
+        client.write_all(later).await.ok();
+        client.shutdown().await.ok();
+    };
+    let read = async {
+        let mut caller = Caller::new(&mut session, None);
+        let mut body = BytesMut::new();
+        while caller.read_into(&mut body).await? > 0 {}
+        Ok(body.to_vec())
+    };
+    tokio::select! {
+        biased;
+        read = read => read,
+        () = async { send.await; std::future::pending::<()>().await } => unreachable!(),
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_the_same_however_it_is_cut() {
+    let plain = b"{\"model\":\"m\",\"messages\":[]}";
+    let length = format!("Content-Length: {}\r\n", plain.len());
+    let chunked = b"a\r\n{\"model\":\"\r\n11\r\nm\",\"messages\":[]}\r\n0\r\n\r\n";
+    for ahead in 0..=plain.len() {
+        assert_eq!(body(&length, plain, ahead).await.unwrap(), plain, "{ahead}");
+    }
+    for ahead in 0..=chunked.len() {
+        assert_eq!(body("Transfer-Encoding: chunked\r\n", chunked, ahead).await.unwrap(), plain, "{ahead}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_in_chunks_of_a_byte_is_read() {
+    let sent = [&b"1\r\nx\r\n".repeat(20_000)[..], b"0\r\n\r\n"].concat();
+    for ahead in [0, 1, 100_000] {
+        let read = body("Transfer-Encoding: chunked\r\n", &sent, ahead).await.unwrap();
+        assert_eq!(read, b"x".repeat(20_000));
+    }
+}
+
+#[tokio::test]
+async fn long_trailers_are_refused() {
+    let sent = [&b"1\r\nx\r\n0\r\n"[..], &b"X: y\r\n".repeat(20_000), b"\r\n"].concat();
+    for ahead in [0, 9, sent.len()] {
+        let kind = body("Transfer-Encoding: chunked\r\n", &sent, ahead).await.unwrap_err().kind();
+        assert_eq!(kind, ErrorKind::InvalidData);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_short_is_none() {
+    for ahead in 0..5 {
+        assert!(body("Content-Length: 6\r\n", b"hello", ahead).await.is_err());
+    }
+    for (sent, sound) in [
+        (&b"5\r\nhello\r\n"[..], true),
+        (b"5\r\nhello\r\n0\r\n", true),
+        (b"5\r\nhello!\r\n0\r\n\r\n", false),
+        (b"x\r\n", false),
+    ] {
+        for ahead in 0..=sent.len() {
+            let kind = body("Transfer-Encoding: chunked\r\n", sent, ahead).await.unwrap_err().kind();
+            assert_eq!(kind != ErrorKind::InvalidData, sound, "{} {ahead}", sent.escape_ascii());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_response_of_a_length_is_its_head_and_its_bytes() {
+    let long = vec![b'x'; 100_000];
+    for pieces in [&[&b"{}"[..]][..], &[b"{", b"", b"}"], &[&long[..]], &[b"1", &long, b"2"]] {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let of = head(200).of_length("application/json", length as u64);
+        let answered = Request::of("POST / HTTP/1.1", "").await.answer(of, pieces).await;
+        let text = answered.head;
+        assert!(answered.sound && answered.reused);
+        assert_eq!(answered.body, pieces.concat());
+        assert!(text.starts_with("http/1.1 200 ok\r\n") && text.contains("x-request-id: req_"), "{text}");
+        assert!(text.contains("content-type: application/json\r\n"), "{text}");
+        assert!(text.contains(&format!("content-length: {length}\r\n")), "{text}");
+        assert!(text.contains("date: ") && text.contains("connection: keep-alive\r\n"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_not_as_long_as_it_says_ends_the_connection() {
+    for pieces in [&[&b"a"[..]][..], &[b"a", b""]] {
+        let of = head(200).of_length("text/plain", 2);
+        let answered = Request::of("GET / HTTP/1.1", "").await.answer(of, pieces).await;
+        assert!(!answered.reused, "{pieces:?}");
+        assert!(answered.body.len() <= 2);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_in_chunks_or_ends_with_its_connection() {
+    let long = vec![b'y'; 40_000];
+    let pieces: [&[u8]; 4] = [b"data: 1\n\n", &long, b"", b"data: [DONE]\n\n"];
+    let answered = Request::of("POST / HTTP/1.1", "").await.answer(head(200).of_events(true), &pieces).await;
+    let text = answered.head;
+    assert!(answered.sound && answered.reused);
+    assert!(text.contains("transfer-encoding: chunked\r\n") && !text.contains("content-length"), "{text}");
+    let (mut chunks, mut buffer, mut plain) =
+        (Chunks::default(), BytesMut::from(&answered.body[..]), Vec::new());
+    loop {
+        match chunks.take(&mut buffer).unwrap() {
+            Step::Data(data) => plain.extend_from_slice(&data),
+            Step::End => break,
+            Step::More => panic!("it has no end"),
+        }
+    }
+    assert!(buffer.is_empty());
+    assert_eq!(plain, pieces.concat());
+
+    let old = Request::of("POST / HTTP/1.0", "Connection: keep-alive\r\n").await;
+    let answered = old.answer(head(200).of_events(false), &pieces).await;
+    assert!(answered.sound && !answered.reused);
+    let text = answered.head;
+    assert!(!text.contains("chunked") && text.contains("connection: close\r\n"), "{text}");
+    assert_eq!(answered.body, pieces.concat());
+}
+
+#[tokio::test]
+async fn a_head_without_a_body_has_none() {
+    let of = head(200).of_length("text/plain", 5);
+    let answered = Request::of("HEAD / HTTP/1.1", "").await.answer(of, &[b""]).await;
+    assert!(answered.sound && answered.reused && answered.body.is_empty());
+    assert!(answered.head.contains("content-length: 5\r\n"));
+    let none = head(204).of_length("x/y", 0);
+    let answered = Request::of("OPTIONS / HTTP/1.1", "").await.answer(none, &[b""]).await;
+    assert!(answered.reused && answered.body.is_empty() && !answered.head.contains("content-length"));
+}
+
+#[tokio::test]
+async fn nothing_behind_a_request_is_read_as_part_of_it() {
+    let whole = || head(200).of_length("text/plain", 1);
+    let next = b"GET / HTTP/1.1\r\n";
+    let plain = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let long = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (head, behind, reused, ahead) in [
+        (plain, &b""[..], true, &b""[..]),
+        (plain, next, true, next),
+        // A body that is there and unwanted is passed over.
+        (long, b"ab", true, b""),
+        (long, b"abGET / HTTP/1.1\r\n", true, next),
+        (long, b"a", false, b""),
+        (chunked, b"0\r\n\r\nGET / HTTP/1.1\r\n", false, next),
+    ] {
+        let answered = Request::begin(head, behind, 1 << 20).await.answer(whole(), &[b"x"]).await;
+        assert!(answered.sound);
+        assert_eq!(answered.reused, reused, "{head}{}", behind.escape_ascii());
+        assert_eq!(answered.ahead, ahead, "{head}{}", behind.escape_ascii());
+        if reused {
+            assert!(answered.head.contains("connection: keep-alive"), "{}", answered.head);
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_the_next_request_are_kept_wherever_they_are_cut() {
+    let (body, next) = (b"0123456789", b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n");
+    let all = [&body[..], next].concat();
+    for cut in 0..=all.len() {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n";
+        let mut request = Request::begin(head, &all[..cut], 1 << 20).await;
+        request.client.write_all(&all[cut..]).await.unwrap();
+        let mut read = BytesMut::new();
+        let mut caller = request.caller();
+        while caller.read_into(&mut read).await.unwrap() > 0 {}
+        assert!(!over(caller.gone()).await);
+        assert_eq!(&read[..], body, "{cut}");
+        drop(request.session);
+        let returned = request.connection.take_returned().unwrap();
+        assert!(returned.reusable);
+        assert_eq!(&returned.ahead[..], next, "{cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_stops_says_so_with_each_response() {
+    let request = Request::of("GET / HTTP/1.1", "").await;
+    request.stop.send(true).unwrap();
+    let answered = request.answer(head(200).of_length("text/plain", 1), &[b"x"]).await;
+    assert!(answered.head.contains("connection: close") && !answered.reused, "{}", answered.head);
+}
+
+#[tokio::test]
+async fn the_old_version_has_no_interim_response() {
+    for (version, expected) in [("1.1", "HTTP/1.1 100 Continue\r\n\r\n"), ("1.0", "")] {
+        let mut request = Request::of(&format!("POST / HTTP/{version}"), "Expect: 100-continue\r\n").await;
+        request.caller().write_continue_response().await;
+        drop(request.session);
+        drop(request.connection.take_returned());
+        let mut all = String::new();
+        request.client.read_to_string(&mut all).await.unwrap();
+        assert_eq!(all, expected);
+    }
+}
+
+/// Returns true if the work ends without further input.
+async fn over(work: impl Future<Output = ()>) -> bool {
+    let mut work = std::pin::pin!(work);
+    // Bytes of a pipe are available at once, but a task may read them in several steps.
+    for _ in 0..200 {
+        if std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await {
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn who_sends_ahead_is_not_gone_and_who_closes_is() {
+    let mut request = Request::of("POST / HTTP/1.1", "").await;
+    assert!(!over(request.caller().gone()).await);
+    request.client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    assert!(!over(request.caller().gone()).await);
+    request.client.shutdown().await.unwrap();
+    assert!(over(request.caller().gone()).await);
+
+    let mut request = Request::of("POST / HTTP/1.1", "").await;
+    request.client.write_all(&[b'x'; 600_000]).await.unwrap();
+    assert!(!over(request.caller().gone()).await);
+    let more = async { request.client.write_all(&[b'y'; 500_000]).await.unwrap() };
+    assert!(over(more).await, "the pipe of 1 MiB has room again");
+    let mut caller = Caller::new(&mut request.session, None);
+    assert!(!over(caller.gone()).await);
+    request.client.shutdown().await.unwrap();
+    assert!(over(caller.gone()).await, "its end is noticed behind all of it");
+    drop(request.session);
+    let Returned { ahead, reusable, .. } = request.connection.take_returned().unwrap();
+    assert!(!reusable && ahead.len() <= 33 << 10, "the beginning alone is kept: {}", ahead.len());
+}
+
+#[tokio::test]
+async fn a_body_that_is_still_to_be_read_is_not_thrown_away() {
+    let mut request = Request::of("POST / HTTP/1.1", "Content-Length: 600000\r\n").await;
+    request.client.write_all(&[b'x'; 600_000]).await.unwrap();
+    let mut caller = request.caller();
+    assert!(!over(caller.gone()).await);
+    let mut read = 0;
+    while let Some(piece) = caller.read_request_body().await.unwrap() {
+        read += piece.len();
+    }
+    assert_eq!(read, 600_000);
+}
+
+#[tokio::test]
+async fn a_head_that_waits_leaves_with_the_body_or_when_flushed() {
+    let mut request = Request::of("POST / HTTP/1.1", "").await;
+    let mut caller = request.caller();
+    caller.write_response_header(head(200).of_events(true)).await.unwrap();
+    assert!(caller.answered());
+    caller.flush().await.unwrap();
+    let mut bytes = [0; 4096];
+    let read = request.client.read(&mut bytes).await.unwrap();
+    assert!(bytes[..read].ends_with(b"\r\n\r\n"));
+
+    let mut request = Request::of("POST / HTTP/1.1", "").await;
+    let mut caller = request.caller();
+    caller.write_response_header(head(200).of_events(true)).await.unwrap();
+    caller.write_response_body(Bytes::from_static(b"data: 1\n\n"), false).await.unwrap();
+    let read = request.client.read(&mut bytes).await.unwrap();
+    assert!(bytes[..read].ends_with(b"data: 1\n\n\r\n"), "one write has both");
+}
+
+#[tokio::test]
+async fn a_value_that_would_end_the_head_is_left_out() {
+    let head = head(429).with("retry-after", "7").with("x-bad", "a\r\nx-evil: b").number("x-n", 12);
+    let head = head.into_response();
+    assert_eq!(head.status.as_u16(), 429);
+    assert_eq!(head.headers.get("retry-after").unwrap(), "7");
+    assert_eq!(head.headers.get("x-n").unwrap(), "12");
+    assert!(head.headers.get("x-bad").is_none() && head.headers.get("x-evil").is_none());
+}

@@ -1,0 +1,41 @@
+//! `POST /v1/chat/completions`: a chat ask goes to the relay.
+
+use super::Endpoint;
+use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::failover;
+use async_trait::async_trait;
+use http::Method;
+use penstock_auth::Scope;
+use penstock_contract::Refusal;
+
+/// The endpoint.
+pub struct Chat;
+
+#[async_trait]
+impl Endpoint for Chat {
+    fn name(&self) -> &'static str {
+        "chat"
+    }
+
+    fn method(&self) -> Method {
+        Method::POST
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/chat/completions"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Chat
+    }
+
+    fn takes_lines(&self) -> bool {
+        true
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+        let body = x.json_body().await?;
+        let ask = penstock_admission::chat(body, &x.live.admission)?;
+        failover::run(x, &ask).await
+    }
+}

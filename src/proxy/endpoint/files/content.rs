@@ -1,0 +1,173 @@
+//! `GET /v1/files/{id}/content`: the bytes, all or a range of them, each block held against its checksum first.
+
+use super::range::{Wanted, wanted};
+use crate::http::response::head::Head;
+use crate::proxy::endpoint::{Endpoint, decoded};
+use crate::proxy::exchange::{Ended, Exchange};
+use crate::storage::files::{Contents, Failed};
+use crate::telemetry::log;
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Method, header};
+use penstock_auth::Scope;
+use penstock_contract::{Code, Refusal, percent};
+use penstock_storage::files::FileRecord;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes that are read at once.
+const SLICE: usize = 256 << 10;
+
+/// The endpoint.
+pub struct Content;
+
+type Opened = Arc<(FileRecord, Contents)>;
+
+#[async_trait]
+impl Endpoint for Content {
+    fn name(&self) -> &'static str {
+        "file_content"
+    }
+
+    fn method(&self) -> Method {
+        Method::GET
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/files/*/content"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Batches
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
+        let file = x.house.files.get(&x.grant.public_id, &decoded(tail), x.house.when()).await?;
+        let etag = etag(&file);
+        let wanted = wanted_of(x, &etag, file.bytes);
+        let (status, range) = match wanted {
+            Wanted::Whole => (200, 0..file.bytes),
+            Wanted::Part(range) => (206, range),
+            Wanted::Nothing => {
+                let message = format!("range: expected bytes of the {} that there are.", file.bytes);
+                let refusal = Refusal::because(Code::RangeNotSatisfiable, message).at("range");
+                return Err(refusal.with("bytes", file.bytes));
+            }
+        };
+        let id = file.id.clone();
+        let opened = open(x, file).await;
+        let opened = opened.map_err(|failed| told(&id, failed))?;
+        x.hold(SLICE.min(usize::try_from(range.end - range.start).unwrap_or(SLICE)))?;
+        // Before the head goes out, so that damage is an error and not half a file.
+        let first = read(x, &opened, &range).await.map_err(|failed| told(&id, failed))?;
+        x.record.status = status;
+        let head = head(x, status, &opened.0, &etag, &range);
+        let length = range.end - range.start;
+        let sent = head.piecewise(&mut x.caller, "application/jsonl", length).await.is_ok();
+        if !sent || length == 0 || *x.caller.method() == Method::HEAD {
+            return Ok(if sent { Ended::Written } else { Ended::Left });
+        }
+        Ok(send(x, &opened, range, first).await)
+    }
+}
+
+/// A range counts only for the contents that its client has the beginning of.
+fn wanted_of(x: &Exchange<'_>, etag: &str, bytes: u64) -> Wanted {
+    let only = x.caller.field(header::IF_RANGE).unwrap_or_default();
+    if !only.is_empty() && only != etag.as_bytes() {
+        return Wanted::Whole;
+    }
+    wanted(x.caller.field(header::RANGE).unwrap_or_default(), bytes)
+}
+
+/// A whole file by its contents; one that grows is another with each byte.
+fn etag(file: &FileRecord) -> String {
+    match &file.sha256 {
+        Some(sum) => format!("\"{sum}\""),
+        None => format!("\"{}-{}\"", file.id, file.bytes),
+    }
+}
+
+async fn open(x: &Exchange<'_>, file: FileRecord) -> Result<Opened, Failed> {
+    let files = x.house.files.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let contents = files.contents(&file).map_err(Failed::Disk)?;
+        Ok(Arc::new((file, contents)))
+    });
+    opened.await.unwrap_or(Err(Failed::Gone))
+}
+
+/// The first bytes of a range.
+async fn read(x: &Exchange<'_>, opened: &Opened, range: &Range<u64>) -> Result<Bytes, Failed> {
+    let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    x.house.files.read(opened, range.start, left.min(SLICE)).await
+}
+
+/// Damage is the operator's to hear of, by the file's id alone.
+fn told(id: &str, failed: Failed) -> Refusal {
+    if let Failed::Disk(error) = &failed {
+        log::event(log::error(), "file_unreadable", &[("file", id), ("why", &error.kind().to_string())]);
+    }
+    failed.refusal()
+}
+
+fn head(x: &Exchange<'_>, status: u16, file: &FileRecord, etag: &str, range: &Range<u64>) -> Head {
+    let head = x
+        .head(status)
+        .with(header::ACCEPT_RANGES, "bytes")
+        .with(header::ETAG, etag)
+        .with(header::CACHE_CONTROL, "private, no-cache")
+        .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+        .with(header::CONTENT_DISPOSITION, disposition(&file.filename));
+    if status != 206 {
+        return head;
+    }
+    let part = format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), file.bytes);
+    head.with(header::CONTENT_RANGE, part)
+}
+
+/// The name twice: plain for old clients, whole for the others.
+fn disposition(name: &str) -> String {
+    let plain = |letter: char| (letter.is_ascii_graphic() || letter == ' ') && !"\"\\%".contains(letter);
+    let ascii: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
+    let whole = percent::encoded(name, b"!#$&+-.^_`|~");
+    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{whole}")
+}
+
+async fn send(x: &mut Exchange<'_>, opened: &Opened, mut range: Range<u64>, mut piece: Bytes) -> Ended {
+    loop {
+        range.start += piece.len() as u64;
+        let last = range.is_empty();
+        if x.caller.write_response_body(piece, last).await.is_err() {
+            return Ended::Left;
+        }
+        if last {
+            return Ended::Written;
+        }
+        piece = match read(x, opened, &range).await {
+            Ok(next) if !next.is_empty() => next,
+            Ok(_) => return Ended::Left,
+            Err(failed) => {
+                told(&opened.0.id, failed);
+                return Ended::Left;
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_out_plain_and_whole() {
+        assert_eq!(
+            disposition("a b.jsonl"),
+            "attachment; filename=\"a b.jsonl\"; filename*=UTF-8''a%20b.jsonl"
+        );
+        assert_eq!(
+            disposition("na\u{ef}ve\"\r\n.jsonl"),
+            "attachment; filename=\"na_ve___.jsonl\"; filename*=UTF-8''na%C3%AFve%22%0D%0A.jsonl"
+        );
+    }
+}

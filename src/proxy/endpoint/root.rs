@@ -1,0 +1,121 @@
+//! `GET /`: what this is, and where its description stands. `GET /health`, `/healthz`: 200 while requests are taken.
+//! `GET /openapi.json`: the description of every endpoint. None of them asks for a key.
+
+use super::{Endpoint, openapi};
+use crate::proxy::exchange::{Ended, Exchange, ended};
+use crate::telemetry::HEALTH;
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Method, header};
+use penstock_auth::Scope;
+use penstock_contract::{Code, Refusal};
+use serde_json::json;
+
+/// The first page.
+pub struct Root;
+
+#[async_trait]
+impl Endpoint for Root {
+    fn name(&self) -> &'static str {
+        "root"
+    }
+
+    fn method(&self) -> Method {
+        Method::GET
+    }
+
+    fn path(&self) -> &'static str {
+        "/"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Models
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+        let documentation = x.live.settings.listen.documentation.as_deref();
+        let page = json!({
+            "name": "Penstock",
+            "description": "A gateway to open-weight models at providers in the European Union. Requests need an API key, \
+                as Authorization: Bearer or x-api-key.",
+            "base_path": "/v1",
+            "openapi": openapi::PATH,
+            "documentation": documentation.unwrap_or(openapi::PATH),
+            "health": "/health",
+        });
+        Ok(x.answer(200, page.to_string().into_bytes()).await)
+    }
+}
+
+/// Whether requests are taken, without any detail; at one of its paths.
+pub struct Health(pub &'static str);
+
+#[async_trait]
+impl Endpoint for Health {
+    fn name(&self) -> &'static str {
+        HEALTH
+    }
+
+    fn method(&self) -> Method {
+        Method::GET
+    }
+
+    fn path(&self) -> &'static str {
+        self.0
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Models
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+        if x.house.is_draining() {
+            return Err(Refusal::new(Code::Overloaded).retry_after(1));
+        }
+        x.record.status = 200;
+        let head = x.head(200).with(header::CACHE_CONTROL, "no-store");
+        Ok(ended(head.json(&mut x.caller, vec![Bytes::from_static(br#"{"status":"ok"}"#)]).await))
+    }
+}
+
+/// The description of every endpoint.
+pub struct Document;
+
+#[async_trait]
+impl Endpoint for Document {
+    fn name(&self) -> &'static str {
+        "openapi"
+    }
+
+    fn method(&self) -> Method {
+        Method::GET
+    }
+
+    fn path(&self) -> &'static str {
+        openapi::PATH
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Models
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+        x.record.status = 200;
+        let document = Bytes::from_static(openapi::text().as_bytes());
+        x.hold(document.len())?;
+        let head = x.head(200).with(header::CACHE_CONTROL, "public, max-age=3600");
+        Ok(ended(head.json(&mut x.caller, vec![document]).await))
+    }
+}

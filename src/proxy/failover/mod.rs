@@ -1,0 +1,331 @@
+//! The relay: one loop that asks one provider after another until one answers.
+//!
+//! ```text
+//! select ─▶ limits ─▶ reserve ─▶ course ─▶ attempt ─▶ (plain | pump) ─▶ settle
+//!                                   ▲          │ fault       │ broke after the first token
+//!                                   └──────────┴─────────────┘ rescue: the same reply, another provider
+//! ```
+//! Until the first content token nothing has reached the client, and a failure
+//! is invisible. After it the answer is rescued, or ends with an error event.
+
+mod acquire;
+mod attempt;
+mod buffered;
+mod failed;
+mod fan;
+mod filtered;
+mod images;
+mod max_cost;
+mod mismatch;
+mod reserve;
+mod response_memory;
+mod select;
+mod settle;
+mod streaming;
+mod wait;
+mod zero_tokens;
+
+pub(crate) use fan::Part;
+pub use select::{model_named, model_of, no_model};
+
+use crate::billing::Hold;
+use crate::proxy::exchange::{Ended, Exchange};
+use crate::storage::spool::Spooled;
+use crate::telemetry::AttemptNote;
+use crate::time::clock;
+use crate::upstream::offer::{OfferLive, Seat};
+use acquire::Sat;
+use attempt::Stop;
+use fan::OneByOne;
+use penstock_contract::{Ask, Choices, Code, Extras, FaultKind, Refusal, Reply, Rescue};
+use penstock_limits::{Cost, Work};
+use penstock_routing::{Course, Next, Policy};
+pub use response_memory::FREE;
+use response_memory::Weight;
+use select::Selection;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wait::Watch;
+
+/// What is said when all providers of a model are full.
+const FULL: &str = "Every provider of this model is at its limit; try again shortly.";
+
+/// One request on its way through the attempts.
+struct Run<'r, 'a> {
+    x: &'r mut Exchange<'a>,
+    ask: &'r Ask,
+    /// The file that came with it.
+    upload: Option<Spooled>,
+    chosen: Selection,
+    watch: Watch,
+    /// The end of the request's time.
+    deadline: Instant,
+    /// The stream's reply, kept from one provider to the next.
+    reply: Option<Box<dyn Reply>>,
+    /// Whose stream the client is reading.
+    current: Option<Arc<OfferLive>>,
+    /// When that was asked, as long as it is at work: what it draws may be known by its time alone.
+    asked: Option<Instant>,
+    /// The head of a stream has been sent.
+    headed: bool,
+    /// Content has been sent: from here on only a rescue may follow.
+    begun: bool,
+    /// Bytes of the answer that are in memory.
+    weight: Weight,
+    /// Energy of failed attempts.
+    spent: settle::Spent,
+    /// What is set aside for it, until it is settled or voided.
+    hold: Option<Hold>,
+    /// When it came, Unix seconds: the prices of then count.
+    at: u64,
+    /// What to wait for if the charge has to be on the disk.
+    ticket: Option<u64>,
+    /// What the client is told if nobody answers: the caller's own fault, once seen.
+    refusal: Option<Refusal>,
+    /// The same, if nobody could have answered: what providers could not be told, or had no window for.
+    unsaid: Option<Refusal>,
+    /// A provider failed, or could not be asked now: another time it might have answered.
+    missed: bool,
+    /// Which choices of the client's it is for.
+    choices: Choices,
+    /// Members that the offer at work refused, though no client sent them.
+    left_out: Extras,
+    /// Choices are to be asked for one by one from here on.
+    one_by_one: Option<OneByOne>,
+    /// All who could have been asked were full.
+    crowded: bool,
+}
+
+/// Answers an ask with the help of the providers.
+///
+/// # Errors
+/// The refusal, as long as nothing has been sent.
+pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
+    run_with(x, ask, None).await
+}
+
+/// The same for an ask that came with a file.
+///
+/// # Errors
+/// The refusal, as long as nothing has been sent.
+pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) -> Result<Ended, Refusal> {
+    if ask.stream && x.work == Work::BatchLine {
+        return Err(Refusal::invalid("stream", "stream: expected false in a line of a batch."));
+    }
+    x.record.stream = ask.stream;
+    if ask.max_tokens == Some(0) {
+        return zero_tokens::answer(x, ask).await;
+    }
+    let (entry, habits) = x.come_in()?;
+    let chosen = match select::select(x, ask).await {
+        // It took counting to know that it is too long: that is a request as good as any.
+        Err(refusal) if refusal.code == Code::ContextLength => {
+            x.pass(entry, &Cost::default())?;
+            return Err(refusal);
+        }
+        chosen => chosen?,
+    };
+    let Some(chosen) = chosen else { return Ok(Ended::Left) };
+    let at = x.house.clock.unix();
+    let cost = max_cost::most(x, &chosen, ask, habits, at);
+    x.pass(entry, &cost)?;
+    let hold = reserve::reserve(x, ask, &chosen, at)?;
+    x.house.budget.lock().on_request(x.house.clock.now());
+    let total = x.live.settings.routing.total;
+    let mut run = Run {
+        watch: Watch::new(x.grant.clone(), x.live.settings.limits.heartbeat),
+        // From here on: what the client took to send its body is not the providers' time.
+        deadline: clock::now() + total,
+        x,
+        ask,
+        upload,
+        chosen,
+        reply: None,
+        current: None,
+        asked: None,
+        headed: false,
+        begun: false,
+        weight: Weight::new(),
+        spent: settle::Spent::default(),
+        hold: Some(hold),
+        at,
+        ticket: None,
+        refusal: None,
+        unsaid: None,
+        missed: false,
+        choices: Choices::All,
+        left_out: Extras::NONE,
+        one_by_one: None,
+        crowded: false,
+    };
+    run.drive().await
+}
+
+impl Run<'_, '_> {
+    /// The attempt loop.
+    async fn drive(&mut self) -> Result<Ended, Refusal> {
+        let mut course = self.course();
+        let mut next = course.start(self.now());
+        let mut kept = None;
+        loop {
+            if let Some(wanted) = self.one_by_one.take() {
+                return Box::pin(fan::run(self, wanted, &course)).await;
+            }
+            let went_on = match next {
+                Next::Try(index) if self.gives_one(index) => Ok(self.split(&mut course)),
+                Next::Try(index) => self.try_it(index, kept.take(), &mut course).await,
+                Next::RetrySame { after, .. } => self.pause(after, &mut course).await,
+                Next::WaitUntil(until) => self.pause(until.saturating_sub(self.now()), &mut course).await,
+                Next::Queue => match self.queue(&course).await {
+                    Ok(seat) => {
+                        let next = match &seat {
+                            Some(seat) => course.seated(seat.offer().offer.index, self.now()),
+                            None => course.unseated(self.now()),
+                        };
+                        kept = seat.filter(|_| matches!(next, Next::Try(_)));
+                        Ok(next)
+                    }
+                    Err(_) => Err(self.left()),
+                },
+                Next::Refuse => return self.give_up(&course, 1).await,
+                Next::GiveUp { retry_after } => return self.give_up(&course, retry_after).await,
+            };
+            next = match went_on {
+                Ok(next) => next,
+                Err(ended) => return Ok(ended),
+            };
+        }
+    }
+
+    /// Asks one offer, from a seat that was kept for it or another; the error is the end of it all.
+    async fn try_it(&mut self, index: usize, kept: Option<Seat>, course: &mut Course) -> Result<Next, Ended> {
+        let Some(offer) = self.x.live.offers.get(index).cloned() else {
+            return Ok(course.pass(self.now()));
+        };
+        // A seat is good at its own offer alone.
+        let kept = kept.filter(|seat| seat.offer().offer.index == index);
+        let seat = self.seat(&offer, kept, course).await;
+        let _seat = match seat {
+            Ok(Sat::Seat(seat)) => seat,
+            Ok(Sat::Full) => return Ok(course.passed_full(self.now())),
+            Ok(Sat::Not) => {
+                self.missed = true;
+                return Ok(course.pass(self.now()));
+            }
+            Ok(Sat::Rests(until)) => return Ok(course.rests(until, self.now())),
+            Err(_) => return Err(self.left()),
+        };
+        let rescue = self.begun;
+        match self.attempt(&offer, course.asked()).await {
+            Ok(ended) => Err(ended),
+            Err(stop) => self.stopped(&offer, stop, rescue, course).ok_or_else(|| self.left()),
+        }
+    }
+
+    fn course(&self) -> Course {
+        let routing = &self.x.live.settings.routing;
+        let policy = Policy {
+            attempts: routing.attempts,
+            deadline: self.x.house.clock.at(self.deadline),
+            patience: routing.patience,
+            quick_retry: routing.quick_retry,
+        };
+        Course::new(self.chosen.entries.iter().copied(), policy, rand::random())
+    }
+
+    fn now(&self) -> Duration {
+        self.x.house.clock.now()
+    }
+
+    /// One attempt with one offer, from the request's bytes to the last byte for the client.
+    async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
+        let begun = Instant::now();
+        #[cfg(feature = "inject")]
+        self.x.house.inject.at(crate::state::fault_injection::At::Attempt);
+        let mut done = self.ask_it(offer, number).await;
+        done = self.asked_for_less(offer, number, done).await;
+        done = self.asked_without(offer, number, done).await;
+        if !matches!(done, Err(Stop::Left | Stop::Revoked)) {
+            self.asked = None;
+        }
+        let took = begun.elapsed();
+        self.x.record.waited += took;
+        let outcome = match &done {
+            Ok(_) => "ok",
+            Err(Stop::Fault(fault)) if fault.kind == FaultKind::Descriptors => return done,
+            Err(Stop::Fault(fault)) if self.ask.n > 1 && fault.answered.is_some() => "ok",
+            Err(Stop::OneByOne) => FaultKind::Caller.name(),
+            Err(Stop::Fault(fault)) => fault.kind.name(),
+            Err(Stop::Own(_)) => "internal",
+            Err(Stop::Left | Stop::Revoked) => "left",
+            Err(Stop::Pass(_)) => return done,
+        };
+        let note = AttemptNote { provider: offer.offer.provider.id.clone(), outcome, took };
+        note.tell(&self.x.id, &offer.offer.model.card.id, number);
+        self.x.record.attempts.push(note);
+        done
+    }
+
+    async fn ask_it(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
+        self.weight.drop_all();
+        if self.ask.stream {
+            streaming::attempt(self, offer, number).await
+        } else {
+            buffered::attempt(self, offer, number).await
+        }
+    }
+
+    /// Sleeps for a provider's sake, then goes on; the error is the end of it all.
+    async fn pause(&mut self, span: Duration, course: &mut Course) -> Result<Next, Ended> {
+        let began = clock::now();
+        let never = std::pin::pin!(std::future::pending::<()>());
+        let woken = self.watch.race(&mut self.x.caller, never, (began + span).min(self.deadline)).await;
+        self.x.record.waited += clock::now().saturating_duration_since(began);
+        match woken {
+            wait::Woken::Alarm => Ok(course.resume(self.now())),
+            _ => Err(self.left()),
+        }
+    }
+
+    /// The client left, or may no longer listen. It pays for what it received.
+    fn left(&mut self) -> Ended {
+        settle::left(self);
+        settle::void(self, "left");
+        Ended::Left
+    }
+
+    /// Nobody answered, or nobody could take a broken answer further.
+    async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
+        // What of a broken answer was delivered is not charged either.
+        settle::void(self, "failed");
+        self.missed |= course.has_others();
+        self.crowded = course.was_crowded();
+        let unsaid = self.unsaid.take().filter(|_| !self.missed);
+        let refusal = self.refusal.take().or(unsaid).unwrap_or_else(|| {
+            let providers = &self.x.live.providers;
+            let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
+            let refusal = match course.was_crowded() {
+                true => Refusal::because(Code::Unavailable, FULL),
+                false => self.chosen.unavailable(),
+            };
+            refusal.with("attempts", course.details(name)).retry_after(retry_after)
+        });
+        // Of one choice the request for all of them tells the client.
+        if !self.headed || self.choices != Choices::All {
+            return Err(refusal);
+        }
+        Ok(streaming::fail(self, &refusal).await)
+    }
+
+    /// How a provider takes the answer over: it continues the text if it can,
+    /// else it starts over.
+    fn rescue_with(&mut self, offer: &OfferLive) -> (Rescue, Option<String>) {
+        if attempt::target(self, offer, penstock_contract::Dialect::Chat, self.at).continuation().is_none() {
+            return (Rescue::StartOver, None);
+        }
+        match self.reply.as_mut().and_then(|reply| reply.delivered()) {
+            Some(text) => (Rescue::Continue, Some(text)),
+            None => (Rescue::StartOver, None),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! A streamed answer: events flow to the client as they come. Its head goes out
+//! with the first content token and not before; from then on a broken stream is
+//! rescued or ends with an error event, never with what looks like success.
+
+use super::attempt::{self, Answering, Stop};
+use super::wait::{HEARTBEAT, Woken};
+use super::{Run, settle};
+use crate::http::response::head::Head;
+use crate::proxy::exchange::{Ended, ended};
+use crate::time::clock;
+use crate::upstream::offer::OfferLive;
+use crate::upstream::wire_format::Speech;
+use bytes::{Bytes, BytesMut};
+use penstock_contract::{Call, Code, Done, Fault, FaultKind, Out, Progress, Refusal, Reply, Rescue};
+use penstock_routing::{Outcome, Sample};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a finished stream is waited for its usage and its last word.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Most bytes of a stream in a row without progress (comments, pings, empty deltas), those aside that wait for the rest
+/// of their event. Real keep-alives are some bytes a second.
+const BARREN: usize = 4 << 20;
+
+/// The times of one attempt.
+struct Times {
+    asked: Instant,
+    /// When a content token has to be there.
+    token_by: Instant,
+    /// The last progress: generated text, reasoning or a tool call, or a finish. Nothing else is a sign of life.
+    progressed: Instant,
+    /// When a finished stream is over, whatever still comes.
+    over_by: Option<Instant>,
+    first_token: Option<Duration>,
+    /// What the reply has heard of the provider, and how far it was, at the last progress.
+    heard: (usize, Progress),
+    /// Bytes since then.
+    barren: usize,
+    /// What its client took of the time.
+    delayed: Duration,
+}
+
+impl Times {
+    /// The times of a stream whose head has come.
+    fn new(asked: Instant, first_token: Duration, reply: Option<&dyn Reply>) -> Self {
+        let now = clock::now();
+        Self {
+            asked,
+            token_by: now + first_token,
+            progressed: now,
+            over_by: None,
+            first_token: None,
+            heard: reply.map_or((0, Progress::Waiting), |reply| (reply.generated(), reply.progress())),
+            barren: 0,
+            delayed: Duration::ZERO,
+        }
+    }
+
+    /// Notes what so many bytes have brought.
+    fn note(&mut self, reply: &dyn Reply, bytes: usize) {
+        let heard = (reply.generated(), reply.progress());
+        let now = clock::now();
+        self.barren += bytes;
+        if heard != self.heard {
+            (self.heard, self.progressed, self.barren) = (heard, now, 0);
+        }
+        if heard.1 >= Progress::Committed && self.first_token.is_none() {
+            self.first_token = Some(now.saturating_duration_since(self.asked));
+        }
+        if heard.1 >= Progress::Finished {
+            self.over_by.get_or_insert(now + LAST_WORD);
+        }
+    }
+
+    /// Nothing was read for so long, since the client took its time: that is no silence of the provider's.
+    fn delay(&mut self, by: Duration) {
+        self.delayed += by;
+        self.token_by += by;
+        self.progressed += by;
+        self.over_by = self.over_by.map(|over| over + by);
+    }
+}
+
+/// One attempt at a stream, or at the rest of one.
+pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
+    let asked = Instant::now();
+    let created = run.at;
+    let translator = attempt::translator(run, offer)?;
+    let dialect = translator.provider();
+    let (how, delivered) = if run.begun { run.rescue_with(offer) } else { (Rescue::StartOver, None) };
+    let mut target = attempt::target(run, offer, dialect, created);
+    if let Some(text) = &delivered {
+        // What the client has already is a part of what it allows.
+        let had = run.ask.counted(text.len()).output;
+        let cap = target.max_tokens.or(run.ask.max_tokens);
+        target.max_tokens = cap.map(|cap| cap.saturating_sub(had).max(1));
+    }
+    let body = match &delivered {
+        Some(text) => translator.continuation(run.ask, &target, text),
+        None => translator.request(run.ask, &target),
+    };
+    let call = Call::json(body.map_err(Stop::Pass)?);
+    let mut reply = match run.reply.take().filter(|_| run.begun) {
+        Some(reply) => reply,
+        None => translator.reply(run.ask, &attempt::target(run, offer, dialect, created)),
+    };
+    // What nobody could tell from what the client has is asked of nobody.
+    if run.begun && !reply.rescue(&attempt::target(run, offer, dialect, created), how) {
+        run.reply = Some(reply);
+        return Err(Stop::Pass(Refusal::new(Code::Unavailable)));
+    }
+    let timeouts = offer.offer.provider.timeouts;
+    let opened = attempt::open(run, offer, Speech::Dialects(translator), &call, timeouts.first_byte).await;
+    run.reply = Some(reply);
+    // It is not kept for as long as the answer takes.
+    drop(call);
+    let mut answering = opened?;
+    run.current = Some(offer.clone());
+    run.asked = Some(asked);
+    let mut times = Times::new(asked, timeouts.first_token, run.reply.as_deref());
+    pump(run, offer, &mut answering, &mut times, number).await?;
+    close(run, offer, answering, &times).await
+}
+
+/// Reads, translates and writes until the provider has said its last word.
+async fn pump(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    answering: &mut Answering,
+    times: &mut Times,
+    number: u32,
+) -> Result<(), Stop> {
+    let mut out = Out::default();
+    loop {
+        let progress = run.reply.as_ref().map_or(Progress::Ended, |reply| reply.progress());
+        if progress == Progress::Ended {
+            return Ok(());
+        }
+        let heard = hear(run, offer, answering, times, progress).await?;
+        let Some(reply) = run.reply.as_mut() else { return Ok(()) };
+        let bytes = heard.as_ref().map_or(0, Bytes::len);
+        let (fault, over) = match heard {
+            Some(piece) => (reply.push(piece, &mut out).err(), false),
+            None => (reply.end(&mut out).err(), true),
+        };
+        let kept = reply.kept();
+        times.note(&**reply, bytes);
+        let committed = reply.progress() >= Progress::Committed;
+        if run.begun || (committed && fault.is_none()) {
+            let before = clock::now();
+            tell(run, offer, &mut out, number).await?;
+            times.delay(clock::now().saturating_duration_since(before));
+        }
+        match fault.or_else(|| weigh(run, kept).err()) {
+            Some(fault) => return Err(Stop::Fault(fault)),
+            None if over => return Ok(()),
+            None if times.barren > kept.saturating_add(BARREN) => return barren(run, out).await,
+            None => {}
+        }
+    }
+}
+
+/// A provider that goes on without a word. An answer that was finished before is over; any other was none.
+async fn barren(run: &mut Run<'_, '_>, mut out: Out) -> Result<(), Stop> {
+    match run.reply.as_mut() {
+        Some(reply) if reply.progress() >= Progress::Finished => {
+            reply.end(&mut out).map_err(Stop::Fault)?;
+            if out.is_empty() { Ok(()) } else { write(run, joined(&mut out), false).await }
+        }
+        _ => Err(Stop::Fault(Fault::new(FaultKind::Malformed))),
+    }
+}
+
+/// What a stream keeps is bounded like a plain answer, and counted like one.
+fn weigh(run: &mut Run<'_, '_>, kept: usize) -> Result<(), Fault> {
+    if kept > run.x.live.settings.limits.response_buffer {
+        return Err(Fault::new(FaultKind::Malformed));
+    }
+    run.weight.set(run.x, kept)
+}
+
+/// The next bytes of the provider, `None` at its end. The time is compared before each read: one that is always ready
+/// hears no alarm.
+async fn hear(
+    run: &mut Run<'_, '_>,
+    offer: &OfferLive,
+    answering: &mut Answering,
+    times: &Times,
+    progress: Progress,
+) -> Result<Option<Bytes>, Stop> {
+    let timeouts = &offer.offer.provider.timeouts;
+    let (limit, silent) = match progress {
+        Progress::Waiting => (times.token_by, FaultKind::FirstToken),
+        Progress::Committed => (times.progressed + timeouts.idle, FaultKind::Idle),
+        Progress::Finished | Progress::Ended => {
+            (times.over_by.unwrap_or(times.progressed + LAST_WORD), FaultKind::Idle)
+        }
+    };
+    let alarm = limit.min(answering.until);
+    let woken = if clock::now() >= alarm {
+        Woken::Alarm
+    } else {
+        let read = pin!(answering.way.read_body());
+        run.watch.race(&mut run.x.caller, read, alarm).await
+    };
+    match woken {
+        Woken::Done(Ok(piece)) => unpacked(answering, piece),
+        // A finished answer needs no proper end.
+        Woken::Done(Err(_)) | Woken::Alarm if progress == Progress::Finished => Ok(None),
+        Woken::Done(Err(_)) => Err(Stop::Fault(Fault::new(FaultKind::Reset))),
+        // The time for all is over, and its client took most of it: that is no fault of the provider's.
+        Woken::Alarm if answering.until < limit && times.delayed > times.asked.elapsed() / 2 => {
+            Err(Stop::Fault(Fault::new(FaultKind::Deadline)))
+        }
+        woken => Err(woken.stop(silent, run.deadline)),
+    }
+}
+
+fn unpacked(answering: &mut Answering, piece: Option<Bytes>) -> Result<Option<Bytes>, Stop> {
+    let broken = |_| Stop::Fault(Fault::new(FaultKind::Malformed));
+    piece.map(|piece| answering.decoder.push(piece).map_err(broken)).transpose()
+}
+
+/// Sends what there is to send, the head first if it has not gone out yet.
+async fn tell(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, out: &mut Out, number: u32) -> Result<(), Stop> {
+    if !run.begun {
+        run.begun = true;
+        run.x.caller.note_provider(&offer.offer.provider.id, number);
+        run.x.record.first_token = Some(run.x.started.elapsed());
+    }
+    if !run.headed {
+        open(run, settle::head(run, offer, number)).await?;
+    }
+    if out.is_empty() {
+        return run.x.caller.flush().await.map_err(|_| Stop::Left);
+    }
+    run.watch.told(clock::now());
+    write(run, joined(out), false).await?;
+    #[cfg(feature = "inject")]
+    run.x.house.inject.at(crate::state::fault_injection::At::Stream);
+    Ok(())
+}
+
+pub(super) async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {
+    run.headed = true;
+    run.watch.told(Instant::now());
+    run.x.record.status = 200;
+    head.stream(&mut run.x.caller).await.map_err(|_| Stop::Left)
+}
+
+/// A sign of life while nobody has been asked yet. The head that goes out with
+/// the first one cannot name a provider.
+pub async fn keep_alive(run: &mut Run<'_, '_>) -> Result<(), Stop> {
+    let head = run.x.head(200).with(settle::FLAVOR, run.x.record.flavor.unwrap_or_default());
+    open(run, head).await?;
+    write(run, HEARTBEAT, false).await
+}
+
+pub(super) async fn write(run: &mut Run<'_, '_>, bytes: Bytes, end: bool) -> Result<(), Stop> {
+    run.x.caller.write_response_body(bytes, end).await.map_err(|_| Stop::Left)
+}
+
+/// The pieces as one, so that they leave in one write.
+pub(super) fn joined(out: &mut Out) -> Bytes {
+    let mut pieces = std::mem::take(&mut out.0);
+    if pieces.len() == 1 {
+        return pieces.pop().unwrap_or_default();
+    }
+    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    for piece in &pieces {
+        whole.extend_from_slice(piece);
+    }
+    whole.freeze()
+}
+
+/// The good end: usage, both objects, the dialect's last event.
+async fn close(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    answering: Answering,
+    times: &Times,
+) -> Result<Ended, Stop> {
+    let Some(mut reply) = run.reply.take() else { return Ok(Ended::Left) };
+    let usage = reply.usage().unwrap_or_else(|| reply.counted());
+    // Of an answer that it carried on the beginning was another's work.
+    let own = reply.worked();
+    let sample = Sample {
+        prompt_tokens: own.input,
+        output_tokens: own.output,
+        first_token: times.first_token,
+        total: times.asked.elapsed(),
+    };
+    offer.learn(run.now(), Outcome::Good, Some(run.x.grant.client), Some(sample));
+    run.noticed(offer, reply.noticed());
+    run.x.caller.note_finish(reply.finish());
+    let took = times.asked.elapsed();
+    let (done, own) = (Done::Tokens(usage), Done::Tokens(own));
+    let objects = settle::served(run, offer, done, own, reply.measured(), took, Some(sample));
+    if reply.is_spoilt() {
+        run.x.record.broke(&Refusal::new(Code::Unavailable));
+    }
+    let mut out = Out::default();
+    reply.close(&usage, &objects, &mut out);
+    answering.way.release_soon();
+    settle::written(run).await;
+    Ok(ended(run.x.caller.write_response_body(joined(&mut out), true).await))
+}
+
+/// A reply that knows only the client's dialect, to say that nobody answered.
+pub(super) fn unasked(run: &Run<'_, '_>) -> Option<Box<dyn Reply>> {
+    let first = run.chosen.entries.first()?;
+    let offer = run.x.live.offers.get(first.offer)?;
+    let translator = attempt::translator(run, offer).ok()?;
+    let dialect = translator.provider();
+    let target = attempt::target(run, offer, dialect, run.at);
+    Some(translator.reply(run.ask, &target))
+}
+
+/// The bad end of a stream that has begun: an error event and no success.
+pub async fn fail(run: &mut Run<'_, '_>, refusal: &Refusal) -> Ended {
+    run.x.record.broke(refusal);
+    settle::broken(run);
+    say(run, refusal).await
+}
+
+/// Says that a stream has failed.
+pub(super) async fn say(run: &mut Run<'_, '_>, refusal: &Refusal) -> Ended {
+    let Some(mut reply) = run.reply.take().or_else(|| unasked(run)) else { return Ended::Left };
+    let mut out = Out::default();
+    reply.fail(refusal, run.x.id.as_str(), &mut out);
+    let written = run.x.caller.write_response_body(joined(&mut out), true).await;
+    ended(written)
+}

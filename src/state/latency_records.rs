@@ -1,0 +1,173 @@
+//! Measured speeds across restarts: written down beside the requests, read at the start, older by the time away.
+//!
+//! A row for each offer that was measured, and one for the last hour of each model that was asked. Only those that
+//! changed are written, a bounded number at a time. Rows of offers and models that are no longer configured, and rows
+//! that cannot be read, are deleted at the start.
+
+use crate::state::House;
+use crate::telemetry::log;
+use crate::time::clock::Clock;
+use crate::upstream::config_snapshot::Live;
+use crate::upstream::offer::OfferLive;
+use penstock_contract::hex;
+use penstock_routing::{Figures, Hour};
+use penstock_storage::figures::FigureStore;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Rows written in one round beside requests: about half a megabyte.
+const ROUND: usize = 1_000;
+/// Names of the rows of offers, and of models.
+const OFFERS: &str = "o";
+const MODELS: &str = "m";
+
+/// Figures and the moment when they were written down, by both clocks of the process, in milliseconds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row<T> {
+    /// The clock that the figures are by.
+    steady: u64,
+    /// The calendar.
+    date: u64,
+    figures: T,
+}
+
+/// How many rows may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// A bounded number, beside requests.
+    Round,
+    /// All that changed, before the process ends.
+    Everything,
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl<T> Row<T> {
+    fn new(figures: T, clock: Clock) -> Self {
+        Self { steady: millis(clock.now()), date: millis(clock.date()), figures }
+    }
+
+    /// The moment of writing by the clock of the process that wrote it, and by that of this one.
+    fn moments(&self, clock: Clock) -> (Duration, Duration) {
+        // A clock that was set back meanwhile is no time away.
+        let away = clock.date().saturating_sub(Duration::from_millis(self.date));
+        (Duration::from_millis(self.steady), clock.now().saturating_sub(away))
+    }
+}
+
+/// The name of an offer's row: another address or another name of the model is another offer.
+fn name(offer: &OfferLive) -> String {
+    let (offer, base) = (&offer.offer, &offer.offer.provider.base);
+    let address = format!("{}{}{}", base.tls, base.authority, base.path_prefix);
+    let parts = [&*offer.provider.id, offer.model.card.id.as_str(), &*offer.name, &address];
+    let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0]));
+    format!("{OFFERS}{}", hex::text(hash.finalize().iter().take(16)))
+}
+
+/// Takes up what was measured before the start. A store that cannot be read now is no reason not to start.
+pub fn restore(live: &Live, store: &FigureStore, clock: Clock) {
+    let mut unknown = Vec::new();
+    let restored =
+        offers(live, store, clock, &mut unknown).and_then(|()| models(live, store, clock, &mut unknown));
+    if let Err(error) = restored.and_then(|()| store.delete(&unknown)) {
+        log::event(log::warn(), "figures_not_read", &[("why", &error.to_string())]);
+    }
+}
+
+fn offers(
+    live: &Live,
+    store: &FigureStore,
+    clock: Clock,
+    unknown: &mut Vec<String>,
+) -> Result<(), penstock_storage::StoreError> {
+    let mut kept = read::<Figures>(store, OFFERS, unknown)?;
+    if !kept.is_empty() {
+        for offer in &live.offers {
+            let Some(row) = kept.remove(&name(offer)) else { continue };
+            let (from, to) = row.moments(clock);
+            let figures = row.figures.moved(from, to);
+            offer.figures_kept.store(figures.stamp(), Ordering::Relaxed);
+            *offer.figures.lock() = figures;
+        }
+    }
+    unknown.extend(kept.into_keys());
+    Ok(())
+}
+
+fn models(
+    live: &Live,
+    store: &FigureStore,
+    clock: Clock,
+    unknown: &mut Vec<String>,
+) -> Result<(), penstock_storage::StoreError> {
+    for (name, row) in read::<Hour>(store, MODELS, unknown)? {
+        let Some(model) = name.get(MODELS.len()..).and_then(|id| live.model(id)) else {
+            unknown.push(name);
+            continue;
+        };
+        let (from, to) = row.moments(clock);
+        let hour = row.figures.moved(from, to);
+        model.hour_kept.store(hour.stamp(), Ordering::Relaxed);
+        *model.hour.lock() = hour;
+    }
+    Ok(())
+}
+
+fn read<T: DeserializeOwned>(
+    store: &FigureStore,
+    prefix: &str,
+    unknown: &mut Vec<String>,
+) -> Result<HashMap<String, Row<T>>, penstock_storage::StoreError> {
+    let mut kept = HashMap::new();
+    store.each(prefix, |name, row: Option<Row<T>>| match row {
+        Some(row) => drop(kept.insert(name, row)),
+        None => unknown.push(name),
+    })?;
+    Ok(kept)
+}
+
+/// Writes down what was measured since it was last written; blocks.
+pub fn note(house: &House, extent: Extent) {
+    let live = house.live();
+    let most = match extent {
+        Extent::Round => ROUND,
+        Extent::Everything => usize::MAX,
+    };
+    let mut offers = Vec::new();
+    // Each round begins elsewhere: where many change, all of them have their turn.
+    let count = live.offers.len().max(1);
+    let first = usize::try_from(house.clock.unix()).unwrap_or(0).wrapping_mul(ROUND) % count;
+    for offer in live.offers.iter().cycle().skip(first).take(live.offers.len()) {
+        if offers.len() >= most {
+            break;
+        }
+        let figures = offer.figures.lock();
+        if is_news(&offer.figures_kept, figures.stamp()) {
+            let row = Row::new(figures.clone(), house.clock);
+            drop(figures);
+            offers.push((name(offer), row));
+        }
+    }
+    let mut models = Vec::new();
+    for model in live.models().filter(|model| is_news(&model.hour_kept, model.hour.lock().stamp())) {
+        let row = Row::new(model.hour.lock().clone(), house.clock);
+        models.push((format!("{MODELS}{}", model.model.card.id), row));
+    }
+    let store = &house.vault.figures;
+    let kept = store.put(&offers).and_then(|()| store.put(&models));
+    if let Err(error) = kept {
+        log::event(log::warn(), "figures_not_written", &[("why", &error.to_string())]);
+    }
+}
+
+/// Whether this is another stamp than that which was last written down; it is then taken for written. Rows that were
+/// not, because the store failed, are written when they next change.
+fn is_news(kept: &AtomicU64, stamp: u64) -> bool {
+    stamp != 0 && kept.swap(stamp, Ordering::Relaxed) != stamp
+}

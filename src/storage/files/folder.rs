@@ -1,0 +1,108 @@
+//! The folder of the contents and the store of their records belong together: each
+//! has the same id. With another folder, or one that is not mounted, every file
+//! would be damaged; with another store, every content would be removed as a
+//! leftover of a crash.
+
+use super::{Files, PREFIX};
+use crate::storage::object_id;
+use crate::telemetry::log;
+use penstock_contract::hex;
+use penstock_storage::StoreError;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The file with the id.
+pub(super) const STAMP: &str = ".store";
+
+impl Files {
+    /// Proves that the folder is that of the store, and notes the id where it is missing.
+    ///
+    /// # Errors
+    /// One sentence that says what to do.
+    pub(super) fn belongs(&self) -> Result<(), String> {
+        let said = |error: StoreError| format!("The records of files cannot be read: {error}.");
+        let stamp = read(&self.folder.join(STAMP))?;
+        let id = self.store.folder().map_err(said)?;
+        let records = !self.store.all(None, 1).map_err(said)?.files.is_empty();
+        let contents = contents(&self.folder)?;
+        let folder = self.folder.display();
+        match (id, stamp) {
+            (Some(id), Some(stamp)) if id == stamp => Ok(()),
+            (Some(id), Some(_)) => Err(format!(
+                "The folder of the files {folder} belongs to another store. Set files.path to the folder of this store; \
+                 if this is the one after all, write {id} to {folder}/{STAMP}."
+            )),
+            (Some(id), None) if records && !contents => Err(missing(&folder.to_string(), &id)),
+            (Some(id), None) => self.stamp(&id),
+            (None, _) if contents && !records => Err(format!(
+                "The folder of the files {folder} has contents that the store does not know, and a start removes those: \
+                 has the store been lost, or is another one meant? Restore the store from an archive \
+                 (penstock store import), set storage.path or files.path right, or empty the folder."
+            )),
+            (None, stamp) => {
+                let id = stamp.unwrap_or_else(|| hex::text(&rand::random::<[u8; 16]>()));
+                if records && !contents {
+                    self.note(&id);
+                    return Err(missing(&folder.to_string(), &id));
+                }
+                self.note(&id);
+                self.stamp(&id)
+            }
+        }
+    }
+
+    /// Notes the id in the store; what a full disk does not take now, a later start notes.
+    fn note(&self, id: &str) {
+        if let Err(error) = self.store.note_folder(id) {
+            log::event(log::warn(), "files_folder_not_noted", &[("why", &error.to_string())]);
+        }
+    }
+
+    fn stamp(&self, id: &str) -> Result<(), String> {
+        let path = self.folder.join(STAMP);
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .and_then(|mut file| file.write_all(id.as_bytes()).and_then(|()| file.sync_all()));
+        if let Err(error) = written {
+            // Half of an id would be that of another store.
+            fs::remove_file(&path).ok();
+            log::event(log::warn(), "files_folder_not_noted", &[("why", &error.kind().to_string())]);
+        }
+        Ok(())
+    }
+}
+
+fn missing(folder: &str, id: &str) -> String {
+    format!(
+        "The folder of the files {folder} is empty, and the store has records of files: is it mounted? Mount or restore it. If \
+         the contents are lost for good, write {id} to {folder}/{STAMP}: the files are then reported as damaged."
+    )
+}
+
+fn read(path: &Path) -> Result<Option<String>, String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("The file {} cannot be read: {error}.", path.display())),
+    }
+}
+
+/// There are contents of at least one file.
+fn contents(folder: &Path) -> Result<bool, String> {
+    let failed = |error: std::io::Error| {
+        format!("The folder of the files {} cannot be read: {error}.", folder.display())
+    };
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name.to_str().is_some_and(|name| object_id::is(PREFIX, name)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,386 @@
+//! Tests only: what a file is after every way that it can end, and that no byte is given that was not written.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::block_checksums::BLOCK;
+use super::*;
+use penstock_storage::{Space, Store, memory};
+use std::fs;
+use std::io::ErrorKind;
+
+const NOW: Duration = Duration::from_secs(1_700_000_000);
+const BOUNDS: Bounds = Bounds { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
+const OWNER: Owner<'_> = Owner { key: "k1", account: "acme" };
+
+struct Place {
+    folder: tempfile::TempDir,
+    store: Arc<dyn Store>,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), store: memory() }
+    }
+
+    /// The files as a new start finds them.
+    fn open(&self) -> Arc<Files> {
+        Arc::new(self.try_open().unwrap())
+    }
+
+    fn try_open(&self) -> Result<Files, String> {
+        let settings = settings::Files {
+            path: self.folder.path().join("files"),
+            upload: 1 << 20,
+            disk: 1 << 30,
+            per_key: 1 << 30,
+            keep_free: 0,
+            retention: None,
+        };
+        Files::open(&settings, FileStore::new(self.store.clone()), false)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = |folder: PathBuf| -> Vec<String> {
+            let entries =
+                fs::read_dir(folder).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file());
+            entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+        };
+        let mut all = names(self.folder.path().join("files"));
+        all.extend(names(self.folder.path().join("files").join(ASIDE)));
+        all.retain(|name| name != folder::STAMP);
+        all
+    }
+}
+
+fn lines(count: usize) -> Vec<u8> {
+    let line = |i| {
+        format!(
+            "{{\"custom_id\":\"{i}\",\"method\":\"POST\",\"url\":\"/v1/rerank\",\"body\":{{\"query\":\"{i:0100}\"}}}}\r\n"
+        )
+    };
+    let text: String = (0..count).map(line).collect();
+    format!("\u{feff}{text}\n").into_bytes()
+}
+
+fn said() -> Uploaded {
+    Uploaded { filename: "a.jsonl".to_owned(), expires_after: None }
+}
+
+fn kept(files: &Files, contents: &[u8]) -> FileRecord {
+    let mut incoming = files.incoming("k1", BOUNDS).unwrap();
+    contents.chunks(1_000).for_each(|piece| incoming.push(piece).unwrap());
+    files.keep(incoming, OWNER, said(), NOW).unwrap()
+}
+
+const fn at(now: u64) -> When {
+    When { now, retention: None }
+}
+
+#[tokio::test]
+async fn a_file_is_its_bytes_until_it_is_deleted() {
+    let place = Place::new();
+    let files = place.open();
+    let contents = lines(2_000);
+    let record = kept(&files, &contents);
+    assert_eq!(
+        (record.bytes, record.lines, record.url.as_deref()),
+        (contents.len() as u64, 2_000, Some("/v1/rerank"))
+    );
+    assert_eq!(files.used(), record.bytes);
+    assert_eq!(files.get("k1", &record.id, at(0)).await.unwrap(), record);
+    assert_eq!(files.get("k2", &record.id, at(0)).await.unwrap_err().code, Code::NotFound);
+    let files = place.open();
+    assert_eq!(files.used(), record.bytes, "counted again by a new start");
+    let open = files.contents(&record).unwrap();
+    assert_eq!(open.read(0, usize::MAX).unwrap(), contents);
+    for (from, most) in
+        [(0, 1), (BLOCK - 1, 2), (BLOCK, BLOCK), (contents.len() - 3, 100), (contents.len(), 1)]
+    {
+        let end = contents.len().min(from + most);
+        assert_eq!(open.read(from as u64, most).unwrap(), contents[from..end], "{from}+{most}");
+    }
+    let open = Arc::new((record.clone(), open));
+    assert!(files.read(&open, 0, 10).await.is_ok());
+    files.delete("k1", &record.id, at(0)).await.unwrap();
+    assert!(files.read(&open, 0, 10).await.is_err(), "not even to whom it is open");
+    assert_eq!(files.delete("k1", &record.id, at(0)).await.unwrap_err().code, Code::NotFound);
+    assert_eq!((place.names().len(), files.used()), (0, 0));
+}
+
+#[test]
+fn lines_come_with_their_place() {
+    let place = Place::new();
+    let files = place.open();
+    let contents = lines(5_000);
+    let record = kept(&files, &contents);
+    let open = files.contents(&record).unwrap();
+    let mut reader = files.read_lines(&record).unwrap();
+    let mut count = 0;
+    while let Some(line) = reader.next_line().unwrap() {
+        count += 1;
+        assert_eq!(line.number, count);
+        let input = penstock_batch::jsonl::line(&line.bytes, crate::proxy::endpoint::for_lines()).unwrap();
+        assert_eq!(input.custom_id, (count - 1).to_string());
+        if count % 997 == 1 {
+            assert_eq!(open.read(line.offset, line.bytes.len()).unwrap(), line.bytes);
+        }
+    }
+    assert_eq!(count, 5_000, "the blank line at the end is none");
+}
+
+#[test]
+fn damaged_bytes_are_an_error_and_the_others_are_given() {
+    let place = Place::new();
+    let files = place.open();
+    let contents = lines(2_000);
+    let record = kept(&files, &contents);
+    let path = files.path(&record.id);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[BLOCK + 5] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let open = files.contents(&record).unwrap();
+    assert_eq!(open.read(0, BLOCK).unwrap(), contents[..BLOCK]);
+    for (from, most) in [(0, BLOCK + 1), (BLOCK as u64, 1), (2 * BLOCK as u64 - 1, 1)] {
+        assert_eq!(open.read(from, most).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+    let mut reader = files.read_lines(&record).unwrap();
+    let broken = std::iter::from_fn(|| reader.next_line().transpose()).find_map(Result::err);
+    assert_eq!(broken.unwrap().kind(), ErrorKind::InvalidData);
+    for bytes in [&bytes[..bytes.len() - 1], &bytes[..BLOCK], b""] {
+        fs::write(&path, bytes).unwrap();
+        assert!(files.contents(&record).is_err(), "a file of another length");
+    }
+    let other = kept(&files, &lines(2_001)[..]);
+    fs::copy(files.path(&other.id), &path).unwrap();
+    assert!(files.contents(&record).is_err(), "another file under its name");
+}
+
+#[test]
+fn what_does_not_come_to_its_end_leaves_nothing() {
+    let place = Place::new();
+    let files = place.open();
+    let mut left = files.incoming("k1", BOUNDS).unwrap();
+    left.push(&lines(10)).unwrap();
+    assert_eq!(place.names().len(), 1);
+    drop(left);
+    let mut wrong = files.incoming("k1", BOUNDS).unwrap();
+    wrong.push(b"{}\n").unwrap();
+    assert!(place.names().is_empty(), "given up with the first wrong line");
+    wrong.push(&[b'x'; 100_000]).unwrap();
+    assert!(matches!(files.keep(wrong, OWNER, said(), NOW), Err(Failed::Lines(_))));
+    for bounds in [Bounds { key: 300, ..BOUNDS }, Bounds { all: 300, ..BOUNDS }] {
+        let mut full = files.incoming("k1", bounds).unwrap();
+        let failed = full.push(&lines(10)).unwrap_err();
+        assert_eq!(failed.refusal().code, Code::StorageFull);
+    }
+    let no_room = files.incoming("k1", Bounds { free: u64::MAX, ..BOUNDS }).err().unwrap();
+    assert_eq!(no_room.refusal().code, Code::StorageFull);
+    assert_eq!((files.used(), place.names().len()), (0, 0));
+    assert!(files.store().all(None, 10).unwrap().files.is_empty());
+}
+
+#[test]
+fn a_new_start_sweeps_what_has_no_record_and_nothing_else() {
+    let place = Place::new();
+    let files = place.open();
+    let record = kept(&files, &lines(3));
+    let folder = place.folder.path().join("files");
+    fs::write(folder.join(ASIDE).join("half"), "x").unwrap();
+    fs::write(folder.join(object_id::new(PREFIX, NOW)), "no record").unwrap();
+    fs::write(folder.join("README"), "an operator's own").unwrap();
+    drop(files);
+    let files = place.open();
+    let mut names = place.names();
+    names.sort();
+    assert_eq!(names, ["README".to_owned(), record.id.clone()]);
+    assert!(files.contents(&record).is_ok());
+}
+
+#[test]
+fn a_folder_of_another_store_is_neither_used_nor_swept() {
+    let place = Place::new();
+    let record = kept(&place.open(), &lines(3));
+    let folder = place.folder.path().join("files");
+    let id = fs::read_to_string(folder.join(folder::STAMP)).unwrap();
+    // The store was lost, and an empty one is in its place: with the stamp, and of a version without stamps.
+    let lost = Place { folder: place.folder, store: memory() };
+    for stamp in [Some(&id), None] {
+        match stamp {
+            Some(id) => fs::write(folder.join(folder::STAMP), id).unwrap(),
+            None => fs::remove_file(folder.join(folder::STAMP)).unwrap(),
+        }
+        let why = lost.try_open().err().unwrap();
+        assert!(why.contains(&folder.display().to_string()) && why.contains("store import"), "{why}");
+        assert!(folder.join(&record.id).exists(), "nothing was removed");
+    }
+    fs::write(folder.join(folder::STAMP), &id).unwrap();
+    let place = Place { store: place.store, ..lost };
+    assert!(place.open().contents(&record).is_ok());
+    // Another store's folder.
+    fs::write(folder.join(folder::STAMP), "0123").unwrap();
+    let why = place.try_open().err().unwrap();
+    assert!(why.contains("another store") && why.contains(&id), "{why}");
+}
+
+#[test]
+fn an_empty_folder_in_the_place_of_files_is_noticed() {
+    for noted in [true, false] {
+        let place = Place::new();
+        let record = kept(&place.open(), &lines(3));
+        let folder = place.folder.path().join("files");
+        fs::remove_dir_all(&folder).unwrap();
+        if !noted {
+            place.store.apply(penstock_storage::Batch::new().delete(Space::Meta, b"files".to_vec())).unwrap();
+        }
+        for _ in 0..2 {
+            let why = place.try_open().err().unwrap();
+            assert!(why.contains("is empty") && why.contains("mounted"), "{why}");
+        }
+        let id = place.store.get(Space::Meta, b"files").unwrap().unwrap();
+        fs::write(folder.join(folder::STAMP), id).unwrap();
+        let files = place.open();
+        assert!(files.contents(&record).is_err(), "its contents are gone, as the operator said");
+    }
+}
+
+#[test]
+fn results_grow_and_are_cut_to_what_counts() {
+    let place = Place::new();
+    let files = place.open();
+    let mut record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    place.store.apply(FileStore::insert(&record).unwrap()).unwrap();
+    let mut output = files.open_output(&record).unwrap();
+    output.append(b"one\n").unwrap();
+    output.sync().unwrap();
+    let was = record.clone();
+    record = output.counted(&was);
+    assert!(files.store().replace(&was, &record).unwrap());
+    output.append(b"two, never counted\n").unwrap();
+    assert_eq!(files.contents(&record).unwrap().read(0, 100).unwrap(), b"one\n"[..], "what counts, no more");
+    drop(output);
+    let files = place.open();
+    let mut output = files.open_output(&record).unwrap();
+    assert_eq!(fs::metadata(files.path(&record.id)).unwrap().len(), 4, "cut");
+    output.append(b"2\n").unwrap();
+    let whole = output.seal(&record, NOW).unwrap();
+    assert_eq!((whole.bytes, whole.status), (6, FileStatus::Processed));
+    // A crash before the record says so: it grows as before, and comes to the same end.
+    let mut output = files.open_output(&record).unwrap();
+    output.append(b"2\n").unwrap();
+    assert_eq!(output.seal(&record, NOW).unwrap(), whole);
+    assert!(files.store().replace(&record, &whole).unwrap());
+    assert_eq!(files.contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
+    assert_eq!(place.open().names_of_records(), [whole.id]);
+}
+
+#[test]
+fn damaged_results_are_neither_given_nor_added_to() {
+    let place = Place::new();
+    let files = place.open();
+    let fresh = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    let mut output = files.open_output(&fresh).unwrap();
+    output.append(&lines(2_000)).unwrap();
+    output.sync().unwrap();
+    let record = output.counted(&fresh);
+    drop(output);
+    let path = files.path(&record.id);
+    let sound = fs::read(&path).unwrap();
+    for at in [0, sound.len() / 2, sound.len() - 1] {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(files.contents(&record).unwrap_err().kind(), ErrorKind::InvalidData, "{at}");
+        assert_eq!(files.open_output(&record).unwrap_err().kind(), ErrorKind::InvalidData, "{at}");
+        assert_eq!(fs::read(&path).unwrap(), bytes, "left as it was");
+    }
+    fs::write(&path, &sound[1..]).unwrap();
+    assert_eq!(files.open_output(&record).unwrap_err().kind(), ErrorKind::InvalidData, "less than counts");
+    fs::write(&path, [&sound[..], b"never counted"].concat()).unwrap();
+    assert_eq!(files.contents(&record).unwrap().read(5, 100).unwrap(), sound[5..105]);
+    let output = files.open_output(&record).unwrap();
+    assert_eq!(output.seal(&record, NOW).unwrap().sums, record.sums, "whole, it has the same checksum");
+}
+
+impl Files {
+    fn names_of_records(&self) -> Vec<String> {
+        self.store.all(None, 100).unwrap().files.into_iter().map(|file| file.id).collect()
+    }
+}
+
+/// Says what runs on which file.
+struct Running(parking_lot::Mutex<Vec<String>>);
+
+#[async_trait]
+impl Runs for Running {
+    fn needs(&self, id: &str) -> bool {
+        self.0.lock().iter().any(|one| one == id)
+    }
+
+    async fn deleted(&self, id: &str) -> Result<(), Refusal> {
+        self.0.lock().retain(|one| one != id);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_is_over_is_unreadable_at_once_and_swept_when_nothing_runs_on_it() {
+    let place = Place::new();
+    let files = place.open();
+    let now = NOW.as_secs();
+    let upload = |expires_after, later| {
+        let mut incoming = files.incoming("k1", BOUNDS).unwrap();
+        incoming.push(&lines(2)).unwrap();
+        let said = Uploaded { expires_after, ..said() };
+        files.keep(incoming, OWNER, said, NOW + Duration::from_secs(later)).unwrap()
+    };
+    let (short, long, young) = (upload(Some(3_600), 0), upload(Some(90_000), 0), upload(None, 50_000));
+    let running = Arc::new(Running(parking_lot::Mutex::new(vec![short.id.clone()])));
+    files.run_by(running.clone());
+    let when = When { now: now + 3_600, retention: Some(80_000) };
+    assert_eq!(when.ends(&long), Some(now + 80_000));
+    assert!(files.get("k1", &short.id, when).await.is_err());
+    let query = ListQuery { key: "k1".into(), purpose: None, after: None, rising: true, limit: 1 };
+    let page = files.list(query.clone(), when).await.unwrap();
+    assert_eq!(
+        (page.files[0].id.as_str(), page.more),
+        (long.id.as_str(), true),
+        "the page is full all the same"
+    );
+    assert_eq!(files.sweep(when).unwrap(), 0, "a batch still reads it");
+    running.0.lock().clear();
+    assert_eq!(files.sweep(when).unwrap(), 1);
+    assert_eq!(files.sweep(When { now: now + 80_000, ..when }).unwrap(), 1);
+    assert_eq!(files.names_of_records().join(" "), young.id);
+    assert_eq!(files.sweep(When { now: u64::MAX, retention: None }).unwrap(), 0, "kept for ever");
+    running.0.lock().push(young.id.clone());
+    files.delete("k1", &young.id, at(now)).await.unwrap();
+    assert!(!running.needs(&young.id), "what ran on it was told");
+    assert!(place.store.scan(Space::Files, b"", None, 10).unwrap().rows.is_empty(), "no row is left");
+}
+
+#[tokio::test]
+async fn results_that_are_being_written_are_not_deleted() {
+    let place = Place::new();
+    let files = place.open();
+    let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    place.store.apply(FileStore::insert(&record).unwrap()).unwrap();
+    let when = When { now: u64::MAX, retention: Some(1) };
+    assert_eq!(files.delete("k1", &record.id, when).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(files.sweep(when).unwrap(), 0);
+}
+
+#[test]
+fn results_are_kept_from_their_last_line_on() {
+    let place = Place::new();
+    let files = place.open();
+    let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    place.store.apply(FileStore::insert(&record).unwrap()).unwrap();
+    // The batch took longer than files are kept.
+    let (end, kept) = (NOW.as_secs() + 90_000, 3_600);
+    let whole = files.open_output(&record).unwrap().seal(&record, Duration::from_secs(end)).unwrap();
+    assert!(files.store().replace(&record, &whole).unwrap());
+    let when = |now| When { now, retention: Some(kept) };
+    assert_eq!(when(end).ends(&whole), Some(end + kept));
+    assert_eq!(files.sweep(when(end + kept - 1)).unwrap(), 0);
+    assert!(files.store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_over(&there)));
+    assert_eq!(files.sweep(when(end + kept)).unwrap(), 1);
+}

@@ -1,0 +1,234 @@
+//! Images that wait for their client under an address that nobody can guess, for
+//! a while. What a client does not fetch in time is gone. When there are too many,
+//! the oldest of the account that has most of them goes first: one that draws
+//! many has its own addresses end early, not those of others.
+
+use crate::storage::spool::{Spooled, Spools};
+use parking_lot::Mutex;
+use penstock_contract::hex;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::io::Result;
+use std::time::Duration;
+
+/// Most images at one time: each may hold a file open.
+const MOST: usize = 512;
+/// Letters of an address: 192 random bits.
+const LETTERS: usize = 48;
+
+/// One image.
+#[derive(Clone)]
+pub struct Kept {
+    /// Its bytes.
+    pub image: Spooled,
+    /// Its content type.
+    pub kind: &'static str,
+    /// When it is gone, on the house's clock.
+    pub until: Duration,
+    /// Whose it is.
+    account: Box<str>,
+}
+
+/// What is put down with an image.
+#[derive(Clone, Copy)]
+pub struct Label<'a> {
+    /// Whose it is.
+    pub account: &'a str,
+    /// Its content type.
+    pub kind: &'static str,
+    /// The time on the house's clock.
+    pub now: Duration,
+    /// How long it stays.
+    pub life: Duration,
+}
+
+/// What an image needs of the room that all have.
+#[derive(Clone, Copy)]
+struct Coming<'a> {
+    account: &'a str,
+    bytes: u64,
+    most: u64,
+}
+
+/// The images.
+#[derive(Default)]
+pub struct Shelf {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    images: HashMap<Box<str>, Kept, ahash::RandomState>,
+    /// The oldest first.
+    order: VecDeque<Box<str>>,
+    bytes: u64,
+}
+
+impl Shelf {
+    /// Puts an image down, among others of at most `most` bytes together; returns the last part of its address, and
+    /// how many others had to go before their time.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub async fn put(
+        &self,
+        spools: &Spools,
+        image: &[u8],
+        label: Label<'_>,
+        most: u64,
+    ) -> Result<(String, usize)> {
+        let Label { account, kind, now, life } = label;
+        let coming = Coming { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), most };
+        // First, since what goes may be the room that this one needs.
+        let gone = self.inner.lock().make_room(coming, now).len();
+        let mut spool = spools.open();
+        spool.push(image).await?;
+        let kept = Kept { image: spool.seal().await?, kind, until: now + life, account: account.into() };
+        let name = hex::text(&rand::random::<[u8; LETTERS / 2]>());
+        let mut inner = self.inner.lock();
+        // Others may have come meanwhile.
+        let more = inner.make_room(coming, now);
+        inner.bytes += kept.image.len();
+        inner.order.push_back(name.as_str().into());
+        inner.images.insert(name.as_str().into(), kept);
+        drop(inner);
+        Ok((name, gone + more.len()))
+    }
+
+    /// The image at this address, if it is still there.
+    #[must_use]
+    pub fn get(&self, name: &str, now: Duration) -> Option<Kept> {
+        let mut inner = self.inner.lock();
+        inner.clear(now);
+        inner.images.get(name).filter(|kept| kept.until > now).cloned()
+    }
+
+    /// Lets go of what nobody may fetch any more.
+    pub fn clear(&self, now: Duration) {
+        self.inner.lock().clear(now);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.lock().images.len()
+    }
+
+    /// None.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Inner {
+    /// Lives may have changed with a reload, so all are looked at.
+    fn clear(&mut self, now: Duration) {
+        if self.images.values().all(|kept| kept.until > now) {
+            return;
+        }
+        self.images.retain(|_, kept| kept.until > now);
+        let images = &self.images;
+        self.order.retain(|name| images.contains_key(name));
+        self.bytes = images.values().map(|kept| kept.image.len()).sum();
+    }
+
+    /// Takes images down until there is room for one more.
+    fn make_room(&mut self, coming: Coming<'_>, now: Duration) -> Vec<Kept> {
+        self.clear(now);
+        let mut gone = Vec::new();
+        loop {
+            let first = if self.order.len() >= MOST {
+                self.first_to_go(coming.account, 1, |_| 1)
+            } else if self.bytes.saturating_add(coming.bytes) > coming.most {
+                self.first_to_go(coming.account, coming.bytes, |kept| kept.image.len())
+            } else {
+                return gone;
+            };
+            let Some(name) = first.and_then(|first| self.order.remove(first)) else { return gone };
+            if let Some(kept) = self.images.remove(&name) {
+                self.bytes = self.bytes.saturating_sub(kept.image.len());
+                gone.push(kept);
+            }
+        }
+    }
+
+    /// The oldest image of the account that has most, with what is coming.
+    fn first_to_go(&self, account: &str, coming: u64, weigh: impl Fn(&Kept) -> u64) -> Option<usize> {
+        let mut held: HashMap<&str, (u64, Reverse<usize>), ahash::RandomState> = HashMap::default();
+        for (place, kept) in self.order.iter().map(|name| self.images.get(name)).enumerate() {
+            let Some(kept) = kept else { return Some(place) };
+            let own = if *kept.account == *account { coming } else { 0 };
+            held.entry(&kept.account).or_insert((own, Reverse(place))).0 += weigh(kept);
+        }
+        held.into_values().max().map(|(_, Reverse(oldest))| oldest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const LIFE: Duration = Duration::from_secs(60);
+
+    const fn of(account: &str, now: Duration) -> Label<'_> {
+        Label { account, kind: "image/png", now, life: LIFE }
+    }
+
+    #[tokio::test]
+    async fn an_image_is_there_for_its_life_and_under_its_own_name_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().to_owned(), 4, 1000);
+        let shelf = Shelf::default();
+        let now = Duration::from_secs(5);
+        let long = Label { life: LIFE * 2, ..of("a", now) };
+        let (name, _) = shelf.put(&spools, b"an image", of("a", now), 100).await.unwrap();
+        let (other, _) = shelf.put(&spools, b"other", long, 100).await.unwrap();
+        assert!(name.len() == LETTERS && name != other);
+        assert_eq!(shelf.get(&name, now).unwrap().image.read(0).await.unwrap(), "an image");
+        assert!(shelf.get(&name[1..], now).is_none());
+        assert!(shelf.get(&name, now + LIFE).is_none());
+        assert_eq!((shelf.len(), spools.used()), (1, 5), "its room is given back");
+    }
+
+    #[tokio::test]
+    async fn the_oldest_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().to_owned(), 4, 1000);
+        let shelf = Shelf::default();
+        let mut names = Vec::new();
+        for _ in 0..4 {
+            names.push(shelf.put(&spools, &[7; 40], of("a", LIFE), 100).await.unwrap());
+        }
+        let there: Vec<bool> = names.iter().map(|(name, _)| shelf.get(name, LIFE).is_some()).collect();
+        assert_eq!(there, [false, false, true, true]);
+        assert!(names.iter().map(|(_, gone)| *gone).eq([0, 0, 1, 1]), "those that went early are told");
+        // What goes is the room that the next one needs.
+        let narrow = Spools::new(folder.path().to_owned(), 4, 100);
+        let shelf = Shelf::default();
+        for _ in 0..5 {
+            shelf.put(&narrow, &[7; 40], of("a", LIFE), 100).await.unwrap();
+        }
+        assert_eq!((shelf.len(), narrow.used()), (2, 80));
+        // One that is larger than all the room is there for its client all the same.
+        let (large, _) = shelf.put(&spools, &[7; 400], of("a", LIFE), 100).await.unwrap();
+        assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);
+    }
+    #[tokio::test]
+    async fn who_draws_many_lets_the_images_of_others_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().to_owned(), 4, 100_000);
+        let shelf = Shelf::default();
+        let (theirs, _) = shelf.put(&spools, b"x", of("b", LIFE), 1_000).await.unwrap();
+        let mut gone = 0;
+        for _ in 0..600 {
+            gone += shelf.put(&spools, b"y", of("a", LIFE), 1_000).await.unwrap().1;
+        }
+        assert!(shelf.get(&theirs, LIFE).is_some());
+        assert_eq!((shelf.len(), gone), (MOST, 601 - MOST));
+        // So it is with bytes.
+        shelf.put(&spools, &[7; 900], of("a", LIFE), 1_000).await.unwrap();
+        assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MOST);
+    }
+}

@@ -1,0 +1,278 @@
+//! The store as the house sees it: in this process, or in the one that it was
+//! handed over to. Whoever calls while it is on its way waits.
+
+use crate::upgrade::control_channel::Link;
+use parking_lot::RwLock;
+use penstock_storage::{
+    Batch, Copied, Health, Operation, Page, Row, Space, Step, Store, StoreError, Verified,
+};
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// Where the store is.
+enum Whereabouts {
+    Here(Arc<dyn Store>),
+    There(Arc<Link>),
+    /// It could not be taken back.
+    Nowhere,
+}
+
+/// A store that can be handed over.
+pub struct Handed(RwLock<Whereabouts>);
+
+/// What may be wanted of a store in another process.
+#[derive(Serialize, Deserialize)]
+pub enum Call {
+    /// See [`Store::get`].
+    Get(u8, Vec<u8>),
+    /// See [`Store::scan`].
+    Scan(u8, Vec<u8>, Option<Vec<u8>>, usize),
+    /// See [`Store::scan_back`].
+    ScanBack(u8, Vec<u8>, Option<Vec<u8>>, usize),
+    /// See [`Store::apply`].
+    Apply(Vec<Change>),
+}
+
+/// A step of a batch.
+#[derive(Serialize, Deserialize)]
+pub struct Change(u8, Vec<u8>, Kind);
+
+#[derive(Serialize, Deserialize)]
+enum Kind {
+    Absent,
+    Present,
+    Is(Vec<u8>),
+    Put(Vec<u8>),
+    Delete,
+}
+
+/// What the store says to it.
+#[derive(Serialize, Deserialize)]
+pub enum Answer {
+    /// A row, if there is one.
+    Row(Option<Vec<u8>>),
+    /// Rows, and whether there are more.
+    Page(Vec<(Vec<u8>, Vec<u8>)>, bool),
+    /// It is done.
+    Done,
+    /// A guard did not hold.
+    Guard(usize),
+    /// The disk is full.
+    Full,
+    /// Something is damaged.
+    Corrupt(String),
+    /// Anything else; whether a batch was kept is unknown.
+    Failed,
+}
+
+impl Handed {
+    /// A store of this process.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self(RwLock::new(Whereabouts::Here(store)))
+    }
+
+    /// Closes the store and waits for `taken`: where it is from then on, or, if
+    /// it was not taken, what `back` opens again. Blocks, and so does every call meanwhile.
+    ///
+    /// # Errors
+    /// Why it was not taken, and why it could not be opened again if that is so.
+    pub fn hand_over(
+        &self,
+        taken: impl FnOnce() -> Result<Arc<Link>, String>,
+        back: impl FnOnce() -> Result<Arc<dyn Store>, String>,
+    ) -> Result<Arc<Link>, String> {
+        let mut place = self.0.write();
+        *place = Whereabouts::Nowhere;
+        let why = match taken() {
+            Ok(link) => {
+                *place = Whereabouts::There(link.clone());
+                return Ok(link);
+            }
+            Err(why) => why,
+        };
+        match back() {
+            Ok(store) => {
+                *place = Whereabouts::Here(store);
+                Err(why)
+            }
+            Err(worse) => Err(format!("{why} {worse}")),
+        }
+    }
+
+    fn with<T>(
+        &self,
+        here: impl FnOnce(&dyn Store) -> Result<T, StoreError>,
+        there: impl FnOnce() -> Call,
+        read: impl FnOnce(Answer) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        let place = self.0.read();
+        match &*place {
+            Whereabouts::Here(store) => here(&**store),
+            Whereabouts::There(link) => {
+                let link = link.clone();
+                drop(place);
+                match link.call(there()).ok_or_else(away)? {
+                    Answer::Guard(step) => Err(StoreError::Guard { step }),
+                    Answer::Full => Err(StoreError::Full),
+                    Answer::Corrupt(what) => Err(StoreError::Corrupt { what }),
+                    Answer::Failed => Err(away()),
+                    answer => read(answer).ok_or_else(away),
+                }
+            }
+            Whereabouts::Nowhere => Err(away()),
+        }
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::Io { what: "answer: it is in another process", kind: ErrorKind::BrokenPipe }
+}
+
+impl std::fmt::Debug for Handed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handed").finish_non_exhaustive()
+    }
+}
+
+impl Store for Handed {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let row = |answer| if let Answer::Row(row) = answer { Some(row) } else { None };
+        self.with(|store| store.get(space, key), || Call::Get(space.tag(), key.to_vec()), row)
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let call = || Call::Scan(space.tag(), prefix.to_vec(), after.map(<[u8]>::to_vec), limit);
+        self.with(|store| store.scan(space, prefix, after, limit), call, page)
+    }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        before: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let call = || Call::ScanBack(space.tag(), prefix.to_vec(), before.map(<[u8]>::to_vec), limit);
+        self.with(|store| store.scan_back(space, prefix, before, limit), call, page)
+    }
+
+    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
+        let place = self.0.read();
+        if let Whereabouts::Here(store) = &*place {
+            return store.apply(batch);
+        }
+        drop(place);
+        let changes = || Call::Apply(batch.operations().iter().map(Change::of).collect());
+        self.with(
+            |store| store.apply(batch.clone()),
+            changes,
+            |answer| matches!(answer, Answer::Done).then_some(()),
+        )
+    }
+
+    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        match &*self.0.read() {
+            Whereabouts::Here(store) => store.copy(sink),
+            _ => Err(away()),
+        }
+    }
+
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
+        match &*self.0.read() {
+            Whereabouts::Here(store) => store.verify_with(read),
+            _ => Err(away()),
+        }
+    }
+
+    /// Never waits: it is asked from everywhere.
+    fn health(&self) -> Health {
+        match self.0.try_read().as_deref() {
+            Some(Whereabouts::Here(store)) => store.health(),
+            Some(Whereabouts::There(link)) if link.is_lost() => Health::Failed,
+            Some(Whereabouts::Nowhere) => Health::Failed,
+            Some(Whereabouts::There(_)) | None => Health::Ready,
+        }
+    }
+}
+
+fn page(answer: Answer) -> Option<Page> {
+    let Answer::Page(rows, more) = answer else { return None };
+    Some(Page { rows: rows.into_iter().map(|(key, value)| Row { key, value }).collect(), more })
+}
+
+impl Change {
+    fn of(operation: &Operation) -> Self {
+        let kind = match &operation.step {
+            Step::Absent => Kind::Absent,
+            Step::Present => Kind::Present,
+            Step::Is(row) => Kind::Is(row.clone()),
+            Step::Put(row) => Kind::Put(row.clone()),
+            Step::Delete => Kind::Delete,
+        };
+        Self(operation.space.tag(), operation.key.clone(), kind)
+    }
+
+    fn add_to(self, batch: Batch) -> Option<Batch> {
+        let Self(tag, key, kind) = self;
+        let space = space(tag)?;
+        Some(match kind {
+            Kind::Absent => batch.absent(space, key),
+            Kind::Present => batch.present(space, key),
+            Kind::Is(row) => batch.is(space, key, row),
+            Kind::Put(row) => batch.put(space, key, row),
+            Kind::Delete => batch.delete(space, key),
+        })
+    }
+}
+
+fn space(tag: u8) -> Option<Space> {
+    Space::ALL.into_iter().find(|space| space.tag() == tag)
+}
+
+impl Call {
+    /// Whether it writes batches: somebody has to run them.
+    #[must_use]
+    pub fn is_of_batches(&self) -> bool {
+        let batches = |change: &Change| change.0 == Space::Batches.tag() && matches!(change.2, Kind::Put(_));
+        matches!(self, Self::Apply(changes) if changes.iter().any(batches))
+    }
+
+    /// Does it.
+    #[must_use]
+    pub fn answer(self, store: &dyn Store) -> Answer {
+        self.ask(store).unwrap_or_else(|error| match error {
+            Some(StoreError::Guard { step }) => Answer::Guard(step),
+            Some(StoreError::Full) => Answer::Full,
+            Some(StoreError::Corrupt { what }) => Answer::Corrupt(what),
+            _ => Answer::Failed,
+        })
+    }
+
+    fn ask(self, store: &dyn Store) -> Result<Answer, Option<StoreError>> {
+        let told = |page: Page| {
+            Answer::Page(page.rows.into_iter().map(|row| (row.key, row.value)).collect(), page.more)
+        };
+        Ok(match self {
+            Self::Get(tag, key) => Answer::Row(store.get(space(tag).ok_or(None)?, &key)?),
+            Self::Scan(tag, prefix, after, limit) => {
+                told(store.scan(space(tag).ok_or(None)?, &prefix, after.as_deref(), limit)?)
+            }
+            Self::ScanBack(tag, prefix, before, limit) => {
+                told(store.scan_back(space(tag).ok_or(None)?, &prefix, before.as_deref(), limit)?)
+            }
+            Self::Apply(changes) => {
+                let added = changes.into_iter().try_fold(Batch::new(), |batch, change| change.add_to(batch));
+                store.apply(added.ok_or(None)?)?;
+                Answer::Done
+            }
+        })
+    }
+}

@@ -1,0 +1,374 @@
+//! What lasts: the store, and the pepper that key digests are made with. Every
+//! call here blocks; async callers go through [`off_thread`].
+
+mod pepper;
+
+use crate::billing::report;
+use crate::config::settings::Storage;
+use crate::storage::remote::Handed;
+use crate::telemetry::log;
+use crate::upgrade::control_channel::Link;
+use penstock_contract::hex;
+use penstock_storage::accounts::AccountStore;
+use penstock_storage::audit::AuditLog;
+use penstock_storage::figures::FigureStore;
+use penstock_storage::keys::KeyStore;
+use penstock_storage::ledger::LedgerStore;
+use penstock_storage::spend::SpendStore;
+use penstock_storage::{Options, Store, StoreError};
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The open store and its secrets.
+#[derive(Clone)]
+pub struct Vault {
+    /// The store itself.
+    pub store: Arc<dyn Store>,
+    /// The same, to be handed over; its folder, and how it is opened.
+    handed: (Arc<Handed>, PathBuf, Options),
+    /// API keys in it.
+    pub keys: KeyStore,
+    /// Accounts in it.
+    pub accounts: AccountStore,
+    /// What they and their keys spent.
+    pub spends: SpendStore,
+    /// Speeds as they were measured.
+    pub figures: FigureStore,
+    /// Who changed what.
+    pub audit: AuditLog,
+    /// The ledger in it, and its second copy.
+    pub ledger: Arc<LedgerStore>,
+    /// HMAC key of the digests.
+    pub pepper: Pepper,
+    /// Bearer token of the admin listener.
+    pub admin_token: Arc<str>,
+}
+
+/// 32 secret bytes; prints as `***`.
+#[derive(Clone, Copy)]
+pub struct Pepper(pub [u8; 32]);
+
+impl std::fmt::Debug for Pepper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The store, in the storage folder.
+pub const STORE: &str = "store";
+/// The ledger's second copy.
+pub const LEDGER: &str = "ledger";
+/// What key digests are made with.
+pub const PEPPER: &str = "pepper";
+/// Left by the demo in its storage folder.
+pub const DEMO: &str = "demo";
+/// The admin token's file, which the command line reads too.
+pub const ADMIN_TOKEN: &str = "admin.token";
+/// Characters of an admin token at least: what was made has 64, and a file that was emptied must not open the door.
+const TOKEN: usize = 32;
+
+impl Vault {
+    /// Opens the store, making what is missing at the first start.
+    ///
+    /// # Errors
+    /// One sentence that says what is in the way.
+    pub fn open(storage: &Storage) -> Result<Self, String> {
+        let folder = &storage.path;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
+        let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+        let place = folder.join(STORE);
+        let handed = penstock_storage::open(&place, options).map(|store| Arc::new(Handed::new(store)));
+        let handed = handed.map_err(|error| told(&place, &error))?;
+        let store: Arc<dyn Store> = handed.clone();
+        let copies = folder.join(LEDGER);
+        let ledger =
+            LedgerStore::open(store.clone(), Some(&copies)).map_err(|error| told(&copies, &error))?;
+        let pepper = pepper::find(storage, &store)?;
+        let path = folder.join(ADMIN_TOKEN);
+        let admin_token = long(&path, made(&path, hex_secret)?)?;
+        restrict(folder);
+        Ok(Self {
+            keys: KeyStore::new(store.clone()),
+            accounts: AccountStore::new(store.clone()),
+            spends: SpendStore::new(store.clone()),
+            figures: FigureStore::new(store.clone()),
+            audit: AuditLog::new(store.clone()),
+            ledger: Arc::new(ledger),
+            store,
+            handed: (handed, place, options),
+            pepper,
+            admin_token: admin_token.into(),
+        })
+    }
+}
+
+impl Vault {
+    /// Closes the store and waits for another process to take it; opens it again if that does not. Blocks.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub fn hand_over(&self, taken: impl FnOnce() -> Result<Arc<Link>, String>) -> Result<Arc<Link>, String> {
+        let (handed, place, options) = &self.handed;
+        handed
+            .hand_over(taken, || penstock_storage::open(place, *options).map_err(|error| told(place, &error)))
+    }
+}
+
+/// Proves the admin token that is there; one that is not is made at the start.
+///
+/// # Errors
+/// One sentence that says what to do.
+pub fn prove_token(storage: &Storage) -> Result<(), String> {
+    let path = storage.path.join(ADMIN_TOKEN);
+    match fs::read_to_string(&path) {
+        Ok(token) => long(&path, token.trim().to_owned()).map(|_| ()),
+        // It is made at the start; or it is another user's, who is told then.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(()),
+        Err(_) => read(&path).map(|_| ()),
+    }
+}
+
+/// The store alone, if there is one, to be looked at; nothing is made.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn look(storage: &Storage) -> Result<Option<Arc<dyn Store>>, String> {
+    let folder = storage.path.join(STORE);
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+    penstock_storage::open(&folder, options).map(Some).map_err(|error| told(&folder, &error))
+}
+
+/// Writes the ledger of a store again from its second copy; returns its entries.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn rebuild(storage: &Storage) -> Result<u64, String> {
+    let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+    let said = |error: penstock_storage::StoreError| sentence(&error.to_string());
+    let store = penstock_storage::open(&storage.path.join(STORE), options).map_err(said)?;
+    let copies = storage.path.join(LEDGER);
+    let entries = crate::billing::rebuild::rebuild(&store, &copies).map_err(|failed| failed.0)?;
+    LedgerStore::open(store, Some(&copies)).map_err(|error| told(&copies, &error))?;
+    Ok(entries)
+}
+
+/// Recomputes the ledger of a store and compares its second copy; nothing is written.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn verify_ledger(storage: &Storage) -> Result<report::Proof, String> {
+    let store = look(storage)?;
+    let store = store.ok_or_else(|| {
+        let hint = if storage.path.join(LEDGER).is_dir() {
+            " If it was lost, `penstock credits rebuild` writes its ledger again from the second copy."
+        } else {
+            ""
+        };
+        format!("There is no store in {}.{hint}", storage.path.display())
+    })?;
+    report::verify(&LedgerStore::inspect(store, &storage.path.join(LEDGER))).map_err(|failed| failed.0)
+}
+
+/// Writes again what the second copy of the ledger lacks of the store; returns a sentence for each month.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn heal_ledger(storage: &Storage) -> Result<Vec<String>, String> {
+    let store = look(storage)?;
+    let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
+    let copies = storage.path.join(LEDGER);
+    let ledger = LedgerStore::open(store, Some(&copies)).map_err(|error| told(&copies, &error))?;
+    Ok(ledger.take_healed())
+}
+
+/// Accepts another pepper than the one that the keys were made with; returns how many keys have to be replaced.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn renew_pepper(storage: &Storage) -> Result<u64, String> {
+    let store = look(storage)?;
+    let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
+    pepper::renew(storage, &store)
+}
+
+/// Runs a blocking call of the store away from the async threads.
+///
+/// # Errors
+/// The call's own, as a sentence.
+pub async fn off_thread<T, E>(call: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, String>
+where
+    T: Send + 'static,
+    E: std::fmt::Display + Send + 'static,
+{
+    tokio::task::spawn_blocking(call)
+        .await
+        .map_err(|_| "The store's thread ended.".to_owned())?
+        .map_err(|error| error.to_string())
+}
+
+/// Why a store cannot be opened, as one sentence that says which: a disk's refusal names no folder by itself.
+fn told(store: &Path, error: &StoreError) -> String {
+    match error {
+        StoreError::Io { .. } => sentence(&format!("{error}, at {}", store.display())),
+        _ => sentence(&error.to_string()),
+    }
+}
+
+/// A cause as one sentence.
+pub fn sentence(cause: &str) -> String {
+    let mut letters = cause.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+/// What lasts is its owner's alone, also where an earlier version made it, or the store's engine, which asks for no mode.
+/// The folder itself stays as it is: whoever made it may want others to get at archives in it.
+fn restrict(folder: &Path) {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files =
+        files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
+    for path in [folder.join(STORE), folder.join(LEDGER)].into_iter().chain(files) {
+        if let Err(error) = penstock_storage::restrict(&path) {
+            let members = [("path", &*path.display().to_string()), ("reason", &*error.to_string())];
+            log::event(log::warn(), "others_may_read", &members);
+        }
+    }
+}
+
+/// Reads a secret file, or makes it, readable by its owner alone. It appears
+/// whole or not at all, so that a crash cannot leave half a pepper.
+fn made(path: &Path, make: fn() -> String) -> Result<String, String> {
+    if let Some(text) = read(path)? {
+        return Ok(text);
+    }
+    let text = make();
+    replace(path, &text)?;
+    Ok(text)
+}
+
+/// Writes a secret file, over an old one if there is one.
+fn replace(path: &Path, text: &str) -> Result<(), String> {
+    let failed = |error: std::io::Error| unusable(path, &error);
+    let aside: PathBuf = path.with_extension("new");
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&aside)
+        .map_err(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(&aside, path).map_err(failed)?;
+    if let Some(folder) = path.parent() {
+        fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What a secret file says, if it is there.
+fn read(path: &Path) -> Result<Option<String>, String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unusable(path, &error)),
+    }
+}
+
+fn unusable(path: &Path, error: &std::io::Error) -> String {
+    format!("The file {} cannot be used: {error}.", path.display())
+}
+
+/// An admin token that cannot be guessed.
+fn long(path: &Path, token: String) -> Result<String, String> {
+    let length = token.chars().count();
+    if length >= TOKEN {
+        return Ok(token);
+    }
+    Err(format!(
+        "The admin token in {} has {length} characters, and has to have at least {TOKEN}. Delete the file: the next \
+         start makes a new one.",
+        path.display()
+    ))
+}
+
+/// 32 random bytes in hexadecimal.
+fn hex_secret() -> String {
+    hex::text(&rand::random::<[u8; 32]>())
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    hex::bytes(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::pepper::given;
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_secret_file_is_made_once_and_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(PEPPER);
+        let first = made(&path, hex_secret).unwrap();
+        assert_eq!(made(&path, hex_secret).unwrap(), first);
+        assert!(unhex(&first).is_some());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_pepper_is_64_digits_and_nothing_else() {
+        for good in ["0f", "AB", "aB"] {
+            assert!(given(&format!(" {}\n", good.repeat(32))).is_ok(), "{good}");
+        }
+        for (half, times) in [("+f", 32), ("zz", 32), ("0f", 31), ("0f", 33), ("", 0)] {
+            let said = given(&half.repeat(times)).unwrap_err();
+            assert_eq!(said, "storage.pepper has to be 64 hexadecimal digits.", "{half}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_opened_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+        let store = folder.path().join(STORE);
+        // No disk gives a folder where a file has to be; a file without rights would be one for root.
+        fs::create_dir_all(store.join("lock")).unwrap();
+        let said = look(&storage).map(|_| ()).unwrap_err();
+        assert!(said.ends_with(&format!(", at {}.", store.display())), "{said}");
+    }
+
+    #[test]
+    fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+        let path = folder.path().join(ADMIN_TOKEN);
+        prove_token(&storage).unwrap();
+        for token in ["", " \n", "0123456789abcdef0123456789abcde\n"] {
+            fs::write(&path, token).unwrap();
+            for said in [prove_token(&storage).unwrap_err(), Vault::open(&storage).map(|_| ()).unwrap_err()] {
+                assert!(said.contains(&path.display().to_string()) && said.contains("at least 32"), "{said}");
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(Vault::open(&storage).unwrap().admin_token.len(), 64);
+        prove_token(&storage).unwrap();
+    }
+
+    #[test]
+    fn a_given_pepper_has_to_be_whole() {
+        assert!(given("abc").is_err());
+        assert!(given(&"0f".repeat(32)).is_ok());
+    }
+}

@@ -1,0 +1,4 @@
+//! Clocks and formats of time.
+
+pub mod clock;
+pub mod format;
