@@ -10,8 +10,8 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use penstock::auth::key_cache::Keyring;
 use penstock::config::settings::Storage;
-use penstock::http::response::head::Head;
 use penstock::limits::rate_limit;
+use penstock::proxy::response::head::Head;
 use penstock::storage::stores::Vault;
 use penstock::telemetry::request_id::RequestId;
 use penstock::time::clock::Clock;

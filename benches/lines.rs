@@ -13,11 +13,9 @@ use bytes::Bytes;
 use penstock::admin::keys;
 use penstock::app::gateway::Gateway;
 use penstock::app::startup::fixed;
+use penstock::batch::{LineAsk, LineDone};
 use penstock::billing::MOST_ENDS;
 use penstock::config::{Surroundings, load_text};
-use penstock::proxy::batch_line::{LineAsk, LineDone, line};
-use penstock::proxy::downstream::CancelLine;
-use penstock::proxy::endpoint;
 use penstock::state::House;
 use penstock::telemetry::log;
 use penstock_storage::Space;
@@ -31,6 +29,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 const AT_ONCE: usize = 64;
 const SECONDS: u64 = 5;
@@ -138,7 +137,6 @@ async fn requests(gateway: SocketAddr, key: &str) -> f64 {
 
 /// Lines a second, counted when they are on the disk.
 async fn lines(house: &Arc<House>, key: &str, file: &std::path::Path) -> f64 {
-    let (endpoint, _) = endpoint::find(&http::Method::POST, PATH).unwrap();
     let grant = house.keyring.grant(key.get(7..23).unwrap()).unwrap();
     let (done, ended) = mpsc::channel(AT_ONCE * 4);
     let began = Instant::now();
@@ -147,14 +145,15 @@ async fn lines(house: &Arc<House>, key: &str, file: &std::path::Path) -> f64 {
         let (house, grant, done) = (house.clone(), grant.clone(), done.clone());
         tokio::spawn(async move {
             while Instant::now() < until {
-                let cancel = CancelLine::default();
+                let cancel = CancellationToken::default();
                 let ask = LineAsk {
                     grant: grant.clone(),
-                    endpoint,
+                    path: PATH,
                     body: Bytes::from_static(ASK.as_bytes()),
                     cancel,
                 };
-                done.send(line(&house, ask).await).await.ok();
+                let executor = house.batch.executor.get().unwrap();
+                done.send(executor.execute(ask).await).await.ok();
             }
         });
     }

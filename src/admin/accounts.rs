@@ -1,9 +1,10 @@
 //! Accounts at run time: made, listed, changed, suspended.
 
-use super::input::{self, Fields, Given};
+use super::input::{Fields, Given};
 use super::openapi::{page, reference};
 use super::request::{Asked, Done, Effect, difference, failed};
 use super::routes::{Route, Work};
+use crate::auth::account_json::{DEFAULT, STATES, told};
 use crate::storage::stores::Vault;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
@@ -11,8 +12,6 @@ use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyLimits;
 use serde_json::{Value, json};
 
-/// The account of keys that name none; made when it is first needed.
-pub const DEFAULT: &str = "default";
 /// Members of a new account.
 pub const CREATE: [&str; 3] = ["id", "name", "limits"];
 /// Members that can be changed.
@@ -21,9 +20,6 @@ pub const CHANGE: [&str; 3] = ["name", "state", "limits"];
 pub const LIST: [&str; 2] = ["after", "limit"];
 /// Longest id of a new account.
 const ID: usize = 64;
-/// Words for the state.
-pub const STATES: [(&str, AccountState); 2] =
-    [("active", AccountState::Active), ("suspended", AccountState::Suspended)];
 
 /// What can be asked of them.
 pub const ROUTES: &[Route] = &[
@@ -140,19 +136,6 @@ fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     });
     let account = changed.map_err(failed)?.ok_or_else(nobody)?;
     Ok(Done { status: 200, answer: told(&account), effect: Effect::Account(Box::new(account)) })
-}
-
-/// An account as it is told.
-#[must_use]
-pub fn told(account: &AccountRecord) -> Value {
-    let state = STATES.iter().find(|(_, state)| *state == account.state).map(|(word, _)| *word);
-    json!({
-        "id": account.id,
-        "name": account.name,
-        "created": account.created,
-        "state": state,
-        "limits": input::told(&account.limits),
-    })
 }
 
 fn good_id(id: &str) -> bool {

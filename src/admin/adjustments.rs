@@ -1,11 +1,11 @@
 //! Credits and energy given and taken back: grants and corrections, as orders to the ledger.
 
-use super::accounts::DEFAULT as DEFAULT_ACCOUNT;
 use super::credits::{known, off_thread};
 use super::input::Fields;
 use super::openapi::reference;
 use super::request::{Asked, Told};
 use super::routes::{Route, Work};
+use crate::auth::account_json::DEFAULT as DEFAULT_ACCOUNT;
 use crate::billing::{Ledger, Refused, format, report, rerate};
 use crate::storage::stores::Vault;
 use penstock_contract::{Code, Refusal};

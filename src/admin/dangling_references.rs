@@ -4,6 +4,7 @@
 use super::openapi::answered;
 use super::routes::{Route, Work};
 use super::{input, openapi, request};
+use crate::auth::account_json;
 use crate::state::House;
 use crate::storage::stores::Vault;
 use penstock_auth::{Scope, Scopes};
@@ -58,7 +59,8 @@ pub fn of_key(
     for (name, own) in self::limited(&key.limits) {
         let over = self::limited(&shared).find(|(other, most)| *other == name && *most < own);
         if let Some((_, most)) = over {
-            let most = if name.starts_with("budget") { input::credits(most) } else { most.to_string() };
+            let most =
+                if name.starts_with("budget") { account_json::credits(most) } else { most.to_string() };
             warnings.push(format!("limits.{name} is never reached: the account's is {most}."));
         }
     }

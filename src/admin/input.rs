@@ -4,7 +4,7 @@
 use penstock_contract::{MicroCredits, Refusal};
 use penstock_storage::keys::KeyLimits;
 use rust_decimal::Decimal;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Longest name, in bytes.
 pub const NAME: usize = 200;
@@ -212,21 +212,3 @@ impl<'b> Fields<'b> {
 /// The members of `limits`.
 pub const LIMITS: [&str; 5] =
     ["requests_per_minute", "tokens_per_minute", "concurrent", "budget_per_day", "budget_per_month"];
-
-/// Limits as they are told: credits as exact text, what is not limited as `null`.
-#[must_use]
-pub fn told(limits: &KeyLimits) -> Value {
-    json!({
-        "requests_per_minute": limits.requests_per_minute,
-        "tokens_per_minute": limits.tokens_per_minute,
-        "concurrent": limits.concurrent,
-        "budget_per_day": limits.budget_per_day.map(credits),
-        "budget_per_month": limits.budget_per_month.map(credits),
-    })
-}
-
-/// Micro-credits as credits, exactly.
-#[must_use]
-pub fn credits(micro: u64) -> String {
-    MicroCredits(i64::try_from(micro).unwrap_or(i64::MAX)).credits().normalize().to_string()
-}

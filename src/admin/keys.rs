@@ -2,10 +2,11 @@
 //! once, when it is made.
 
 use super::accounts;
-use super::input::{self, Fields, Given};
+use super::input::{Fields, Given};
 use super::openapi::{answered, page, reference};
 use super::request::{Asked, Done, Effect, difference, failed};
 use super::routes::{Route, Work};
+use crate::auth::account_json;
 use crate::state::House;
 use crate::storage::stores::Vault;
 use penstock_auth::{Key, Scopes};
@@ -119,7 +120,7 @@ fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
 
 fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     let wanted = Wanted::read(asked, &CREATE)?;
-    let account = wanted.fields.text("account")?.some().unwrap_or_else(|| accounts::DEFAULT.to_owned());
+    let account = wanted.fields.text("account")?.some().unwrap_or_else(|| account_json::DEFAULT.to_owned());
     let (account, made) = accounts::named(vault, asked, &account)?;
     let key = Key::generate(&mut random);
     let mut record = KeyRecord {
@@ -248,7 +249,7 @@ pub fn told(record: &KeyRecord) -> Value {
         "account": record.account,
         "scopes": record.scopes,
         "models": record.models,
-        "limits": input::told(&record.limits),
+        "limits": account_json::limits(&record.limits),
         "created": record.created,
         "last_used": record.last_used,
         "expires": record.expires,

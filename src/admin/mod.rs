@@ -19,12 +19,12 @@ mod runtime_fields;
 mod schema;
 mod status;
 
-use crate::app::gateway::Source;
-use crate::app::listener::Bound;
-use crate::http::response::cors::CrossOrigin;
-use crate::http::response::head::Head;
+use crate::config::ConfigSource;
 use crate::proxy::downstream::Caller;
 use crate::proxy::endpoint::parameters;
+use crate::proxy::response::cors::CrossOrigin;
+use crate::proxy::response::head::Head;
+use crate::server::listener::Bound;
 use crate::state::House;
 use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
@@ -60,10 +60,10 @@ const BODY: usize = 64 * 1024;
 pub fn serve(
     bound: Bound,
     house: &Arc<House>,
-    source: Source,
+    source: ConfigSource,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    crate::app::listener::serve(
+    crate::server::listener::serve(
         bound,
         "admin",
         Admin { house: house.clone(), source, wrong: auth_throttle::Tokens::default() },
@@ -73,7 +73,7 @@ pub fn serve(
 
 struct Admin {
     house: Arc<House>,
-    source: Source,
+    source: ConfigSource,
     wrong: auth_throttle::Tokens,
 }
 
@@ -118,9 +118,16 @@ impl HttpServerApp for Admin {
                 head.whole(caller, kind, vec![Bytes::from(body)]).await.ok();
             }
             Err(refusal) => {
-                crate::http::response::refuse(caller, Dialect::Chat, &id, &refusal, None, &CrossOrigin::None)
-                    .await
-                    .ok();
+                crate::proxy::response::refuse(
+                    caller,
+                    Dialect::Chat,
+                    &id,
+                    &refusal,
+                    None,
+                    &CrossOrigin::None,
+                )
+                .await
+                .ok();
             }
         }
         session.finish().await.ok();
@@ -150,7 +157,7 @@ impl Admin {
         self.check_host(head)?;
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
         match (&method, path.as_str()) {
-            (&Method::GET, "/metrics") => Ok(Answer(200, METRICS, self.house.metrics.text(&self.house))),
+            (&Method::GET, "/metrics") => Ok(Answer(200, METRICS, self.house.metrics_text())),
             (&Method::GET, "/healthz") => Ok(Answer(200, TEXT, b"ok\n".to_vec())),
             (&Method::GET, "/readyz") => Ok(self.ready()),
             (&Method::GET, "/admin/openapi.json") => Ok(written(200, &openapi::document())),

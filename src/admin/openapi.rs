@@ -197,8 +197,9 @@ fn schemas() -> Value {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-    use super::super::{accounts, keys};
+    use super::super::keys;
     use super::*;
+    use crate::auth::account_json;
     use penstock_storage::accounts::{AccountRecord, AccountState};
     use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
 
@@ -248,10 +249,10 @@ mod tests {
             revoked: None,
         };
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        let told: Vec<String> = names(&accounts::told(&account));
+        let told: Vec<String> = names(&account_json::told(&account));
         assert_eq!(told, ACCOUNT[..5]);
         assert_eq!(names(&keys::told(&key)), KEY[..12]);
-        assert_eq!(names(&input::told(&key.limits)), input::LIMITS);
+        assert_eq!(names(&account_json::limits(&key.limits)), input::LIMITS);
     }
 
     #[test]

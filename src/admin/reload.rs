@@ -2,7 +2,7 @@
 
 use super::openapi::answered;
 use super::routes::{Route, Work};
-use crate::app::gateway::Source;
+use crate::config::ConfigSource;
 use crate::config::{Change, Mistake};
 use crate::state::House;
 use crate::telemetry::log;
@@ -24,7 +24,7 @@ const LISTED: usize = 200;
 /// Changes that the log lists.
 const LOGGED: usize = 20;
 
-async fn answer(house: &Arc<House>, source: &Source) -> Result<Value, Refusal> {
+async fn answer(house: &Arc<House>, source: &ConfigSource) -> Result<Value, Refusal> {
     let Reloaded { version, changes, waiting, warnings } =
         reload(house, source).await.map_err(|mistakes| Refusal::because(Code::InvalidRequest, mistakes))?;
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
@@ -56,7 +56,7 @@ pub struct Reloaded {
 ///
 /// # Errors
 /// Every mistake of the new one.
-pub async fn reload(house: &Arc<House>, source: &Source) -> Result<Reloaded, String> {
+pub async fn reload(house: &Arc<House>, source: &ConfigSource) -> Result<Reloaded, String> {
     let (fresh, kept) = (source.clone(), house.clone());
     let runtime = tokio::runtime::Handle::current();
     let swap = move || {

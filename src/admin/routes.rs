@@ -5,8 +5,8 @@ use super::request::{Asked, Done, Told};
 use super::{
     accounts, adjustments, audit, batches, credits, dangling_references, files, keys, reload, status,
 };
-use crate::app::gateway::Source;
 use crate::billing::Ledger;
+use crate::config::ConfigSource;
 use crate::state::House;
 use crate::storage::stores::Vault;
 use http::Method;
@@ -132,7 +132,7 @@ pub type OnStore = fn(&Vault, &Asked) -> Result<Done, Refusal>;
 /// What is done with the ledger.
 pub type OnLedger = for<'a> fn(&'a Vault, &'a Arc<Ledger>, &'a Asked) -> Working<'a, Told>;
 /// What is asked of a gateway that runs.
-pub type OnHouse = for<'a> fn(&'a Arc<House>, &'a Source, &'a Asked) -> Working<'a, Value>;
+pub type OnHouse = for<'a> fn(&'a Arc<House>, &'a ConfigSource, &'a Asked) -> Working<'a, Value>;
 /// Work that is waited for.
 pub type Working<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 

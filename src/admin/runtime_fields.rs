@@ -1,8 +1,8 @@
 //! What a running gateway knows better of keys and accounts than the store:
 //! last use, work, what is left and what was spent.
 
-use super::input;
-use crate::limits::rate_limit::Tally;
+use crate::auth::account_json;
+use crate::auth::key_limiter::Tally;
 use crate::state::House;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn figures(tally: &Tally, now: Duration) -> Value {
         "requests_left": standing.requests.map(|gauge| gauge.remaining),
         "tokens_left": standing.tokens.map(|gauge| gauge.remaining),
         "tokens_owed": debt,
-        "spent_today": input::credits(spent.day),
-        "spent_this_month": input::credits(spent.month),
+        "spent_today": account_json::credits(spent.day),
+        "spent_this_month": account_json::credits(spent.month),
     })
 }

@@ -1,7 +1,7 @@
 //! What a member of a request or of an answer is, said once: the same name is the same thing wherever it stands.
 
+use super::keys;
 use super::openapi::reference;
-use super::{accounts, keys};
 use serde_json::{Value, json};
 
 /// The member of this name; null where nobody has explained it.
@@ -36,7 +36,7 @@ fn held(name: &str) -> Option<Value> {
         "id" => about("string", "What it is called for good: of a key the 16 characters after `sk-svc-`, of an account 1 to 64 letters, digits, `.`, `_` or `-`."),
         "name" => maybe("string", "What people call it."),
         "account" => about("string", "The account that it draws on; `default` unless given."),
-        "state" => json!({ "enum": accounts::STATES.map(|(word, _)| word), "description": "No key of a suspended account is good." }),
+        "state" => json!({ "enum": crate::auth::account_json::STATES.map(|(word, _)| word), "description": "No key of a suspended account is good." }),
         "scopes" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "What it may do; `inference.*` unless given." }),
         "models" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "The catalogue's ids of the models that it may use; `null` for all." }),
         "limits" => reference("Limits"),

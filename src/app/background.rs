@@ -1,18 +1,18 @@
 //! What goes on beside the requests: names looked up again, providers checked,
 //! the last use of keys, what they spent and measured speeds written down, the system's clock followed.
 
-use crate::backup::schedule;
+use super::backups;
 use crate::http::buffer_pool;
 use crate::state::House;
 use crate::state::latency_records::{self, Extent};
 use crate::telemetry::log;
 use crate::time::clock::{self, Clock, Followed};
-use crate::upstream::provider_state::ProviderLive;
+use crate::upstream::provider_state::resolve_all;
 use penstock_storage::Health;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 /// How often names are looked up again.
 const RESOLVE: Duration = Duration::from_secs(30);
@@ -60,7 +60,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         every(SWEEP, stop, house, |house| async move {
             tokio::task::spawn_blocking(move || house.connection_pools.sweep()).await.ok();
         }),
-        house.health_checks.start(house, stop),
+        house.health_checks.start(house.health_context(), stop),
         every(TIDY, stop, house, |house| async move { house.shelf.clear(house.clock.now()) }),
         every(buffer_pool::IDLE, stop, house, |house| async move { house.buffers.tidy(Instant::now()) }),
         every(OLD, stop, house, |house| async move {
@@ -70,9 +70,9 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
         }),
         every(STORE, stop, house, |house| async move { watch_store(&house) }),
         every(CLOCK, stop, house, |house| async move { follow_clock(house.clock) }),
-        every(EXPORT, stop, house, |house| async move { schedule::due(&house).await }),
+        every(EXPORT, stop, house, |house| async move { backups::due(&house).await }),
         every(MEASURE, stop, house, |house| async move {
-            tokio::task::spawn_blocking(move || house.metrics.measure_disk(&house)).await.ok();
+            tokio::task::spawn_blocking(move || house.measure_disk()).await.ok();
         }),
     ]
 }
@@ -118,9 +118,9 @@ async fn sweep_files(house: &House) {
 /// Looks every provider's name up, and publishes the addresses to the pools and to the health checks.
 pub async fn resolve(house: &House) {
     let live = house.live();
-    look_up(live.providers.iter()).await;
+    resolve_all(live.providers.iter()).await;
     live.publish().await;
-    house.health_checks.publish(house).await;
+    house.health_checks.publish(&live).await;
 }
 
 /// Looks every provider's name up again, and publishes the addresses if one has changed.
@@ -128,18 +128,11 @@ async fn refresh(house: &House) {
     let live = house.live();
     let addresses = || live.providers.iter().map(|provider| provider.route.address()).collect::<Vec<_>>();
     let before = addresses();
-    look_up(live.providers.iter()).await;
+    resolve_all(live.providers.iter()).await;
     if addresses() != before {
         live.publish().await;
-        house.health_checks.publish(house).await;
+        house.health_checks.publish(&live).await;
     }
-}
-
-/// Looks the names of these up, all at once: one that takes its time keeps nobody waiting but those who need it.
-pub async fn look_up(providers: impl Iterator<Item = &Arc<ProviderLive>>) {
-    let mut all: JoinSet<()> =
-        providers.cloned().map(|provider| async move { provider.resolve().await }).collect();
-    while all.join_next().await.is_some() {}
 }
 
 /// Ends when told to stop, or when nobody is left to tell.

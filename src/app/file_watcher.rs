@@ -4,7 +4,7 @@
 //! What cannot be read now is no change: it is told, and looked at again.
 
 use crate::admin;
-use crate::app::gateway::Source;
+use crate::config::ConfigSource;
 use crate::state::House;
 use crate::telemetry::log;
 use sha2::{Digest, Sha256};
@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 const MOST: usize = 1 << 20;
 
 /// Starts to look, until told to stop.
-pub fn start(house: &Arc<House>, source: &Source, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
+pub fn start(house: &Arc<House>, source: &ConfigSource, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
     let (house, source, mut stop) = (house.clone(), source.clone(), stop.clone());
     tokio::spawn(async move {
         let (mut known, mut told) = (seen(&house).await.ok(), false);

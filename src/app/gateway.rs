@@ -1,17 +1,19 @@
 //! A running gateway: every listener and every worker, until it is told to
 //! stop. The binary runs one; tests run many in one process.
 
+use super::predecessor;
 use crate::admin;
 use crate::app::background;
 use crate::app::demo_providers::{self, Simulators};
 use crate::app::file_watcher;
-use crate::app::listener::{Bound, Public, bind_or_take};
 use crate::batch::Batches;
 use crate::billing::handover::Holds;
-use crate::config::Loaded;
+use crate::config::ConfigSource;
 use crate::config::settings::Settings;
 use crate::net::executor::Threads;
+use crate::proxy;
 use crate::server::PARTING_IDLE;
+use crate::server::listener::{Bound, Public, bind_or_take};
 use crate::state::House;
 use crate::state::latency_records::{self, Extent};
 use crate::upgrade::control_channel::{Link, News};
@@ -47,7 +49,7 @@ pub struct Gateway {
     /// Stopped last: open requests are still answered.
     simulators: Simulators,
     threads: Arc<Threads>,
-    source: Source,
+    source: ConfigSource,
     /// The admin listener, and what stops it alone.
     desk: Option<JoinHandle<()>>,
     desk_stop: watch::Sender<bool>,
@@ -56,15 +58,12 @@ pub struct Gateway {
     link: Option<Arc<Link>>,
 }
 
-/// Where a reload reads the configuration from.
-pub type Source = Arc<dyn Fn() -> Result<Loaded, String> + Send + Sync>;
-
 impl Gateway {
     /// Binds every socket, opens the store, starts.
     ///
     /// # Errors
     /// One sentence that says what is in the way; nothing is left running.
-    pub async fn start(settings: Settings, source: Source) -> Result<Self, String> {
+    pub async fn start(settings: Settings, source: ConfigSource) -> Result<Self, String> {
         Self::begin(settings, source, None).await
     }
 
@@ -74,7 +73,7 @@ impl Gateway {
     /// As [`Gateway::start`]; the other process goes on then.
     pub async fn begin(
         mut settings: Settings,
-        source: Source,
+        source: ConfigSource,
         mut arrival: Option<Arrival>,
     ) -> Result<Self, String> {
         let public = Public::bind(&settings, &mut arrival)?;
@@ -98,11 +97,12 @@ impl Gateway {
         let (desk_stop, closed) = watch::channel(false);
         let desk = Some(admin::serve(admin, &house, source.clone(), closed));
         background::resolve(&house).await;
-        Batches::start(&house).await?;
-        let (doors, threads) = public.serve(&house, &stopped)?;
+        let proxy = proxy::install(&house);
+        Batches::start(&house.batch).await?;
+        let (doors, threads) = public.serve(&house, &proxy, &stopped)?;
         tasks.extend(doors);
         if let Some(arrival) = arrival {
-            arrival.ready(&house, holds)?;
+            predecessor::serve_predecessor(arrival, &house, holds)?;
         }
         let admin = admin_address;
         Ok(Self {
@@ -194,7 +194,7 @@ impl Gateway {
             self.desk = Some(admin::serve(Bound::again(socket)?, &self.house, self.source.clone(), closed));
             self.desk_stop = stop;
         }
-        Batches::start(&self.house).await
+        Batches::start(&self.house.batch).await
     }
 
     /// Stops in order: not ready, no new connection, the open exchanges end or

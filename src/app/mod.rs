@@ -1,9 +1,10 @@
 //! Composition of the process: startup, listeners, background tasks, reload triggers, service notification.
 
 pub mod background;
+mod backups;
 pub mod demo_providers;
 pub mod file_watcher;
 pub mod gateway;
-pub mod listener;
+mod predecessor;
 pub mod sd_notify;
 pub mod startup;

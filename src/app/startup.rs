@@ -1,12 +1,13 @@
 //! Starting and stopping the process: threads, signals, the demo's greeting.
 
 use crate::admin;
-use crate::app::gateway::{Gateway, Source};
+use crate::app::gateway::Gateway;
 use crate::app::sd_notify;
+use crate::config::ConfigSource;
 use crate::config::Loaded;
 use crate::config::settings::Settings;
-use crate::net::fd_limit;
 use crate::storage::stores::DEMO;
+use crate::telemetry::fd_limit;
 use crate::telemetry::{log, panics};
 use crate::upgrade::new_process::Arrival;
 use crate::upgrade::old_process::Program;
@@ -26,7 +27,7 @@ const HOUSE: usize = 1;
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn run(settings: Settings, source: Source) -> Result<(), String> {
+pub fn run(settings: Settings, source: ConfigSource) -> Result<(), String> {
     runtime(HOUSE)?.block_on(async move {
         let drain = settings.drain;
         log::set(settings.log);
@@ -64,7 +65,7 @@ pub fn run(settings: Settings, source: Source) -> Result<(), String> {
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
+pub fn demo(settings: Settings, source: ConfigSource) -> Result<(), String> {
     runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
         log::set(settings.log);
@@ -161,7 +162,7 @@ impl Signals {
     }
 
     /// Waits for the end, or for an upgrade; reloads meanwhile when asked to.
-    async fn until_told(&mut self, gateway: &Gateway, source: &Source) -> Order {
+    async fn until_told(&mut self, gateway: &Gateway, source: &ConfigSource) -> Order {
         loop {
             tokio::select! {
                 () = stop(&mut self.terminate, &mut self.interrupt) => return Order::Stop,
@@ -226,6 +227,6 @@ fn say(text: &str) -> Result<(), String> {
 
 /// A source that never changes, for gateways without a file.
 #[must_use]
-pub fn fixed(settings: Settings) -> Source {
+pub fn fixed(settings: Settings) -> ConfigSource {
     Arc::new(move || Ok(Loaded { settings: settings.clone(), warnings: Vec::new() }))
 }

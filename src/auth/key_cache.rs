@@ -4,8 +4,9 @@
 
 pub use super::principal::{Account, Grant};
 
-use crate::admin::accounts::DEFAULT;
-use crate::limits::rate_limit::Tally;
+use super::principal::Live;
+use crate::auth::account_json::DEFAULT;
+use crate::auth::key_limiter::Tally;
 use crate::storage::stores::{Pepper, Vault};
 use crate::telemetry::log;
 use crate::time::clock::Clock;
@@ -16,7 +17,6 @@ use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::audit::Said;
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
 use penstock_storage::spend::{SpendRecord, SpendStore, Spender};
-use super::principal::Live;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,7 +112,7 @@ impl Keyring {
                 who: "gateway".to_owned(),
                 what: "account.create".to_owned(),
                 target: account.id.clone(),
-                change: crate::admin::accounts::told(&account),
+                change: crate::auth::account_json::told(&account),
             };
             if let Err(error) = vault.accounts.insert(&account, &said) {
                 log::event(

@@ -1,4 +1,6 @@
 //! Authentication of clients: API keys, their accounts and scopes, cached in memory.
 
+pub mod account_json;
 pub mod key_cache;
+pub mod key_limiter;
 pub mod principal;

@@ -1,7 +1,7 @@
 //! What one key may do, and the account it draws on, as exchanges hold them. A grant does not change under an
 //! exchange, but that its key is revoked, its account suspended, or what they have is used up.
 
-use crate::limits::rate_limit::Tally;
+use crate::auth::key_limiter::Tally;
 use penstock_auth::{Scope, Scopes};
 use penstock_contract::Refusal;
 use penstock_routing::Client;

@@ -2,7 +2,6 @@
 //! its results and every result in them.
 
 use super::verify::Verdict;
-use crate::proxy::endpoint;
 use crate::storage::files::{Contents, LineReader};
 use penstock_batch::jsonl;
 use penstock_storage::StoreError;
@@ -105,7 +104,7 @@ fn asked(known: &Known<'_>, batch: &BatchRecord) -> Result<Option<HashSet<String
     let Ok(contents) = Contents::open(&known.folder.join(&input.id), &input) else { return Ok(None) };
     let (mut lines, mut asked) = (LineReader::new(contents), HashSet::new());
     while let Ok(Some(line)) = lines.next_line() {
-        let Ok(line) = jsonl::line(&line.bytes, endpoint::for_lines()) else { return Ok(None) };
+        let Ok(line) = jsonl::line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS) else { return Ok(None) };
         asked.insert(line.custom_id.into_owned());
     }
     Ok(Some(asked))

@@ -1,10 +1,10 @@
 //! Requests about batches: to make one, to see one or all of them, to cancel one. Batches belong to the account, and each
 //! of its keys sees all of them; their files belong to the key that made the batch.
 
+use super::context::BatchContext;
 use super::errors::{enough, no_file, none, refused, unkept};
 use super::{Batches, DELETING, PATIENCE, PREFIX, Tell, api_object};
 use crate::auth::key_cache::Grant;
-use crate::state::House;
 use crate::storage::files::off_thread;
 use crate::storage::object_id;
 use crate::telemetry::log;
@@ -23,7 +23,7 @@ impl Batches {
     /// # Errors
     /// The file cannot be its input, the account has enough batches, the store takes nothing now.
     pub async fn create(
-        house: &Arc<House>,
+        house: &Arc<BatchContext>,
         grant: &Grant,
         asked: Create,
     ) -> Result<Arc<BatchRecord>, Refusal> {
@@ -66,9 +66,9 @@ impl Batches {
         Ok(Arc::new(record))
     }
 
-    fn may_create(&self, house: &House) -> Result<(), Refusal> {
+    fn may_create(&self, house: &BatchContext) -> Result<(), Refusal> {
         // A process that hands over keeps the batch for the next one.
-        let shut = house.is_draining() && !house.has_left();
+        let shut = house.lifecycle.is_draining() && !house.lifecycle.is_handed_over();
         match self.engine.health() {
             Health::Full => Err(Refusal::new(Code::StorageFull)),
             Health::Ready if !shut && !house.ledger.failing() => Ok(()),

@@ -2,7 +2,6 @@
 //! large line is not kept in memory: its place in the file is, and it is read
 //! again when it is asked. Calls block.
 
-use crate::proxy::endpoint;
 use crate::storage::files::{FileLine, LineReader, Next};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -135,7 +134,7 @@ impl Input {
             return Ok(None);
         }
         let damaged = || Error::from(ErrorKind::InvalidData);
-        let read = jsonl::line(&line.bytes, endpoint::for_lines()).map_err(|_| damaged())?;
+        let read = jsonl::line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS).map_err(|_| damaged())?;
         if index == 0 {
             self.model = model(read.body);
         }

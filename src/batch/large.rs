@@ -3,9 +3,8 @@
 //! the next in turn is passed by nobody, so that short lines cannot keep a long
 //! one waiting.
 
+use super::context::BatchContext;
 use super::input::{Body, LargeGate};
-use crate::proxy::downstream::CancelLine;
-use crate::state::House;
 use crate::telemetry::log;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -13,6 +12,7 @@ use penstock_limits::{Fair, Joined};
 use std::io::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 /// Memory that large lines share.
 #[derive(Clone, Default)]
@@ -52,10 +52,10 @@ pub(super) struct Source {
 /// The body of a line in memory, with the permit of a large one; `None` if it was cancelled before or cannot be read
 /// for now.
 pub(super) async fn load(
-    house: &Arc<House>,
+    house: &Arc<BatchContext>,
     from: &Source,
     body: Body,
-    cancel: &CancelLine,
+    cancel: &CancellationToken,
 ) -> Option<(Bytes, Option<LinePermit>)> {
     let (offset, length) = match body {
         Body::Held(body) => return Some((body, None)),

@@ -2,12 +2,12 @@
 //! and then finished, or asked again.
 
 use super::commit::Finished;
+use super::context::{LineAsk, LineDone};
 use super::input::Asked;
 use super::large;
 use super::runner::{Event, LOOK, Work};
 use super::scheduler::Turn;
 use crate::config::settings::BatchResults;
-use crate::proxy::batch_line::{self, LineAsk, LineDone};
 use bytes::Bytes;
 use penstock_batch::result;
 use penstock_batch::state::{State, Why};
@@ -73,7 +73,7 @@ impl Work {
             self.put_back(asked);
             return self.end(Why::KeyRevoked);
         };
-        let Some(endpoint) = self.endpoint else { return self.end(Why::Invalid) };
+        let Some(path) = self.path else { return self.end(Why::Invalid) };
         self.flying.lines += 1;
         self.short.begun();
         self.flying.bytes += asked.body.len();
@@ -86,7 +86,8 @@ impl Work {
             let ask = async {
                 // Held until the line has ended.
                 let (body, _memory) = large::load(&house, &from, body, &cancel).await?;
-                Some(batch_line::line(&house, LineAsk { grant, endpoint, body, cancel }).await)
+                let executor = house.executor.get()?;
+                Some(executor.execute(LineAsk { grant, path, body, cancel }).await)
             };
             let done = tokio::select! {
                 done = ask => done,

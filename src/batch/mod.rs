@@ -13,6 +13,7 @@ mod api;
 pub mod api_object;
 mod carbon_schedule;
 mod commit;
+mod context;
 mod errors;
 mod file_references;
 mod funds_backoff;
@@ -28,11 +29,10 @@ mod runner_state;
 mod scheduler;
 mod stats;
 
+pub use context::{BatchContext, LineAsk, LineDone, LineExecutor};
 pub use errors::no_file;
-pub use stats::Standing;
 
 use crate::net::executor::Threads;
-use crate::state::House;
 use crate::telemetry::log;
 use large::LargeLines;
 use memory_budget::{Share, Sharers};
@@ -123,7 +123,7 @@ impl Batches {
     ///
     /// # Errors
     /// One sentence that says what is in the way.
-    pub async fn start(house: &Arc<House>) -> Result<(), String> {
+    pub async fn start(house: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &house.batches;
         let threads = Threads::start(house.live().settings.threads)
             .map_err(|error| format!("The threads for batches cannot be started: {error}."))?;
@@ -137,7 +137,7 @@ impl Batches {
     ///
     /// # Errors
     /// One sentence that says what is in the way.
-    pub async fn resume(house: &Arc<House>) -> Result<(), String> {
+    pub async fn resume(house: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &house.batches;
         let store = batches.store.clone();
         let read = move || {
@@ -228,7 +228,7 @@ impl Batches {
 
     fn run(
         &self,
-        house: &Arc<House>,
+        house: &Arc<BatchContext>,
         record: BatchRecord,
         told: mpsc::UnboundedReceiver<Tell>,
         seen: watch::Sender<Arc<BatchRecord>>,
@@ -242,7 +242,7 @@ impl Batches {
     }
 
     /// What a batch of this account may hold in memory.
-    fn share(&self, house: &House, account: &str) -> Share {
+    fn share(&self, house: &BatchContext, account: &str) -> Share {
         self.sharers.share(house.live().settings.batches.memory, account)
     }
 

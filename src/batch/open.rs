@@ -1,8 +1,8 @@
 //! Opening what a batch works on: its input from the start, its results cut to
 //! what was committed, which lines are done. Blocks.
 
+use super::context::BatchContext;
 use super::input::{Asked, Input};
-use crate::state::House;
 use crate::storage::files::Output;
 use penstock_batch::done::Done;
 use penstock_storage::StoreError;
@@ -24,7 +24,7 @@ pub(super) struct Opened {
 /// # Errors
 /// `NotFound`: the input was deleted; `InvalidData`: it is damaged; `UnexpectedEof`: the results are; anything else
 /// may pass.
-pub(super) fn open(house: &House, record: &BatchRecord) -> Result<Opened> {
+pub(super) fn open(house: &BatchContext, record: &BatchRecord) -> Result<Opened> {
     let files = &house.files;
     let file = files.store().get(&record.input).map_err(store)?.ok_or(Error::from(ErrorKind::NotFound))?;
     let reader = files.read_lines(&file).map_err(|error| match error.kind() {

@@ -3,6 +3,8 @@
 //! whatever happens meets it in one place and in one order.
 
 use super::commit::{Group, Wrote};
+use super::context::BatchContext;
+use super::context::LineDone;
 use super::funds_backoff::Short;
 use super::input::{Asked, Input};
 use super::memory_budget::Share;
@@ -11,10 +13,8 @@ use super::retry_queue::Later;
 use super::runner_state::{Ahead, Disk, Exit, Flying, OpenFiles, Paused, Unwritten, Watchers};
 use super::scheduler::{Place, Turn};
 use super::{Tell, api_object};
-use crate::proxy::batch_line::LineDone;
-use crate::proxy::endpoint::{self, Endpoint};
-use crate::state::House;
 use penstock_batch::done::Done;
+use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_batch::state::{Life, State, Why};
 use penstock_storage::Health;
 use penstock_storage::batches::BatchRecord;
@@ -47,12 +47,12 @@ pub(super) enum Event {
 
 /// A batch at work.
 pub(super) struct Work {
-    pub(super) house: Arc<House>,
+    pub(super) house: Arc<BatchContext>,
     /// As it is with the next commit; what the world sees is what was committed.
     pub(super) record: BatchRecord,
     pub(super) life: Life,
     pub(super) done: Done,
-    pub(super) endpoint: Option<&'static dyn Endpoint>,
+    pub(super) path: Option<&'static str>,
     pub(super) files: OpenFiles,
     pub(super) ahead: Ahead,
     pub(super) later: Later,
@@ -73,7 +73,7 @@ pub(super) struct Work {
 
 /// Runs a batch until it is over or the house stops.
 pub(super) async fn run(
-    house: Arc<House>,
+    house: Arc<BatchContext>,
     record: BatchRecord,
     mut tells: mpsc::UnboundedReceiver<Tell>,
     seen: watch::Sender<Arc<BatchRecord>>,
@@ -109,7 +109,7 @@ pub(super) async fn run(
 
 impl Work {
     fn new(
-        house: Arc<House>,
+        house: Arc<BatchContext>,
         record: BatchRecord,
         tell: mpsc::UnboundedSender<Event>,
         seen: watch::Sender<Arc<BatchRecord>>,
@@ -119,7 +119,7 @@ impl Work {
         let suspended = house.keyring.grant(&record.key).is_some_and(|grant| grant.is_suspended());
         Self {
             life: api_object::life(&record),
-            endpoint: endpoint::find(&http::Method::POST, &record.endpoint).ok().map(|(found, _)| found),
+            path: BATCH_PATHS.iter().copied().find(|path| *path == record.endpoint),
             place,
             house,
             record,
@@ -213,7 +213,7 @@ impl Work {
         match grant {
             Some(grant) if grant.good(unix) => {
                 self.paused.suspended = false;
-                self.paused.held_up = self.house.vault.store.health() != Health::Ready;
+                self.paused.held_up = self.house.batches.engine.health() != Health::Ready;
             }
             Some(grant) if grant.is_suspended() => {
                 (self.paused.suspended, self.paused.held_up) = (true, true);

@@ -3,7 +3,6 @@
 
 use super::commit::Finished;
 use super::input::{Asked, Input};
-use crate::proxy::downstream::CancelLine;
 use crate::storage::files::Output;
 use penstock_batch::state::Why;
 use penstock_storage::batches::BatchRecord;
@@ -12,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// Its files, while they are open.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub(super) struct Flying {
     /// Bytes of their bodies.
     pub(super) bytes: usize,
     /// Tells them that nobody waits any more.
-    pub(super) cancel: CancelLine,
+    pub(super) cancel: CancellationToken,
     /// Cuts those that go on all the same.
     pub(super) abort: watch::Sender<bool>,
 }

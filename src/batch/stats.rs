@@ -1,22 +1,10 @@
 //! How batches are, as metrics and logs tell it: those that are open, and the line of each that ends.
 
+use super::context::BatchContext;
 use super::{Batches, api_object};
-use crate::state::House;
+use crate::telemetry::batches::Standing;
 use crate::telemetry::log;
 use penstock_storage::batches::{BatchRecord, BatchState};
-
-/// How batches are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// Open ones by state: being validated, at work, waiting for their hour.
-    pub open: [usize; 3],
-    /// Lines that have no result yet.
-    pub lines: u64,
-    /// Lines at work.
-    pub working: usize,
-    /// Age of the oldest that does not wait for its hour, in seconds.
-    pub oldest: u64,
-}
 
 impl Batches {
     /// How they are.
@@ -48,7 +36,7 @@ impl Batches {
     }
 
     /// A batch ended: its line and its counts.
-    pub(super) fn told_end(&self, house: &House, record: &BatchRecord) {
+    pub(super) fn told_end(&self, house: &BatchContext, record: &BatchRecord) {
         let state = api_object::state(record.state).name();
         let counts = &record.counts;
         house.metrics.batches.ended(state, counts.cancelled, counts.expired);

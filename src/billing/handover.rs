@@ -7,26 +7,15 @@ use super::op::{Deed, Op, Refused, TermsText};
 use super::write_queue::{Kept, Piece};
 use super::{Ledger, writer};
 use crate::telemetry::log;
+use crate::upgrade::messages::Sent;
 use penstock_ledger::{Act, Chain, Drawn, Entry, Open, Wallet};
 use penstock_storage::StoreError;
 use rust_decimal::Decimal;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Most acts that are sent together.
 const MOST: usize = 1_024;
-
-/// An act on its way to the process that writes.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Sent {
-    line: String,
-    terms: Option<(String, String)>,
-    eur: i64,
-    /// The spends that were noted for the process that writes have it in them.
-    #[serde(default)]
-    counted: bool,
-}
 
 /// What was charged, for the budgets.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,14 +60,13 @@ impl Drop for Holds {
     }
 }
 
-impl Sent {
-    fn of(deed: Deed, counted: bool) -> Option<Self> {
-        let terms = deed.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
-        let entry = Entry { seq: 1, at: deed.at, account: deed.account, act: deed.act };
-        let mut line = Vec::new();
-        Chain::default().seal(&entry, &mut line).ok()?;
-        Some(Self { line: String::from_utf8(line).ok()?, terms, eur: deed.exposed, counted })
-    }
+/// Encodes an act for the process that writes.
+fn sent(deed: Deed, counted: bool) -> Option<Sent> {
+    let terms = deed.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
+    let entry = Entry { seq: 1, at: deed.at, account: deed.account, act: deed.act };
+    let mut line = Vec::new();
+    Chain::default().seal(&entry, &mut line).ok()?;
+    Some(Sent { line: String::from_utf8(line).ok()?, terms, eur: deed.exposed, counted })
 }
 
 impl Ledger {
@@ -194,7 +182,7 @@ impl Ledger {
                     .collect();
                 let exposed = deeds.iter().map(|(deed, _)| deed.exposed).sum();
                 let count = deeds.len();
-                if !send(deeds.into_iter().filter_map(|(deed, counted)| Sent::of(deed, counted)).collect()) {
+                if !send(deeds.into_iter().filter_map(|(deed, counted)| sent(deed, counted)).collect()) {
                     log::event(log::error(), "handover_lost", &[("acts", &count.to_string())]);
                 }
                 let (open, entries) = (queue.open(), queue.entries());

@@ -19,6 +19,7 @@ pub mod format;
 mod group_builder;
 pub mod handover;
 mod hold;
+pub mod offline;
 mod op;
 pub mod rebuild;
 mod recovery;
@@ -26,6 +27,7 @@ mod replica_lag;
 pub mod report;
 pub mod rerate;
 mod reserve;
+pub mod sale;
 mod side_rows;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,7 @@ pub use op::{Refused, TermsText};
 pub use reserve::Need;
 
 use crate::config::settings;
+use crate::telemetry::durability_metrics::State;
 use crate::time::clock::Clock;
 use balance::Purse;
 use op::{Lines, Op, Order};
@@ -78,25 +81,6 @@ pub struct Ledger {
     /// The last request was refused since too much is unwritten: what is left of the debt is less than a request.
     turned_away: AtomicBool,
     writer: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// How the ledger is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
-    /// The store does not take entries, or takes too long.
-    pub failing: bool,
-    /// No further request is taken: debt or backlog is used up.
-    pub exhausted: bool,
-    /// The second copy is up to the store.
-    pub copied: bool,
-    /// Charged and reserved, and not yet on the disk, in 1e-8 EUR.
-    pub exposed: i64,
-    /// Bytes that wait to be written.
-    pub waiting: u64,
-    /// Open reserves.
-    pub open: u64,
-    /// Number of the last entry on the disk.
-    pub entries: u64,
 }
 
 impl Ledger {

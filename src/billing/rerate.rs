@@ -2,7 +2,7 @@
 //! and the terms that stand beside it. Every call blocks.
 
 use super::report::{Failed, each, find};
-use crate::upstream::pricing::eur8;
+use super::sale::eur8;
 use penstock_contract::Done;
 use penstock_ledger::{Act, Day, Month, Wallet};
 use penstock_pricing::{Billing, PaidWith, Sold, Tariff, charge};
@@ -73,7 +73,7 @@ pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
             (0, false) => Done::Audio { seconds: sale.seconds },
             (count, _) => Done::Images { count, steps: None, pixels: None },
         };
-        let sold: Sold = crate::upstream::pricing::sold(&done);
+        let sold: Sold = super::sale::sold(&done);
         let pays = match wallet {
             Wallet::Credits => PaidWith::Credits,
             Wallet::Energy => PaidWith::Energy,

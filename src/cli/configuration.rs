@@ -3,12 +3,11 @@
 use super::output::{err, out};
 use super::{Failure, MISCONFIGURED, drop_privileges, memory_estimate};
 use crate::admin::dangling_references::at_rest;
-use crate::app::gateway;
 use crate::app::startup;
-use crate::config::{Loaded, Mistake, Report, Settings, Source};
+use crate::config::{ConfigSource, Loaded, Mistake, Report, Settings, Source};
 use crate::http::tls;
-use crate::net::fd_limit;
 use crate::storage::stores;
+use crate::telemetry::fd_limit;
 
 use penstock_catalog::Catalog;
 use std::collections::HashMap;
@@ -95,7 +94,7 @@ fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
 }
 
 /// Reads the same source again, for a reload.
-fn again(source: Source) -> gateway::Source {
+fn again(source: Source) -> ConfigSource {
     Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration stays in force")))
 }
 

@@ -153,14 +153,14 @@ fn verify(reached: &Reached, repair: bool) -> Result<(), String> {
         Err(Failure::NotRunning(_)) => {
             let storage = backend::storage(&reach)?;
             super::drop_privileges::take(&storage.path)?;
-            let found = proven(&crate::storage::stores::verify_ledger(&storage)?.told());
+            let found = proven(&crate::billing::offline::verify_ledger(&storage)?.told());
             match found {
                 Err(why) if repair => {
                     err(&why);
                     for healed in crate::storage::stores::heal_ledger(&storage)? {
                         err(&format!("Written again: {healed}.\n"));
                     }
-                    proven(&crate::storage::stores::verify_ledger(&storage)?.told())
+                    proven(&crate::billing::offline::verify_ledger(&storage)?.told())
                 }
                 found => found,
             }
@@ -230,6 +230,6 @@ fn rebuild(reached: &Reached) -> Result<(), String> {
     }
     let storage = backend::storage(&reach)?;
     super::drop_privileges::take(&storage.path)?;
-    let entries = crate::storage::stores::rebuild(&storage)?;
+    let entries = crate::billing::offline::rebuild(&storage)?;
     out(&format!("The ledger was rebuilt: {entries} entries.\n"))
 }

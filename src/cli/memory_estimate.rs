@@ -2,9 +2,10 @@
 //! the house keeps.
 
 use crate::config::settings::Settings;
+use crate::http::STREAM_WINDOW;
 use crate::http::buffer_pool;
 use crate::proxy::failover::FREE;
-use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAMES, STREAM_WINDOW};
+use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAMES};
 use crate::upstream::connect::H2_WINDOW;
 
 /// What a request holds besides its body and its answer: buffers of two connections, its state. Assumed; an open

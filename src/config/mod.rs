@@ -27,3 +27,6 @@ pub use units::{duration, write_duration};
 
 #[cfg(test)]
 mod tests;
+
+/// Reads the configuration again, for a reload.
+pub type ConfigSource = std::sync::Arc<dyn Fn() -> Result<Loaded, String> + Send + Sync>;

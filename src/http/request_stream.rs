@@ -3,8 +3,8 @@
 //! the first bytes of its body. The connection itself goes back to the guard when the session is dropped, so that a
 //! refusal is heard by a client that is still sending.
 
+use crate::http::After;
 use crate::net::buffered_stream::Socket;
-use crate::proxy::exchange::After;
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;

@@ -4,6 +4,7 @@
 //! comes in and one when it is over.
 
 use crate::config::settings;
+use crate::telemetry::overload::Standing;
 use parking_lot::{Mutex, MutexGuard};
 use penstock_contract::{Code, Refusal};
 use penstock_limits::{Ceiling, Crowd, Queued};
@@ -59,17 +60,6 @@ pub struct Place {
     /// Its account; `None` for a line of a batch, which takes no place from others.
     whose: Option<Arc<str>>,
     bytes: usize,
-}
-
-/// How full it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Requests at work.
-    pub requests: usize,
-    /// Bytes they hold.
-    pub bytes: usize,
-    /// Requests that wait.
-    pub waiting: usize,
 }
 
 impl Overload {

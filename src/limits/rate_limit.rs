@@ -4,81 +4,17 @@
 //! Time here is the calendar's, since budgets end at midnight. Where that is set
 //! forward, a limit per minute is whole again a little early, once.
 
-use crate::auth::key_cache::Grant;
+use crate::auth::key_limiter::Inner;
+use crate::auth::principal::Grant;
 use crate::time::clock::Clock;
 use crate::time::format::moment;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use penstock_contract::{Code, MicroCredits, Refusal};
 use penstock_limits::{
-    Admitted, Cost, Denied, Entered, Limit, Limits, Meter, Metered, Period, Spend, Standing, Used, Wait,
-    Whose, Work, admit,
+    Admitted, Cost, Denied, Entered, Limit, Limits, Metered, Standing, Used, Wait, Whose, Work, admit,
 };
-use penstock_storage::keys::KeyLimits;
-use penstock_storage::spend::SpendRecord;
-use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Limits and the use of them, of one key or one account.
-#[derive(Debug, Default)]
-pub struct Tally(Mutex<Inner>);
-
-#[derive(Debug, Default)]
-struct Inner {
-    limits: Limits,
-    meter: Meter,
-}
-
-impl Tally {
-    /// A tally that goes on from what was spent.
-    #[must_use]
-    pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
-        let spend = spent.map(|spent| Spend::restored(spent.day, spent.month, Duration::from_secs(spent.at)));
-        Self(Mutex::new(Inner {
-            limits: limits_of(limits),
-            meter: Meter::restored(spend.unwrap_or_default()),
-        }))
-    }
-
-    /// Other limits; what was used stays used.
-    pub fn set(&self, limits: &KeyLimits) {
-        self.0.lock().limits = limits_of(limits);
-    }
-
-    /// Micro-credits spent in the running day and month.
-    #[must_use]
-    pub fn spent(&self, now: Duration) -> SpendRecord {
-        let inner = self.0.lock();
-        let within = |period| inner.meter.spend().within(period, now);
-        SpendRecord { day: within(Period::Day), month: within(Period::Month), at: now.as_secs() }
-    }
-
-    /// Requests that were let through since the start.
-    #[must_use]
-    pub fn passed(&self) -> u64 {
-        self.0.lock().meter.passed()
-    }
-
-    /// Requests at work, tokens owed, and how the limits per minute stand.
-    #[must_use]
-    pub fn now(&self, now: Duration) -> (u32, u64, Standing) {
-        let inner = self.0.lock();
-        let standing = inner.meter.standing(&inner.limits, now);
-        (inner.meter.working(), inner.meter.debt(&inner.limits, now), standing)
-    }
-}
-
-/// A limit of zero is refused where limits are read; one that lies in the store all the same is none.
-fn limits_of(limits: &KeyLimits) -> Limits {
-    let some = |limit: Option<u64>| limit.and_then(NonZeroU64::new);
-    Limits {
-        requests: some(limits.requests_per_minute),
-        tokens: some(limits.tokens_per_minute),
-        concurrent: limits.concurrent.and_then(NonZeroU32::new),
-        day: some(limits.budget_per_day),
-        month: some(limits.budget_per_month),
-    }
-}
 
 /// A request that has come in: nobody else has its seat while it is looked at, which may take long. All of it goes back
 /// at its end, or when it passes.

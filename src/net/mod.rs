@@ -3,5 +3,18 @@
 
 pub mod buffered_stream;
 pub mod executor;
-pub mod fd_limit;
+#[cfg(feature = "inject")]
+pub mod fault_injection;
+pub mod lifecycle;
 pub mod read_budget;
+
+use pingora_core::protocols::TcpKeepalive;
+use std::time::Duration;
+
+/// Probes of silent connections to providers, and the longest pauses of those to clients.
+pub const KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
+    idle: Duration::from_secs(20),
+    interval: Duration::from_secs(10),
+    count: 3,
+    user_timeout: Duration::ZERO,
+};

@@ -1,71 +1,50 @@
 //! One line of a batch as one exchange: the same phases of Pingora's proxy as a client's request, without a socket. Its
 //! charge is not entered here but given back with its response, so that both are written together or neither.
 
-pub use crate::proxy::downstream::CancelLine;
-
-use crate::auth::key_cache::Grant;
-use crate::billing::Ending;
-use crate::proxy::LineSession;
+use crate::batch::{LineAsk, LineDone, LineExecutor};
 use crate::proxy::downstream::{Line, LineReport};
-use crate::proxy::endpoint::Endpoint;
 use crate::proxy::exchange::ExchangeState;
+use crate::proxy::{LineSession, Proxy};
 use crate::state::House;
 use crate::telemetry::Outcome;
 use crate::telemetry::request_id::RequestId;
-use bytes::Bytes;
-use penstock_contract::{Code, Done, Refusal, Usage};
+use async_trait::async_trait;
+use penstock_contract::{Code, Done, Refusal};
 use pingora_core::apps::HttpServerApp;
-use std::sync::Arc;
+use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// When a failed line may be asked again, if nobody said.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is asked.
-pub struct LineAsk {
-    /// The key it is asked with, as it is now.
-    pub grant: Arc<Grant>,
-    /// Where.
-    pub endpoint: &'static dyn Endpoint,
-    /// The request's body.
-    pub body: Bytes,
-    /// Ends it.
-    pub cancel: CancelLine,
+/// Executes lines through the proxy.
+pub struct BatchLineExecutor {
+    house: Weak<House>,
+    proxy: Proxy,
 }
 
-/// What became of it.
-pub struct LineDone {
-    /// The exchange's name.
-    pub request: RequestId,
-    /// The status that a client would have been sent.
-    pub status: u16,
-    /// The body: an answer with both objects, or the error envelope of the dialect.
-    pub body: Vec<Bytes>,
-    /// The end of its reserve, for [`crate::ledger::Ledger::enter`]; `None` if nothing was set aside.
-    pub end: Option<Ending>,
-    /// What it used.
-    pub usage: Option<Usage>,
-    /// It failed for now and may be asked again after this.
-    pub retry: Option<Duration>,
-    /// It gave its seat to a request at once, or got none to the end: no failure, and to be asked again as if
-    /// it never was.
-    pub yielded: bool,
-    /// What others at work hold of the balance or a budget was in its way: yielded too, and to be asked again once
-    /// some of them have ended.
-    pub short: bool,
-    /// It was ended by its signal, before there was an answer.
-    pub cancelled: bool,
+impl BatchLineExecutor {
+    pub(super) const fn new(house: Weak<House>, proxy: Proxy) -> Self {
+        Self { house, proxy }
+    }
 }
 
-/// Asks a line. It waits for its seat as long as that takes.
-pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
-    let _open = house.open_exchange();
+#[async_trait]
+impl LineExecutor for BatchLineExecutor {
+    async fn execute(&self, ask: LineAsk) -> LineDone {
+        let house = self.house.upgrade();
+        let _in_flight = house.as_ref().map(|house| house.open_exchange());
+        execute(&self.proxy, ask).await
+    }
+}
+
+async fn execute(proxy: &Proxy, ask: LineAsk) -> LineDone {
     let line = Line::of_batch(ask.grant, ask.cancel);
     // The batch ends its lines by their signal, not with the listeners.
     let (_stop, stopping) = watch::channel(false);
-    if let Ok(session) = LineSession::start(line.clone(), ask.endpoint.path(), ask.body) {
-        house.proxy().process_new_http(session, &stopping).await;
+    if let Ok(session) = LineSession::start(line.clone(), ask.path, ask.body) {
+        proxy.process_new_http(session, &stopping).await;
     }
     let report = line.take_report().unwrap_or_else(|| LineReport {
         request: RequestId::random(),

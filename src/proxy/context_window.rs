@@ -2,10 +2,9 @@
 //! offers, and what they leave for the answer. An ask whose bytes cannot reach the window is
 //! never tokenised.
 
-mod turns;
-
 pub use crate::limits::tokenizer_permits::CountingPermits;
-pub use turns::Counting;
+pub use crate::upstream::count_queue::Counting;
+use crate::upstream::count_queue::QUICK;
 
 use crate::upstream::config_snapshot::ModelLive;
 use crate::upstream::offer::OfferLive;
@@ -21,10 +20,6 @@ use std::sync::atomic::AtomicBool;
 
 /// The most tokens that one image may cost where no rule says.
 const IMAGE: u64 = 16_384;
-/// Bodies up to this size are counted where they are; longer ones on a thread
-/// that may take its time.
-pub(crate) const QUICK: usize = 16 * 1024;
-
 /// Tokens that are counted in any case, so that a refusal at a small window has the exact number: tens of milliseconds
 /// of work at most. Beyond them and the window a count ends.
 const EXACT: u64 = 32_768;
@@ -56,11 +51,7 @@ pub enum Fit {
 ///
 /// # Errors
 /// The input alone fits none, too many others count, or a mistake of our own.
-pub async fn fits(
-    counting: &Counting<'_>,
-    model: &Arc<ModelLive>,
-    ask: &Ask,
-) -> Result<Option<Count>, Refusal> {
+pub async fn fits(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
     match &ask.task {
         Task::Talk => talk_fits(counting, model, ask).await,
         Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(counting, model, ask)).await.map(|()| None),
@@ -70,7 +61,7 @@ pub async fn fits(
 }
 
 /// Each text has the window to itself. Where no tokenizer knows, the provider says.
-async fn texts_fit(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
+async fn texts_fit(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
     let window = model.model.card.context_length;
     let long = longest(&ask.task);
     if upper_bound(long, 0, 0) <= window || model.model.tokenizer.is_none() {
@@ -138,11 +129,7 @@ fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
 }
 
 /// A conversation and its answer share the window.
-async fn talk_fits(
-    counting: &Counting<'_>,
-    model: &Arc<ModelLive>,
-    ask: &Ask,
-) -> Result<Option<Count>, Refusal> {
+async fn talk_fits(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
     let offers = || model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let window = model.model.card.context_length;
     let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
@@ -219,7 +206,7 @@ pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
 /// # Errors
 /// A body that is no conversation, a prompt that is so far beyond the window that its count was not ended, too many
 /// others count, or a mistake of our own.
-pub async fn count(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
+pub async fn count(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let wide = offers.map(|offer| offer.offer.context_length).max();
     let wide = wide.unwrap_or(model.model.card.context_length);
@@ -237,7 +224,7 @@ pub async fn count(counting: &Counting<'_>, model: &Arc<ModelLive>, ask: &Ask) -
 
 /// What the tokenizer or an engine says.
 async fn known(
-    counting: &Counting<'_>,
+    counting: &Counting,
     model: &Arc<ModelLive>,
     ask: &Ask,
     wide: u64,
@@ -257,7 +244,7 @@ const fn guessed(wide: u64) -> u64 {
 }
 
 /// A number that is not too low.
-async fn guess(counting: &Counting<'_>, ask: &Ask, wide: u64) -> Result<Count, Refusal> {
+async fn guess(counting: &Counting, ask: &Ask, wide: u64) -> Result<Count, Refusal> {
     let count = move |conversation: Conversation, stop: &AtomicBool| {
         estimate_within(&conversation, None, &Budget { most: guessed(wide), stop })
     };
@@ -270,7 +257,7 @@ async fn guess(counting: &Counting<'_>, ask: &Ask, wide: u64) -> Result<Count, R
 
 /// The exact count, unless the conversation holds what cannot be counted.
 async fn local(
-    counting: &Counting<'_>,
+    counting: &Counting,
     model: &Arc<ModelLive>,
     ask: &Ask,
     wide: u64,
@@ -286,7 +273,7 @@ async fn local(
 /// Reads the conversation and counts it, away from the async threads if it is long. Nothing where the conversation
 /// cannot be read in memory of a few times its size.
 async fn off_the_way(
-    counting: &Counting<'_>,
+    counting: &Counting,
     ask: &Ask,
     count: impl FnOnce(Conversation, &AtomicBool) -> Option<Count> + Send + 'static,
 ) -> Result<Option<Count>, Refusal> {

@@ -5,12 +5,13 @@ mod batch_line;
 #[cfg(test)]
 mod tests;
 
-pub use batch_line::{CancelLine, Line, LineReport};
+pub use batch_line::{Line, LineReport};
+use tokio_util::sync::CancellationToken;
 
-use crate::http::response::head::Head;
 use crate::net::read_budget;
 use crate::proxy::RequestOrigin;
 use crate::proxy::failover::Part;
+use crate::proxy::response::head::Head;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, Version, header};
 use penstock_contract::Finish;
@@ -152,7 +153,7 @@ impl Caller<'_> {
 
     /// The signal that asks a line to give its permit to a request at once.
     #[must_use]
-    pub fn asked_back(&self) -> Option<CancelLine> {
+    pub fn asked_back(&self) -> Option<CancellationToken> {
         self.line().and_then(|line| line.asked_back())
     }
 

@@ -5,9 +5,10 @@
 //! the response head before the first token is known.
 
 use super::RequestOrigin;
+use crate::http::After;
 use crate::proxy::batch_line;
 use crate::proxy::downstream::Caller;
-use crate::proxy::exchange::{After, Ended, Exchange, ExchangeState, Route};
+use crate::proxy::exchange::{Ended, Exchange, ExchangeState, Route};
 use crate::state::House;
 use crate::telemetry::panics;
 use async_trait::async_trait;

@@ -14,6 +14,7 @@ mod gateway;
 mod line_session;
 pub mod multipart;
 mod origin;
+pub mod response;
 
 pub use gateway::{Gateway, RequestContext};
 pub use line_session::LineSession;
@@ -28,9 +29,16 @@ use std::sync::{Arc, Weak};
 /// The proxy of a process.
 pub type Proxy = Arc<HttpProxy<Gateway>>;
 
+/// Starts Pingora's proxy, and makes it the executor of lines of batches.
+pub fn install(house: &Arc<House>) -> Proxy {
+    let proxy = start(Arc::downgrade(house));
+    let executor = batch_line::BatchLineExecutor::new(Arc::downgrade(house), proxy.clone());
+    house.batch.executor.set(Arc::new(executor)).ok();
+    proxy
+}
+
 /// Starts Pingora's proxy. Its own client is not used: the failover driver has connections of its own.
-#[must_use]
-pub fn start(house: Weak<House>) -> Proxy {
+fn start(house: Weak<House>) -> Proxy {
     let conf = ServerConf { threads: 1, upstream_keepalive_pool_size: 1, ..ServerConf::default() };
     let mut proxy = http_proxy(&Arc::new(conf), Gateway::new(house));
     let mut options = HttpServerOptions::default();

@@ -1,24 +1,16 @@
 //! A form with a sound on its way in: parts in any order, the sound to a spool,
 //! memory the same whatever its size.
 
+use crate::http::STREAM_WINDOW;
 use crate::proxy::exchange::{Exchange, too_large, unread};
-use crate::server::http2::STREAM_WINDOW;
+use crate::storage::files::disk;
 use crate::storage::spool::Spooled;
 use bytes::Bytes;
 use http::header;
 use penstock_contract::{Ask, Code, Fields, Kind, Refusal, Task};
 use penstock_media::speech::Upload;
-use std::io::ErrorKind;
 use std::time::Instant;
 use tokio::time::timeout;
-
-/// What a failing disk means to a client.
-pub fn disk(error: &std::io::Error) -> Refusal {
-    Refusal::new(match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Code::StorageFull,
-        _ => Code::Internal,
-    })
-}
 
 impl Exchange<'_> {
     /// Reads a whole form within its limits.

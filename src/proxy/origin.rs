@@ -1,9 +1,9 @@
 //! The origin of a request: the connection, the stream or the batch line that it came from.
 
+use crate::http::After;
 use crate::http::receive_window::Body;
 use crate::http::request_stream::Connection;
 use crate::proxy::downstream::Line;
-use crate::proxy::exchange::After;
 use parking_lot::Mutex;
 use penstock_contract::Refusal;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 
 use super::{Front, bad_request, part, parted};
 use crate::config::settings::Limits;
+use crate::http::After;
 use crate::http::request_stream::{Connection, RequestFraming, RequestStream};
 use crate::net::buffered_stream::Socket;
 use crate::net::executor;
 use crate::proxy::RequestOrigin;
-use crate::proxy::exchange::After;
 use crate::time::clock;
 use bytes::BytesMut;
 use penstock_wire::head::{Caps, Scan, Wrong};
@@ -98,7 +98,7 @@ async fn proxy(
     session.set_pipelined_prefix(prefix);
     session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));
     let _open = front.house.open_exchange();
-    front.house.proxy().process_new_http(session, stop).await.is_some()
+    front.proxy.process_new_http(session, stop).await.is_some()
 }
 
 const fn framing(head: usize, scan: &Scan) -> RequestFraming {

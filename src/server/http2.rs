@@ -6,6 +6,7 @@ use super::h2_flood_guard::Frames;
 use super::header_budget::{self, Held};
 use super::{Front, bad_request, parted, stopped};
 use crate::config::settings::Limits;
+use crate::http::STREAM_WINDOW;
 use crate::http::receive_window::{Bodies, Body};
 use crate::proxy::{Http2Stream, RequestOrigin};
 use bytes::Bytes;
@@ -27,9 +28,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// What a client may send of a body before it is read: with the default of 64 KiB a long upload waits for a round trip
-/// at every window.
-pub const STREAM_WINDOW: u32 = 512 << 10;
 /// The same of all bodies on a connection while none of them is read: the protocol's own, which is the least. Whoever
 /// has a place in the house and reads a long body makes it wider …
 pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
@@ -276,7 +274,7 @@ async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, o
     let link = Http2Stream::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
     session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
-    front.house.proxy().process_new_http(session, &stop).await;
+    front.proxy.process_new_http(session, &stop).await;
     open.0.ended(link.was_given_up());
 }
 

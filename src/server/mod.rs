@@ -9,8 +9,10 @@ mod h2_flood_guard;
 mod header_budget;
 mod http1;
 pub mod http2;
+pub mod listener;
 
 use crate::config::settings::Limits;
+use crate::proxy::Proxy;
 use crate::state::House;
 use connection_limit::{Place, Places};
 use header_budget::Heads;
@@ -36,6 +38,7 @@ const PIECE: usize = 16 << 10;
 /// What connections are handed to.
 pub struct Front {
     house: Arc<House>,
+    proxy: Proxy,
     places: Arc<Places>,
     heads: Arc<Heads>,
 }
@@ -43,9 +46,9 @@ pub struct Front {
 impl Front {
     /// A front door of this house.
     #[must_use]
-    pub fn new(house: Arc<House>) -> Self {
+    pub fn new(house: Arc<House>, proxy: Proxy) -> Self {
         let places = Places::new(house.metrics.connections());
-        Self { house, places, heads: Arc::default() }
+        Self { house, proxy, places, heads: Arc::default() }
     }
 
     /// A place for a connection from this address, if there is one.

@@ -2,13 +2,12 @@
 //! [`Live`] beside the old one and swaps it in whole; exchanges that began with
 //! the old one end with it.
 
-pub mod fault_injection;
 pub mod latency_records;
+mod scrape;
 
-use crate::app::background;
 use crate::auth::key_cache::Keyring;
 use crate::backup::schedule::Exports;
-use crate::batch::Batches;
+use crate::batch::{BatchContext, Batches};
 use crate::billing::Ledger;
 use crate::billing::handover::{Charged, Holds};
 use crate::config::settings::{Fixed, Settings};
@@ -16,27 +15,29 @@ use crate::config::{Change, changes};
 use crate::http::buffer_pool::Buffers;
 use crate::http::tls::{self, Tls};
 use crate::limits::admission_control::Overload;
-use crate::proxy::context_window::CountingPermits;
-use crate::proxy::{self, Proxy};
+use crate::limits::tokenizer_permits::CountingPermits;
+use crate::net::lifecycle::{InFlightGuard, Lifecycle};
 use crate::storage::files::{Files, When};
 use crate::storage::image_cache::Shelf;
 use crate::storage::spool::Spools;
 use crate::storage::stores::Vault;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::off_thread::BlockingHandles;
 use crate::telemetry::{Record, log};
 use crate::time::clock::Clock;
 use crate::upgrade::new_process::Predecessor;
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::connection_pool::ConnectionPools;
-use crate::upstream::pools::health::HealthChecks;
+use crate::upstream::pools::health::{HealthChecks, HealthContext};
 use crate::upstream::provider_state::ProviderLive;
+use crate::upstream::provider_state::resolve_all;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, RwLock};
 use penstock_contract::MicroCredits;
 use penstock_ledger::Wallet;
 use penstock_routing::RetryBudget;
 use penstock_storage::files::FileStore;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::runtime::Handle;
@@ -44,7 +45,7 @@ use tokio::sync::Notify;
 
 /// Everything that lives as long as the process.
 pub struct House {
-    live: ArcSwap<Live>,
+    live: Arc<ArcSwap<Live>>,
     /// What no reload changes.
     pub fixed: Fixed,
     /// What its TLS listener does, if it has one.
@@ -52,7 +53,7 @@ pub struct House {
     /// What lasts.
     pub vault: Vault,
     /// Who may ask.
-    pub keyring: Keyring,
+    pub keyring: Arc<Keyring>,
     /// Held while accounts and keys are changed, in the store and then in memory.
     pub desk: Mutex<()>,
     /// Credits and billed energy.
@@ -70,7 +71,7 @@ pub struct House {
     /// Retries that the house can afford.
     pub budget: Mutex<RetryBudget>,
     /// Counters for Prometheus.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
     /// Uploads and images while they are needed.
     pub spools: Spools,
     /// Images that wait for their client.
@@ -81,6 +82,10 @@ pub struct House {
     pub files: Arc<Files>,
     /// Files of requests, worked off in their own time.
     pub batches: Arc<Batches>,
+    /// Handles that blocking work needs.
+    pub blocking: BlockingHandles,
+    /// Handles that batches work with.
+    pub batch: Arc<BatchContext>,
     /// When the next archive is due.
     pub exports: Exports,
     /// Configurations that were replaced, while exchanges still use them: dropping one of many offers takes
@@ -95,20 +100,15 @@ pub struct House {
     pub charging: RwLock<()>,
     /// Held while spends are written down: what is written last was read last.
     noting: Mutex<()>,
-    draining: AtomicBool,
-    /// Another process has the store, or is about to.
-    left: AtomicBool,
+    /// In service, draining, handed over.
+    lifecycle: Arc<Lifecycle>,
     /// Processes before this one that still drain.
     predecessors: Mutex<Vec<Predecessor>>,
     /// Administrators being served.
     pub desks: AtomicUsize,
-    open: AtomicUsize,
-    emptied: Notify,
-    /// Pingora's proxy, which serves requests and lines of batches.
-    proxy: OnceLock<Proxy>,
     /// Mistakes on purpose.
     #[cfg(feature = "inject")]
-    pub inject: crate::state::fault_injection::Inject,
+    pub inject: Arc<crate::net::fault_injection::Inject>,
 }
 
 impl House {
@@ -134,7 +134,7 @@ impl House {
         let spool = &settings.spool;
         let spools = Spools::new(spool.path.clone(), spool.memory, spool.disk);
         let vault = Vault::open(&settings.storage)?;
-        let keyring = Keyring::load(&vault, clock)?;
+        let keyring = Arc::new(Keyring::load(&vault, clock)?);
         let (kept, terms) = (vault.ledger.clone(), &settings.ledger);
         let (ledger, holds) = match taken_over {
             true => Ledger::take_over(kept, terms, clock)?,
@@ -144,21 +144,46 @@ impl House {
         let batches = Arc::new(Batches::new(vault.store.clone()));
         files.run_by(batches.clone());
         let exports = Exports::open(&settings, clock.unix());
-        files.archived_in(exports.folder().to_owned());
+        files.archived_in(exports.folder().to_owned(), crate::backup::rotation::purge);
         let connection_pools = ConnectionPools::default();
         let overload = Overload::new(&settings.overload);
         let counting = CountingPermits::new(settings.overload.counting);
         let live = Live::build(settings, None, &connection_pools, clock.unix())?;
         latency_records::restore(&live, &vault.figures, clock);
+        let fixed = live.settings.fixed();
+        let live = Arc::new(ArcSwap::from_pointee(live));
+        let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
+        let (files, lifecycle) = (Arc::new(files), Arc::<Lifecycle>::default());
+        #[cfg(feature = "inject")]
+        let inject = Arc::<crate::net::fault_injection::Inject>::default();
+        let blocking = BlockingHandles {
+            metrics: metrics.clone(),
+            #[cfg(feature = "inject")]
+            inject: inject.clone(),
+        };
+        let batch = Arc::new(BatchContext {
+            live: live.clone(),
+            clock,
+            ledger: ledger.clone(),
+            keyring: keyring.clone(),
+            overload: overload.clone(),
+            metrics: metrics.clone(),
+            files: files.clone(),
+            batches: batches.clone(),
+            lifecycle: lifecycle.clone(),
+            executor: OnceLock::new(),
+        });
         let house = Arc::new(Self {
-            fixed: live.settings.fixed(),
-            live: ArcSwap::from_pointee(live),
+            fixed,
+            live,
             tls: ArcSwapOption::new(tls),
             vault,
             keyring,
             desk: Mutex::new(()),
             ledger,
             batches,
+            batch,
+            blocking,
             exports,
             clock,
             connection_pools,
@@ -169,10 +194,9 @@ impl House {
             spools,
             shelf: Shelf::default(),
             buffers: Arc::default(),
-            files: Arc::new(files),
-            metrics: Metrics::new().map_err(|error| error.to_string())?,
-            draining: AtomicBool::new(false),
-            left: AtomicBool::new(false),
+            files,
+            metrics,
+            lifecycle,
             retired: Mutex::default(),
             reloading: Mutex::default(),
             charging: RwLock::default(),
@@ -180,19 +204,15 @@ impl House {
             reloaded: Notify::new(),
             predecessors: Mutex::default(),
             desks: AtomicUsize::new(0),
-            open: AtomicUsize::new(0),
-            emptied: Notify::new(),
-            proxy: OnceLock::new(),
             #[cfg(feature = "inject")]
-            inject: crate::state::fault_injection::Inject::default(),
+            inject,
         });
-        house.proxy();
         Ok((house, holds))
     }
 
-    /// Pingora's proxy, which serves requests and lines of batches.
-    pub fn proxy(self: &Arc<Self>) -> &Proxy {
-        self.proxy.get_or_init(|| proxy::start(Arc::downgrade(self)))
+    /// Returns the handles that health checks work with.
+    pub fn health_context(&self) -> HealthContext {
+        HealthContext { live: self.live.clone(), clock: self.clock, metrics: self.metrics.clone() }
     }
 
     /// The configuration at work now.
@@ -228,7 +248,7 @@ impl House {
         let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix())?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
         runtime.block_on(async {
-            background::look_up(fresh.providers.iter().filter(unknown)).await;
+            resolve_all(fresh.providers.iter().filter(unknown)).await;
             fresh.publish().await;
         });
         fresh.begin();
@@ -236,7 +256,7 @@ impl House {
         self.overload.configure(&fresh.settings.overload);
         self.counting.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
-        runtime.block_on(self.health_checks.publish(self));
+        runtime.block_on(self.health_checks.publish(&self.live()));
         self.retired.lock().push(old);
         self.drop_retired();
         // A listener that the new configuration lacks stays until the next start, and what it does.
@@ -257,35 +277,34 @@ impl House {
         drop(unused);
     }
 
-    /// Notes that an exchange has begun, until the guard is dropped.
-    pub fn open_exchange(&self) -> OpenExchange<'_> {
-        self.open.fetch_add(1, Ordering::AcqRel);
-        OpenExchange { house: self }
+    /// Counts an exchange as in flight until the guard is dropped.
+    pub fn open_exchange(&self) -> InFlightGuard<'_> {
+        self.lifecycle.begin_exchange()
     }
 
-    /// Exchanges that have begun and not ended.
+    /// Returns the number of exchanges in flight.
     pub fn exchanges(&self) -> usize {
-        self.open.load(Ordering::Acquire)
+        self.lifecycle.in_flight()
     }
 
-    /// From now on the house is not ready, and takes no new connection.
+    /// Starts to drain: the process is not ready from now on, and takes no new connection.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
+        self.lifecycle.drain();
     }
 
-    /// Whether it drains.
+    /// Returns true while the process drains.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.lifecycle.is_draining()
     }
 
-    /// Another process has the store, or not after all.
+    /// Notes that another process has the store, or does not have it after all.
     pub fn leave(&self, left: bool) {
-        self.left.store(left, Ordering::Release);
+        self.lifecycle.set_handed_over(left);
     }
 
-    /// Whether another process has the store, or is about to.
+    /// Returns true if another process has the store, or is about to.
     pub fn has_left(&self) -> bool {
-        self.left.load(Ordering::Acquire)
+        self.lifecycle.is_handed_over()
     }
 
     /// A process before this one drains.
@@ -296,7 +315,7 @@ impl House {
     /// It has ended.
     pub fn alone(&self, predecessor: &Predecessor) {
         self.predecessors.lock().retain(|known| !known.is(predecessor));
-        self.emptied.notify_waiters();
+        self.lifecycle.notify();
     }
 
     /// A key is not what it was; whoever drains before this process is told.
@@ -346,7 +365,7 @@ impl House {
     /// Ends when the last exchange has, and every process before this one.
     pub async fn emptied(&self) {
         loop {
-            let emptied = self.emptied.notified();
+            let emptied = self.lifecycle.changed().notified();
             tokio::pin!(emptied);
             emptied.as_mut().enable();
             if self.exchanges() == 0 && self.predecessors.lock().is_empty() {
@@ -370,17 +389,4 @@ fn certified(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tls>>, Stri
         log::event(log::warn(), "certificate_over", &[("why", &why)]);
     }
     tls::of(settings)
-}
-
-/// An exchange that has begun.
-pub struct OpenExchange<'a> {
-    house: &'a House,
-}
-
-impl Drop for OpenExchange<'_> {
-    fn drop(&mut self) {
-        if self.house.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.house.emptied.notify_waiters();
-        }
-    }
 }

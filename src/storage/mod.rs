@@ -3,6 +3,5 @@
 pub mod files;
 pub mod image_cache;
 pub mod object_id;
-pub mod remote;
 pub mod spool;
 pub mod stores;

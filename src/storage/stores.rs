@@ -3,11 +3,10 @@
 
 mod pepper;
 
-use crate::billing::report;
 use crate::config::settings::Storage;
-use crate::storage::remote::Handed;
 use crate::telemetry::log;
 use crate::upgrade::control_channel::Link;
+use crate::upgrade::remote::Handed;
 use penstock_contract::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
@@ -148,37 +147,6 @@ pub fn look(storage: &Storage) -> Result<Option<Arc<dyn Store>>, String> {
     penstock_storage::open(&folder, options).map(Some).map_err(|error| told(&folder, &error))
 }
 
-/// Writes the ledger of a store again from its second copy; returns its entries.
-///
-/// # Errors
-/// One sentence that says what is in the way.
-pub fn rebuild(storage: &Storage) -> Result<u64, String> {
-    let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
-    let said = |error: penstock_storage::StoreError| sentence(&error.to_string());
-    let store = penstock_storage::open(&storage.path.join(STORE), options).map_err(said)?;
-    let copies = storage.path.join(LEDGER);
-    let entries = crate::billing::rebuild::rebuild(&store, &copies).map_err(|failed| failed.0)?;
-    LedgerStore::open(store, Some(&copies)).map_err(|error| told(&copies, &error))?;
-    Ok(entries)
-}
-
-/// Recomputes the ledger of a store and compares its second copy; nothing is written.
-///
-/// # Errors
-/// One sentence that says what is in the way.
-pub fn verify_ledger(storage: &Storage) -> Result<report::Proof, String> {
-    let store = look(storage)?;
-    let store = store.ok_or_else(|| {
-        let hint = if storage.path.join(LEDGER).is_dir() {
-            " If it was lost, `penstock credits rebuild` writes its ledger again from the second copy."
-        } else {
-            ""
-        };
-        format!("There is no store in {}.{hint}", storage.path.display())
-    })?;
-    report::verify(&LedgerStore::inspect(store, &storage.path.join(LEDGER))).map_err(|failed| failed.0)
-}
-
 /// Writes again what the second copy of the ledger lacks of the store; returns a sentence for each month.
 ///
 /// # Errors
@@ -217,7 +185,7 @@ where
 }
 
 /// Why a store cannot be opened, as one sentence that says which: a disk's refusal names no folder by itself.
-fn told(store: &Path, error: &StoreError) -> String {
+pub(crate) fn told(store: &Path, error: &StoreError) -> String {
     match error {
         StoreError::Io { .. } => sentence(&format!("{error}, at {}", store.display())),
         _ => sentence(&error.to_string()),

@@ -1,8 +1,20 @@
 //! Batches and their lines, for Prometheus.
 
 use super::metrics::{counter, gauge, registered};
-use crate::batch::Standing;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
+
+/// How batches are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Open ones by state: being validated, at work, waiting for their hour.
+    pub open: [usize; 3],
+    /// Lines that have no result yet.
+    pub lines: u64,
+    /// Lines at work.
+    pub working: usize,
+    /// Age of the oldest that does not wait for its hour, in seconds.
+    pub oldest: u64,
+}
 
 /// States of open batches, in the order of [`Standing::open`].
 const OPEN: [&str; 3] = ["validating", "in_progress", "scheduled"];

@@ -1,7 +1,6 @@
 //! Connections of clients and the certificate that they are shown, for Prometheus.
 
 use super::metrics::{counter, gauge, registered};
-use crate::state::House;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// Why clients are turned away.
@@ -44,10 +43,10 @@ impl Doors {
         self.turned_away.with_label_values(&[reason]).inc();
     }
 
-    pub(super) fn look(&self, house: &House) {
+    pub(super) fn set(&self, expires: Option<i64>) {
         self.certificate.reset();
-        if let Some(tls) = house.tls() {
-            self.certificate.with_label_values::<&str>(&[]).set(tls.expires);
+        if let Some(expires) = expires {
+            self.certificate.with_label_values::<&str>(&[]).set(expires);
         }
     }
 }

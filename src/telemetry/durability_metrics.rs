@@ -1,9 +1,26 @@
 //! What lasts, for Prometheus: how charges get to the disk, and when all of it was last saved elsewhere.
 
 use super::metrics::{counter, gauge, registered};
-use crate::billing::State;
-use crate::state::House;
 use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
+
+/// How the ledger is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The store does not take entries, or takes too long.
+    pub failing: bool,
+    /// No further request is taken: debt or backlog is used up.
+    pub exhausted: bool,
+    /// The second copy is up to the store.
+    pub copied: bool,
+    /// Charged and reserved, and not yet on the disk, in 1e-8 EUR.
+    pub exposed: i64,
+    /// Bytes that wait to be written.
+    pub waiting: u64,
+    /// Open reserves.
+    pub open: u64,
+    /// Number of the last entry on the disk.
+    pub entries: u64,
+}
 
 /// Archives, and the ledger.
 pub(super) struct Kept {
@@ -40,9 +57,9 @@ impl Kept {
         self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
     }
 
-    pub(super) fn look(&self, house: &House) {
-        self.ledger.look(&house.ledger.state());
-        let last = i64::try_from(house.exports.last()).unwrap_or(i64::MAX);
+    pub(super) fn set(&self, ledger: &State, last_export: u64) {
+        self.ledger.look(ledger);
+        let last = i64::try_from(last_export).unwrap_or(i64::MAX);
         self.exported.reset();
         if last > 0 {
             self.exported.with_label_values::<&str>(&[]).set(last);

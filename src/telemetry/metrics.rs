@@ -4,21 +4,21 @@
 //! program.
 
 use super::Record;
-use super::batches::Batches;
+use super::batches::{Batches, Standing as BatchState};
 use super::connection_metrics::Doors;
 use super::durability_metrics::Kept;
+use super::durability_metrics::State as LedgerState;
 use super::offers::{Offers, Standing};
-use super::overload::Overload;
+use super::overload::{Overload, Standing as AdmissionState};
 use super::process::Process;
 use super::requests::Requests;
 use super::series_cache::{Keeper, Series};
-use crate::state::House;
 use prometheus::core::Collector;
 use prometheus::{
     Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     Result, TextEncoder,
 };
-use std::sync::atomic::Ordering;
+use std::path::Path;
 use std::time::Duration;
 
 /// What a label says when there is nothing to say.
@@ -44,6 +44,34 @@ pub struct Metrics {
     /// Batches and their lines.
     pub batches: Batches,
     keeper: Keeper,
+}
+
+/// State of the process at a scrape.
+pub struct Snapshot<'a, O> {
+    /// Offers with their breakers.
+    pub offers: O,
+    /// Providers by id, and the requests in flight at each.
+    pub providers: Vec<(&'a str, u32)>,
+    /// Exchanges in flight.
+    pub exchanges: usize,
+    /// Retries that the retry budget allows.
+    pub retries_left: u64,
+    /// Expiry of the certificate of the TLS listener, Unix seconds.
+    pub certificate_expires: Option<i64>,
+    /// State of the ledger.
+    pub ledger: LedgerState,
+    /// Time of the last complete archive, Unix seconds; 0 if there is none.
+    pub last_export: u64,
+    /// State of admission control.
+    pub admission: AdmissionState,
+    /// Requests that wait for a permit of a provider.
+    pub waiting_at_providers: u32,
+    /// Refused requests by reason, since the start.
+    pub refusals: Vec<(&'static str, u64)>,
+    /// Open batches.
+    pub batches: BatchState,
+    /// Seconds that dates are ahead of the system's clock.
+    pub clock_ahead: u64,
 }
 
 impl Metrics {
@@ -167,15 +195,15 @@ impl Metrics {
         self.kept.exported(good);
     }
 
-    /// Measures the sizes of what is stored; blocks.
-    pub fn measure_disk(&self, house: &House) {
-        self.process.measure(house);
+    /// Measures the sizes of stored data; blocks. See [`Process::measure`].
+    pub fn measure_disk(&self, storage: &Path, stored: [&'static str; 2], files: (u64, &Path)) {
+        self.process.measure(storage, stored, files);
     }
 
-    /// Everything, in Prometheus' text format.
+    /// Renders all metrics in Prometheus' text format, with gauges of the snapshot.
     #[must_use]
-    pub fn text(&self, house: &House) -> Vec<u8> {
-        self.gauge_house(house);
+    pub fn text<'a>(&self, snapshot: Snapshot<'a, impl Iterator<Item = Standing<'a>>>) -> Vec<u8> {
+        self.set(snapshot);
         self.counted()
     }
 
@@ -190,29 +218,22 @@ impl Metrics {
         self.requests.known(provider);
     }
 
-    /// What is not counted but looked at when it is asked for.
-    fn gauge_house(&self, house: &House) {
-        let now = house.clock.now();
-        let live = house.live();
+    /// Sets the gauges that are read at each scrape.
+    fn set<'a>(&self, snapshot: Snapshot<'a, impl Iterator<Item = Standing<'a>>>) {
+        let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.in_flight.reset();
-        self.offers.look(live.offers.iter().map(|offer| {
-            let labels = [&*offer.offer.provider.id, offer.offer.model.card.id.as_str()];
-            let asked = offer.attempts.load(Ordering::Relaxed) > 0;
-            Standing::of(labels, asked, &offer.breaker.lock(), now)
-        }));
-        for provider in &live.providers {
-            self.known(&provider.provider.id);
-            let gauge = self.in_flight.with_label_values(&[&*provider.provider.id]);
-            gauge.set(i64::from(provider.working()));
+        self.offers.look(snapshot.offers);
+        for (provider, in_flight) in snapshot.providers {
+            self.known(provider);
+            self.in_flight.with_label_values(&[provider]).set(i64::from(in_flight));
         }
-        self.open.set(i64::try_from(house.exchanges()).unwrap_or(i64::MAX));
-        let left = house.budget.lock().left(now);
-        self.retries_left.set(i64::try_from(left).unwrap_or(i64::MAX));
-        self.doors.look(house);
-        self.kept.look(house);
-        self.overload.look(house);
-        self.batches.look(&house.batches.standing(house.clock.unix()));
-        self.clock_ahead.set(i64::try_from(house.clock.seconds_ahead()).unwrap_or(i64::MAX));
+        self.open.set(count(snapshot.exchanges as u64));
+        self.retries_left.set(count(snapshot.retries_left));
+        self.doors.set(snapshot.certificate_expires);
+        self.kept.set(&snapshot.ledger, snapshot.last_export);
+        self.overload.set(&snapshot.admission, snapshot.waiting_at_providers, snapshot.refusals.into_iter());
+        self.batches.look(&snapshot.batches);
+        self.clock_ahead.set(count(snapshot.clock_ahead));
     }
 }
 

@@ -14,19 +14,23 @@ pub struct Offers {
 }
 
 /// How one offer is.
-pub(super) struct Standing<'a> {
+pub struct Standing<'a> {
+    /// Id of the provider.
     pub provider: &'a str,
+    /// Id of the model.
     pub model: &'a str,
     /// It has been asked since the start.
     pub asked: bool,
     /// It has answered since it last failed too often, or an active check has passed since: where nobody asks, that is
     /// all there is to know.
     pub healthy: bool,
+    /// Share of recent attempts that failed, 0 to 1.
     pub failing: f64,
 }
 
 impl<'a> Standing<'a> {
-    pub(super) fn of([provider, model]: [&'a str; 2], asked: bool, breaker: &Breaker, now: Duration) -> Self {
+    /// State of an offer, from its circuit breaker.
+    pub fn of([provider, model]: [&'a str; 2], asked: bool, breaker: &Breaker, now: Duration) -> Self {
         let healthy = breaker.is_well();
         Self { provider, model, asked, healthy, failing: breaker.failing(now) }
     }

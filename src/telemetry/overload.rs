@@ -1,9 +1,19 @@
 //! How full the house is, for Prometheus.
 
 use super::metrics::{counter, gauge, histogram, registered};
-use crate::state::House;
 use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 use std::time::Duration;
+
+/// How full it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Requests at work.
+    pub requests: usize,
+    /// Bytes they hold.
+    pub bytes: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+}
 
 /// Seconds in a queue that is short.
 const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
@@ -68,15 +78,18 @@ impl Overload {
         self.panics.inc();
     }
 
-    pub(super) fn look(&self, house: &House) {
+    pub(super) fn set(
+        &self,
+        standing: &Standing,
+        at_providers: u32,
+        refusals: impl Iterator<Item = (&'static str, u64)>,
+    ) {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let standing = house.overload.standing();
         self.admitted.set(count(standing.requests));
         self.held.set(count(standing.bytes));
-        let seats: u32 = house.live().providers.iter().map(|provider| provider.seats.waiting()).sum();
         self.waiting.with_label_values(&["house"]).set(count(standing.waiting));
-        self.waiting.with_label_values(&["provider"]).set(i64::from(seats));
-        for (reason, refused) in house.overload.refusals() {
+        self.waiting.with_label_values(&["provider"]).set(i64::from(at_providers));
+        for (reason, refused) in refusals {
             let counter = self.refused.with_label_values(&[reason]);
             counter.inc_by(refused.saturating_sub(counter.get()));
         }

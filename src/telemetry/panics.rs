@@ -2,13 +2,9 @@
 //! What a panic says may be somebody's text, so only its place is told.
 
 use super::log;
-use crate::state::House;
-use penstock_contract::{Code, Refusal};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// From now on a panic is a line of the log with the place in the program.
 pub fn tell() {
@@ -26,29 +22,4 @@ pub async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T>
         Err(_) => std::task::Poll::Ready(None),
     })
     .await
-}
-
-/// Does a part of a request's work on a thread that may take its time.
-///
-/// # Errors
-/// It panicked: a mistake of the gateway's own, whosever answer it was working on.
-pub async fn off_thread<T: Send + 'static>(
-    house: &Arc<House>,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Refusal> {
-    #[cfg(feature = "inject")]
-    let work = {
-        let house = house.clone();
-        move || {
-            house.inject.at(crate::state::fault_injection::At::OffThread);
-            work()
-        }
-    };
-    spawn_blocking(work).await.map_err(|error| {
-        // Else the process is about to end, and began nothing.
-        if error.is_panic() {
-            house.metrics.panicked();
-        }
-        Refusal::new(Code::Internal)
-    })
 }

@@ -1,8 +1,6 @@
 //! The process and its disk for Prometheus: build, processor time, memory, descriptors, sizes of what is stored.
 
 use super::metrics::registered;
-use crate::state::House;
-use crate::storage::stores::{LEDGER, STORE};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, Result};
 use std::path::Path;
@@ -42,18 +40,14 @@ impl Process {
         })
     }
 
-    /// Measures the disk; walks the folders of the store and blocks.
-    pub(super) fn measure(&self, house: &House) {
-        let settings = &house.live().settings;
-        let storage = settings.storage.path.as_path();
-        for (kind, bytes) in [
-            (STORE, folder_bytes(&storage.join(STORE))),
-            (LEDGER, folder_bytes(&storage.join(LEDGER))),
-            ("files", house.files.used()),
-        ] {
-            self.stored.with_label_values(&[kind]).set(clamped(bytes));
+    /// Measures sizes of folders on the disk; walks those of `stored` and blocks. `stored` has the name of a kind and its
+    /// folder, `files` the bytes of files and their folder.
+    pub(super) fn measure(&self, storage: &Path, stored: [&'static str; 2], files: (u64, &Path)) {
+        for kind in stored {
+            self.stored.with_label_values(&[kind]).set(clamped(folder_bytes(&storage.join(kind))));
         }
-        for (name, folder) in [("storage", storage), ("files", settings.files.path.as_path())] {
+        self.stored.with_label_values(&["files"]).set(clamped(files.0));
+        for (name, folder) in [("storage", storage), ("files", files.1)] {
             // The folder of the files appears with the first of them.
             let Ok(disk) = rustix::fs::statvfs(folder) else { continue };
             self.free.with_label_values(&[name]).set(clamped(disk.f_bavail.saturating_mul(disk.f_frsize)));

@@ -1,8 +1,8 @@
 //! The line of a process that leaves to the one that took over.
 
+use super::messages::Sent;
 use super::messages::{self, ToNew, ToOld};
-use crate::billing::handover::Sent;
-use crate::storage::remote::{Answer, Call};
+use crate::upgrade::remote::{Answer, Call};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::Result;

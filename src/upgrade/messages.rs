@@ -1,13 +1,26 @@
 //! What the two processes say to each other: JSON, each frame behind its length.
 
-use crate::billing::handover::Sent;
-use crate::storage::remote::{Answer, Call};
+use crate::upgrade::remote::{Answer, Call};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 
 /// Bytes of a frame at most: a page of rows is the largest thing in one.
 const MOST: usize = 64 << 20;
+
+/// An act on its way to the process that writes.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Sent {
+    /// Ledger entry, as JSON.
+    pub line: String,
+    /// Id and text of the tariff.
+    pub terms: Option<(String, String)>,
+    /// Amount in 1e-8 EUR.
+    pub eur: i64,
+    /// The spends that were noted for the process that writes have it in them.
+    #[serde(default)]
+    pub counted: bool,
+}
 
 /// From the process that leaves.
 #[derive(Serialize, Deserialize)]

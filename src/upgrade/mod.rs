@@ -36,6 +36,7 @@ mod fd_passing;
 pub mod messages;
 pub mod new_process;
 pub mod old_process;
+pub mod remote;
 
 /// Tells a process that its input is the line to the one before it.
 pub const VARIABLE: &str = "PENSTOCK_TAKES_OVER";

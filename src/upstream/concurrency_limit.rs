@@ -11,7 +11,6 @@
 #[cfg(test)]
 mod tests;
 
-use crate::proxy::downstream::CancelLine;
 use parking_lot::{Mutex, MutexGuard};
 use penstock_limits::{Fair, Joined};
 use std::future::Future as _;
@@ -20,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 /// Share of the seats, in fifths, that batch work leaves to others.
 const BATCH_LEAVES: u32 = 5;
@@ -47,7 +47,7 @@ struct Desk {
     /// Batch work, accounts in turn.
     patient: Fair<Waiter>,
     /// Lines that have a seat, the youngest last; without a signal once they were asked to leave.
-    seated: Vec<(u64, Option<CancelLine>)>,
+    seated: Vec<(u64, Option<CancellationToken>)>,
     /// The last number given to a line.
     number: u64,
 }
@@ -55,7 +55,7 @@ struct Desk {
 /// Batch work that waits: a line with its signal, or a request.
 #[derive(Debug)]
 struct Waiter {
-    line: Option<CancelLine>,
+    line: Option<CancellationToken>,
     hand: oneshot::Sender<Place>,
 }
 
@@ -144,7 +144,7 @@ impl Seats {
     /// A seat for batch work of this account, or a turn in the queue, in which accounts take turns. A line gives the
     /// signal that tells it to leave.
     #[must_use]
-    pub fn queue(self: &Arc<Self>, whose: &Arc<str>, line: Option<CancelLine>) -> Queued {
+    pub fn queue(self: &Arc<Self>, whose: &Arc<str>, line: Option<CancellationToken>) -> Queued {
         let mut desk = self.desk.lock();
         // Without a limit only lines have to wait.
         let passes = line.is_none() && self.limit().is_none();
@@ -212,7 +212,7 @@ impl Seats {
     }
 
     /// The place of a claim.
-    fn place(self: &Arc<Self>, desk: &mut Desk, line: Option<CancelLine>) -> Place {
+    fn place(self: &Arc<Self>, desk: &mut Desk, line: Option<CancellationToken>) -> Place {
         let line = line.map(|signal| {
             let number = desk.next();
             desk.seated.push((number, Some(signal)));

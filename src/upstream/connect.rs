@@ -9,7 +9,7 @@ use super::idle_pool::Home;
 use super::upstream_exchange::Way;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
 use crate::net::buffered_stream::Socket;
-use crate::net::fd_limit;
+use crate::telemetry::fd_limit;
 use crate::time::clock;
 use penstock_contract::{Fault, FaultKind};
 use pingora_core::protocols::http::client::HttpSession;
@@ -91,7 +91,7 @@ impl Door {
         // Without Pingora's buffers of 64 KiB each way, which a silent stream would hold for nothing.
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
         let socket = connected.map_err(|_| FaultKind::Connect)?.map_err(|error| unconnected(&error))?;
-        set_tcp_keepalive(&socket, &crate::app::listener::KEEP_ALIVE).map_err(|_| FaultKind::Connect)?;
+        set_tcp_keepalive(&socket, &crate::net::KEEP_ALIVE).map_err(|_| FaultKind::Connect)?;
         Ok(Box::new(Socket::towards(socket, self.patience).map_err(|_| FaultKind::Connect)?))
     }
 }
@@ -282,7 +282,7 @@ fn peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
     options.read_timeout = Some(provider.timeouts.first_byte);
     options.write_timeout = Some(provider.timeouts.idle);
     options.idle_timeout = Some(IDLE);
-    options.tcp_keepalive = Some(crate::app::listener::KEEP_ALIVE);
+    options.tcp_keepalive = Some(crate::net::KEEP_ALIVE);
     options.max_h2_streams = H2_STREAMS as usize;
     options.h2_ping_interval = Some(H2_PING);
     options.h2_stream_window_size = Some(H2_WINDOW);

@@ -6,6 +6,7 @@ pub mod config_snapshot;
 pub mod connect;
 pub mod connection_pool;
 pub mod content_encoding;
+pub mod count_queue;
 mod frames;
 pub mod http1;
 mod idle_pool;

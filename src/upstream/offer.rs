@@ -10,7 +10,6 @@ use super::provider_state::ProviderLive;
 use super::request_head;
 use super::tokenize::Engine;
 use crate::config::settings::{Billing, Offer};
-use crate::proxy::downstream::CancelLine;
 use parking_lot::Mutex;
 use penstock_contract::{Ask, Dialect, Draw, Facts, Kind, Needs, Refusal, Size, Task};
 use penstock_routing::{Breaker, Candidate, Client, Entry, Figures, Outcome, Sample, price_hint};
@@ -22,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// An offer and its state.
 pub struct OfferLive {
@@ -224,7 +224,11 @@ impl OfferLive {
     ///
     /// # Errors
     /// The turn.
-    pub fn queue(self: &Arc<Self>, whose: &Arc<str>, line: Option<CancelLine>) -> Result<Seat, Waiting> {
+    pub fn queue(
+        self: &Arc<Self>,
+        whose: &Arc<str>,
+        line: Option<CancellationToken>,
+    ) -> Result<Seat, Waiting> {
         match self.provider.seats.queue(whose, line) {
             Queued::Place(place) => Ok(self.seat(place)),
             Queued::Turn(turn) => Err(Waiting(vec![(self.clone(), turn)])),

@@ -1,6 +1,7 @@
 //! What an offer's answers draw and cost: prepared once with the configuration,
 //! so that a request only multiplies and rounds.
 
+use crate::billing::sale::{eur8, sold};
 use crate::billing::{Need, Settlement, TermsText};
 use crate::config::settings::{Billing as Money, Offer};
 use crate::upstream::tariff_version::Rate;
@@ -8,9 +9,8 @@ use penstock_annotate::{Amounts, Cost, Grid, Impact, Provenance, Served, Site};
 use penstock_contract::{Done, Measured, MicroCredits, Usage};
 use penstock_footprint::{Attempt, Footprint, METHODOLOGY, Prepared, Work, boundary_name};
 use penstock_ledger::{Drawn, Sale};
-use penstock_pricing::{Billing, Charge, PaidWith, Sold, charge};
+use penstock_pricing::{Billing, Charge, PaidWith, charge};
 use rust_decimal::Decimal;
-use rust_decimal::prelude::ToPrimitive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -272,26 +272,6 @@ impl Bill {
 #[must_use]
 pub const fn drawn(footprint: &Footprint) -> Drawn {
     Drawn { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
-}
-
-/// EUR in 1e-8, as a debt is counted.
-#[must_use]
-pub fn eur8(eur: Decimal) -> i64 {
-    eur.saturating_mul(Decimal::ONE_HUNDRED)
-        .saturating_mul(Decimal::from(1_000_000))
-        .ceil()
-        .to_i64()
-        .unwrap_or(i64::MAX)
-}
-
-/// What is paid for: what was done, where it can be counted.
-pub fn sold(done: &Done) -> Sold {
-    match done {
-        Done::Tokens(usage) => Sold::Tokens(*usage),
-        Done::Images { count, .. } => Sold::Images(*count),
-        Done::Audio { seconds } => Sold::Audio(*seconds),
-        Done::Unknown => Sold::Tokens(Usage::default()),
-    }
 }
 
 /// A charge in credits, whatever pays for it: what it takes from a budget.

@@ -10,6 +10,7 @@ use penstock_contract::FaultKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// The providers of the configuration before, to be looked up.
 #[derive(Default)]
@@ -98,4 +99,11 @@ impl ProviderLive {
     pub fn working(&self) -> u32 {
         self.seats.working()
     }
+}
+
+/// Looks the names of these up, all at once: one that takes its time keeps nobody waiting but those who need it.
+pub async fn resolve_all(providers: impl Iterator<Item = &Arc<ProviderLive>>) {
+    let mut all: JoinSet<()> =
+        providers.cloned().map(|provider| async move { provider.resolve().await }).collect();
+    while all.join_next().await.is_some() {}
 }

@@ -2,9 +2,9 @@
 //! generated; an engine that cannot say is no failure of its offer. One that is
 //! silent or fails is left alone for a while: no request waits for it meanwhile.
 
+use super::count_queue::{Counting, QUICK};
 use super::offer::OfferLive;
 use super::request_head;
-use crate::proxy::context_window::{Counting, QUICK};
 use crate::telemetry::log;
 use crate::time::clock;
 use crate::upstream::config_snapshot::ModelLive;
@@ -59,7 +59,7 @@ impl Engine {
 struct Failed;
 
 /// The count of the first engine that can say.
-pub async fn ask(counting: &Counting<'_>, model: &ModelLive, ask: &Ask) -> Option<u64> {
+pub async fn ask(counting: &Counting, model: &ModelLive, ask: &Ask) -> Option<u64> {
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let mut until = clock::now() + WAIT;
     for offer in offers {
@@ -95,7 +95,7 @@ pub async fn ask(counting: &Counting<'_>, model: &ModelLive, ask: &Ask) -> Optio
 
 /// The first call, if the engine has one for this. A long body is taken apart away from the async threads; one that
 /// cannot be in memory of a few times its size is not sent.
-async fn first(counting: &Counting<'_>, offer: &OfferLive, shape: Shape, ask: &Ask) -> Option<EngineCall> {
+async fn first(counting: &Counting, offer: &OfferLive, shape: Shape, ask: &Ask) -> Option<EngineCall> {
     let (body, dialect, offer) = (ask.body.clone(), ask.dialect, offer.offer.clone());
     let quick = body.len() <= QUICK;
     let work = move |_: &AtomicBool| {

@@ -4,8 +4,8 @@
 use crate::harness::bench::Running;
 use crate::harness::script::silent;
 use crate::harness::{Bench, Provider, until};
+use penstock::net::fault_injection::At;
 use penstock_simulator::{Options, Server};
-use penstock::state::fault_injection::At;
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";

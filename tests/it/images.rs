@@ -4,7 +4,7 @@
 use crate::harness::bench::PATIENT;
 use crate::harness::script::{Act, Script, cut, json_answer, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
-use penstock::state::fault_injection::At;
+use penstock::net::fault_injection::At;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

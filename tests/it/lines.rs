@@ -7,15 +7,15 @@ use crate::harness::bench::{PATIENT, Running};
 use crate::harness::script::{Act, json_answer, plain, silent, status, vectors};
 use crate::harness::{Bench, Provider, until, within};
 use http::Method;
+use penstock::batch::{LineAsk, LineDone};
 use penstock::billing::report;
-use penstock::proxy::batch_line::{LineAsk, LineDone, line};
-use penstock::proxy::downstream::CancelLine;
 use penstock::proxy::endpoint;
 use penstock_storage::Space;
 use penstock_storage::ledger::RowWrite;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -25,18 +25,18 @@ fn begin(
     key: &str,
     path: &str,
     body: &Value,
-    cancel: &CancelLine,
+    cancel: &CancellationToken,
 ) -> JoinHandle<LineDone> {
     let house = running.gateway.house.clone();
     let (endpoint, _) = endpoint::find(&Method::POST, path).unwrap();
     assert!(endpoint.takes_lines());
     let grant = house.keyring.grant(&key[7..23]).unwrap();
-    let ask = LineAsk { grant, endpoint, body: body.to_string().into(), cancel: cancel.clone() };
-    tokio::spawn(async move { line(&house, ask).await })
+    let ask = LineAsk { grant, path: endpoint.path(), body: body.to_string().into(), cancel: cancel.clone() };
+    tokio::spawn(async move { house.batch.executor.get().unwrap().execute(ask).await })
 }
 
 async fn at(running: &Running, path: &str, body: &Value) -> LineDone {
-    let begun = begin(running, &running.client.key, path, body, &CancelLine::default());
+    let begun = begin(running, &running.client.key, path, body, &CancellationToken::default());
     within("a line", begun).await.unwrap()
 }
 
@@ -206,7 +206,8 @@ async fn a_refusal_is_the_envelope_of_its_dialect_and_says_whether_to_come_again
     let unknown = at(&running, "/v1/messages", &unknown).await;
     assert_eq!((unknown.status, told(&unknown)["type"].as_str()), (404, Some("error")));
     let reader = running.key(&json!({"name": "r", "scopes": ["inference.models"]})).await;
-    let denied = begin(&running, &reader.key, CHAT, &running.ask(), &CancelLine::default()).await.unwrap();
+    let denied =
+        begin(&running, &reader.key, CHAT, &running.ask(), &CancellationToken::default()).await.unwrap();
     assert_eq!(denied.status, 403, "{}", told(&denied));
     assert_eq!(provider.calls(), 0);
 
@@ -221,7 +222,7 @@ async fn a_refusal_is_the_envelope_of_its_dialect_and_says_whether_to_come_again
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_line_leaves_its_provider_and_costs_nothing() {
     let (provider, running) = one(silent()).await;
-    let cancel = CancelLine::default();
+    let cancel = CancellationToken::default();
     let begun = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel);
     provider.until_calls(1).await;
     cancel.cancel();
@@ -240,7 +241,7 @@ async fn a_line_of_a_revoked_key_ends_with_it() {
     let (provider, running) = one(silent()).await;
     let made = running.admin().post("/admin/keys", &json!({"name": "short-lived"})).await.json();
     let key = made["key"].as_str().unwrap();
-    let begun = begin(&running, key, CHAT, &running.ask(), &CancelLine::default());
+    let begun = begin(&running, key, CHAT, &running.ask(), &CancellationToken::default());
     provider.until_calls(1).await;
     running.admin().post(&format!("/admin/keys/{}/revoke", made["id"].as_str().unwrap()), &json!({})).await;
     let done = within("the line", begun).await.unwrap();
@@ -259,14 +260,14 @@ async fn budgets_bind_lines_and_request_limits_do_not() {
     assert_eq!(limited.post(CHAT, &body).await.status, 200);
     assert_eq!(limited.post(CHAT, &body).await.status, 429);
     for _ in 0..3 {
-        let done = begin(&running, &limited.key, CHAT, &body, &CancelLine::default()).await.unwrap();
+        let done = begin(&running, &limited.key, CHAT, &body, &CancellationToken::default()).await.unwrap();
         assert_eq!(done.status, 200, "{}", told(&done));
     }
     let poor = running.key(&json!({"name": "poor", "limits": {"budget_per_month": 0.003}})).await;
     body["max_tokens"] = json!(7);
     let mut spent = Vec::new();
     for _ in 0..4 {
-        spent.push(begin(&running, &poor.key, CHAT, &body, &CancelLine::default()).await.unwrap());
+        spent.push(begin(&running, &poor.key, CHAT, &body, &CancellationToken::default()).await.unwrap());
     }
     let statuses: Vec<u16> = spent.iter().map(|done| done.status).collect();
     assert!(statuses.contains(&200) && statuses.ends_with(&[402]), "{statuses:?}");

@@ -2,8 +2,8 @@
 
 use crate::harness::bench::{PATIENT, Running};
 use crate::harness::{Answer, Bench};
-use penstock_simulator::{Control, Fault, Options, Rule, Server};
 use penstock_dialect::grammar;
+use penstock_simulator::{Control, Fault, Options, Rule, Server};
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";

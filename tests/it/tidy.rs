@@ -77,10 +77,10 @@ fn requests_enter_through_one_proxy() {
     };
     let named = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
     assert_eq!(holders("impl ProxyHttp for"), named(&["src/proxy/gateway.rs"]));
-    let entries = ["src/front/http1.rs", "src/front/http2.rs", "src/line.rs"];
+    let entries = ["src/proxy/batch_line.rs", "src/server/http1.rs", "src/server/http2.rs"];
     assert_eq!(holders(".process_new_http("), named(&entries));
     // The simulator is a provider, not the gateway.
-    assert_eq!(holders("httparse::Request"), named(&["src/simulate/h1.rs"]));
+    assert_eq!(holders("httparse::Request"), named(&["simulator/src/h1.rs"]));
     for absent in ["cache.enable", "fn request_cache_filter"] {
         assert_eq!(holders(absent), named(&[]), "{absent}");
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
+use penstock_limits::Period;
 
 /// Friday, 2026-11-27, half a second after noon UTC.
 const NOW: Duration = Duration::from_millis(1_795_780_800_500);

@@ -8,16 +8,15 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use penstock_contract::{Finish, Refusal, Usage};
 use std::io::{ErrorKind, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
+use tokio_util::sync::CancellationToken;
 
 /// A line.
 #[derive(Default)]
 pub struct Line {
-    cancel: CancelLine,
-    asked_back: CancelLine,
+    cancel: CancellationToken,
+    asked_back: CancellationToken,
     /// The key that a line of a batch is asked with.
     grant: Option<Arc<Grant>>,
     /// Destination of the response, for one choice of a request for several.
@@ -32,7 +31,7 @@ struct Choice {
     /// The provider that sends the first content of all choices, and at which attempt.
     first: Arc<OnceLock<(Box<str>, u32)>>,
     /// The signal that asks the request to leave, where that is a line of a batch.
-    back: Option<CancelLine>,
+    back: Option<CancellationToken>,
 }
 
 /// Result of a line.
@@ -63,54 +62,20 @@ pub struct LineReport {
     pub cancelled: bool,
 }
 
-/// Signal that tells once, to everybody who holds it, that their work is to end.
-#[derive(Clone, Debug, Default)]
-pub struct CancelLine(Arc<Cancellation>);
-
-#[derive(Debug, Default)]
-struct Cancellation {
-    cancelled: AtomicBool,
-    notify: Notify,
-}
-
-impl CancelLine {
-    /// Ends the work of everybody who holds it.
-    pub fn cancel(&self) {
-        self.0.cancelled.store(true, Ordering::Release);
-        self.0.notify.notify_waiters();
-    }
-
-    /// Returns true once the signal was given.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.load(Ordering::Acquire)
-    }
-
-    /// Ends when it is given.
-    pub async fn cancelled(&self) {
-        let notified = self.0.notify.notified();
-        tokio::pin!(notified);
-        notified.as_mut().enable();
-        if !self.is_cancelled() {
-            notified.await;
-        }
-    }
-}
-
 impl Line {
     /// A line of a batch, asked with this key until `cancel` is given.
     #[must_use]
-    pub fn of_batch(grant: Arc<Grant>, cancel: CancelLine) -> Arc<Self> {
+    pub fn of_batch(grant: Arc<Grant>, cancel: CancellationToken) -> Arc<Self> {
         Arc::new(Self { grant: Some(grant), cancel, ..Self::default() })
     }
 
     /// One choice of a request for several, until `cancel` is given. `pieces` takes a stream, `first` the provider of
     /// the first content, and `back` asks the request to leave.
     pub(crate) fn of_choice(
-        cancel: CancelLine,
+        cancel: CancellationToken,
         pieces: Option<Sender<Bytes>>,
         first: Arc<OnceLock<(Box<str>, u32)>>,
-        back: Option<CancelLine>,
+        back: Option<CancellationToken>,
     ) -> Arc<Self> {
         let choice = Some(Choice { pieces, first, back });
         Arc::new(Self { choice, cancel, ..Self::default() })
@@ -136,7 +101,7 @@ impl Line {
 
     /// The signal that asks it to give its permit to a request at once.
     #[must_use]
-    pub fn asked_back(&self) -> Option<CancelLine> {
+    pub fn asked_back(&self) -> Option<CancellationToken> {
         match &self.choice {
             Some(choice) => choice.back.clone(),
             None => Some(self.asked_back.clone()),

@@ -1,7 +1,7 @@
 //! `POST /v1/messages/count_tokens`: counts, and bills nothing.
 
 use super::Endpoint;
-use crate::proxy::context_window::{self, Counting};
+use crate::proxy::context_window;
 use crate::proxy::exchange::{Ended, Exchange, ended};
 use crate::proxy::failover::model_of;
 use async_trait::async_trait;
@@ -44,7 +44,7 @@ impl Endpoint for CountTokens {
         let model = model_of(x, &ask, name)?;
         // A request like any other for the limits of its key and account; it uses no tokens of theirs.
         x.pass(entry, &Cost::default())?;
-        let counting = Counting::of(x);
+        let counting = x.counting();
         let count = tokio::select! {
             biased;
             count = context_window::count(&counting, &model, &ask) => count?,

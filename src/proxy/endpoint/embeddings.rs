@@ -2,7 +2,6 @@
 
 use super::Endpoint;
 use crate::config::settings::TokenIds;
-use crate::proxy::context_window::Counting;
 use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover::{self, model_named};
 use async_trait::async_trait;
@@ -63,7 +62,7 @@ async fn in_texts(x: &mut Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
         TokenIds::Text(encoding) => {
             // An id of a few digits may stand for 128 bytes: one account writes one such text at a time, and the text
             // counts as a body does.
-            let ask = Counting::of(x).in_turn(move |_| decoded(ask, encoding)).await??;
+            let ask = x.counting().in_turn(move |_| decoded(ask, encoding)).await??;
             x.hold(ask.prompt_bytes)?;
             Ok(ask)
         }

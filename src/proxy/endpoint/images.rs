@@ -3,9 +3,9 @@
 
 use super::Endpoint;
 use crate::config::settings::ImageFormat;
-use crate::http::response::head::Head;
 use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover;
+use crate::proxy::response::head::Head;
 use crate::storage::spool::Spooled;
 use async_trait::async_trait;
 use http::{Method, header};
@@ -86,7 +86,7 @@ impl Endpoint for Content {
         let gone = || Refusal::because(Code::NotFound, "There is no image here, or not any more.");
         let kept = x.house.shelf.get(tail, now).ok_or_else(gone)?;
         // Read once before the head goes out, so that a failing disk is an error and not half an image.
-        let first = kept.image.read(0).await.map_err(|error| crate::proxy::multipart::disk(&error))?;
+        let first = kept.image.read(0).await.map_err(|error| crate::storage::files::disk(&error))?;
         x.hold(first.len())?;
         x.record.status = 200;
         let left = kept.until.saturating_sub(now);

@@ -21,9 +21,7 @@ use crate::proxy::exchange::{Ended, Exchange};
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::Scope;
-use penstock_batch::jsonl::Urls;
 use penstock_contract::{Code, Dialect, Refusal};
-use std::sync::LazyLock;
 
 /// One method on one path.
 #[async_trait]
@@ -81,15 +79,6 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &root::Health("/healthz"),
     &root::Document,
 ];
-
-/// The paths that lines of batches may ask: what the batch room is told, since it knows no endpoint itself.
-#[must_use]
-pub fn for_lines() -> Urls {
-    static URLS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-        ENDPOINTS.iter().filter(|endpoint| endpoint.takes_lines()).map(|endpoint| endpoint.path()).collect()
-    });
-    &URLS
-}
 
 /// The dialect of a path's errors: `/v1/messages*`, and the catalogue for clients
 /// that send `anthropic-version`, speak messages; all else speaks chat. Where no
@@ -164,6 +153,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use penstock_batch::create::Create;
+    use penstock_batch::jsonl::BATCH_PATHS;
 
     #[test]
     fn a_known_path_with_another_method_names_the_right_one() {
@@ -237,11 +227,11 @@ mod tests {
         for endpoint in ENDPOINTS {
             let body =
                 serde_json::json!({"input_file_id": "file-1", "endpoint": endpoint.path()}).to_string();
-            let create = Create::read(body.as_bytes(), for_lines());
+            let create = Create::read(body.as_bytes(), BATCH_PATHS);
             assert_eq!(create.is_ok(), endpoint.takes_lines(), "{}", endpoint.path());
         }
         // A batch finds its endpoint by this path, and lines are posted.
-        for path in for_lines() {
+        for path in BATCH_PATHS {
             let (endpoint, _) = find(&Method::POST, path).unwrap();
             assert!(endpoint.takes_lines() && endpoint.path() == *path, "{path}");
         }
@@ -250,7 +240,7 @@ mod tests {
     #[test]
     fn a_wrong_endpoint_of_a_batch_or_a_line_is_told_the_right_ones() {
         let body = br#"{"input_file_id": "file-1", "endpoint": "/v1/completions"}"#;
-        let refusal = Create::read(body, for_lines()).unwrap_err();
+        let refusal = Create::read(body, BATCH_PATHS).unwrap_err();
         assert_eq!(
             refusal.message,
             "endpoint: expected one of /v1/chat/completions, /v1/messages, /v1/embeddings, /v1/rerank, \
@@ -258,7 +248,7 @@ mod tests {
         );
         let line = br#"{"custom_id": "a", "method": "POST", "url": "/v2/rerank", "body": {}}"#;
         assert_eq!(
-            penstock_batch::jsonl::line(line, for_lines()).unwrap_err().message,
+            penstock_batch::jsonl::line(line, BATCH_PATHS).unwrap_err().message,
             "expected /v1/chat/completions, /v1/messages, /v1/embeddings, /v1/rerank or \
              /v1/images/generations, got \"/v2/rerank\""
         );

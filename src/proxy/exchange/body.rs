@@ -42,7 +42,7 @@ impl Exchange<'_> {
         self.invited(body.is_ok());
         let body = without_mark(body?);
         #[cfg(feature = "inject")]
-        self.house.inject.at(crate::state::fault_injection::At::Body);
+        self.house.inject.at(crate::net::fault_injection::At::Body);
         self.record.bytes_in = body.len();
         Ok(body)
     }

@@ -6,15 +6,17 @@ mod body;
 pub(crate) use body::{too_large, unread};
 
 use crate::auth::key_cache::Grant;
-use crate::http::response::{self, cors::CrossOrigin, head::Head};
+use crate::http::After;
 use crate::limits::admission_control::Place;
 use crate::limits::rate_limit::{self, Entry, Habits, Pass};
 use crate::proxy::downstream::Caller;
 use crate::proxy::endpoint::{self, Endpoint};
+use crate::proxy::response::{self, cors::CrossOrigin, head::Head};
 use crate::state::House;
 use crate::telemetry::request_id::RequestId;
 use crate::telemetry::{Record, Trace};
 use crate::upstream::config_snapshot::Live;
+use crate::upstream::count_queue::Counting;
 use bytes::Bytes;
 use http::header;
 use penstock_contract::{Code, Dialect, Refusal};
@@ -75,19 +77,6 @@ pub enum Ended {
     Written,
     /// The client left, or can no longer be written to.
     Left,
-}
-
-/// What may become of a connection after an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    /// It may serve another.
-    Reuse,
-    /// It ends, with the answer that was written.
-    End,
-    /// The same, and the client was told that it is too slow: nothing of it is worth another wait.
-    Late,
-    /// It ends without one: the answer was not written to its end.
-    Cut,
 }
 
 /// Handler of a request.
@@ -162,7 +151,7 @@ impl Exchange<'_> {
     /// No such path or method, no good key, a scope that it lacks.
     pub(crate) fn find_route(&mut self) -> Result<Route, Refusal> {
         #[cfg(feature = "inject")]
-        self.house.inject.at(crate::state::fault_injection::At::Route);
+        self.house.inject.at(crate::net::fault_injection::At::Route);
         let method = self.caller.method().clone();
         if method == http::Method::OPTIONS && self.origin.is_handled() {
             return Ok(Route::Preflight);
@@ -258,6 +247,22 @@ impl Exchange<'_> {
         pass.settle(used);
         if used.money.0 > 0 {
             self.house.keyring.charged(&self.grant);
+        }
+    }
+
+    /// Returns the permits and handles that a count for this exchange needs.
+    pub(crate) fn counting(&self) -> Counting {
+        let wait = match self.work {
+            Work::Request => Some(self.live.settings.overload.wait),
+            Work::BatchLine => None,
+        };
+        Counting {
+            permits: self.house.counting.clone(),
+            overload: self.house.overload.clone(),
+            blocking: self.house.blocking.clone(),
+            live: self.live.clone(),
+            whose: self.grant.account.id.clone(),
+            wait,
         }
     }
 

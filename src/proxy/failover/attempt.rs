@@ -161,7 +161,7 @@ async fn send(
         Ok(()) => true,
         Err(Unsent::Unasked) => return Err(reset(way.again(Broken::Unasked))),
         Err(Unsent::Stopped) => false,
-        Err(Unsent::Unread(error)) => return Err((Fault::caller(crate::proxy::multipart::disk(&error)), 0)),
+        Err(Unsent::Unread(error)) => return Err((Fault::caller(crate::storage::files::disk(&error)), 0)),
     };
     match way.read_head().await {
         // After a failed write the answer counts only if it says why.

@@ -5,7 +5,7 @@ use super::Run;
 use super::attempt::{self, Answering, Stop};
 use super::{images, settle};
 use crate::proxy::exchange::{Ended, ended};
-use crate::telemetry::panics;
+use crate::telemetry::off_thread::off_thread;
 use crate::time::clock;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::wire_format::Speech;
@@ -158,5 +158,5 @@ async fn translate(
         };
         speech.whole(&ask, &target, answers)
     };
-    Ok(panics::off_thread(run.x.house, work).await.map_err(Stop::Own)??)
+    Ok(off_thread(&run.x.house.blocking, work).await.map_err(Stop::Own)??)
 }

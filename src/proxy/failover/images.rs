@@ -7,9 +7,8 @@ use super::attempt::{Answering, Stop};
 use super::wait::Woken;
 use super::{Run, buffered};
 use crate::config::settings::{BaseUrl, Provider};
-use crate::state::House;
 use crate::storage::image_cache::Label;
-use crate::telemetry::panics;
+use crate::telemetry::off_thread::{self, BlockingHandles};
 use crate::upstream::connect::Route;
 use crate::upstream::content_encoding::Decoder;
 use crate::upstream::offer::OfferLive;
@@ -49,15 +48,16 @@ pub async fn finish(
         let image = match (picture.source, inside) {
             (PictureSource::Base64(text), true) => Shown::Inside(text),
             (PictureSource::Base64(text), false) => {
-                let image =
-                    off_thread(run.x.house, move || picture::decode(&text)).await?.ok_or_else(malformed)?;
+                let image = off_thread(&run.x.house.blocking, move || picture::decode(&text))
+                    .await?
+                    .ok_or_else(malformed)?;
                 keep(run, &image).await?
             }
             (PictureSource::Url(url), inside) => {
                 let image = fetch(run, offer, &url, room).await?;
                 room = room.saturating_sub(image.len());
                 if inside {
-                    Shown::Inside(off_thread(run.x.house, move || picture::encode(&image)).await?)
+                    Shown::Inside(off_thread(&run.x.house.blocking, move || picture::encode(&image)).await?)
                 } else {
                     keep(run, &image).await?
                 }
@@ -74,10 +74,10 @@ fn malformed() -> Stop {
 
 /// Megabytes are converted away from the async threads.
 async fn off_thread<T: Send + 'static>(
-    house: &Arc<House>,
+    handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Stop> {
-    panics::off_thread(house, work).await.map_err(Stop::Own)
+    off_thread::off_thread(handles, work).await.map_err(Stop::Own)
 }
 
 /// Puts an image down for its client.
@@ -90,7 +90,7 @@ async fn keep(run: &mut Run<'_, '_>, image: &[u8]) -> Result<Shown, Stop> {
     let kept = house.shelf.put(&house.spools, image, label, images.keep).await;
     // A disk that is full is no provider's fault, and another provider does not help.
     let (name, gone) =
-        kept.map_err(|error| Stop::Fault(Fault::caller(crate::proxy::multipart::disk(&error))))?;
+        kept.map_err(|error| Stop::Fault(Fault::caller(crate::storage::files::disk(&error))))?;
     house.metrics.images_gone(gone);
     Ok(Shown::At(format!("{}{CONTENT}{name}", run.x.public_url())))
 }

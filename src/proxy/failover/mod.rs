@@ -241,7 +241,7 @@ impl Run<'_, '_> {
     async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
-        self.x.house.inject.at(crate::state::fault_injection::At::Attempt);
+        self.x.house.inject.at(crate::net::fault_injection::At::Attempt);
         let mut done = self.ask_it(offer, number).await;
         done = self.asked_for_less(offer, number, done).await;
         done = self.asked_without(offer, number, done).await;

@@ -1,7 +1,7 @@
 //! Who may be asked: the model behind a name, its able offers, their order.
 
 use super::filtered;
-use crate::proxy::context_window::{self, Counting, Fit, Room};
+use crate::proxy::context_window::{self, Fit, Room};
 use crate::proxy::exchange::Exchange;
 use crate::upstream::config_snapshot::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
@@ -60,7 +60,7 @@ struct Moment {
 /// # Errors
 /// No such model, none that this key may use, or none that can do what is asked.
 pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>, Refusal> {
-    let counting = Counting::of(x);
+    let counting = x.counting();
     let live = &counting.live;
     let (name, flavor) = split(&ask.model);
     let model = model_of(x, ask, name)?;

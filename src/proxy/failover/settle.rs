@@ -4,7 +4,7 @@
 
 use super::{Part, Run};
 use crate::billing::Hold;
-use crate::http::response::head::Head;
+use crate::proxy::response::head::Head;
 use crate::telemetry::log;
 use crate::telemetry::throttle::Seldom;
 use crate::time::clock;

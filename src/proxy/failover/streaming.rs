@@ -5,8 +5,8 @@
 use super::attempt::{self, Answering, Stop};
 use super::wait::{HEARTBEAT, Woken};
 use super::{Run, settle};
-use crate::http::response::head::Head;
 use crate::proxy::exchange::{Ended, ended};
+use crate::proxy::response::head::Head;
 use crate::time::clock;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::wire_format::Speech;
@@ -239,7 +239,7 @@ async fn tell(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, out: &mut Out, numb
     run.watch.told(clock::now());
     write(run, joined(out), false).await?;
     #[cfg(feature = "inject")]
-    run.x.house.inject.at(crate::state::fault_injection::At::Stream);
+    run.x.house.inject.at(crate::net::fault_injection::At::Stream);
     Ok(())
 }
 

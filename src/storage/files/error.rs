@@ -32,7 +32,7 @@ impl Failed {
                 Code::Internal,
                 "The contents of this file are damaged, and damaged bytes are not given.",
             ),
-            Self::Disk(error) => crate::proxy::multipart::disk(error),
+            Self::Disk(error) => disk(error),
             Self::Store(StoreError::Full) => Refusal::new(Code::StorageFull),
             Self::Store(StoreError::Io { .. } | StoreError::Stuck) => unread(),
             Self::Store(_) | Self::Gone => Refusal::new(Code::Internal),
@@ -56,4 +56,12 @@ impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
+}
+
+/// What a failing disk means to a client.
+pub fn disk(error: &std::io::Error) -> Refusal {
+    Refusal::new(match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::StorageFull,
+        _ => Code::Internal,
+    })
 }

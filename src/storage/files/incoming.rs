@@ -4,7 +4,6 @@
 use super::block_checksums::Sums;
 use super::quota::{Bounds, Full, Taken, fits};
 use super::{Failed, sync_folder};
-use crate::proxy::endpoint;
 use penstock_batch::jsonl::{Checked, Lines};
 use penstock_contract::hex;
 use sha2::{Digest, Sha256};
@@ -48,7 +47,7 @@ pub(super) struct Settled {
 
 /// The check of a file of which nothing has come.
 fn none_yet(longest: usize) -> Lines {
-    Lines::new(endpoint::for_lines(), longest)
+    Lines::new(penstock_batch::jsonl::BATCH_PATHS, longest)
 }
 
 impl Incoming {

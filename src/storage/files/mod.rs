@@ -16,7 +16,7 @@ mod sweep;
 mod tests;
 
 pub use contents::{Contents, FileLine, LineReader, Next};
-pub use error::Failed;
+pub use error::{Failed, disk};
 pub use incoming::Incoming;
 pub use output::Output;
 
@@ -63,6 +63,9 @@ pub struct Owner<'a> {
     pub account: &'a str,
 }
 
+/// Removes the contents of a file, by its id, from all archives of a folder.
+pub type PurgeArchives = fn(&Path, &str);
+
 /// The files of the house.
 pub struct Files {
     folder: PathBuf,
@@ -71,7 +74,7 @@ pub struct Files {
     room: Arc<Room>,
     runs: OnceLock<Arc<dyn Runs>>,
     /// Where archives of the house are: what is deleted is taken out of them too.
-    archives: OnceLock<PathBuf>,
+    archives: OnceLock<(PathBuf, PurgeArchives)>,
 }
 
 impl Files {
@@ -110,8 +113,8 @@ impl Files {
     }
 
     /// Tells where archives are; the first to say so is believed.
-    pub fn archived_in(&self, folder: PathBuf) {
-        self.archives.set(folder).ok();
+    pub fn archived_in(&self, folder: PathBuf, purge: PurgeArchives) {
+        self.archives.set((folder, purge)).ok();
     }
 
     /// The records.

@@ -101,8 +101,8 @@ impl Files {
     }
 
     fn unarchive(&self, id: &str) {
-        if let Some(folder) = self.archives.get().filter(|_| object_id::is(PREFIX, id)) {
-            crate::backup::rotation::purge(folder, id);
+        if let Some((folder, purge)) = self.archives.get().filter(|_| object_id::is(PREFIX, id)) {
+            purge(folder, id);
         }
     }
 }

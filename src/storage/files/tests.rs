@@ -118,7 +118,7 @@ fn lines_come_with_their_place() {
     while let Some(line) = reader.next_line().unwrap() {
         count += 1;
         assert_eq!(line.number, count);
-        let input = penstock_batch::jsonl::line(&line.bytes, crate::proxy::endpoint::for_lines()).unwrap();
+        let input = penstock_batch::jsonl::line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS).unwrap();
         assert_eq!(input.custom_id, (count - 1).to_string());
         if count % 997 == 1 {
             assert_eq!(open.read(line.offset, line.bytes.len()).unwrap(), line.bytes);

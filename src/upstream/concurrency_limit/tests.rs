@@ -43,7 +43,7 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
 #[test]
 fn the_youngest_line_is_asked_to_leave_and_its_seat_goes_to_who_asked() {
     let seats = Seats::new(Some(2), 1);
-    let signals: Vec<CancelLine> = (0..4).map(|_| CancelLine::default()).collect();
+    let signals: Vec<CancellationToken> = (0..4).map(|_| CancellationToken::default()).collect();
     let old = placed(seats.queue(&"a".into(), Some(signals[0].clone())));
     let young = placed(seats.queue(&"a".into(), Some(signals[1].clone())));
     let mut later = turn(seats.queue(&"a".into(), Some(signals[2].clone())));
@@ -99,7 +99,7 @@ fn those_who_wait_a_moment_take_turns_by_account_before_all_batch_work() {
 #[test]
 fn without_a_limit_lines_alone_are_bounded() {
     let seats = Seats::new(None, 2);
-    let line = |whose: &str| seats.queue(&whose.into(), Some(CancelLine::default()));
+    let line = |whose: &str| seats.queue(&whose.into(), Some(CancellationToken::default()));
     let (one, _two) = (placed(line("a")), placed(line("a")));
     let (mut third, mut fourth, mut other) = (turn(line("a")), turn(line("a")), turn(line("b")));
     // A request does not wait for lines that wait.
@@ -118,7 +118,7 @@ fn batch_work_takes_turns_by_account_lines_and_requests_alike() {
     let seats = Seats::new(Some(1), 1);
     let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
     let place = placed(seats.queue(&greedy, None));
-    let signal = || Some(CancelLine::default());
+    let signal = || Some(CancellationToken::default());
     let mut theirs: Vec<Turn> = (0..150)
         .map(|number| turn(seats.queue(&greedy, if number % 2 == 0 { None } else { signal() })))
         .collect();
@@ -164,7 +164,7 @@ fn many_threads_lose_no_seat_and_leave_nobody_waiting() {
                             drop(place);
                             continue;
                         }
-                        let signal = CancelLine::default();
+                        let signal = CancellationToken::default();
                         let place = match seats.queue(&whose, (task % 4 == 1).then(|| signal.clone())) {
                             Queued::Place(place) => Some(place),
                             Queued::Turn(turn) if round % 7 == 0 => {

@@ -12,8 +12,10 @@
 use super::discovery::{CheckedProviders, ProviderDiscovery};
 use super::update_breaker;
 use crate::config::settings::Health;
-use crate::state::House;
 use crate::telemetry::log;
+use crate::telemetry::metrics::Metrics;
+use crate::time::clock::Clock;
+use crate::upstream::config_snapshot::Live;
 use crate::upstream::http1::Broken;
 use crate::upstream::provider_state::ProviderLive;
 use crate::upstream::request_head;
@@ -24,7 +26,7 @@ use penstock_contract::{Dialect, FaultKind};
 use pingora_error::{Error, ErrorType, Result};
 use pingora_load_balancing::health_check::HealthCheck;
 use pingora_load_balancing::{Backend, BackendView, HealthCheckService, HealthRegistry};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -36,6 +38,17 @@ const PASS: Duration = Duration::from_millis(250);
 const MAX_BODY: usize = 256 * 1024;
 /// Advice in the event of a check that fails.
 const REMEDY: &str = "Check the provider's status, its `api_key`, and `health.path`.";
+
+/// Handles of the process that checks work with.
+#[derive(Clone)]
+pub struct HealthContext {
+    /// Configuration snapshot in use.
+    pub live: Arc<ArcSwap<Live>>,
+    /// Clock of the process.
+    pub clock: Clock,
+    /// Metrics registry.
+    pub metrics: Arc<Metrics>,
+}
 
 /// Health checks of the providers of the configuration in use.
 pub struct HealthChecks {
@@ -61,9 +74,9 @@ impl Default for HealthChecks {
 
 impl HealthChecks {
     /// Checks the providers of the configuration in use from now on, at the addresses that they have now.
-    pub async fn publish(&self, house: &House) {
+    pub async fn publish(&self, live: &Live) {
         let _turn = self.publishing.lock().await;
-        let (live, known) = (house.live(), self.providers.load_full());
+        let known = self.providers.load_full();
         let checked = live.providers.iter().filter(|provider| provider.provider.health.is_some());
         let providers: Vec<Arc<ProviderLive>> = checked.cloned().collect();
         let same = known.providers.len() == providers.len()
@@ -77,8 +90,8 @@ impl HealthChecks {
     }
 
     /// Starts the health-check service. Only once for a house.
-    pub fn start(&self, house: &Arc<House>, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
-        self.registry.set_health_check(Box::new(ProviderCheck(Arc::downgrade(house))));
+    pub fn start(&self, context: HealthContext, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
+        self.registry.set_health_check(Box::new(ProviderCheck(context)));
         let mut service = HealthCheckService::new(self.registry.clone());
         service.health_check_frequency = Some(PASS);
         let stop = stop.clone();
@@ -100,16 +113,16 @@ fn provider(backend: &Backend) -> Option<&Arc<ProviderLive>> {
 }
 
 /// `GET base + path` of each provider, which must answer below 400.
-struct ProviderCheck(Weak<House>);
+struct ProviderCheck(HealthContext);
 
 #[async_trait]
 impl HealthCheck for ProviderCheck {
     async fn check(&self, target: &Backend) -> Result<()> {
-        let (Some(house), Some(provider)) = (self.0.upgrade(), provider(target)) else { return Ok(()) };
+        let Some(provider) = provider(target) else { return Ok(()) };
         if let Some(health) = &provider.provider.health
-            && provider.is_check_due(house.clock.now(), health.interval)
+            && provider.is_check_due(self.0.clock.now(), health.interval)
         {
-            tokio::spawn(check(house, provider.clone(), health.clone()));
+            tokio::spawn(check(self.0.clone(), provider.clone(), health.clone()));
         }
         match *provider.check_failure.lock() {
             None => Ok(()),
@@ -139,22 +152,22 @@ impl HealthCheck for ProviderCheck {
 }
 
 /// Checks a provider and records the result.
-async fn check(house: Arc<House>, provider: Arc<ProviderLive>, health: Health) {
+async fn check(context: HealthContext, provider: Arc<ProviderLive>, health: Health) {
     let found = timeout(health.timeout, probe(&provider, &health)).await;
     let found = found.unwrap_or(Err(FaultKind::Deadline));
     // Without a descriptor nothing was sent: no result.
     if found == Err(FaultKind::Descriptors) {
         return;
     }
-    let (now, passed) = (house.clock.now(), found.is_ok());
+    let (now, passed) = (context.clock.now(), found.is_ok());
     provider.record_check(now, found);
-    let live = house.live();
+    let live = context.live.load_full();
     // Another configuration may have another provider at this index.
     let offers = live.offers_of(provider.provider.index);
     for offer in offers.filter(|offer| Arc::ptr_eq(&offer.provider, &provider)) {
         update_breaker(offer, |breaker| breaker.on_check(now, passed));
     }
-    house.metrics.checked(&provider.provider.id, passed);
+    context.metrics.checked(&provider.provider.id, passed);
 }
 
 /// Classifies the status of an answer.

@@ -2,7 +2,8 @@
 
 use super::{Client, Provider};
 use penstock::admin::keys;
-use penstock::app::gateway::{Gateway, Source};
+use penstock::app::gateway::Gateway;
+use penstock::config::ConfigSource;
 use penstock::config::{Loaded, Settings, Surroundings, load_text};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -147,7 +148,7 @@ impl Bench {
 
     async fn gateway(&self, folder: &tempfile::TempDir) -> Gateway {
         let settings = self.load(folder.path());
-        let source: Source = {
+        let source: ConfigSource = {
             let settings = settings.clone();
             Arc::new(move || Ok(Loaded { settings: settings.clone(), warnings: Vec::new() }))
         };

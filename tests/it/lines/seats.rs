@@ -4,12 +4,12 @@ use super::{CHAT, ask, begin, code, enter, told};
 use crate::harness::bench::{PATIENT, Running};
 use crate::harness::script::{held, plain, silent};
 use crate::harness::{Bench, Provider, until, within};
-use penstock::proxy::downstream::CancelLine;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 fn waiting(running: &Running) -> u32 {
     running.gateway.house.live().providers.iter().map(|provider| provider.seats.waiting()).sum()
@@ -23,7 +23,7 @@ async fn the_youngest_line_gives_its_seat_to_a_request_at_once() {
         .provider_with("a", &provider, &format!("max_in_flight = 2\n{PATIENT}"), "")
         .start()
         .await;
-    let cancel = CancelLine::default();
+    let cancel = CancellationToken::default();
     let old = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel);
     provider.until_calls(1).await;
     let young = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel);
@@ -55,7 +55,7 @@ async fn batch_work_takes_turns_in_the_order_it_came() {
         .await;
     let named =
         |model: &str, name: &str| json!({"model": model, "messages": [{"role": "user", "content": name}]});
-    let cancel = CancelLine::default();
+    let cancel = CancellationToken::default();
     let (client, body) = (running.client.clone(), named("m", "first"));
     let first = tokio::spawn(async move { client.post(CHAT, &body).await });
     provider.until_calls(1).await;
@@ -108,7 +108,7 @@ async fn a_provider_without_a_number_of_seats_is_asked_so_many_lines_at_a_time()
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
     let running = Bench::new().settings("[routing]\nbatch_lines = 2").provider("a", &provider).start().await;
-    let cancel = CancelLine::default();
+    let cancel = CancellationToken::default();
     let lines: Vec<_> =
         (0..5).map(|_| begin(&running, &running.client.key, CHAT, &running.ask(), &cancel)).collect();
     until("three to wait", || waiting(&running) == 3).await;

@@ -5,7 +5,7 @@ use super::{CHAT, form, full, until_empty};
 use crate::harness::bench::Running;
 use crate::harness::script::stream;
 use crate::harness::{Bench, Provider, jobs, until};
-use penstock::state::fault_injection::At;
+use penstock::net::fault_injection::At;
 use serde_json::json;
 use std::process::Command;
 

@@ -24,7 +24,11 @@ pub const MOST_CUSTOM_ID: usize = 512;
 /// Mistakes that are told one by one; further ones are counted.
 pub const MOST_MISTAKES: usize = 20;
 
-/// What a line may ask, by its path. The house says so, since it alone knows its endpoints.
+/// Paths that lines of batches may ask, in the order in which errors list them.
+pub const BATCH_PATHS: Urls =
+    &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
+
+/// List of paths that a line may ask.
 pub type Urls = &'static [&'static str];
 
 /// What some editors put before a text in UTF-8.

@@ -42,7 +42,7 @@ impl Endpoint for Post {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let asked = Create::read(&x.json_body().await?, super::for_lines())?;
+        let asked = Create::read(&x.json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
         let (lines, _) = find(&Method::POST, asked.endpoint)?;
         x.grant.require(lines.scope())?;
         let when = x.house.when();
@@ -50,7 +50,7 @@ impl Endpoint for Post {
         let file =
             file.map_err(|refusal| if refusal.code == Code::NotFound { no_file() } else { refusal })?;
         fits(&file, &asked)?;
-        let record = Batches::create(x.house, &x.grant, asked).await?;
+        let record = Batches::create(&x.house.batch, &x.grant, asked).await?;
         Ok(answer(x, &api_object::object(&record)).await)
     }
 }

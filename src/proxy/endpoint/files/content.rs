@@ -1,9 +1,9 @@
 //! `GET /v1/files/{id}/content`: the bytes, all or a range of them, each block held against its checksum first.
 
 use super::range::{Wanted, wanted};
-use crate::http::response::head::Head;
 use crate::proxy::endpoint::{Endpoint, decoded};
 use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::response::head::Head;
 use crate::storage::files::{Contents, Failed};
 use crate::telemetry::log;
 use async_trait::async_trait;

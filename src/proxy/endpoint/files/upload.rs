@@ -3,9 +3,9 @@
 //! anything else, or for a line without an end, only a little more is read.
 
 use super::object::object;
+use crate::http::STREAM_WINDOW;
 use crate::proxy::endpoint::Endpoint;
 use crate::proxy::exchange::{Ended, Exchange};
-use crate::server::http2::STREAM_WINDOW;
 use crate::storage::files::quota::Bounds;
 use crate::storage::files::{Failed, Files, Incoming, Owner};
 use async_trait::async_trait;

@@ -41,7 +41,7 @@ fn every_endpoint_is_described_once() {
 fn a_batch_may_name_the_endpoints_that_take_lines() {
     let document = document();
     let named = &document["components"]["schemas"]["BatchRequest"]["properties"]["endpoint"]["enum"];
-    assert_eq!(*named, json!(crate::proxy::endpoint::for_lines()));
+    assert_eq!(*named, json!(penstock_batch::jsonl::BATCH_PATHS));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::wait::Watch;
 use super::super::{Run, Weight, settle};
 use super::{Asking, Halt, Part};
 use crate::auth::key_cache::Grant;
-use crate::proxy::downstream::{Caller, CancelLine, Line};
+use crate::proxy::downstream::{Caller, Line};
 use crate::proxy::exchange::{Ended, Exchange, ExchangeState};
 use crate::proxy::{LineSession, RequestOrigin};
 use crate::state::House;
@@ -19,6 +19,7 @@ use penstock_limits::Work;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::mpsc::Sender;
+use tokio_util::sync::CancellationToken;
 
 /// All that the choices of one request have in common.
 pub(super) struct Seed<'a> {
@@ -38,9 +39,9 @@ pub(super) struct Seed<'a> {
     /// The client reads a stream already.
     headed: bool,
     /// The parent is a line of a batch, which may be asked to leave.
-    back: Option<CancelLine>,
+    back: Option<CancellationToken>,
     /// Ends all of them.
-    pub(super) cancel: CancelLine,
+    pub(super) cancel: CancellationToken,
     /// Who sends the first content, and at which attempt.
     pub(super) told: Arc<OnceLock<(Box<str>, u32)>>,
     /// Attempts before.
@@ -83,7 +84,7 @@ impl<'a> Seed<'a> {
             at: run.at,
             headed: run.headed,
             back: x.caller.asked_back(),
-            cancel: CancelLine::default(),
+            cancel: CancellationToken::default(),
             told: Arc::default(),
             before: u64::try_from(x.record.attempts.len()).unwrap_or(u64::MAX),
         }

@@ -1,41 +1,35 @@
 //! Turns of those who have a long prompt counted: counting is all processor work, and must not take the machine from
 //! the streams. Accounts take turns, a wait has an end, and a count ends when its client leaves.
 
+use crate::limits::admission_control::Overload;
 use crate::limits::tokenizer_permits::CountingPermits;
-use crate::proxy::exchange::Exchange;
-use crate::state::House;
-use crate::telemetry::panics;
+use crate::telemetry::off_thread::{BlockingHandles, off_thread};
 use crate::upstream::config_snapshot::Live;
 use penstock_contract::Refusal;
-use penstock_limits::Work;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// For whom something is counted, and how long that may wait for its turn.
-pub struct Counting<'c> {
-    house: &'c Arc<House>,
-    /// The configuration that it happens under.
+/// Bodies up to this size are counted where they are; longer ones on a blocking thread.
+pub const QUICK: usize = 16 * 1024;
+
+/// Permits and handles that a count needs, for one request or one line of a batch.
+pub struct Counting {
+    /// Permits of the process.
+    pub permits: Arc<CountingPermits>,
+    /// Admission control, which counts what is refused.
+    pub overload: Arc<Overload>,
+    /// Handles that blocking work needs.
+    pub blocking: BlockingHandles,
+    /// Configuration snapshot of the request.
     pub live: Arc<Live>,
-    whose: Arc<str>,
-    /// None for a line of a batch, which has time.
-    wait: Option<Duration>,
+    /// Account that the count is made for.
+    pub whose: Arc<str>,
+    /// Longest wait for a permit; `None` for a line of a batch.
+    pub wait: Option<Duration>,
 }
 
-impl<'c> Counting<'c> {
-    /// For whoever asks here: as long as for a place in the house, or without an end for who has time.
-    pub fn of(x: &Exchange<'c>) -> Self {
-        let wait = match x.work {
-            Work::Request => Some(x.live.settings.overload.wait),
-            Work::BatchLine => None,
-        };
-        Self { house: x.house, live: x.live.clone(), whose: x.grant.account.id.clone(), wait }
-    }
-
-    fn permits(&self) -> &Arc<CountingPermits> {
-        &self.house.counting
-    }
-
+impl Counting {
     /// Works on a thread that may take its time. The work is given a signal, which is set when nobody waits for the
     /// result any more; it keeps its permit until it has ended.
     ///
@@ -46,15 +40,15 @@ impl<'c> Counting<'c> {
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let queue = self.live.settings.overload.queue;
-        let permit = self.permits().acquire(&self.whose, queue, self.wait).await;
-        let permit = permit.map_err(|why| self.house.overload.full(why))?;
+        let permit = self.permits.acquire(&self.whose, queue, self.wait).await;
+        let permit = permit.map_err(|why| self.overload.full(why))?;
         let guard = StopGuard(Arc::default());
         let stop = guard.0.clone();
         let work = move || {
             let _permit = permit;
             work(&stop)
         };
-        panics::off_thread(self.house, work).await
+        off_thread(&self.blocking, work).await
     }
 }
 

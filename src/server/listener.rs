@@ -2,8 +2,10 @@
 //! the public side are taken here too and dealt out to the threads that serve them.
 
 use crate::config::settings::Settings;
+use crate::net::KEEP_ALIVE;
 use crate::net::buffered_stream::Socket;
 use crate::net::executor::Threads;
+use crate::proxy::Proxy;
 use crate::server::Front;
 use crate::server::connection_limit::Place;
 use crate::state::House;
@@ -31,14 +33,6 @@ const BREATH: Duration = Duration::from_millis(100);
 
 /// Connections that may wait to be taken; the system has a limit of its own.
 const BACKLOG: i32 = 4096;
-
-/// Probes of silent connections to providers, and the longest pauses of those to clients.
-pub const KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
-    idle: Duration::from_secs(20),
-    interval: Duration::from_secs(10),
-    count: 3,
-    user_timeout: Duration::ZERO,
-};
 
 /// Probes of a silent client, and when one is gone that acknowledges nothing. The system lets go at the first probe
 /// that is due when its patience is over, however many there were: so they are due while it lasts, and at its end.
@@ -169,11 +163,12 @@ impl Public {
     pub fn serve(
         self,
         house: &Arc<House>,
+        proxy: &Proxy,
         stop: &watch::Receiver<bool>,
     ) -> Result<(Vec<JoinHandle<()>>, Arc<Threads>), String> {
         let threads = Threads::start(house.live().settings.threads)
             .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
-        let (threads, front) = (Arc::new(threads), Arc::new(Front::new(house.clone())));
+        let (threads, front) = (Arc::new(threads), Arc::new(Front::new(house.clone(), proxy.clone())));
         let mut doors = Vec::new();
         for bound in self.plain {
             doors.push((bound.watched()?, false));

@@ -1,0 +1,43 @@
+//! JSON of accounts and their limits, as the admin API shows them and the audit log records them.
+
+use penstock_contract::MicroCredits;
+use penstock_storage::accounts::{AccountRecord, AccountState};
+use penstock_storage::keys::KeyLimits;
+use serde_json::{Value, json};
+
+/// Id of the account of keys that name none; created when it is first needed.
+pub const DEFAULT: &str = "default";
+/// Words for the state.
+pub const STATES: [(&str, AccountState); 2] =
+    [("active", AccountState::Active), ("suspended", AccountState::Suspended)];
+
+/// An account as it is told.
+#[must_use]
+pub fn told(account: &AccountRecord) -> Value {
+    let state = STATES.iter().find(|(_, state)| *state == account.state).map(|(word, _)| *word);
+    json!({
+        "id": account.id,
+        "name": account.name,
+        "created": account.created,
+        "state": state,
+        "limits": limits(&account.limits),
+    })
+}
+
+/// Limits as they are told: credits as exact text, what is not limited as `null`.
+#[must_use]
+pub fn limits(limits: &KeyLimits) -> Value {
+    json!({
+        "requests_per_minute": limits.requests_per_minute,
+        "tokens_per_minute": limits.tokens_per_minute,
+        "concurrent": limits.concurrent,
+        "budget_per_day": limits.budget_per_day.map(credits),
+        "budget_per_month": limits.budget_per_month.map(credits),
+    })
+}
+
+/// Micro-credits as credits, exactly.
+#[must_use]
+pub fn credits(micro: u64) -> String {
+    MicroCredits(i64::try_from(micro).unwrap_or(i64::MAX)).credits().normalize().to_string()
+}

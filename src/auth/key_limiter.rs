@@ -1,0 +1,69 @@
+//! Limits of one key or one account, and the use that was made of them.
+
+use parking_lot::Mutex;
+use penstock_limits::{Limits, Meter, Period, Spend, Standing};
+use penstock_storage::keys::KeyLimits;
+use penstock_storage::spend::SpendRecord;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
+
+/// Limits and the use of them, of one key or one account.
+#[derive(Debug, Default)]
+pub struct Tally(pub(crate) Mutex<Inner>);
+
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    pub(crate) limits: Limits,
+    pub(crate) meter: Meter,
+}
+
+impl Tally {
+    /// A tally that goes on from what was spent.
+    #[must_use]
+    pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
+        let spend = spent.map(|spent| Spend::restored(spent.day, spent.month, Duration::from_secs(spent.at)));
+        Self(Mutex::new(Inner {
+            limits: limits_of(limits),
+            meter: Meter::restored(spend.unwrap_or_default()),
+        }))
+    }
+
+    /// Other limits; what was used stays used.
+    pub fn set(&self, limits: &KeyLimits) {
+        self.0.lock().limits = limits_of(limits);
+    }
+
+    /// Micro-credits spent in the running day and month.
+    #[must_use]
+    pub fn spent(&self, now: Duration) -> SpendRecord {
+        let inner = self.0.lock();
+        let within = |period| inner.meter.spend().within(period, now);
+        SpendRecord { day: within(Period::Day), month: within(Period::Month), at: now.as_secs() }
+    }
+
+    /// Requests that were let through since the start.
+    #[must_use]
+    pub fn passed(&self) -> u64 {
+        self.0.lock().meter.passed()
+    }
+
+    /// Requests at work, tokens owed, and how the limits per minute stand.
+    #[must_use]
+    pub fn now(&self, now: Duration) -> (u32, u64, Standing) {
+        let inner = self.0.lock();
+        let standing = inner.meter.standing(&inner.limits, now);
+        (inner.meter.working(), inner.meter.debt(&inner.limits, now), standing)
+    }
+}
+
+/// A limit of zero is refused where limits are read; one that lies in the store all the same is none.
+fn limits_of(limits: &KeyLimits) -> Limits {
+    let some = |limit: Option<u64>| limit.and_then(NonZeroU64::new);
+    Limits {
+        requests: some(limits.requests_per_minute),
+        tokens: some(limits.tokens_per_minute),
+        concurrent: limits.concurrent.and_then(NonZeroU32::new),
+        day: some(limits.budget_per_day),
+        month: some(limits.budget_per_month),
+    }
+}

@@ -1,0 +1,92 @@
+//! Handles of the process that batches work with, and the executor of their lines.
+
+use super::Batches;
+use crate::auth::key_cache::Keyring;
+use crate::auth::principal::Grant;
+use crate::billing::{Ending, Ledger};
+use crate::limits::admission_control::Overload;
+use crate::net::lifecycle::Lifecycle;
+use crate::storage::files::Files;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::request_id::RequestId;
+use crate::time::clock::Clock;
+use crate::upstream::config_snapshot::Live;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_contract::Usage;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Request of one line.
+pub struct LineAsk {
+    /// API key of the batch, in its present state.
+    pub grant: Arc<Grant>,
+    /// Path of the endpoint, one of [`penstock_batch::jsonl::BATCH_PATHS`].
+    pub path: &'static str,
+    /// Request body.
+    pub body: Bytes,
+    /// Signal that ends the line.
+    pub cancel: CancellationToken,
+}
+
+/// Result of one line.
+pub struct LineDone {
+    /// Id of its exchange.
+    pub request: RequestId,
+    /// Status that a client would have been sent.
+    pub status: u16,
+    /// Response body with both objects, or the error envelope of the dialect.
+    pub body: Vec<Bytes>,
+    /// End of its reserve, for [`Ledger::enter`]; `None` if no credits were reserved.
+    pub end: Option<Ending>,
+    /// Usage of the request.
+    pub usage: Option<Usage>,
+    /// Pause before the line may be retried; `None` if its result is final.
+    pub retry: Option<Duration>,
+    /// True if the line gave its permit to a request, or got none: its retry does not count as an attempt.
+    pub yielded: bool,
+    /// True if credits or a budget that other requests hold were missing: it is retried once some of them have ended.
+    pub short: bool,
+    /// True if it was cancelled before it had a response.
+    pub cancelled: bool,
+}
+
+/// Executes lines of batches as requests.
+#[async_trait]
+pub trait LineExecutor: Send + Sync {
+    /// Executes a line. Waits for a permit of a provider for as long as that takes.
+    async fn execute(&self, line: LineAsk) -> LineDone;
+}
+
+/// Handles of the process that batches work with.
+pub struct BatchContext {
+    /// Configuration snapshot in use.
+    pub live: Arc<ArcSwap<Live>>,
+    /// Clock of the process.
+    pub clock: Clock,
+    /// Ledger of credits.
+    pub ledger: Arc<Ledger>,
+    /// Keys and accounts.
+    pub keyring: Arc<Keyring>,
+    /// Admission control of the process.
+    pub overload: Arc<Overload>,
+    /// Metrics registry.
+    pub metrics: Arc<Metrics>,
+    /// Uploaded files.
+    pub files: Arc<Files>,
+    /// The batches.
+    pub batches: Arc<Batches>,
+    /// State of the process: in service, draining, handed over.
+    pub lifecycle: Arc<Lifecycle>,
+    /// Executor of lines, set when the proxy starts.
+    pub executor: OnceLock<Arc<dyn LineExecutor>>,
+}
+
+impl BatchContext {
+    /// Returns the configuration snapshot in use.
+    pub fn live(&self) -> Arc<Live> {
+        self.live.load_full()
+    }
+}

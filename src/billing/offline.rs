@@ -1,0 +1,38 @@
+//! Checks and repairs of the ledger of a store that no gateway has open.
+
+use super::report;
+use crate::config::settings::Storage;
+use crate::storage::stores::{LEDGER, STORE, look, sentence, told};
+use penstock_storage::Options;
+use penstock_storage::ledger::LedgerStore;
+
+/// Writes the ledger of a store again from its second copy; returns its entries.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn rebuild(storage: &Storage) -> Result<u64, String> {
+    let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+    let said = |error: penstock_storage::StoreError| sentence(&error.to_string());
+    let store = penstock_storage::open(&storage.path.join(STORE), options).map_err(said)?;
+    let copies = storage.path.join(LEDGER);
+    let entries = super::rebuild::rebuild(&store, &copies).map_err(|failed| failed.0)?;
+    LedgerStore::open(store, Some(&copies)).map_err(|error| told(&copies, &error))?;
+    Ok(entries)
+}
+
+/// Recomputes the ledger of a store and compares its second copy; nothing is written.
+///
+/// # Errors
+/// One sentence that says what is in the way.
+pub fn verify_ledger(storage: &Storage) -> Result<report::Proof, String> {
+    let store = look(storage)?;
+    let store = store.ok_or_else(|| {
+        let hint = if storage.path.join(LEDGER).is_dir() {
+            " If it was lost, `penstock credits rebuild` writes its ledger again from the second copy."
+        } else {
+            ""
+        };
+        format!("There is no store in {}.{hint}", storage.path.display())
+    })?;
+    report::verify(&LedgerStore::inspect(store, &storage.path.join(LEDGER))).map_err(|failed| failed.0)
+}

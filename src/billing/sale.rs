@@ -1,0 +1,26 @@
+//! Billed work and amounts, as charges and the check of a tariff compute them.
+
+use penstock_contract::{Done, Usage};
+use penstock_pricing::Sold;
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+
+/// EUR in 1e-8, as a debt is counted.
+#[must_use]
+pub fn eur8(eur: Decimal) -> i64 {
+    eur.saturating_mul(Decimal::ONE_HUNDRED)
+        .saturating_mul(Decimal::from(1_000_000))
+        .ceil()
+        .to_i64()
+        .unwrap_or(i64::MAX)
+}
+
+/// What is paid for: what was done, where it can be counted.
+pub fn sold(done: &Done) -> Sold {
+    match done {
+        Done::Tokens(usage) => Sold::Tokens(*usage),
+        Done::Images { count, .. } => Sold::Images(*count),
+        Done::Audio { seconds } => Sold::Audio(*seconds),
+        Done::Unknown => Sold::Tokens(Usage::default()),
+    }
+}

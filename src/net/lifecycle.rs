@@ -1,0 +1,69 @@
+//! State of the process from start to end: in service, draining, handed over; and the exchanges in flight.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+/// State of the process.
+#[derive(Debug, Default)]
+pub struct Lifecycle {
+    draining: AtomicBool,
+    handed_over: AtomicBool,
+    in_flight: AtomicUsize,
+    changed: Notify,
+}
+
+/// Exchange in flight, until dropped.
+pub struct InFlightGuard<'a> {
+    lifecycle: &'a Lifecycle,
+}
+
+impl Lifecycle {
+    /// Starts to drain: the process is not ready from now on, and takes no new connection.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Returns true while the process drains.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Notes that another process has the store, or does not have it after all.
+    pub fn set_handed_over(&self, handed_over: bool) {
+        self.handed_over.store(handed_over, Ordering::Release);
+    }
+
+    /// Returns true if another process has the store, or is about to.
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over.load(Ordering::Acquire)
+    }
+
+    /// Counts an exchange as in flight until the guard is dropped.
+    pub fn begin_exchange(&self) -> InFlightGuard<'_> {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        InFlightGuard { lifecycle: self }
+    }
+
+    /// Returns the number of exchanges in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Signal of the end of the last exchange in flight, and of [`Lifecycle::notify`].
+    pub const fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    /// Wakes everybody who waits for [`Lifecycle::changed`].
+    pub fn notify(&self) {
+        self.changed.notify_waiters();
+    }
+}
+
+impl Drop for InFlightGuard<'_> {
+    fn drop(&mut self) {
+        if self.lifecycle.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.lifecycle.notify();
+        }
+    }
+}

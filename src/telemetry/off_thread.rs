@@ -1,0 +1,41 @@
+//! Blocking work of a request, away from the threads that serve connections.
+
+use super::metrics::Metrics;
+use penstock_contract::{Code, Refusal};
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+/// Handles of the process that blocking work needs.
+#[derive(Clone)]
+pub struct BlockingHandles {
+    /// Counts panics.
+    pub metrics: Arc<Metrics>,
+    /// Faults that tests inject.
+    #[cfg(feature = "inject")]
+    pub inject: Arc<crate::net::fault_injection::Inject>,
+}
+
+/// Does a part of a request's work on a thread that may take its time.
+///
+/// # Errors
+/// It panicked: a mistake of the gateway's own, whosever answer it was working on.
+pub async fn off_thread<T: Send + 'static>(
+    handles: &BlockingHandles,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    #[cfg(feature = "inject")]
+    let work = {
+        let inject = handles.inject.clone();
+        move || {
+            inject.at(crate::net::fault_injection::At::OffThread);
+            work()
+        }
+    };
+    spawn_blocking(work).await.map_err(|error| {
+        // Else the process is about to end, and began nothing.
+        if error.is_panic() {
+            handles.metrics.panicked();
+        }
+        Refusal::new(Code::Internal)
+    })
+}
