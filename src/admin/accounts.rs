@@ -1,4 +1,4 @@
-//! Accounts at run time: made, listed, changed, suspended.
+//! Admin requests for accounts: create, list, change, suspend.
 
 use super::desk::{Asked, Done, Effect, difference, failed};
 use super::fields::{self, Fields, Given};
@@ -11,21 +11,21 @@ use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyLimits;
 use serde_json::{Value, json};
 
-/// The account of keys that name none; made when it is first needed.
+/// Account of keys that name none; created on first use.
 pub const DEFAULT: &str = "default";
-/// Members of a new account.
+/// Request members that create an account.
 pub const CREATE: [&str; 3] = ["id", "name", "limits"];
-/// Members that can be changed.
+/// Request members that change an account.
 pub const CHANGE: [&str; 3] = ["name", "state", "limits"];
-/// Parameters of the list.
+/// Query parameters of the list.
 pub const LIST: [&str; 2] = ["after", "limit"];
-/// Longest id of a new account.
+/// Maximum length of a new account's id.
 const ID: usize = 64;
-/// Words for the state.
+/// Names of the account states.
 pub const STATES: [(&str, AccountState); 2] =
     [("active", AccountState::Active), ("suspended", AccountState::Suspended)];
 
-/// What can be asked of them.
+/// Routes of accounts.
 pub const ROUTES: &[Route] = &[
     Route::get("/admin/accounts", "listAccounts", "Lists accounts", Work::Store(list))
         .query(&LIST)
@@ -76,7 +76,7 @@ fn insert(vault: &Vault, asked: &Asked, account: &AccountRecord) -> Result<(), R
     })
 }
 
-/// The account that a new key names, and whether it was made for it.
+/// Returns the account that a new key names, and true if this call created it.
 pub(super) fn named(vault: &Vault, asked: &Asked, id: &str) -> Result<(AccountRecord, bool), Refusal> {
     if let Some(account) = vault.accounts.get(id).map_err(failed)? {
         return Ok((account, false));
@@ -96,15 +96,16 @@ pub(super) fn named(vault: &Vault, asked: &Asked, id: &str) -> Result<(AccountRe
     Ok((account, true))
 }
 
-/// An account that is made by itself when it is needed: the default one, and those that keys of earlier versions name.
+/// Returns true if an account may be created implicitly: the default one, and accounts named by keys of earlier
+/// versions.
 fn expected(vault: &Vault, id: &str) -> Result<bool, Refusal> {
     Ok(id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(failed)?.keys.is_empty())
 }
 
-/// Whether somebody may be given something: a mistyped name is no account.
+/// Checks that an account exists or may be created implicitly, so that a mistyped name is refused.
 ///
 /// # Errors
-/// 404, or what the store says.
+/// Returns 404 if it does not, or the error of the store.
 pub(super) fn known(vault: &Vault, id: &str) -> Result<(), Refusal> {
     let there = vault.accounts.get(id).map_err(failed)?.is_some() || expected(vault, id)?;
     let message = || format!("There is no account {id}; make it first (penstock accounts create).");
@@ -133,7 +134,7 @@ fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
         if let Given::Some(state) = state {
             account.state = state;
         }
-        // Proven above.
+        // The limits were validated above.
         fields.limits(&mut account.limits).ok();
         let after = told(account);
         (before != after).then(|| asked.said("account.change", &account.id, difference(&before, &after)))
@@ -142,7 +143,7 @@ fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     Ok(Done { status: 200, answer: told(&account), effect: Effect::Account(Box::new(account)) })
 }
 
-/// An account as it is told.
+/// JSON object of an account in answers.
 #[must_use]
 pub fn told(account: &AccountRecord) -> Value {
     let state = STATES.iter().find(|(_, state)| *state == account.state).map(|(word, _)| *word);

@@ -1,4 +1,4 @@
-//! The audit log, read.
+//! Admin requests for the audit log.
 
 use super::desk::{Asked, Done, failed};
 use super::openapi::{answered, page};
@@ -8,12 +8,12 @@ use penstock_contract::Refusal;
 use penstock_storage::audit::Entry;
 use serde_json::{Value, json};
 
-/// Parameters of the list.
+/// Query parameters of the list.
 pub const LIST: [&str; 3] = ["after", "limit", "target"];
-/// Pages that are searched for a target in one request.
+/// Limit on the pages that one request searches for a target.
 const SEARCHED: usize = 100;
 
-/// What can be asked of it.
+/// Routes of the audit log.
 pub const ROUTES: &[Route] = &[
     Route::get("/admin/audit", "listAudit", "Lists who changed what and when", Work::Store(list))
         .query(&LIST)

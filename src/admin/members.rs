@@ -1,10 +1,10 @@
-//! What a member of a request or of an answer is, said once: the same name is the same thing wherever it stands.
+//! OpenAPI schemas of the members of admin requests and answers. The same name has the same meaning in all of them.
 
 use super::openapi::reference;
 use super::{accounts, keys};
 use serde_json::{Value, json};
 
-/// The member of this name; null where nobody has explained it.
+/// Schema of the member with this name; `null` if there is none.
 pub(super) fn member(name: &str) -> Value {
     held(name).or_else(|| written(name)).or_else(|| stored(name)).unwrap_or_default()
 }
@@ -29,7 +29,7 @@ fn texts(text: &str) -> Value {
     json!({ "type": "array", "items": { "type": "string" }, "description": text })
 }
 
-/// Of accounts and keys.
+/// Members of accounts and keys.
 #[rustfmt::skip]
 fn held(name: &str) -> Option<Value> {
     Some(match name {
@@ -68,7 +68,7 @@ fn held(name: &str) -> Option<Value> {
     })
 }
 
-/// Of batches and files.
+/// Members of batches and files.
 #[rustfmt::skip]
 fn stored(name: &str) -> Option<Value> {
     Some(match name {
@@ -96,7 +96,7 @@ fn stored(name: &str) -> Option<Value> {
     })
 }
 
-/// Of the audit log, the ledger and the configuration.
+/// Members of the audit log, the ledger and the configuration.
 #[rustfmt::skip]
 fn written(name: &str) -> Option<Value> {
     Some(match name {

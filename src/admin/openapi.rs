@@ -1,6 +1,5 @@
-//! The OpenAPI document of the admin listener, made from its routes and from
-//! the very lists of members that requests are read by: it cannot say less or
-//! more than the listener does.
+//! OpenAPI document of the admin listener. It is generated from the routes and from the same lists of members that
+//! parse the requests, so that it always matches them.
 
 use super::members::member;
 use super::routes::{self, Route};
@@ -8,7 +7,7 @@ use super::{batches, fields, files};
 use penstock_storage::files::Purpose;
 use serde_json::{Map, Value, json};
 
-/// The document, OpenAPI 3.1.
+/// Returns the OpenAPI 3.1 document.
 #[must_use]
 pub fn document() -> Value {
     let mut paths = Map::new();
@@ -44,14 +43,14 @@ pub fn document() -> Value {
     })
 }
 
-/// The document as it is kept in `docs/admin.openapi.json`.
+/// Returns the text of the file `docs/admin.openapi.json`.
 #[must_use]
 pub fn text() -> String {
     let text = serde_json::to_string_pretty(&document()).unwrap_or_default();
     format!("{text}\n")
 }
 
-/// A path that needs no token.
+/// Path item of a path that needs no token.
 fn open(summary: &str, kind: &str) -> Value {
     let content = Map::from_iter([(kind.to_owned(), json!({}))]);
     json!({ "get": { "summary": summary, "security": [], "responses": { "200": {
@@ -110,12 +109,12 @@ fn parameter(name: &str) -> Value {
     }
 }
 
-/// Rows, all of them.
+/// Schema of a complete list of rows.
 pub(super) fn list(item: Value) -> Value {
     json!({ "type": "object", "properties": { "data": { "type": "array", "items": item } } })
 }
 
-/// Rows, a page of them.
+/// Schema of a page of rows.
 pub(super) fn page(item: Value) -> Value {
     json!({ "type": "object", "properties": {
         "data": { "type": "array", "items": item },
@@ -128,7 +127,7 @@ pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// What a request may hold: nothing but these.
+/// Schema of a request body, without additional members.
 fn object(members: &[&str], required: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member(name))).collect();
@@ -139,14 +138,14 @@ fn object(members: &[&str], required: &[&str]) -> Value {
     object
 }
 
-/// What an answer holds.
+/// Schema of an answer.
 pub(super) fn answered(members: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member(name))).collect();
     json!({ "type": "object", "properties": properties })
 }
 
-/// The members of an account as it is told, of a key, and of what the gateway adds.
+/// Members of an account in answers, including those that the gateway adds.
 pub(super) const ACCOUNT: [&str; 7] = ["id", "name", "created", "state", "limits", "now", "warnings"];
 pub(super) const KEY: [&str; 14] = [
     "id",

@@ -1,4 +1,4 @@
-//! The command line as its users meet it.
+//! The command line as users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::client::{Client, Failure, parse, reach, reachable};
@@ -14,10 +14,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// A configuration with this admin address, in a folder of its own.
+/// A configuration with this admin address, in its own folder.
 fn written(folder: &Path, admin: &str) -> PathBuf {
     let path = folder.join("penstock.toml");
-    // The provider's secret is not set: commands that need none of it must not mind.
+    // The provider's secret is not set: commands that do not need it must not require it.
     let text = format!(
         "[listen]\nadmin = \"{admin}\"\n[[providers]]\nid = \"p\"\noperator = \"P\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
          base_url = \"https://a.example.eu\"\napi_key = {{ env = \"PENSTOCK_TEST_UNSET\" }}\n"
@@ -210,7 +210,7 @@ fn once(answer: &'static [u8]) -> (TcpListener, impl FnOnce(TcpListener) -> thre
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     (listener, move |listener: TcpListener| {
         thread::spawn(move || {
-            // The first connection only looks whether somebody is there.
+            // The first connection only checks that a process listens.
             drop(listener.accept().unwrap());
             let (mut stream, _) = listener.accept().unwrap();
             let mut seen = Vec::new();

@@ -1,5 +1,5 @@
-//! How the ledger is got at: through the running gateway, or directly in its store when none runs. Questions and
-//! answers are the same.
+//! Access to the ledger: through the running gateway, or directly in its store when none runs. Requests and answers are
+//! the same.
 
 use crate::admin::desk::{Asked, Told};
 use crate::admin::routes::{self, Work};
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the ledger is got at.
+/// Access to the ledger.
 pub enum Way {
-    /// Through the admin listener.
+    /// Access through the admin listener.
     Gateway(Client),
-    /// Directly, with a ledger of this process's own.
+    /// Direct access, with a ledger opened in this process.
     Store(tokio::runtime::Runtime, Box<Vault>, Arc<Ledger>),
 }
 
 impl Way {
-    /// The running gateway, or the store.
+    /// Returns the running gateway, or opens the store.
     pub fn find(reached: &Reached) -> Result<Self, String> {
         let reach = reach(&reached.source()?)?;
         match Client::new(&reach) {
@@ -41,8 +41,7 @@ impl Way {
                     debt: i64::MAX,
                     backlog: usize::MAX,
                     slow: Duration::from_secs(1),
-                    // Nothing here is about now but grants and corrections: a clock that is wrong is told by
-                    // the gateway.
+                    // This process dates only grants and corrections. A wrong clock is reported by the gateway.
                     ahead: Duration::MAX,
                 };
                 let ledger = Ledger::open(vault.ledger.clone(), &settings, Clock::start())?;
@@ -53,7 +52,7 @@ impl Way {
         }
     }
 
-    /// A question.
+    /// Sends a GET request.
     pub fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, String> {
         self.json("GET", path, query, None)
     }
