@@ -1,4 +1,4 @@
-//! `[storage.export]`: where archives may lie.
+//! `[storage.export]`: checks of the folder of archives.
 
 use super::super::raw::Raw;
 use super::super::settings::{Exports, Files};

@@ -1,4 +1,4 @@
-//! Folders that are there, or can be made.
+//! Checks that a folder exists or can be created.
 
 use super::Proof;
 use super::spot::Spot;
@@ -6,7 +6,7 @@ use rustix::fs::{Access, access};
 use std::path::Path;
 
 impl Proof<'_> {
-    /// A folder has to be there, or one above it in which it can be made.
+    /// Checks that a folder is writable, or can be created in an existing one above it.
     pub fn makeable(&mut self, path: &Path, spot: &Spot<'_>) {
         let Some(near) = path.ancestors().find(|above| above.as_os_str().is_empty() || above.exists()) else {
             return;

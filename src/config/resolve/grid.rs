@@ -1,4 +1,4 @@
-//! `[grid]`: tables and forecasts of what a kilowatt-hour emits, read and proven.
+//! `[grid]`: tables and forecasts of carbon intensity, read and validated.
 
 use super::super::raw::Raw;
 use super::super::settings::Grid;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Hours of a day.
 const HOURS: usize = 24;
-/// More grams per kWh than any grid emits.
+/// Upper limit on carbon intensity, in grams of CO2e per kWh; no grid emits more.
 const MOST: u32 = 5_000;
 
 impl Proof<'_> {

@@ -1,4 +1,4 @@
-//! The house's own part: listeners, the store, limits, routing, the process.
+//! Settings of the gateway itself: listeners, store, limits, routing, process.
 
 use super::super::raw::{self, OneOrMany, Raw};
 use super::super::settings::{
@@ -14,7 +14,7 @@ use rust_decimal::prelude::ToPrimitive;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// A size as the machine counts.
+/// Converts a size to `usize`.
 fn bytes(size: raw::Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
@@ -117,7 +117,7 @@ pub fn log(raw: &Raw) -> Log {
 }
 
 impl Proof<'_> {
-    /// One body must not be all there is room for.
+    /// Resolves `[overload]`. A single body must not be able to use all the memory.
     pub fn overload(&mut self, raw: &Raw, top: &Spot<'_>) -> Overload {
         let overload = &raw.overload;
         let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -185,7 +185,7 @@ impl Proof<'_> {
         })
     }
 
-    /// Names by which the gateway is reached.
+    /// Resolves the host names of the gateway.
     fn hosts(&mut self, written: &[String], public_url: Option<&str>, spot: &Spot<'_>) -> Hosts {
         for (index, name) in written.iter().enumerate() {
             let is_name = !name.is_empty() && host::name(name) == name && is_host(name.as_bytes());
@@ -204,7 +204,7 @@ impl Proof<'_> {
         Hosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
-    /// Scheme and host, as clients write them in front of `/v1`.
+    /// Parses the scheme and host that clients write before `/v1`.
     fn public_url(&mut self, text: &str, spot: &Spot<'_>) -> Option<Box<str>> {
         match url::base(text) {
             Ok(base) if base.path_prefix.is_empty() => {
@@ -247,7 +247,8 @@ impl Proof<'_> {
         })
     }
 
-    /// The folder of a section: as written, else of the section's name in the folder of the store.
+    /// Folder of a section: the written path, or by default a folder with the section's name in the folder of the
+    /// store.
     fn below_store(
         &mut self,
         written: &Option<String>,
@@ -265,7 +266,7 @@ impl Proof<'_> {
             self.wrong(&spot, "It is a file, and must be a folder.", fix);
             return None;
         }
-        // Of the default place the path of the store tells.
+        // The check of `storage.path` covers the default folder.
         if written.is_some() {
             self.makeable(&path, &spot);
         }
@@ -377,7 +378,7 @@ impl Proof<'_> {
         found
     }
 
-    /// Two listeners cannot share a port.
+    /// Checks that no two listeners share a port.
     pub fn clashes(&mut self, listen: Option<&Listen>, simulators: &[Simulated], top: &Spot<'_>) {
         let Some(listen) = listen else { return };
         let spot = top.key("listen");

@@ -1,4 +1,4 @@
-//! Presets: sampling parameters alone, and only what a request may say itself.
+//! Presets: only sampling parameters, and only values that a request may set.
 
 use super::super::near;
 use super::super::raw;
@@ -8,7 +8,7 @@ use super::spot::Spot;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What a preset may fill in.
+/// Parameters that a preset may set.
 const SAMPLING: [&str; 11] = [
     "temperature",
     "top_p",
@@ -58,7 +58,8 @@ impl Proof<'_> {
     }
 }
 
-/// Why a request with this member would be refused: a preset is put into requests after they were proven.
+/// Returns the reason why a request with this member would be refused. Presets are applied after requests were
+/// validated, so their values are checked here.
 fn refused(name: &str, value: &Value) -> Option<String> {
     let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "" }] });
     body.as_object_mut()?.insert(name.to_owned(), value.clone());

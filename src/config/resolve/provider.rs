@@ -1,4 +1,4 @@
-//! Providers: where they are, how they are asked, how long they may take.
+//! Providers: location, connection, timeouts.
 
 use super::super::raw::{self, HeaderValue, Raw};
 use super::super::secret::Secret;
@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-/// The grid table that comes with the gateway.
+/// Built-in grid table.
 static GRID: LazyLock<Table> =
     LazyLock::new(|| grid::table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap_or_default());
 
-/// Headers that belong to the connection or to the dialect.
+/// Headers that the connection or the dialect sets.
 const OURS: [&str; 11] = [
     "host",
     "content-length",
@@ -32,7 +32,7 @@ const OURS: [&str; 11] = [
 ];
 
 impl Proof<'_> {
-    /// Every provider at its place in the document; `None` where one has mistakes.
+    /// Resolves all providers, in document order; `None` for a provider with mistakes.
     pub fn providers(&mut self, raw: &Raw, top: &Spot<'_>) -> Vec<Option<Arc<Provider>>> {
         let list = top.key("providers");
         let mut found: Vec<Option<Arc<Provider>>> = Vec::with_capacity(raw.providers.len());
@@ -116,7 +116,7 @@ impl Proof<'_> {
         })
     }
 
-    /// The certificate that it is shown, and its key: both or none.
+    /// Resolves the client certificate and its key: both or none.
     fn client(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Option<(PathBuf, PathBuf)>> {
         let (certificate, key) = match (&raw.client_certificate, &raw.client_key) {
             (None, None) => return Some(None),
@@ -186,7 +186,7 @@ impl Proof<'_> {
                 }
                 Some(base)
             }
-            // A URL with a password in it is not repeated.
+            // The message does not repeat a URL that contains a password.
             Err((why, fix)) if text.contains('@') => {
                 self.wrong_secret(spot, why, fix);
                 None
@@ -256,7 +256,7 @@ impl Proof<'_> {
         Some(Health { path: raw.path.as_str().into(), interval: raw.interval.0, timeout: raw.timeout.0 })
     }
 
-    /// Hosts only: any path there may be fetched.
+    /// Resolves image hosts. A host has no path: every path on it may be fetched.
     fn image_hosts(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Vec<BaseUrl>> {
         let mut found = Vec::with_capacity(raw.image_hosts.len());
         for (index, text) in raw.image_hosts.iter().enumerate() {
@@ -271,7 +271,7 @@ impl Proof<'_> {
         (found.len() == raw.image_hosts.len()).then_some(found)
     }
 
-    /// Clocks that can never ring.
+    /// Warns about timeouts that can never expire.
     fn sane(&mut self, raw: &raw::Timeouts, spot: &Spot<'_>) {
         let clocks = [
             ("connect", raw.connect),
@@ -303,7 +303,7 @@ fn timeouts(raw: &raw::Timeouts) -> Timeouts {
     }
 }
 
-/// The dialects as written, each once.
+/// Converts dialects, without duplicates.
 pub fn dialects(raw: &[raw::Dialect]) -> Vec<Dialect> {
     let mut found = Vec::with_capacity(2);
     for dialect in raw {

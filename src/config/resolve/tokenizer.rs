@@ -1,5 +1,5 @@
-//! Tokenizers: the model's own files, read and compiled here, so that a broken one is known before a request
-//! meets it.
+//! Tokenizers: the model's own files are read and compiled here, so that a broken one is found before a request uses
+//! it.
 
 use super::super::near;
 use super::super::raw;
@@ -10,11 +10,11 @@ use penstock_tokens::{Counter, Images};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Tokenizers that the gateway brings along.
+/// Built-in tokenizers.
 const BUILTIN: [&str; 2] = ["gpt-oss", "o200k_harmony"];
 
 impl Proof<'_> {
-    /// What counts a model's tokens.
+    /// Loads the tokenizer of a model.
     pub fn tokenizer(&mut self, raw: &raw::Tokenizer, spot: &Spot<'_>) -> Option<Tokenizer> {
         let images = match &raw.images {
             Some(rule) => self.images(rule, &spot.key("images")).map(Some),
@@ -93,8 +93,8 @@ impl Proof<'_> {
     }
 }
 
-/// The rule's own members stand beside those that every rule has; serde cannot flatten and refuse unknown
-/// members at once, so the common ones are taken off first.
+/// Parses a rule for images. serde cannot both flatten and refuse unknown members, so the members that all rules share
+/// are removed first.
 fn rule_for_images(mut members: Map<String, Value>) -> Result<Images, serde_json::Error> {
     let placeholder = members.remove("placeholder").map(serde_json::from_value).transpose()?;
     let unknown = members.remove("unknown").map(serde_json::from_value).transpose()?;

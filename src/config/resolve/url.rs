@@ -1,8 +1,8 @@
-//! A base URL taken apart, with a sentence for everything that cannot be one.
+//! Parser of base URLs, with an error message for each kind of mistake.
 
 use super::super::settings::BaseUrl;
 
-/// The parts of a base URL, or why it is none and what to write.
+/// Parses a base URL. Returns the reason and the correction if it is invalid.
 pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
     const LIKE: &str = "Write something like \"https://api.example.eu/v1\".";
     let (tls, rest) = if let Some(rest) = text.strip_prefix("https://") {
@@ -68,7 +68,7 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
     })
 }
 
-/// Whether it is certainly this machine.
+/// Returns true if the host is certainly this machine.
 pub fn is_local(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
@@ -102,7 +102,7 @@ fn is_host(host: &str) -> bool {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // A name whose last part is a number is a broken address.
+    // A name whose last part is a number is a malformed address.
     let last = host.rsplit('.').next().unwrap_or_default();
     host.len() <= 253 && host.split('.').all(label) && !last.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,4 +1,4 @@
-//! Values that have the right type and cannot be all the same.
+//! Values of the right type that are still invalid.
 
 use super::{mistakes, tells, with};
 

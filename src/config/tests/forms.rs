@@ -1,4 +1,4 @@
-//! Durations, sizes and decimals are what they are written as.
+//! Durations, sizes and decimals are parsed exactly.
 
 use super::super::form::{decimal, duration, size, write_duration, write_size};
 use super::super::near::nearest;

@@ -1,4 +1,4 @@
-//! One file may include others.
+//! Included files.
 
 use super::super::{Loaded, Report, Source, Surroundings};
 use super::with;

@@ -1,4 +1,4 @@
-//! Every mistake has its sentence.
+//! Every mistake has its message.
 
 use super::{load, mistake, mistakes, tells, with};
 use penstock_footprint::country::member;

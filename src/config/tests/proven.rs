@@ -1,4 +1,4 @@
-//! What the house gets.
+//! Resolved settings.
 
 use super::super::settings::{BaseUrl, Offer, TokenIds};
 use super::super::{LogFormat, Source, Surroundings};
@@ -165,7 +165,7 @@ fn a_folder_that_cannot_be_made_is_told() {
     let spool = format!("[spool]\npath = {:?}\n{}", file.join("x"), with("", "", "", ""));
     tells(&spool, "spool.path", "is a file", "folder");
     assert_eq!(load(&below(&folder.path().join("a/b/c"))).unwrap().warnings, []);
-    // Nobody, root included, makes a folder there.
+    // No user, including root, can create a folder there.
     let warnings = load(&below(std::path::Path::new("/proc/penstock/a"))).unwrap().warnings;
     if rustix::fs::access("/proc", rustix::fs::Access::WRITE_OK).is_err() {
         assert!(warnings.iter().any(|warning| warning.key == "storage.path"), "{warnings:?}");

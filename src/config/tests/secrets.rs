@@ -1,4 +1,4 @@
-//! Secrets and files: by reference, read once, never told.
+//! Secrets and files: by reference, read once, never shown.
 
 use super::super::settings::ClientCertificates;
 use super::super::{Source, Surroundings};
