@@ -30,7 +30,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/accounts", "listAccounts", "Lists accounts", Work::Store(list))
         .query(&LIST)
         .answers(200, || page(reference("Account"))),
-    Route::post("/admin/accounts", "createAccount", "Makes an account", Work::Store(create))
+    Route::post("/admin/accounts", "createAccount", "Creates an account", Work::Store(create))
         .body(&CREATE, &["id"])
         .answers(201, || reference("Account")),
     Route::get("/admin/accounts/{id}", "getAccount", "Shows an account", Work::Store(get))

@@ -15,13 +15,13 @@ const SEARCHED: usize = 100;
 
 /// Routes of the audit log.
 pub const ROUTES: &[Route] = &[
-    Route::get("/admin/audit", "listAudit", "Lists who changed what and when", Work::Store(list))
+    Route::get("/admin/audit", "listAudit", "Lists changes with author and time", Work::Store(list))
         .query(&LIST)
         .answers(200, || page(answered(&["number", "at", "who", "what", "target", "change"]))),
     Route::get(
         "/admin/audit/verify",
         "verifyAudit",
-        "Follows the chain of the audit log",
+        "Verifies the hash chain of the audit log",
         Work::Store(|vault, _| verify(vault)),
     )
     .answers(200, || answered(&["good", "entries", "first_bad"])),

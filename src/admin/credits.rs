@@ -148,7 +148,7 @@ pub const ROUTES: &[Route] = &[
     Route::get(
         "/admin/credits",
         "listBalances",
-        "Lists what accounts have, and what is reserved of it",
+        "Lists the balances of accounts: total, reserved and available",
         Work::Ledger(|vault, ledger, asked| Box::pin(list(vault, ledger, asked))),
     )
     .query(&BALANCES)
@@ -156,14 +156,14 @@ pub const ROUTES: &[Route] = &[
     Route::get(
         "/admin/credits/verify",
         "verifyLedger",
-        "Recomputes the ledger, and names the first entry that does not fit",
+        "Recomputes the ledger, and names the first incorrect entry",
         Work::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
     )
     .answers(200, || answered(&PROOF)),
     Route::get(
         "/admin/credits/rerate",
         "rerateDay",
-        "Computes every charge of a day again, from its usage and its terms",
+        "Recomputes every charge of a day from its usage and its terms",
         Work::Ledger(|_, ledger, asked| Box::pin(rerated(ledger, asked))),
     )
     .query(&RERATE)
@@ -171,11 +171,11 @@ pub const ROUTES: &[Route] = &[
     Route::get(
         "/admin/ledger",
         "readLedger",
-        "Lines of the ledger behind an entry; none at its end",
+        "Lists ledger lines after an entry; empty at the end",
         Work::Ledger(|_, ledger, asked| Box::pin(lines(ledger, asked))),
     )
     .query(&READ)
-    .answers(200, || json!({ "type": "string", "description": "JSON, a line for each entry." })),
+    .answers(200, || json!({ "type": "string", "description": "JSON lines, one for each entry." })),
     Route::get(
         "/admin/statement",
         "statement",
@@ -222,6 +222,6 @@ pub(super) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failed> + Send + 'static,
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Failed("The work on the ledger ended early.".to_owned())))
+    done.unwrap_or_else(|_| Err(Failed("The ledger operation ended early.".to_owned())))
         .map_err(|Failed(why)| Refusal::because(Code::Internal, why))
 }

@@ -108,7 +108,7 @@ pub(super) fn failed(error: StoreError) -> Refusal {
     match error {
         StoreError::Full => Refusal::new(Code::StorageFull),
         StoreError::Guard { .. } => {
-            Refusal::because(Code::Conflict, "Somebody else changed this at the same time; try again.")
+            Refusal::because(Code::Conflict, "Another request changed this at the same time; try again.")
         }
         error => Refusal::because(Code::Internal, error.to_string()),
     }

@@ -147,7 +147,7 @@ impl<'b> Fields<'b> {
     /// # Errors
     /// Returns 400 if the value is not a time or in the past.
     pub fn future(&self, name: &str, now: u64) -> Result<Given<u64>, Refusal> {
-        self.read(name, "a Unix time in seconds that is still to come", |value| {
+        self.read(name, "a future Unix time in seconds", |value| {
             value.as_u64().filter(|at| *at > now && *at <= LAST)
         })
     }

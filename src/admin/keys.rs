@@ -31,7 +31,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/keys", "listKeys", "Lists keys", Work::Store(list))
         .query(&LIST)
         .answers(200, || page(reference("Key"))),
-    Route::post("/admin/keys", "createKey", "Makes a key and shows it, this once", Work::Store(create))
+    Route::post("/admin/keys", "createKey", "Creates a key and shows it once", Work::Store(create))
         .may_hold(&CREATE)
         .answers(201, || reference("NewKey")),
     Route::get("/admin/keys/{id}", "getKey", "Shows a key, without its secret", Work::Store(get))
@@ -47,14 +47,14 @@ pub const ROUTES: &[Route] = &[
     Route::post(
         "/admin/keys/{id}/revoke",
         "revokeKey",
-        "Revokes a key at once, and cuts the streams it has open",
+        "Revokes a key at once, and closes its open streams",
         Work::Store(revoke),
     )
     .answers(200, || answered(&["id", "revoked", "already"])),
     Route::post(
         "/admin/keys/{id}/rotate",
         "rotateKey",
-        "Gives a key a new secret and shows it, this once; the old one stays good for a while",
+        "Gives a key a new secret and shows it once; the old one stays valid for a while",
         Work::Store(rotate),
     )
     .may_hold(&ROTATE)
@@ -191,7 +191,7 @@ fn rotate(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     });
     let record = changed.map_err(failed)?.ok_or_else(nobody)?;
     if over(&record) {
-        let message = "This key is revoked or over; make a new one instead.";
+        let message = "This key is revoked or expired; create a new one instead.";
         return Err(Refusal::because(Code::Conflict, message));
     }
     Ok(Done { status: 200, answer: shown(&record, &key), effect: Effect::Key(Box::new(record), None) })
@@ -204,7 +204,7 @@ fn rotate(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
 pub async fn create_demo(house: &Arc<House>) -> Result<String, String> {
     let made =
         create_in(house, &json!({ "name": "demo" })).await.map_err(|refusal| refusal.message.into_owned())?;
-    made.get("key").and_then(Value::as_str).map(str::to_owned).ok_or_else(|| "No key was made.".to_owned())
+    made.get("key").and_then(Value::as_str).map(str::to_owned).ok_or_else(|| "No key was created.".to_owned())
 }
 
 /// Creates a key in a running gateway, through the admin functions.

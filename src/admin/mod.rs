@@ -208,7 +208,7 @@ impl Admin {
         let (route, id) = routes::find(method, path)?;
         let house = &self.house;
         if house.has_left() {
-            let message = "Another process is taking over; ask again.";
+            let message = "Another process is taking over; try again.";
             return Err(Refusal::because(Code::Unavailable, message).retry_after(1));
         }
         match route.work {

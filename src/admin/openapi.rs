@@ -18,10 +18,16 @@ pub fn document() -> Value {
         }
     }
     paths.insert("/admin/openapi.json".to_owned(), open("This document", "application/json"));
-    paths.insert("/status".to_owned(), open("What runs, and how every provider is", "application/json"));
+    paths.insert(
+        "/status".to_owned(),
+        open("Version, configuration, ledger and providers", "application/json"),
+    );
     paths.insert("/metrics".to_owned(), open("Metrics for Prometheus", "text/plain"));
-    paths.insert("/healthz".to_owned(), open("200 while the process lives", "text/plain"));
-    paths.insert("/readyz".to_owned(), open("200 while requests are taken, else 503 and why", "text/plain"));
+    paths.insert("/healthz".to_owned(), open("200 while the process runs", "text/plain"));
+    paths.insert(
+        "/readyz".to_owned(),
+        open("200 while requests are accepted, otherwise 503 with the reason", "text/plain"),
+    );
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -29,8 +35,8 @@ pub fn document() -> Value {
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
             "description": "Accounts, keys, limits and configuration of a running gateway, at `listen.admin`. \
-                The bearer token stands in the file `admin.token` of the storage folder. Amounts are credits, as \
-                exact text; times are Unix seconds. A request is done whole or not at all, and every change is in \
+                The bearer token is in the file `admin.token` of the storage folder. Amounts are credits, as \
+                exact text; times are Unix seconds. A request is carried out completely or not at all, and every change is in \
                 the audit log, under the name that the header `x-penstock-actor` gives.",
         },
         "servers": [{ "url": "http://127.0.0.1:9090" }],
@@ -93,17 +99,17 @@ fn operation(route: &Route) -> Value {
 fn parameter(name: &str) -> Value {
     match name {
         "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::desk::PAGE,
-            "default": super::desk::PAGE, "description": "Most rows of the page." }),
-        "after" => json!({ "type": "string", "description": "`next` of the page before." }),
+            "default": super::desk::PAGE, "description": "Maximum number of rows on the page." }),
+        "after" => json!({ "type": "string", "description": "Value of `next` on the previous page." }),
         "account" => json!({ "type": "string", "description": "Only this account, or what belongs to it." }),
         "state" => json!({ "enum": batches::STATES, "description": "Only batches with this status." }),
         "purpose" => {
             json!({ "enum": Purpose::ALL.map(Purpose::name), "description": "Only files with this purpose." })
         }
         "month" => {
-            json!({ "type": "string", "description": "Such as 2026-11, UTC; the running one unless given." })
+            json!({ "type": "string", "description": "UTC month such as 2026-11; by default the current one." })
         }
-        "day" => json!({ "type": "string", "description": "Such as 2026-11-22, UTC; today unless given." }),
+        "day" => json!({ "type": "string", "description": "UTC day such as 2026-11-22; by default today." }),
         "target" => json!({ "type": "string", "description": "Only changes of this account or key." }),
         _ => json!({}),
     }
@@ -119,7 +125,7 @@ pub(super) fn page(item: Value) -> Value {
     json!({ "type": "object", "properties": {
         "data": { "type": "array", "items": item },
         "has_more": { "type": "boolean" },
-        "next": { "type": ["string", "integer", "null"], "description": "To pass as `after`." },
+        "next": { "type": ["string", "integer", "null"], "description": "Value of `after` for the next page." },
     } })
 }
 
@@ -171,7 +177,10 @@ fn schemas() -> Value {
     let with_key: Vec<&str> = KEY.iter().copied().chain(["key"]).collect();
     let mut limits = object(&fields::LIMITS, &[]);
     if let Some(members) = limits.as_object_mut() {
-        members.insert("description".to_owned(), "`null`, or absent in a new one, is without limit.".into());
+        members.insert(
+            "description".to_owned(),
+            "A limit that is `null`, or absent in a new key or account, is unlimited.".into(),
+        );
     }
     json!({
         "Account": answered(&ACCOUNT),
@@ -186,8 +195,8 @@ fn schemas() -> Value {
         "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {
             "message": { "type": "string" },
             "type": { "type": "string" },
-            "param": { "type": ["string", "null"], "description": "The field that is to blame." },
-            "code": { "type": "string", "description": "Stable." },
+            "param": { "type": ["string", "null"], "description": "Name of the invalid field." },
+            "code": { "type": "string", "description": "Stable error code." },
             "details": { "type": "object" },
         } } } },
     })

@@ -32,7 +32,7 @@ pub const ROUTES: &[Route] = &[
     Route::post(
         "/admin/credits/correct",
         "correct",
-        "Takes a charge or a grant back, and puts another amount in its place",
+        "Replaces the amount of a charge or a grant",
         Work::Ledger(|_, ledger, asked| Box::pin(correct(ledger, asked))),
     )
     .body(&CORRECT, &["entry"])
@@ -150,7 +150,7 @@ impl Order {
         let amount = views::decimal(self.wallet, self.amount).to_string();
         let sentence = match self.of {
             None => format!("{amount} {unit} to {}", self.account),
-            Some(of) => format!("{amount} {unit} in the place of entry {of}"),
+            Some(of) => format!("{amount} {unit} in place of entry {of}"),
         };
         (sentence, json!({ "account": self.account, unit: amount, "corrects": self.of }))
     }

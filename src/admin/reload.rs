@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub const ROUTES: &[Route] = &[Route::post(
     "/admin/reload",
     "reload",
-    "Swaps in the configuration as it is written now",
+    "Reloads the configuration from its files",
     Work::House(|house, source, _| Box::pin(answer(house, source))),
 )
 .answers(200, || answered(&["config", "changes", "more_changes", "next_start", "warnings"]))];

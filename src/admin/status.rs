@@ -28,7 +28,7 @@ pub const ROUTES: &[Route] = &[
     Route::get(
         "/admin/providers",
         "listProviders",
-        "Lists providers and how they are",
+        "Lists providers and their state",
         Work::House(|house, _, _| Box::pin(ready(Ok(providers(house))))),
     )
     .answers(200, || openapi::list(json!({ "type": "object" }))),
@@ -46,7 +46,7 @@ pub fn not_ready(house: &House) -> Option<&'static str> {
         Health::Failed => return Some("the store failed"),
     }
     if house.ledger.state().exhausted {
-        return Some("charges cannot be written down, and no more may wait");
+        return Some("charges cannot be written, and no more may wait");
     }
     None
 }
@@ -54,7 +54,7 @@ pub fn not_ready(house: &House) -> Option<&'static str> {
 /// Returns a problem that exists although requests are taken, if there is one.
 pub fn degraded(house: &House) -> Option<Cow<'static, str>> {
     if house.ledger.failing() {
-        return Some("charges cannot be written down at the moment".into());
+        return Some("charges cannot be written at the moment".into());
     }
     let now = house.clock.now();
     let live = house.live();

@@ -35,8 +35,10 @@ pub fn of_key(
     let limited: Vec<&str> = limited(&key.limits).map(|(name, _)| name).collect();
     let inference = Scope::ALL.into_iter().any(|scope| scope != Scope::Models && scopes.allows(scope));
     if !limited.is_empty() && !inference {
-        warnings
-            .push(format!("{} match nothing: no scope of this key lets it ask a model.", limited.join(", ")));
+        warnings.push(format!(
+            "{} match nothing: no scope of this key allows requests to a model.",
+            limited.join(", ")
+        ));
     }
     if key.scopes.is_empty() {
         warnings.push("scopes is empty: this key may do nothing.".to_owned());

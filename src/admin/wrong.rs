@@ -25,7 +25,7 @@ impl Tokens {
         }
         bucket.take(A_MINUTE, 1, now);
         let message =
-            "The admin token is missing or wrong; it stands in the file admin.token of the storage folder.";
+            "The admin token is missing or wrong; it is in the file admin.token of the storage folder.";
         Refusal::because(Code::InvalidKey, message)
     }
 }

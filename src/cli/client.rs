@@ -46,7 +46,7 @@ impl From<Failure> for String {
 /// # Errors
 /// Returns the mistakes in the configuration.
 pub fn reach(source: &Source) -> Result<Reach, String> {
-    source.reach().map_err(|report| refusal(&report, "it does not tell where the gateway is"))
+    source.reach().map_err(|report| refusal(&report, "the address of the gateway is unknown"))
 }
 
 impl Client {

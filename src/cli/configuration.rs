@@ -48,7 +48,7 @@ pub(super) fn check(source: &Source, strict: bool) -> Result<(), Failure> {
         let why = format!("{many} in {name}, and --strict allows none.");
         return Err(Failure { why, code: MISCONFIGURED });
     }
-    Ok(out(&format!("{name} is good.\n{}", summary(&loaded.settings)))?)
+    Ok(out(&format!("{name} is valid.\n{}", summary(&loaded.settings)))?)
 }
 
 /// Checks the files of certificates and keys, and an admin token that an operator may have written. Returns warnings
@@ -84,7 +84,7 @@ fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
         Ok(found) => (found.iter().map(ToString::to_string).collect(), String::new()),
         Err(why) => {
             let note = format!(
-                "note: limits that match nothing were not searched for: {why} If a gateway has the store open, ask it: \
+                "note: limits that match nothing were not searched for: {why} If a gateway has the store open, run: \
                  penstock accounts check --config {name}\n\n"
             );
             (Vec::new(), note)
@@ -94,7 +94,7 @@ fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
 
 /// Returns a function that reads the same source again, for a reload.
 fn again(source: Source) -> gateway::Source {
-    Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration stays in force")))
+    Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration stays active")))
 }
 
 /// Loads the settings and prints the warnings.

@@ -231,8 +231,8 @@ fn row(key: &Value, now: u64) -> Vec<String> {
     let state = match (at("revoked"), at("expires")) {
         (Some(_), _) => "revoked".to_owned(),
         (None, Some(end)) if end <= now => "expired".to_owned(),
-        (None, Some(end)) => format!("good until {}", day(end)),
-        (None, None) => "good".to_owned(),
+        (None, Some(end)) => format!("valid until {}", day(end)),
+        (None, None) => "valid".to_owned(),
     };
     vec![
         cell("id"),

@@ -61,7 +61,7 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
             "streams",
             wide(overload.requests).saturating_mul(RECORD + UNCOUNTED),
             format!(
-                "at most {} of text each, kept for a takeover, and {} in buffers; the rest counts as bodies",
+                "at most {} of text each, recorded for failover, and {} in buffers; the rest counts as bodies",
                 short(RECORD),
                 short(UNCOUNTED)
             ),
@@ -131,7 +131,7 @@ pub fn beyond(settings: &Settings, machine: Option<u64>) -> Option<String> {
     (needed > machine).then(|| {
         format!(
             "The memory bounds add up to {}, and this machine has {}: under full load the system may end the process. \
-             Lower overload.requests, overload.bytes or limits.connections; the list below says what each one takes.",
+             Lower overload.requests, overload.bytes or limits.connections; the list below shows the share of each.",
             short(needed),
             short(machine)
         )

@@ -108,7 +108,7 @@ fn a_bad_configuration_is_refused_with_all_its_mistakes_and_their_number() {
     let why = command(&["penstock", "run", "--config", path.to_str().unwrap()]).unwrap_err();
     assert!(why.ends_with("nothing was started."), "{why}");
     let why = command(&["penstock", "check", "--config", "/nonexistent.toml"]).unwrap_err();
-    assert!(why.contains("it is not there") && why.contains("One mistake"), "{why}");
+    assert!(why.contains("it does not exist") && why.contains("One mistake"), "{why}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn check_takes_a_file_and_fails_on_warnings_only_if_it_is_told_to() {
         assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
     }
     let missing = command(&["penstock", "check", "/nonexistent.toml"]).unwrap_err();
-    assert!(missing.contains("it is not there"), "{missing}");
+    assert!(missing.contains("it does not exist"), "{missing}");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_gateway_with_another_storage_folder_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let path = written(folder.path(), &listener.local_addr().unwrap().to_string());
     let why = command(&["penstock", "models", "--config", path.to_str().unwrap()]).unwrap_err();
-    assert!(why.contains("admin.token cannot be read: it is not there"), "{why}");
+    assert!(why.contains("admin.token cannot be read: it does not exist"), "{why}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Way {
                 let told = |refusal: penstock_contract::Refusal| refusal.message.into_owned();
                 let (route, id) = routes::find(method, path).map_err(told)?;
                 let Work::Store(work) = route.work else {
-                    return Err("Only a running gateway can tell this.".to_owned());
+                    return Err("This requires a running gateway.".to_owned());
                 };
                 let asked = Asked {
                     id,

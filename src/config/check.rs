@@ -161,10 +161,10 @@ impl Checker<'_> {
             let key = path.rsplit('.').next().unwrap_or(path);
             let name = key.to_ascii_uppercase().replace('-', "_");
             (
-                "A secret never stands in the configuration itself, which gets copied, mailed and committed."
+                "A secret must not be in the configuration itself, which gets copied, mailed and committed."
                     .to_owned(),
                 format!(
-                    "Write where it is: `{key} = {{ env = \"{name}\" }}` or `{key} = {{ file = \"/run/secrets/{}\" }}`.",
+                    "Write its source: `{key} = {{ env = \"{name}\" }}` or `{key} = {{ file = \"/run/secrets/{}\" }}`.",
                     key.to_ascii_lowercase()
                 ),
             )

@@ -124,7 +124,7 @@ fn content(path: &Path) -> Result<String, String> {
 /// Describes an I/O error in words, without its number.
 pub fn cause(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::NotFound => "it is not there".to_owned(),
+        std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
         std::io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
         std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         _ => error.to_string(),
@@ -143,7 +143,7 @@ fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Mistake>) -> Option<Nod
             value: None,
             why: format!("This is not TOML: {}.", error.message().replace('\n', ", ")),
             fix:
-                "Keys stand as `key = value`, strings in double quotes; a block starts with `[[providers]]`."
+                "Write keys as `key = value` and strings in double quotes; a block starts with `[[providers]]`."
                     .to_owned(),
         });
     }
@@ -181,7 +181,7 @@ fn twice(key: &str, first: &Place, second: &Node) -> Mistake {
         line: Some(second.place.line),
         key: key.to_owned(),
         value: None,
-        why: format!("It already stands in {}:{}.", first.file, first.line),
+        why: format!("It is already set in {}:{}.", first.file, first.line),
         fix: "Keep one of the two.".to_owned(),
     }
 }

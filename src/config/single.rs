@@ -16,7 +16,7 @@ pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
     let literal = node.literal().unwrap_or_default();
     if let Some(choices) = schema.get("enum").and_then(Json::as_array) {
         return (!choices.iter().any(|choice| choice == literal))
-            .then(|| "It is none of the choices.".to_owned());
+            .then(|| "It is not one of the choices.".to_owned());
     }
     match format {
         "duration" | "pause" => match form::duration(literal) {
@@ -26,7 +26,7 @@ pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
                 );
             }
             Some(duration) if duration.is_zero() && format == "duration" => {
-                return Some("It must be more than nothing.".to_owned());
+                return Some("It must be more than zero.".to_owned());
             }
             Some(_) => {}
         },
@@ -50,7 +50,7 @@ pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
             }
         }
         "decimal" if form::decimal(literal).is_none() => {
-            return Some("It is not a number that can be kept exactly, to 28 digits.".to_owned());
+            return Some("It is not an exact number of at most 28 digits.".to_owned());
         }
         _ => {}
     }

@@ -72,7 +72,7 @@ impl Way {
             Self::Gateway(client) => Ok(client.ask(method, &format!("{path}{}", written(query)), body)?),
             Self::Store(..) => match self.direct(method, path, query, body)? {
                 Told::Json(_, value) => Ok(value),
-                Told::Lines(_) => Err("This is not a question with one answer.".to_owned()),
+                Told::Lines(_) => Err("This request has no JSON answer.".to_owned()),
             },
         }
     }
@@ -84,7 +84,7 @@ impl Way {
             Self::Gateway(client) => Ok(client.text(&format!("{path}{}", written(&query)))?),
             Self::Store(..) => match self.direct("GET", path, &query, None)? {
                 Told::Lines(lines) => Ok(lines),
-                Told::Json(..) => Err("The ledger is not lines.".to_owned()),
+                Told::Json(..) => Err("This request has no ledger lines as its answer.".to_owned()),
             },
         }
     }
@@ -100,7 +100,7 @@ impl Way {
         let method = http::Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
         let (route, id) = routes::find(&method, path).map_err(sentence)?;
         let Work::Ledger(work) = route.work else {
-            return Err("This is not asked of the ledger.".to_owned());
+            return Err("This is not a ledger request.".to_owned());
         };
         let asked = Asked {
             id,

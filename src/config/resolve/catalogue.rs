@@ -29,7 +29,7 @@ impl Proof<'_> {
         if self.names.models.is_empty() {
             self.warn(
                 &list,
-                "The catalogue is empty, so there is nothing to ask for.",
+                "The catalogue is empty, so there are no models to request.",
                 "Add a `[[models]]` block.",
             );
         }
@@ -84,7 +84,7 @@ impl Proof<'_> {
                 let other = raw.models.get(*other).map_or("", |model| &model.id);
                 let spot = list.at(*place).key("aliases").at(*alias);
                 let why = format!(
-                    "Names such as \"{name}\" also fit \"{}\" of `{other}`, which counts for them.",
+                    "Names such as \"{name}\" also match \"{}\" of `{other}`, which takes precedence.",
                     first.text()
                 );
                 let fix = "Of two patterns the one with more characters other than `*` counts, then the one with fewer \
@@ -104,7 +104,7 @@ impl Proof<'_> {
         let presets = self.presets(&raw.presets, &spot.key("presets"));
         let image_sizes = self.image_sizes(raw, kind, &spot.key("image_sizes"));
         if raw.max_output.is_some_and(|most| most > raw.context_length) {
-            let why = format!("It is more than the whole window, {}.", raw.context_length);
+            let why = format!("It is more than the context window, {}.", raw.context_length);
             self.wrong(&spot.key("max_output"), why, "Write less, or leave it out.");
         }
         self.per_million(&raw.price, &spot.key("price"));
@@ -131,7 +131,7 @@ impl Proof<'_> {
 
     fn image_sizes(&mut self, raw: &raw::Model, kind: Kind, spot: &Spot<'_>) -> Option<Vec<Size>> {
         if !raw.image_sizes.is_empty() && kind != Kind::Image {
-            self.wrong(spot, "Only models of kind `image` draw.", "Take it out.");
+            self.wrong(spot, "Only models of kind `image` have image sizes.", "Take it out.");
             return None;
         }
         let mut found = Vec::with_capacity(raw.image_sizes.len());
@@ -231,12 +231,12 @@ impl Proof<'_> {
                     kind(other.kind).name(),
                     kind(model.kind).name()
                 );
-                self.wrong(&at, why, "A fallback does the same work.");
+                self.wrong(&at, why, "Use a fallback of the same kind.");
             } else if all.is_circle(&model.id, id) {
                 let why = if *id == model.id {
-                    "A model cannot stand in for itself.".to_owned()
+                    "A model cannot be its own fallback.".to_owned()
                 } else {
-                    format!("`{id}` falls back on `{}` in turn: a circle.", model.id)
+                    format!("`{id}` falls back on `{}` in turn: a cycle.", model.id)
                 };
                 self.wrong(&at, why, "Take one of the fallbacks out.");
             }

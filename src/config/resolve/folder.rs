@@ -18,7 +18,7 @@ impl Proof<'_> {
         } else if let Err(error) = access(near, Access::WRITE_OK | Access::EXEC_OK) {
             let verb = if near == path { "written to" } else { "made" };
             let why = format!("It cannot be {verb} by this user: {} ({error}).", near.display());
-            self.warn(spot, why, "Make it, and give it to the user that the gateway runs as.");
+            self.warn(spot, why, "Create it, and make the gateway's user its owner.");
         }
     }
 }

@@ -150,7 +150,7 @@ impl Proof<'_> {
         if http.is_empty() && raw.listen.https.is_none() {
             self.wrong(
                 &at,
-                "Nobody could reach the gateway: it listens nowhere.",
+                "The gateway has no listener, so no client could reach it.",
                 "Write an address in `http` or `https`.",
             );
         }
@@ -170,7 +170,7 @@ impl Proof<'_> {
         if admin.is_some_and(|admin| !admin.ip().is_loopback()) {
             self.warn(
                 &spot.key("admin"),
-                "Other machines reach it, and it has no TLS: the admin token crosses the network in the open.",
+                "Other machines can reach it, and it has no TLS: the admin token crosses the network unencrypted.",
                 "Write \"127.0.0.1:9090\" and use a tunnel or a proxy with TLS, or keep the network closed.",
             );
         }
@@ -190,7 +190,7 @@ impl Proof<'_> {
         for (index, name) in written.iter().enumerate() {
             let is_name = !name.is_empty() && host::name(name) == name && is_host(name.as_bytes());
             if !is_name || name.contains('*') {
-                let why = "It is no name of a host.";
+                let why = "It is not a host name.";
                 self.wrong(
                     &spot.at(index),
                     why,
@@ -212,7 +212,7 @@ impl Proof<'_> {
                 Some(format!("{scheme}://{}", base.authority).into())
             }
             Ok(_) => {
-                let why = "It goes too far: the gateway adds the path itself.";
+                let why = "It has a path, which the gateway adds itself.";
                 self.wrong(spot, why, "Stop after the host, such as \"https://api.example.eu\".");
                 None
             }
@@ -226,8 +226,8 @@ impl Proof<'_> {
     pub fn spool(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Spool> {
         let path = self.below_store(&raw.spool.path, "spool", raw, top)?;
         if raw.images.keep.0 > raw.spool.disk.0 {
-            let why = "All files together may be smaller (spool.disk): images would take the room of uploads, and \
-                       then of each other.";
+            let why = "It is more than all files together may have (spool.disk): images would take the space of \
+                       uploads, and then of each other.";
             self.warn(&top.key("images").key("keep"), why, "Write less than spool.disk, or more there.");
         }
         Some(Spool { path, memory: bytes(raw.spool.memory), disk: raw.spool.disk.0 })
@@ -284,8 +284,8 @@ impl Proof<'_> {
         if https.client_certificate.is_some() && https.client_ca.is_none() {
             self.wrong(
                 &spot.key("client_certificate"),
-                "Nothing says whose certificates are good, so none would be asked for.",
-                "Name those who issue them in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
+                "No CA for client certificates is set, so none would be requested.",
+                "Name their issuers in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
             );
         }
         Some(Https {
@@ -304,7 +304,7 @@ impl Proof<'_> {
         }
         let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok());
         let fix = match (port, text.parse::<std::net::IpAddr>().is_ok()) {
-            (_, true) => "Add the port, such as `:8080`; an IPv6 address stands in brackets.".to_owned(),
+            (_, true) => "Add the port, such as `:8080`; write an IPv6 address in brackets.".to_owned(),
             (Some(port), _) => {
                 format!(
                     "Write an IP address: \"127.0.0.1:{port}\" for this machine alone, \"0.0.0.0:{port}\" for all."
@@ -337,7 +337,7 @@ impl Proof<'_> {
                 self.wrong_secret(
                     &at,
                     "It must be 64 hexadecimal digits (32 bytes).",
-                    "Make one with `openssl rand -hex 32`, and keep it: without it no key is good any more.",
+                    "Generate one with `openssl rand -hex 32` and keep it: without it no key is valid any more.",
                 );
             }
         }
@@ -363,7 +363,7 @@ impl Proof<'_> {
             if !address.ip().is_loopback() {
                 self.wrong(
                     &spot.key("address"),
-                    "A simulated provider asks for no key, so it listens on this machine only.",
+                    "A simulated provider requires no key, so it may listen on this machine only.",
                     format!("Write \"127.0.0.1:{}\".", address.port()),
                 );
             }

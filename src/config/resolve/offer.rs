@@ -81,7 +81,7 @@ impl Proof<'_> {
             if !provider.dialects.contains(dialect) {
                 self.wrong(
                     &spot.key("dialects"),
-                    format!("The provider does not speak {dialect:?}.")
+                    format!("The provider does not support {dialect:?}.")
                         .to_ascii_lowercase()
                         .replacen("the", "The", 1),
                     "Add it to the provider's `dialects`, or take it out here.",
@@ -123,7 +123,7 @@ impl Proof<'_> {
                 format!("Write `{price}` in the model's `price` or in the offer's; 0 if it is to be free.");
             self.warn(
                 &spot.key("price"),
-                format!("There is no price of `{price}`, so this model is given away here."),
+                format!("There is no price of `{price}`, so requests for this model are free here."),
                 fix,
             );
         }
@@ -139,10 +139,7 @@ impl Proof<'_> {
         if tariff.billing == Billing::Energy && !prepared.has_list() {
             self.wrong(
                 spot,
-                format!(
-                    "Model `{}` is billed by energy, and nothing is known of what it draws.",
-                    model.card.id
-                ),
+                format!("Model `{}` is billed by energy, and its energy use is unknown.", model.card.id),
                 "Write `energy` in the model's block, or bill it in credits.",
             );
         }

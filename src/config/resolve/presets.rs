@@ -51,7 +51,7 @@ impl Proof<'_> {
         for (name, value) in preset.iter().filter(|(name, _)| SAMPLING.contains(&name.as_str())) {
             if let Some(why) = refused(name, value) {
                 whole = false;
-                self.wrong(&spot.key(name), why, "Write what a request may say there.");
+                self.wrong(&spot.key(name), why, "Write a value that a request may set.");
             }
         }
         whole

@@ -55,7 +55,7 @@ impl Proof<'_> {
         if base.as_ref().is_some_and(|base| base.path_prefix.is_empty()) {
             self.warn(
                 &spot.key("base_url"),
-                "It has no path, so the gateway asks for `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
+                "It has no path, so the gateway requests `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
                 "Add `/v1`, unless this provider has none.",
             );
         }
@@ -73,7 +73,7 @@ impl Proof<'_> {
             self.warn(
                 &spot.key("ca"),
                 "It has no effect: `base_url` is not https.",
-                "Take one of the two back.",
+                "Remove one of the two.",
             );
         }
         let client = self.client(raw, spot);
@@ -84,7 +84,7 @@ impl Proof<'_> {
         if raw.offers.is_empty() {
             self.warn(
                 spot,
-                "This provider offers no model, so it is never asked.",
+                "This provider offers no model, so it is never used.",
                 "Add a `[[providers.offers]]` block.",
             );
         }
@@ -122,12 +122,12 @@ impl Proof<'_> {
             (None, None) => return Some(None),
             (Some(certificate), Some(key)) => (certificate, key),
             (Some(_), None) => {
-                let why = "A certificate without its key cannot be shown.";
+                let why = "A certificate cannot be used without its key.";
                 self.wrong(&spot.key("client_certificate"), why, "Name its key in `client_key`.");
                 return None;
             }
             (None, Some(_)) => {
-                let why = "A key without its certificate cannot be shown.";
+                let why = "A key cannot be used without its certificate.";
                 self.wrong(&spot.key("client_key"), why, "Name its certificate in `client_certificate`.");
                 return None;
             }
@@ -150,7 +150,7 @@ impl Proof<'_> {
             return None;
         };
         if raw.pue.is_none() {
-            let why = "Nothing is known of the building, so 1.40 is assumed, and answers say so.";
+            let why = "The PUE of the building is unknown, so 1.40 is assumed, and answers say so.";
             self.warn(&spot.key("pue"), why, "Write the provider's published figure, if there is one.");
         }
         let site = penstock_footprint::Place {
@@ -181,8 +181,8 @@ impl Proof<'_> {
         match url::base(text) {
             Ok(base) => {
                 if !base.tls && !url::is_local(&base.host) {
-                    let why = "Prompts and the key cross the network in the open.";
-                    self.warn(spot, why, "Use https, unless the way there is your own and closed.");
+                    let why = "Prompts and the key cross the network unencrypted.";
+                    self.warn(spot, why, "Use https, unless the network between is private.");
                 }
                 Some(base)
             }
@@ -226,10 +226,8 @@ impl Proof<'_> {
             HeaderValue::Open(_) if is_secret(name) => {
                 self.wrong_secret(
                     spot,
-                    "A header of this name carries a secret, which never stands in the configuration itself.",
-                    format!(
-                        "Write where it is: `{name} = {{ env = \"NAME\" }}` or `{{ file = \"/path\" }}`."
-                    ),
+                    "A header of this name carries a secret, which must not be in the configuration itself.",
+                    format!("Write its source: `{name} = {{ env = \"NAME\" }}` or `{{ file = \"/path\" }}`."),
                 );
                 None
             }
@@ -237,7 +235,11 @@ impl Proof<'_> {
                 Some(Secret::new(text.trim()))
             }
             HeaderValue::Open(_) => {
-                self.wrong(spot, "It has characters that cannot stand in a header.", "Use printable ASCII.");
+                self.wrong(
+                    spot,
+                    "It has characters that are not allowed in a header.",
+                    "Use printable ASCII.",
+                );
                 None
             }
         }
@@ -265,7 +267,7 @@ impl Proof<'_> {
                 found.push(base);
             } else {
                 let fix = "Stop after the host, such as \"https://images.example.eu\".";
-                self.wrong(&spot.at(index), "It goes too far: it is a host, not a path.", fix);
+                self.wrong(&spot.at(index), "It has a path, and must be a host only.", fix);
             }
         }
         (found.len() == raw.image_hosts.len()).then_some(found)

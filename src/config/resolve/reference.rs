@@ -45,7 +45,7 @@ impl Proof<'_> {
             _ => {
                 self.wrong_secret(
                     spot,
-                    "A secret comes from one place.",
+                    "A secret has exactly one source.",
                     "Write either `{ env = \"NAME\" }` or `{ file = \"/path\" }`.",
                 );
                 return None;
@@ -53,14 +53,18 @@ impl Proof<'_> {
         };
         let text = text.trim_end();
         if text.is_empty() {
-            self.wrong_secret(spot, "The secret is empty.", "Put it where the reference points.");
+            self.wrong_secret(
+                spot,
+                "The secret is empty.",
+                "Store the secret in the referenced variable or file.",
+            );
             return None;
         }
         if text.chars().any(char::is_control) {
             self.wrong_secret(
                 spot,
                 "The secret has a line break or another control character in it.",
-                "Keep the secret alone there, in one line.",
+                "Store only the secret there, in one line.",
             );
             return None;
         }

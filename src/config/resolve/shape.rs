@@ -26,8 +26,8 @@ impl Proof<'_> {
             let kind = model.kind.name();
             let (why, fix) = match near::nearest(name, names.iter().copied()) {
                 _ if model.kind == Kind::Chat => (
-                    "Model is for chat, which is asked in dialects.".to_owned(),
-                    "Take `shape` out; `dialects` says how it is asked.".to_owned(),
+                    "The model is for chat, which uses dialects.".to_owned(),
+                    "Remove `shape`; `dialects` sets the request format.".to_owned(),
                 ),
                 Some(meant) => {
                     (format!("There is no such shape for {kind}."), format!("Did you mean \"{meant}\"?"))

@@ -25,7 +25,7 @@ impl Proof<'_> {
             (None, Some(name)) => self.builtin(name, &spot.key("builtin"))?,
             _ => {
                 let fix = "Write either `file` (with `chat_template` or `config`) or `builtin`.";
-                self.wrong(spot, "Tokens are counted in one way.", fix);
+                self.wrong(spot, "A tokenizer has exactly one source.", fix);
                 return None;
             }
         };
@@ -77,7 +77,7 @@ impl Proof<'_> {
             || format!("Write one of {}, or `file` with the model's tokenizer.json.", BUILTIN.join(", ")),
             |meant| format!("Did you mean \"{meant}\"?"),
         );
-        self.wrong(spot, "The gateway brings no such tokenizer along.", fix);
+        self.wrong(spot, "The gateway has no built-in tokenizer of this name.", fix);
         None
     }
 
@@ -86,7 +86,7 @@ impl Proof<'_> {
             Ok(images) => Some(images),
             Err(error) => {
                 let fix = "Write something like `{ rule = \"patches\", px = 28, min = 4, max = 16384 }`.";
-                self.wrong(spot, format!("It is no rule for images: {error}."), fix);
+                self.wrong(spot, format!("It is not a rule for images: {error}."), fix);
                 None
             }
         }

@@ -13,7 +13,10 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
         return Err(("It does not start with `https://`.", LIKE));
     };
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('\\') {
-        return Err(("It has characters that cannot stand in a URL.", "Write it in ASCII, without spaces."));
+        return Err((
+            "It has characters that are not allowed in a URL.",
+            "Write it in ASCII, without spaces.",
+        ));
     }
     if rest.contains(['?', '#']) {
         return Err((
@@ -24,7 +27,7 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.contains('@') {
         return Err((
-            "A name or password in a URL is a secret in the open.",
+            "A name or password in a URL is an exposed secret.",
             "Use `api_key`, or `headers` with a reference.",
         ));
     }
@@ -47,7 +50,7 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
     let path = path.trim_end_matches('/');
     if ["/chat/completions", "/messages", "/models", "/embeddings"].iter().any(|end| path.ends_with(end)) {
         return Err((
-            "It goes too far: the gateway adds the endpoint itself.",
+            "Its path is too long: the gateway adds the endpoint itself.",
             "Stop before it, after the version, such as `/v1`.",
         ));
     }

@@ -62,12 +62,12 @@ fn what_runs_but_is_odd_is_told() {
         assert!(warnings.iter().any(|warning| warning.why.contains(word)), "{word}: {warnings:#?}");
     };
     let base = with("", "", "", "");
-    warned(&base.replace("https://api", "http://api"), "in the open");
+    warned(&base.replace("https://api", "http://api"), "unencrypted");
     warned(&base.replace("[[providers.offers]]\nmodel = \"m1\"", ""), "offers no model");
     warned(&base.replace("[[providers.offers]]\nmodel = \"m1\"", ""), "No provider offers this model");
-    warned(&base.replace("price = { input = 0.1, output = 0.2 }", ""), "given away");
+    warned(&base.replace("price = { input = 0.1, output = 0.2 }", ""), "are free here");
     warned(&with("", "", "timeouts = { idle = \"20m\" }", ""), "has no effect");
-    warned(&format!("[spool]\ndisk = \"1MiB\"\n{base}"), "room of uploads");
+    warned(&format!("[spool]\ndisk = \"1MiB\"\n{base}"), "space of");
     assert_eq!(load(&base.replace("https://api.example.eu", "http://127.0.0.1:9")).unwrap().warnings, []);
 }
 
