@@ -1,4 +1,4 @@
-//! Accounts at run time: made, listed, changed, suspended.
+//! Admin requests for accounts: create, list, change, suspend.
 
 use super::input::{Fields, Given};
 use super::openapi::{page, reference};
@@ -12,21 +12,21 @@ use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyLimits;
 use serde_json::{Value, json};
 
-/// Members of a new account.
+/// Request members that create an account.
 pub const CREATE: [&str; 3] = ["id", "name", "limits"];
-/// Members that can be changed.
+/// Request members that change an account.
 pub const CHANGE: [&str; 3] = ["name", "state", "limits"];
-/// Parameters of the list.
+/// Query parameters of the list.
 pub const LIST: [&str; 2] = ["after", "limit"];
-/// Longest id of a new account.
+/// Maximum length of a new account's id.
 const ID: usize = 64;
 
-/// What can be asked of them.
+/// Routes of accounts.
 pub const ROUTES: &[Route] = &[
     Route::get("/admin/accounts", "listAccounts", "Lists accounts", Work::Store(list))
         .query(&LIST)
         .answers(200, || page(reference("Account"))),
-    Route::post("/admin/accounts", "createAccount", "Makes an account", Work::Store(create))
+    Route::post("/admin/accounts", "createAccount", "Creates an account", Work::Store(create))
         .body(&CREATE, &["id"])
         .answers(201, || reference("Account")),
     Route::get("/admin/accounts/{id}", "getAccount", "Shows an account", Work::Store(get))
@@ -72,7 +72,7 @@ fn insert(vault: &Vault, asked: &Asked, account: &AccountRecord) -> Result<(), R
     })
 }
 
-/// The account that a new key names, and whether it was made for it.
+/// Returns the account that a new key names, and true if this call created it.
 pub(super) fn named(vault: &Vault, asked: &Asked, id: &str) -> Result<(AccountRecord, bool), Refusal> {
     if let Some(account) = vault.accounts.get(id).map_err(failed)? {
         return Ok((account, false));
@@ -92,15 +92,16 @@ pub(super) fn named(vault: &Vault, asked: &Asked, id: &str) -> Result<(AccountRe
     Ok((account, true))
 }
 
-/// An account that is made by itself when it is needed: the default one, and those that keys of earlier versions name.
+/// Returns true if an account may be created implicitly: the default one, and accounts named by keys of earlier
+/// versions.
 fn expected(vault: &Vault, id: &str) -> Result<bool, Refusal> {
     Ok(id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(failed)?.keys.is_empty())
 }
 
-/// Whether somebody may be given something: a mistyped name is no account.
+/// Checks that an account exists or may be created implicitly, so that a mistyped name is refused.
 ///
 /// # Errors
-/// 404, or what the store says.
+/// Returns 404 if it does not, or the error of the store.
 pub(super) fn known(vault: &Vault, id: &str) -> Result<(), Refusal> {
     let there = vault.accounts.get(id).map_err(failed)?.is_some() || expected(vault, id)?;
     let message = || format!("There is no account {id}; make it first (penstock accounts create).");
@@ -129,7 +130,7 @@ fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
         if let Given::Some(state) = state {
             account.state = state;
         }
-        // Proven above.
+        // The limits were validated above.
         fields.limits(&mut account.limits).ok();
         let after = told(account);
         (before != after).then(|| asked.said("account.change", &account.id, difference(&before, &after)))

@@ -1,4 +1,4 @@
-//! Credits and energy given and taken back: grants and corrections, as orders to the ledger.
+//! Grants and corrections of credits and energy, written to the ledger.
 
 use super::credits::{known, off_thread};
 use super::input::Fields;
@@ -14,12 +14,12 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Members of a grant.
+/// Request members of a grant.
 pub const GRANT: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
-/// Members of a correction.
+/// Request members of a correction.
 pub const CORRECT: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
 
-/// What can be ordered.
+/// Routes that write to the ledger.
 pub const ROUTES: &[Route] = &[
     Route::post(
         "/admin/credits/grant",
@@ -32,14 +32,14 @@ pub const ROUTES: &[Route] = &[
     Route::post(
         "/admin/credits/correct",
         "correct",
-        "Takes a charge or a grant back, and puts another amount in its place",
+        "Replaces the amount of a charge or a grant",
         Work::Ledger(|_, ledger, asked| Box::pin(correct(ledger, asked))),
     )
     .body(&CORRECT, &["entry"])
     .answers(201, || reference("Granted")),
 ];
 
-/// A grant as it is asked for.
+/// Parsed request for a grant.
 #[derive(Debug)]
 struct Grant {
     account: String,
@@ -50,10 +50,10 @@ struct Grant {
 }
 
 impl Grant {
-    /// From the body of a request.
+    /// Parses a request body.
     ///
     /// # Errors
-    /// The field that is not what it has to be.
+    /// Returns 400 with the invalid field.
     fn read(body: &Value) -> Result<Self, Refusal> {
         let fields = Fields::of(body, &GRANT)?;
         let account = fields.text("account")?.some().filter(|name| !name.is_empty());
@@ -69,7 +69,7 @@ impl Grant {
     }
 }
 
-/// A correction as it is asked for.
+/// Parsed request for a correction.
 #[derive(Debug)]
 struct Correction {
     entry: u64,
@@ -80,10 +80,10 @@ struct Correction {
 }
 
 impl Correction {
-    /// From the body of a request.
+    /// Parses a request body.
     ///
     /// # Errors
-    /// The field that is not what it has to be.
+    /// Returns 400 with the invalid field.
     fn read(body: &Value) -> Result<Self, Refusal> {
         let fields = Fields::of(body, &CORRECT)?;
         let entry = body.get("entry").and_then(Value::as_u64);
@@ -95,11 +95,11 @@ impl Correction {
     }
 }
 
-/// Makes a grant, to an account that is there; with its status. The same one asked for again is the one that was
-/// made: a script that does not know whether it came through asks until it did.
+/// Grants an amount to an existing account. Repeating a request with the same id returns the first grant with status
+/// 200, so that a script can retry until it gets an answer.
 ///
 /// # Errors
-/// Why it is not made.
+/// Returns the reason if nothing was granted.
 async fn grant(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
     let Grant { account, id, wallet, amount, note } = Grant::read(&asked.body)?;
     known(vault, &account).await?;
@@ -112,13 +112,13 @@ async fn grant(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Re
     Ok(Told::Json(status, made(ledger, &account, &id, entry)))
 }
 
-/// A grant or a correction, by what it does.
+/// Effect of a grant or correction, for comparison.
 #[derive(Debug, PartialEq, Eq)]
 struct Order {
     account: Box<str>,
     wallet: Wallet,
     amount: i64,
-    /// The entry that is corrected; `None` of a grant.
+    /// Corrected entry; `None` for a grant.
     of: Option<u64>,
 }
 
@@ -127,7 +127,7 @@ impl Order {
         Self { account: account.into(), wallet, amount, of: None }
     }
 
-    /// Of an entry of the ledger; `None` if it is a charge or no order.
+    /// Converts a ledger entry. Returns `None` if it is neither a grant nor a correction.
     fn of(entry: &Entry) -> Option<Self> {
         let account = (*entry.account).into();
         match &entry.act {
@@ -141,7 +141,7 @@ impl Order {
         }
     }
 
-    /// For a sentence, and for a program.
+    /// Description for an error message, and as JSON for programs.
     fn told(&self) -> (String, Value) {
         let unit = match self.wallet {
             Wallet::Credits => "credits",
@@ -150,23 +150,23 @@ impl Order {
         let amount = format::decimal(self.wallet, self.amount).to_string();
         let sentence = match self.of {
             None => format!("{amount} {unit} to {}", self.account),
-            Some(of) => format!("{amount} {unit} in the place of entry {of}"),
+            Some(of) => format!("{amount} {unit} in place of entry {of}"),
         };
         (sentence, json!({ "account": self.account, unit: amount, "corrects": self.of }))
     }
 }
 
-/// The entry that was made under an id, if it is what is wanted again.
+/// Returns the existing entry of an id if it has the same effect as the request.
 ///
 /// # Errors
-/// 409 with both, if it is something else.
+/// Returns 409 with both if the effect differs.
 async fn repeated(ledger: &Ledger, entry: u64, id: &str, wanted: &Order) -> Result<u64, Refusal> {
     let book = ledger.store.clone();
     let found = off_thread(move || report::find(&book, entry)).await?;
     let Some(before) = found.as_ref().and_then(Order::of) else {
         return Err(refused(Refused::Already(entry)).with("id", id));
     };
-    // Each entry can be corrected once: another correction of it may have another id.
+    // Each entry can be corrected once, so the existing correction may have another id.
     let other_id = before.of.is_some() && !same_id(found.as_ref(), id);
     if before == *wanted && !other_id {
         return Ok(entry);
@@ -187,14 +187,14 @@ fn same_id(entry: Option<&Entry>, wanted: &str) -> bool {
     matches!(entry.map(|entry| &entry.act), Some(Act::Correct { id, .. }) if **id == *wanted)
 }
 
-/// What the demo's account may spend: granted at the first start, and not again.
+/// Grants of the demo's account, made once at the first start.
 const DEMO: [(&str, Wallet, i64); 2] =
     [("demo", Wallet::Credits, 1_000_000_000_000), ("demo-energy", Wallet::Energy, 1_000_000_000_000)];
 
-/// Credits and energy for the demo.
+/// Grants credits and energy to the demo's account.
 ///
 /// # Errors
-/// One sentence that says why not.
+/// Returns the reason as one sentence.
 pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
     for (id, wallet, amount) in DEMO {
         match ledger.grant(DEFAULT_ACCOUNT, id, wallet, amount, ("for trying things out", "the demo")).await {
@@ -205,16 +205,17 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a correction.
+/// Corrects a charge or a grant.
 ///
 /// # Errors
-/// Why it is not made.
+/// Returns the reason if nothing was corrected.
 async fn correct(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
     let wanted = Correction::read(&asked.body)?;
     let (book, number) = (ledger.store.clone(), wanted.entry);
     let found = off_thread(move || {
         let found = report::find(&book, number)?;
-        // Of a charge that has its price, what a part of it was worth follows from that. A free one has none.
+        // The EUR value of a part of a charge follows from its price. A free charge has no price, so its tariff is
+        // read.
         let unit = match found.as_ref().map(|entry| &entry.act) {
             Some(Act::Settle { wallet, amount: 0, sale, .. }) => {
                 Some(rerate::unit(&book, &sale.terms, *wallet)?)
@@ -243,7 +244,8 @@ async fn correct(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
     Ok(Told::Json(status, made(ledger, &account, &id, entry)))
 }
 
-/// The act that corrects an entry; `unit` is what a unit of a free charge's wallet is in EUR.
+/// Builds the ledger act that corrects an entry. `unit` is the price of one unit of the wallet in EUR, for a free
+/// charge.
 fn correction(
     found: Option<Entry>,
     unit: Option<Decimal>,
@@ -316,7 +318,7 @@ fn refused(why: Refused) -> Refusal {
     }
 }
 
-/// `credits` or `kwh`, exactly one of them, exact to its last place.
+/// Reads `credits` or `kwh`, exactly one of them, in the smallest unit of the wallet.
 fn amount(body: &Value) -> Result<(&'static str, Wallet, i64), Refusal> {
     let given = |field: &str| body.get(field).filter(|value| !value.is_null());
     let (field, wallet, places, value) = match (given("credits"), given("kwh")) {

@@ -1,4 +1,4 @@
-//! The audit log, read.
+//! Admin requests for the audit log.
 
 use super::openapi::{answered, page};
 use super::request::{Asked, Done, failed};
@@ -8,20 +8,20 @@ use penstock_contract::Refusal;
 use penstock_storage::audit::Entry;
 use serde_json::{Value, json};
 
-/// Parameters of the list.
+/// Query parameters of the list.
 pub const LIST: [&str; 3] = ["after", "limit", "target"];
-/// Pages that are searched for a target in one request.
+/// Limit on the pages that one request searches for a target.
 const SEARCHED: usize = 100;
 
-/// What can be asked of it.
+/// Routes of the audit log.
 pub const ROUTES: &[Route] = &[
-    Route::get("/admin/audit", "listAudit", "Lists who changed what and when", Work::Store(list))
+    Route::get("/admin/audit", "listAudit", "Lists changes with author and time", Work::Store(list))
         .query(&LIST)
         .answers(200, || page(answered(&["number", "at", "who", "what", "target", "change"]))),
     Route::get(
         "/admin/audit/verify",
         "verifyAudit",
-        "Follows the chain of the audit log",
+        "Verifies the hash chain of the audit log",
         Work::Store(|vault, _| verify(vault)),
     )
     .answers(200, || answered(&["good", "entries", "first_bad"])),

@@ -1,4 +1,4 @@
-//! Wrong admin tokens: a few a minute are told so, the rest are told to wait.
+//! Rate limit on failed admin authentication: a few failures a minute get 401, the rest get 429.
 
 use parking_lot::Mutex;
 use penstock_contract::{Code, Refusal};
@@ -6,15 +6,15 @@ use penstock_limits::{Bucket, Wait};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Wrong tokens a minute.
+/// Failed attempts per minute that get 401.
 const A_MINUTE: NonZeroU64 = NonZeroU64::new(10).unwrap();
 
-/// The rate of wrong tokens.
+/// Rate limiter of failed admin authentication.
 #[derive(Debug, Default)]
 pub struct Tokens(Mutex<Bucket>);
 
 impl Tokens {
-    /// What a wrong token, or none, is told.
+    /// Returns the error response to a missing or invalid token.
     pub fn refusal(&self, now: Duration) -> Refusal {
         let mut bucket = self.0.lock();
         if let Some(Wait::For(wait)) = bucket.wait(A_MINUTE, 1, now) {
@@ -25,7 +25,7 @@ impl Tokens {
         }
         bucket.take(A_MINUTE, 1, now);
         let message =
-            "The admin token is missing or wrong; it stands in the file admin.token of the storage folder.";
+            "The admin token is missing or wrong; it is in the file admin.token of the storage folder.";
         Refusal::because(Code::InvalidKey, message)
     }
 }

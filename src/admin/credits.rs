@@ -1,5 +1,5 @@
-//! Credits and energy told and proven; the ledger's pages and monthly statements. The command line uses the same
-//! functions on a store that no gateway has open.
+//! Admin requests for credits and energy: balances, verification, ledger pages and monthly statements. The CLI uses the
+//! same functions on a store that no gateway has open.
 
 use super::openapi::{answered, reference};
 use super::request::{Asked, Told};
@@ -15,14 +15,14 @@ use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// That there is an account: a mistyped name is none.
+/// Checks that an account exists, so that a mistyped name is refused.
 pub(super) async fn known(vault: &Vault, account: &str) -> Result<(), Refusal> {
     let (vault, name) = (vault.clone(), account.to_owned());
     let known = tokio::task::spawn_blocking(move || accounts::known(&vault, &name)).await;
     known.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
 }
 
-/// The account that is asked about, if one is named. An account of the ledger's is one, whatever else is known of it.
+/// Returns the account of the query, if it names one. An account with ledger entries always counts as existing.
 async fn meant(
     vault: &Vault,
     ledger: &Ledger,
@@ -36,7 +36,7 @@ async fn meant(
     Ok(Some(name.to_owned()))
 }
 
-/// Balances, of one account or of all.
+/// Balances of one account or of all.
 #[must_use]
 pub fn balances(ledger: &Ledger, account: Option<&str>) -> Value {
     let names = account.map_or_else(|| ledger.accounts(), |name| vec![name.into()]);
@@ -44,7 +44,7 @@ pub fn balances(ledger: &Ledger, account: Option<&str>) -> Value {
     json!({ "data": each.collect::<Vec<_>>() })
 }
 
-/// A month added up.
+/// Statement of a month with its sums.
 #[must_use]
 pub fn statement(monthly: &Monthly) -> Value {
     let texts = |name: &str| -> BTreeSet<String> {
@@ -81,7 +81,7 @@ pub fn statement(monthly: &Monthly) -> Value {
     })
 }
 
-/// A row's sums; amounts that may be long stand as text.
+/// Sums of one row. Amounts that may have many digits are strings.
 fn sums(of: &Sums) -> Map<String, Value> {
     let exact = |decimal: Decimal| Value::from(decimal.normalize().to_string());
     let scaled = |amount: i128, places: u32| exact(Decimal::from_i128_with_scale(amount, places));
@@ -107,48 +107,48 @@ fn sums(of: &Sums) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The month of a query, or the one that is.
+/// Parses the month of a query; the current month by default.
 ///
 /// # Errors
-/// It is no month.
+/// Returns 400 if the text is not a month.
 pub fn month(text: Option<&str>, now: u64) -> Result<Month, Refusal> {
     let wrong = || Refusal::invalid("month", "month has to be a month such as 2026-11.");
     text.map_or_else(|| Ok(Month::of(now)), |text| Month::parse(text).ok_or_else(wrong))
 }
 
-/// The day of a query, or the one that is.
+/// Parses the day of a query; today by default.
 ///
 /// # Errors
-/// It is no day.
+/// Returns 400 if the text is not a day.
 pub fn day(text: Option<&str>, now: u64) -> Result<Day, Refusal> {
     let wrong = || Refusal::invalid("day", "day has to be a day such as 2026-11-22.");
     text.map_or_else(|| Ok(Day::of(now)), |text| Day::parse(text).ok_or_else(wrong))
 }
 
-/// Parameters of the balances.
+/// Query parameters of the balances.
 pub const BALANCES: [&str; 1] = ["account"];
-/// Parameters of a day computed again.
+/// Query parameters of a rerated day.
 pub const RERATE: [&str; 1] = ["day"];
-/// Parameters of the ledger's lines.
+/// Query parameters of the ledger lines.
 pub const READ: [&str; 1] = ["after"];
-/// Parameters of a statement.
+/// Query parameters of a statement.
 pub const STATEMENT: [&str; 2] = ["month", "account"];
-/// Members of a proof.
+/// Answer members of a ledger verification.
 pub const PROOF: [&str; 7] =
     ["good", "entries", "accounts", "open_reserves", "first_misfit", "balances", "second_copy"];
-/// Members of a day computed again.
+/// Answer members of a rerated day.
 pub const RERATED: [&str; 6] =
     ["day", "charges", "charged", "computed_again", "same", "first_different_entry"];
-/// Members of a statement.
+/// Answer members of a statement.
 pub const MONTHLY: [&str; 7] =
     ["month", "accounts", "boundary", "methodologies", "grid_sources", "places", "terms"];
 
-/// What can be asked of the ledger.
+/// Routes that read the ledger.
 pub const ROUTES: &[Route] = &[
     Route::get(
         "/admin/credits",
         "listBalances",
-        "Lists what accounts have, and what is reserved of it",
+        "Lists the balances of accounts: total, reserved and available",
         Work::Ledger(|vault, ledger, asked| Box::pin(list(vault, ledger, asked))),
     )
     .query(&BALANCES)
@@ -156,14 +156,14 @@ pub const ROUTES: &[Route] = &[
     Route::get(
         "/admin/credits/verify",
         "verifyLedger",
-        "Recomputes the ledger, and names the first entry that does not fit",
+        "Recomputes the ledger, and names the first incorrect entry",
         Work::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
     )
     .answers(200, || answered(&PROOF)),
     Route::get(
         "/admin/credits/rerate",
         "rerateDay",
-        "Computes every charge of a day again, from its usage and its terms",
+        "Recomputes every charge of a day from its usage and its terms",
         Work::Ledger(|_, ledger, asked| Box::pin(rerated(ledger, asked))),
     )
     .query(&RERATE)
@@ -171,11 +171,11 @@ pub const ROUTES: &[Route] = &[
     Route::get(
         "/admin/ledger",
         "readLedger",
-        "Lines of the ledger behind an entry; none at its end",
+        "Lists ledger lines after an entry; empty at the end",
         Work::Ledger(|_, ledger, asked| Box::pin(lines(ledger, asked))),
     )
     .query(&READ)
-    .answers(200, || json!({ "type": "string", "description": "JSON, a line for each entry." })),
+    .answers(200, || json!({ "type": "string", "description": "JSON lines, one for each entry." })),
     Route::get(
         "/admin/statement",
         "statement",
@@ -222,6 +222,6 @@ pub(super) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failed> + Send + 'static,
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Failed("The work on the ledger ended early.".to_owned())))
+    done.unwrap_or_else(|_| Err(Failed("The ledger operation ended early.".to_owned())))
         .map_err(|Failed(why)| Refusal::because(Code::Internal, why))
 }

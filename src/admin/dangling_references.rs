@@ -1,5 +1,4 @@
-//! Limits and permissions that match nothing: what somebody wrote down, and
-//! believes to be in force, and is not.
+//! Limits and permissions that match nothing: an operator set them, but they have no effect.
 
 use super::openapi::answered;
 use super::routes::{Route, Work};
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What can be asked of them.
+/// Routes of the warnings.
 pub const ROUTES: &[Route] = &[Route::get(
     "/admin/unmatched",
     "listUnmatched",
@@ -26,8 +25,7 @@ pub const ROUTES: &[Route] = &[Route::get(
 )
 .answers(200, || openapi::list(answered(&["key", "account", "name", "warnings"])))];
 
-/// Warnings about a key. `model` says whether a name is the catalogue's id of a model, and which one it is an
-/// alias of, where the catalogue is known.
+/// Warnings about a key. `model` classifies a model name by the catalogue, if the catalogue is known.
 pub fn of_key(
     key: &KeyRecord,
     account: Option<&AccountRecord>,
@@ -38,8 +36,10 @@ pub fn of_key(
     let limited: Vec<&str> = limited(&key.limits).map(|(name, _)| name).collect();
     let inference = Scope::ALL.into_iter().any(|scope| scope != Scope::Models && scopes.allows(scope));
     if !limited.is_empty() && !inference {
-        warnings
-            .push(format!("{} match nothing: no scope of this key lets it ask a model.", limited.join(", ")));
+        warnings.push(format!(
+            "{} match nothing: no scope of this key allows requests to a model.",
+            limited.join(", ")
+        ));
     }
     if key.scopes.is_empty() {
         warnings.push("scopes is empty: this key may do nothing.".to_owned());
@@ -67,18 +67,18 @@ pub fn of_key(
     warnings
 }
 
-/// What a name in a list of models is.
+/// Classification of a name in a list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// The id of a model.
+    /// Id of a model.
     Known,
-    /// Another name of the model with this id.
+    /// Alias of the model with this id.
     Alias(String),
-    /// Nothing.
+    /// Unknown name.
     Unknown,
 }
 
-/// What a name is in a catalogue.
+/// Classifies a model name by the catalogue.
 pub fn model(catalog: &Catalog, name: &str) -> Model {
     match catalog.resolve(name) {
         None => Model::Unknown,
@@ -87,7 +87,7 @@ pub fn model(catalog: &Catalog, name: &str) -> Model {
     }
 }
 
-/// The limits that are there, budgets in micro-credits.
+/// Limits that are set; budgets in micro-credits.
 fn limited(limits: &KeyLimits) -> impl Iterator<Item = (&'static str, u64)> + use<> {
     let all = [
         limits.requests_per_minute,
@@ -104,11 +104,11 @@ async fn listed(house: Arc<House>) -> Result<Value, Refusal> {
     found.await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
 }
 
-/// `GET /admin/unmatched`: every key and account with a warning, or with limits that no request has met since
-/// the gateway started.
+/// `GET /admin/unmatched`: every key and account with a warning, or with limits that no request has met since the
+/// gateway started.
 ///
 /// # Errors
-/// What the store says.
+/// Returns the error of the store.
 fn list(house: &House, vault: &Vault) -> Result<Value, Refusal> {
     let known = |name: &str| model(&house.live().catalog, name);
     let passed = |whose: Whose, id: &str| match whose {
@@ -125,10 +125,10 @@ fn list(house: &House, vault: &Vault) -> Result<Value, Refusal> {
     Ok(json!({ "data": found.into_iter().map(told).collect::<Vec<_>>() }))
 }
 
-/// The same for a store that no gateway has open, as sentences: what can be known without one.
+/// Warnings for a store that no gateway has open, as sentences. Warnings that need a running gateway are left out.
 ///
 /// # Errors
-/// What the store says.
+/// Returns the error of the store.
 pub fn at_rest(store: &Arc<dyn Store>, catalog: &Catalog, now: u64) -> Result<Vec<String>, StoreError> {
     let (keys, accounts) = (KeyStore::new(store.clone()), AccountStore::new(store.clone()));
     let found = all(&keys, &accounts, now, &|name| model(catalog, name), &|_, _| None)?;
@@ -140,14 +140,14 @@ pub fn at_rest(store: &Arc<dyn Store>, catalog: &Catalog, now: u64) -> Result<Ve
     Ok(found.iter().flat_map(told).collect())
 }
 
-/// Whose warnings.
+/// Owner type of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     Key,
     Account,
 }
 
-/// A key or an account with warnings.
+/// A key or account with warnings.
 struct Found {
     whose: Whose,
     id: String,
@@ -155,7 +155,8 @@ struct Found {
     warnings: Vec<String>,
 }
 
-/// Every key and account with a warning. `passed` says how many requests have met its limits, where that is known.
+/// Collects every key and account with a warning. `passed` returns the number of requests that have met its limits, if
+/// known.
 fn all(
     keys: &KeyStore,
     accounts: &AccountStore,
@@ -221,7 +222,7 @@ fn unmet(limits: &KeyLimits, passed: Option<u64>) -> Option<String> {
         .then(|| "limits have met no request since the gateway started.".to_owned())
 }
 
-/// The warnings that go with the answer to a change.
+/// Warnings that are part of the answer to a change.
 pub fn after_change(house: &House, vault: &Vault, effect: &request::Effect) -> Vec<String> {
     match effect {
         request::Effect::Key(key, _) => {

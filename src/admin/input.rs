@@ -1,41 +1,40 @@
-//! The members of an admin request, read strictly: whatever is wrong is named
-//! by its field, and nothing is done.
+//! Strict parser of admin request bodies. An error names the invalid field, and nothing is changed.
 
 use penstock_contract::{MicroCredits, Refusal};
 use penstock_storage::keys::KeyLimits;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
-/// Longest name, in bytes.
+/// Maximum length of a name, in bytes.
 pub const NAME: usize = 200;
-/// Most entries of a list.
+/// Maximum number of entries in a list.
 const ENTRIES: usize = 1_000;
-/// Most bytes of them together: two lists of a key, however they are written, are one row of the store.
+/// Maximum total size of a list, in bytes: both lists of a key are stored in one row, in any encoding.
 const LIST_BYTES: usize = 16 << 10;
-/// Highest limit of anything counted.
+/// Highest value of any limit.
 const MOST: u64 = 1_000_000_000_000;
-/// The last second of the year 9999.
+/// Last second of the year 9999.
 const LAST: u64 = 253_402_300_799;
 
-/// The members of an object, all of them known.
+/// Members of a JSON object, checked against the known names.
 pub struct Fields<'b> {
     members: &'b Map<String, Value>,
     within: &'static str,
 }
 
-/// What a request says of a field.
+/// Value of a field in a request that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given<T> {
-    /// Nothing: it stays as it is.
+    /// Absent field: the stored value stays.
     Absent,
-    /// `null`: it goes.
+    /// `null`: the stored value is removed.
     Null,
-    /// A value.
+    /// New value.
     Some(T),
 }
 
 impl<T> Given<T> {
-    /// The value, if there is one.
+    /// Returns the value, if there is one.
     pub fn some(self) -> Option<T> {
         match self {
             Self::Some(value) => Some(value),
@@ -43,7 +42,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// Puts what was given in the place of what was.
+    /// Applies the new value to a stored one.
     pub fn onto(self, place: &mut Option<T>) {
         match self {
             Self::Absent => {}
@@ -54,10 +53,10 @@ impl<T> Given<T> {
 }
 
 impl<'b> Fields<'b> {
-    /// The members of a request's body.
+    /// Reads the members of a request body.
     ///
     /// # Errors
-    /// A member that is not known.
+    /// Returns 400 if a member is unknown.
     pub fn of(body: &'b Value, known: &[&str]) -> Result<Self, Refusal> {
         let members =
             body.as_object().ok_or_else(|| Refusal::invalid("body", "The body has to be a JSON object."))?;
@@ -94,10 +93,10 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// A text for people.
+    /// Reads a text for people.
     ///
     /// # Errors
-    /// It is none, or too long.
+    /// Returns 400 if the value is not a text or too long.
     pub fn text(&self, name: &str) -> Result<Given<String>, Refusal> {
         let fits = |text: &&str| text.len() <= NAME && !text.chars().any(char::is_control);
         self.read(name, &format!("a text of at most {NAME} bytes on one line"), |value| {
@@ -105,10 +104,10 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// A list of names.
+    /// Reads a list of names.
     ///
     /// # Errors
-    /// It is none, or too long.
+    /// Returns 400 if the value is not a list of names or too long.
     pub fn texts(&self, name: &str) -> Result<Given<Vec<String>>, Refusal> {
         let fits =
             |text: &&str| !text.is_empty() && text.len() <= NAME && !text.chars().any(char::is_control);
@@ -121,10 +120,10 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     ///
     /// # Errors
-    /// It is none of them.
+    /// Returns 400 if the value is none of them.
     pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<Given<T>, Refusal> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         self.read(name, &names.join(" or "), |value| {
@@ -133,30 +132,30 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// A whole number of something, at least `least`.
+    /// Reads an integer from `least` to `most`.
     ///
     /// # Errors
-    /// It is none, or out of range.
+    /// Returns 400 if the value is not an integer or out of range.
     pub fn number(&self, name: &str, least: u64, most: u64) -> Result<Given<u64>, Refusal> {
         self.read(name, &format!("a whole number from {least} to {most}"), |value| {
             value.as_u64().filter(|number| (least..=most).contains(number))
         })
     }
 
-    /// A time to come, Unix seconds.
+    /// Reads a future time in Unix seconds.
     ///
     /// # Errors
-    /// It is none, or over.
+    /// Returns 400 if the value is not a time or in the past.
     pub fn future(&self, name: &str, now: u64) -> Result<Given<u64>, Refusal> {
-        self.read(name, "a Unix time in seconds that is still to come", |value| {
+        self.read(name, "a future Unix time in seconds", |value| {
             value.as_u64().filter(|at| *at > now && *at <= LAST)
         })
     }
 
-    /// An amount of credits above zero, as a number or a text, with at most six decimals.
+    /// Reads an amount of credits above zero: a number or text with at most six decimals.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns 400 if the value is not such an amount.
     pub fn credits(&self, name: &str) -> Result<Given<u64>, Refusal> {
         let text = match self.members.get(name) {
             None => return Ok(Given::Absent),
@@ -177,10 +176,10 @@ impl<'b> Fields<'b> {
         micro.map(Given::Some).ok_or_else(|| self.wrong(name, "an amount of at most 9000000000000 credits"))
     }
 
-    /// Changes limits as the member `limits` says.
+    /// Applies the member `limits` to stored limits.
     ///
     /// # Errors
-    /// The limit that is not what it has to be.
+    /// Returns 400 if a limit is invalid.
     pub fn limits(&self, onto: &mut KeyLimits) -> Result<(), Refusal> {
         let members = match self.members.get("limits") {
             None => return Ok(()),
@@ -209,6 +208,6 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// The members of `limits`.
+/// Members of `limits`.
 pub const LIMITS: [&str; 5] =
     ["requests_per_minute", "tokens_per_minute", "concurrent", "budget_per_day", "budget_per_month"];

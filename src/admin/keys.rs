@@ -1,5 +1,4 @@
-//! Keys at run time: made, listed, changed, rotated, revoked. A secret is shown
-//! once, when it is made.
+//! Admin requests for keys: create, list, change, rotate, revoke. A secret is shown once, when it is created.
 
 use super::accounts;
 use super::input::{Fields, Given};
@@ -15,25 +14,25 @@ use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, Previous, Revocati
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What a new key may do unless told otherwise.
+/// Default scopes of a new key.
 pub const DEFAULT_SCOPES: &str = "inference.*";
-/// Members of a new key.
+/// Request members that create a key.
 pub const CREATE: [&str; 6] = ["name", "account", "scopes", "models", "limits", "expires"];
-/// Members that can be changed.
+/// Request members that change a key.
 pub const CHANGE: [&str; 5] = ["name", "scopes", "models", "limits", "expires"];
-/// Members of a rotation.
+/// Request members of a rotation.
 pub const ROTATE: [&str; 1] = ["overlap_seconds"];
-/// Parameters of the list.
+/// Query parameters of the list.
 pub const LIST: [&str; 3] = ["account", "after", "limit"];
-/// How long a rotated secret stays good unless told otherwise, and at most, in seconds.
+/// Default and maximum time for which the previous secret stays valid after a rotation, in seconds.
 pub const OVERLAP: (u64, u64) = (86_400, 7 * 86_400);
 
-/// What can be asked of them.
+/// Routes of keys.
 pub const ROUTES: &[Route] = &[
     Route::get("/admin/keys", "listKeys", "Lists keys", Work::Store(list))
         .query(&LIST)
         .answers(200, || page(reference("Key"))),
-    Route::post("/admin/keys", "createKey", "Makes a key and shows it, this once", Work::Store(create))
+    Route::post("/admin/keys", "createKey", "Creates a key and shows it once", Work::Store(create))
         .may_hold(&CREATE)
         .answers(201, || reference("NewKey")),
     Route::get("/admin/keys/{id}", "getKey", "Shows a key, without its secret", Work::Store(get))
@@ -49,21 +48,21 @@ pub const ROUTES: &[Route] = &[
     Route::post(
         "/admin/keys/{id}/revoke",
         "revokeKey",
-        "Revokes a key at once, and cuts the streams it has open",
+        "Revokes a key at once, and closes its open streams",
         Work::Store(revoke),
     )
     .answers(200, || answered(&["id", "revoked", "already"])),
     Route::post(
         "/admin/keys/{id}/rotate",
         "rotateKey",
-        "Gives a key a new secret and shows it, this once; the old one stays good for a while",
+        "Gives a key a new secret and shows it once; the old one stays valid for a while",
         Work::Store(rotate),
     )
     .may_hold(&ROTATE)
     .answers(200, || reference("NewKey")),
 ];
 
-/// What a key may be changed to, or made with.
+/// Requested properties of a new or changed key.
 struct Wanted<'b> {
     fields: Fields<'b>,
     name: Given<String>,
@@ -91,7 +90,7 @@ impl<'b> Wanted<'b> {
         Ok(wanted)
     }
 
-    /// Puts what is wanted onto a key.
+    /// Applies the requested properties to a key.
     fn onto(&self, key: &mut KeyRecord) {
         match &self.name {
             Given::Absent => {}
@@ -105,7 +104,7 @@ impl<'b> Wanted<'b> {
         }
         self.models.clone().onto(&mut key.models);
         self.expires.clone().onto(&mut key.expires);
-        // Proven when it was read.
+        // The limits were validated in `read`.
         self.fields.limits(&mut key.limits).ok();
     }
 }
@@ -193,26 +192,26 @@ fn rotate(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     });
     let record = changed.map_err(failed)?.ok_or_else(nobody)?;
     if over(&record) {
-        let message = "This key is revoked or over; make a new one instead.";
+        let message = "This key is revoked or expired; create a new one instead.";
         return Err(Refusal::because(Code::Conflict, message));
     }
     Ok(Done { status: 200, answer: shown(&record, &key), effect: Effect::Key(Box::new(record), None) })
 }
 
-/// A key for the demo's greeting, made as an administrator would.
+/// Creates the key that the demo prints, through the admin functions.
 ///
 /// # Errors
-/// What the store says.
+/// Returns the error of the store.
 pub async fn create_demo(house: &Arc<House>) -> Result<String, String> {
     let made =
         create_in(house, &json!({ "name": "demo" })).await.map_err(|refusal| refusal.message.into_owned())?;
-    made.get("key").and_then(Value::as_str).map(str::to_owned).ok_or_else(|| "No key was made.".to_owned())
+    made.get("key").and_then(Value::as_str).map(str::to_owned).ok_or_else(|| "No key was created.".to_owned())
 }
 
-/// A key of a running gateway, as an administrator would make it.
+/// Creates a key in a running gateway, through the admin functions.
 ///
 /// # Errors
-/// What is wrong with what is wanted, or with the store.
+/// Returns an error if the requested properties are invalid, or the error of the store.
 pub async fn create_in(house: &Arc<House>, wanted: &Value) -> Result<Value, Refusal> {
     let asked = Asked {
         body: wanted.clone(),
@@ -223,10 +222,10 @@ pub async fn create_in(house: &Arc<House>, wanted: &Value) -> Result<Value, Refu
     super::done_in(house, create, asked).await.map(|done| done.answer)
 }
 
-/// Every key of the store.
+/// Reads all keys of the store.
 ///
 /// # Errors
-/// What the store says.
+/// Returns the error of the store.
 pub fn every(vault: &Vault) -> Result<Vec<Value>, Refusal> {
     let mut all = Vec::new();
     let mut asked = Asked::default();
@@ -240,7 +239,7 @@ pub fn every(vault: &Vault) -> Result<Vec<Value>, Refusal> {
     }
 }
 
-/// A key as it may be told: all but its digests.
+/// JSON object of a key in answers, without its digests.
 #[must_use]
 pub fn told(record: &KeyRecord) -> Value {
     json!({
@@ -259,7 +258,7 @@ pub fn told(record: &KeyRecord) -> Value {
     })
 }
 
-/// A key with its secret, this once.
+/// JSON object of a new key, with its secret.
 fn shown(record: &KeyRecord, key: &Key) -> Value {
     let mut shown = told(record);
     if let Some(members) = shown.as_object_mut() {

@@ -1,5 +1,5 @@
-//! The second listener: metrics, health, status for anyone who can reach it;
-//! accounts, keys and reloads for whoever has the admin token. Loopback by default.
+//! Admin listener: metrics, health and status without authentication; accounts, keys and reloads with the admin token.
+//! Bound to loopback by default.
 
 pub mod accounts;
 pub mod adjustments;
@@ -51,9 +51,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Deadline of a request head and of its body.
+/// Timeout of a request head, and of a request body.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest body of an admin request.
+/// Maximum size of an admin request body, in bytes.
 const BODY: usize = 64 * 1024;
 
 /// Serves the admin listener until `stop`.
@@ -77,15 +77,15 @@ struct Admin {
     wrong: auth_throttle::Tokens,
 }
 
-/// The header in which a client says on whose behalf it asks, for the audit log.
+/// Request header that names the person on whose behalf a client acts, for the audit log.
 pub const ACTOR: &str = "x-penstock-actor";
-/// Longest such name.
+/// Maximum length of that name, in bytes.
 const ACTOR_BYTES: usize = 64;
 
-/// An answer: status, content type, body.
+/// HTTP response: status, content type, body.
 struct Answer(u16, &'static str, Vec<u8>);
 
-/// Smallest body that is worth compressing.
+/// Minimum body size for compression, in bytes.
 const COMPRESSIBLE: usize = 1024;
 
 const JSON: &str = "application/json";
@@ -135,7 +135,7 @@ impl HttpServerApp for Admin {
     }
 }
 
-/// An administrator that is being served: the store is not handed over meanwhile.
+/// Guard of an admin request in flight: the store is not handed over while one exists.
 struct Served<'a>(&'a House);
 
 impl<'a> Served<'a> {
@@ -169,8 +169,8 @@ impl Admin {
         }
     }
 
-    /// A page of another site can lead its own name to this machine (DNS rebinding), and its scripts would read what is
-    /// answered without a token: it is answered under addresses and known names alone.
+    /// Protects against DNS rebinding: a page of another site can point its own name to this machine, and its scripts
+    /// could read everything that needs no token. Only IP addresses and known names are accepted.
     fn check_host(&self, head: &RequestHeader) -> Result<(), Refusal> {
         let live = self.house.live();
         let known = |host: &str| !matches!(live.settings.listen.hosts.named(host), Named::Unknown);
@@ -185,8 +185,8 @@ impl Admin {
         Err(Refusal::because(Code::Misdirected, message))
     }
 
-    /// Ready means that requests are taken: not draining, and a store that works. What else is wrong is said, and no
-    /// reason to send them elsewhere.
+    /// Readiness: the gateway is not draining, and its store works. Other problems are reported in the text, but do not
+    /// take the gateway out of a load balancer.
     fn ready(&self) -> Answer {
         let (status, text) = match (status::not_ready(&self.house), status::degraded(&self.house)) {
             (Some(why), _) => (503, format!("{why}\n")),
@@ -196,8 +196,8 @@ impl Admin {
         Answer(status, TEXT, text.into_bytes())
     }
 
-    /// The admin token, compared in constant time. Wrong ones have a rate limit of their own; the right one
-    /// is never kept waiting by them.
+    /// Checks the admin token in constant time. Failed attempts have a rate limit of their own, which never delays the
+    /// right token.
     fn authorise(&self, session: &ServerSession) -> Result<(), Refusal> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
         if bears(given, &self.house.vault.admin_token) {
@@ -215,7 +215,7 @@ impl Admin {
         let (route, id) = routes::find(method, path)?;
         let house = &self.house;
         if house.has_left() {
-            let message = "Another process is taking over; ask again.";
+            let message = "Another process is taking over; try again.";
             return Err(Refusal::because(Code::Unavailable, message).retry_after(1));
         }
         match route.work {
@@ -242,11 +242,11 @@ impl Admin {
     }
 }
 
-/// Does what is asked of accounts and keys, and lets the keyring know, one
-/// request after another: what is in memory is always what was written last.
+/// Runs a request about accounts and keys, and updates the key cache. Requests run one at a time, so that the key cache
+/// always holds the latest stored values.
 ///
 /// # Errors
-/// What is wrong with the request, or with the store.
+/// Returns an error if the request is invalid, or the error of the store.
 pub async fn done_in(house: &Arc<House>, work: OnStore, asked: Asked) -> Result<Done, Refusal> {
     let house = house.clone();
     let turn = move || {
@@ -280,7 +280,7 @@ pub async fn done_in(house: &Arc<House>, work: OnStore, asked: Asked) -> Result<
     tokio::task::spawn_blocking(turn).await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
 }
 
-/// Whether a client takes gzip: `accept-encoding` names it, or every encoding, and not with a weight of zero
+/// Returns true if the client accepts gzip: `accept-encoding` names it, or every encoding, with a weight above zero
 /// (RFC 9110 §12.5.3).
 fn accepts_gzip(accepted: &[u8]) -> bool {
     let accepted = String::from_utf8_lossy(accepted).to_ascii_lowercase();
@@ -300,13 +300,13 @@ fn compressed(body: &[u8]) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-/// Whether an authorization bears this token. None bears the empty one.
+/// Returns true if an `authorization` header has this token. An empty token never matches.
 fn bears(authorization: &[u8], token: &str) -> bool {
     let given = authorization.strip_prefix(b"Bearer ").filter(|given| !given.is_empty());
     given.is_some_and(|given| given.ct_eq(token.as_bytes()).into())
 }
 
-/// Who asks, as far as the listener can tell: a name that they give themselves, and their address.
+/// Describes the caller for the audit log: the name in the `x-penstock-actor` header, and the client address.
 fn who(session: &ServerSession) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\<>".contains(byte);
     let given = session.get_header_bytes(ACTOR);
@@ -317,7 +317,7 @@ fn who(session: &ServerSession) -> String {
     format!("{} from {address}", name.unwrap_or("admin"))
 }
 
-/// The query's names and values, decoded.
+/// Names and values of the query string, decoded.
 fn query(session: &ServerSession) -> Vec<(String, String)> {
     let query = session.req_header().uri.query().unwrap_or_default();
     parameters(query).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
@@ -329,7 +329,7 @@ fn written(status: u16, value: &Value) -> Answer {
     Answer(status, JSON, body)
 }
 
-/// The JSON object of an admin request; an empty body is an empty object.
+/// Reads the JSON object of a request body; an empty body is an empty object.
 async fn body(session: &mut ServerSession) -> Result<Value, Refusal> {
     let read = async {
         let mut body = BytesMut::new();

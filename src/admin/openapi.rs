@@ -1,6 +1,5 @@
-//! The OpenAPI document of the admin listener, made from its routes and from
-//! the very lists of members that requests are read by: it cannot say less or
-//! more than the listener does.
+//! OpenAPI document of the admin listener. It is generated from the routes and from the same lists of members that
+//! parse the requests, so that it always matches them.
 
 use super::routes::{self, Route};
 use super::schema::member;
@@ -8,7 +7,7 @@ use super::{batches, files, input};
 use penstock_storage::files::Purpose;
 use serde_json::{Map, Value, json};
 
-/// The document, OpenAPI 3.1.
+/// Returns the OpenAPI 3.1 document.
 #[must_use]
 pub fn document() -> Value {
     let mut paths = Map::new();
@@ -19,10 +18,16 @@ pub fn document() -> Value {
         }
     }
     paths.insert("/admin/openapi.json".to_owned(), open("This document", "application/json"));
-    paths.insert("/status".to_owned(), open("What runs, and how every provider is", "application/json"));
+    paths.insert(
+        "/status".to_owned(),
+        open("Version, configuration, ledger and providers", "application/json"),
+    );
     paths.insert("/metrics".to_owned(), open("Metrics for Prometheus", "text/plain"));
-    paths.insert("/healthz".to_owned(), open("200 while the process lives", "text/plain"));
-    paths.insert("/readyz".to_owned(), open("200 while requests are taken, else 503 and why", "text/plain"));
+    paths.insert("/healthz".to_owned(), open("200 while the process runs", "text/plain"));
+    paths.insert(
+        "/readyz".to_owned(),
+        open("200 while requests are accepted, otherwise 503 with the reason", "text/plain"),
+    );
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -30,8 +35,8 @@ pub fn document() -> Value {
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
             "description": "Accounts, keys, limits and configuration of a running gateway, at `listen.admin`. \
-                The bearer token stands in the file `admin.token` of the storage folder. Amounts are credits, as \
-                exact text; times are Unix seconds. A request is done whole or not at all, and every change is in \
+                The bearer token is in the file `admin.token` of the storage folder. Amounts are credits, as \
+                exact text; times are Unix seconds. A request is carried out completely or not at all, and every change is in \
                 the audit log, under the name that the header `x-penstock-actor` gives.",
         },
         "servers": [{ "url": "http://127.0.0.1:9090" }],
@@ -44,14 +49,14 @@ pub fn document() -> Value {
     })
 }
 
-/// The document as it is kept in `docs/admin.openapi.json`.
+/// Returns the text of the file `docs/admin.openapi.json`.
 #[must_use]
 pub fn text() -> String {
     let text = serde_json::to_string_pretty(&document()).unwrap_or_default();
     format!("{text}\n")
 }
 
-/// A path that needs no token.
+/// Path item of a path that needs no token.
 fn open(summary: &str, kind: &str) -> Value {
     let content = Map::from_iter([(kind.to_owned(), json!({}))]);
     json!({ "get": { "summary": summary, "security": [], "responses": { "200": {
@@ -94,33 +99,33 @@ fn operation(route: &Route) -> Value {
 fn parameter(name: &str) -> Value {
     match name {
         "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::request::PAGE,
-            "default": super::request::PAGE, "description": "Most rows of the page." }),
-        "after" => json!({ "type": "string", "description": "`next` of the page before." }),
+            "default": super::request::PAGE, "description": "Maximum number of rows on the page." }),
+        "after" => json!({ "type": "string", "description": "Value of `next` on the previous page." }),
         "account" => json!({ "type": "string", "description": "Only this account, or what belongs to it." }),
         "state" => json!({ "enum": batches::STATES, "description": "Only batches with this status." }),
         "purpose" => {
             json!({ "enum": Purpose::ALL.map(Purpose::name), "description": "Only files with this purpose." })
         }
         "month" => {
-            json!({ "type": "string", "description": "Such as 2026-11, UTC; the running one unless given." })
+            json!({ "type": "string", "description": "UTC month such as 2026-11; by default the current one." })
         }
-        "day" => json!({ "type": "string", "description": "Such as 2026-11-22, UTC; today unless given." }),
+        "day" => json!({ "type": "string", "description": "UTC day such as 2026-11-22; by default today." }),
         "target" => json!({ "type": "string", "description": "Only changes of this account or key." }),
         _ => json!({}),
     }
 }
 
-/// Rows, all of them.
+/// Schema of a complete list of rows.
 pub(super) fn list(item: Value) -> Value {
     json!({ "type": "object", "properties": { "data": { "type": "array", "items": item } } })
 }
 
-/// Rows, a page of them.
+/// Schema of a page of rows.
 pub(super) fn page(item: Value) -> Value {
     json!({ "type": "object", "properties": {
         "data": { "type": "array", "items": item },
         "has_more": { "type": "boolean" },
-        "next": { "type": ["string", "integer", "null"], "description": "To pass as `after`." },
+        "next": { "type": ["string", "integer", "null"], "description": "Value of `after` for the next page." },
     } })
 }
 
@@ -128,7 +133,7 @@ pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// What a request may hold: nothing but these.
+/// Schema of a request body, without additional members.
 fn object(members: &[&str], required: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member(name))).collect();
@@ -139,14 +144,14 @@ fn object(members: &[&str], required: &[&str]) -> Value {
     object
 }
 
-/// What an answer holds.
+/// Schema of an answer.
 pub(super) fn answered(members: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member(name))).collect();
     json!({ "type": "object", "properties": properties })
 }
 
-/// The members of an account as it is told, of a key, and of what the gateway adds.
+/// Members of an account in answers, including those that the gateway adds.
 pub(super) const ACCOUNT: [&str; 7] = ["id", "name", "created", "state", "limits", "now", "warnings"];
 pub(super) const KEY: [&str; 14] = [
     "id",
@@ -172,7 +177,10 @@ fn schemas() -> Value {
     let with_key: Vec<&str> = KEY.iter().copied().chain(["key"]).collect();
     let mut limits = object(&input::LIMITS, &[]);
     if let Some(members) = limits.as_object_mut() {
-        members.insert("description".to_owned(), "`null`, or absent in a new one, is without limit.".into());
+        members.insert(
+            "description".to_owned(),
+            "A limit that is `null`, or absent in a new key or account, is unlimited.".into(),
+        );
     }
     json!({
         "Account": answered(&ACCOUNT),
@@ -187,8 +195,8 @@ fn schemas() -> Value {
         "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {
             "message": { "type": "string" },
             "type": { "type": "string" },
-            "param": { "type": ["string", "null"], "description": "The field that is to blame." },
-            "code": { "type": "string", "description": "Stable." },
+            "param": { "type": ["string", "null"], "description": "Name of the invalid field." },
+            "code": { "type": "string", "description": "Stable error code." },
             "details": { "type": "object" },
         } } } },
     })

@@ -1,4 +1,4 @@
-//! The configuration as it is written now, swapped in: at an administrator's word, at a signal, when its files change.
+//! Reload of the configuration: on an admin request, on a signal, or when its files change.
 
 use super::openapi::answered;
 use super::routes::{Route, Work};
@@ -10,18 +10,18 @@ use penstock_contract::{Code, Refusal};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What can be asked about it.
+/// Routes of the reload.
 pub const ROUTES: &[Route] = &[Route::post(
     "/admin/reload",
     "reload",
-    "Swaps in the configuration as it is written now",
+    "Reloads the configuration from its files",
     Work::House(|house, source, _| Box::pin(answer(house, source))),
 )
 .answers(200, || answered(&["config", "changes", "more_changes", "next_start", "warnings"]))];
 
-/// Changes that an answer lists; further ones are counted.
+/// Maximum number of changes in an answer; the rest are only counted.
 const LISTED: usize = 200;
-/// Changes that the log lists.
+/// Maximum number of changes in a log event.
 const LOGGED: usize = 20;
 
 async fn answer(house: &Arc<House>, source: &ConfigSource) -> Result<Value, Refusal> {
@@ -41,21 +41,21 @@ async fn answer(house: &Arc<House>, source: &ConfigSource) -> Result<Value, Refu
     }))
 }
 
-/// What a reload swapped in.
+/// Result of a reload.
 pub struct Reloaded {
     version: String,
-    /// The keys that have other values than before.
+    /// Configuration keys with a new value.
     changes: Vec<Change>,
-    /// What of it counts from the next start only.
+    /// Changed settings that take effect only at the next start.
     waiting: Vec<&'static str>,
-    /// What is odd about it.
+    /// Warnings about the configuration.
     warnings: Vec<Mistake>,
 }
 
-/// Swaps in the configuration as it is written now, or keeps the old one.
+/// Reloads the configuration; on an error the old one stays active.
 ///
 /// # Errors
-/// Every mistake of the new one.
+/// Returns every mistake in the new configuration.
 pub async fn reload(house: &Arc<House>, source: &ConfigSource) -> Result<Reloaded, String> {
     let (fresh, kept) = (source.clone(), house.clone());
     let runtime = tokio::runtime::Handle::current();
@@ -91,7 +91,7 @@ pub async fn reload(house: &Arc<House>, source: &ConfigSource) -> Result<Reloade
     }
 }
 
-/// Changes as one text; the address of a provider is in no log.
+/// Changes as one log text. Addresses of providers are masked.
 fn logged(changes: &[Change]) -> String {
     let side = |change: &Change, side: &Option<String>| match side {
         None => "unset".to_owned(),
@@ -108,7 +108,7 @@ fn logged(changes: &[Change]) -> String {
     all.join("; ")
 }
 
-/// The event of something odd.
+/// Logs a warning about the configuration.
 fn warn(warning: &Mistake) {
     let Mistake { file, line, key, why, fix, .. } = warning;
     let line = line.map(|line| line.to_string()).unwrap_or_default();

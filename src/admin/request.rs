@@ -1,5 +1,4 @@
-//! What an administrator asks and is answered: the same for the listener of a running gateway and for the command line
-//! on a store.
+//! Admin requests and responses: shared by the listener of a running gateway and the CLI on a store.
 
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
@@ -8,43 +7,43 @@ use penstock_storage::audit::Said;
 use penstock_storage::keys::KeyRecord;
 use serde_json::{Value, json};
 
-/// Rows of a page unless told otherwise, and at most.
+/// Default and maximum number of rows on a page.
 pub const PAGE: usize = 1_000;
 
-/// One request.
+/// An admin request.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// What `{id}` stands for.
+    /// Path segment for `{id}`.
     pub id: String,
-    /// Names and values of the query, decoded.
+    /// Names and values of the query string, decoded.
     pub query: Vec<(String, String)>,
-    /// The body, an object.
+    /// Request body, a JSON object.
     pub body: Value,
-    /// Who asks, for the audit log.
+    /// Name of the caller, for the audit log.
     pub who: String,
-    /// Unix seconds.
+    /// Current time in Unix seconds.
     pub now: u64,
 }
 
-/// What came of it.
+/// Response to an admin request, with its effect on the key cache.
 #[derive(Debug)]
 pub struct Done {
     /// HTTP status.
     pub status: u16,
-    /// The answer.
+    /// Response body.
     pub answer: Value,
-    /// What the keyring has to learn.
+    /// Update of the key cache.
     pub effect: Effect,
 }
 
-/// What the keyring has to learn.
+/// Update of the key cache after a change in the store.
 #[derive(Debug)]
 pub enum Effect {
-    /// Nothing.
+    /// No update.
     None,
-    /// A key as it is now, and the account that was made for it, if one was.
+    /// A changed key, and the account that was created for it, if any.
     Key(Box<KeyRecord>, Option<Box<AccountRecord>>),
-    /// An account as it is now.
+    /// A changed account.
     Account(Box<AccountRecord>),
 }
 
@@ -54,22 +53,22 @@ impl Done {
     }
 }
 
-/// What the ledger is answered with.
+/// Response of a ledger request.
 #[derive(Debug)]
 pub enum Told {
-    /// A status and a JSON object.
+    /// Status and JSON object.
     Json(u16, Value),
-    /// Lines of the ledger.
+    /// Ledger lines (JSON Lines).
     Lines(Vec<u8>),
 }
 
 impl Asked {
-    /// The entry of the audit log for a change.
+    /// Audit log entry of a change.
     pub(super) fn said(&self, what: &str, target: &str, change: Value) -> Said {
         Said { at: self.now, who: self.who.clone(), what: what.to_owned(), target: target.to_owned(), change }
     }
 
-    /// A value of the query; other names than those known are refused.
+    /// Returns a value of the query. Returns 400 if the query has an unknown parameter.
     pub(super) fn query(&self, name: &str, known: &[&str]) -> Result<Option<&str>, Refusal> {
         if let Some((unknown, _)) = self.query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             let message = format!("This parameter is not known; known are {}.", known.join(", "));
@@ -78,7 +77,7 @@ impl Asked {
         Ok(self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()))
     }
 
-    /// The parameter `limit`: rows of a page.
+    /// Returns the parameter `limit`: the maximum number of rows on a page.
     pub(super) fn limit(&self, known: &[&str]) -> Result<usize, Refusal> {
         let Some(text) = self.query("limit", known)? else { return Ok(PAGE) };
         let wrong = || Refusal::invalid("limit", format!("limit has to be a whole number from 1 to {PAGE}."));
@@ -86,7 +85,7 @@ impl Asked {
     }
 }
 
-/// The fields that differ, as `name: [before, after]`.
+/// Fields that differ, as `name: [before, after]`.
 pub(super) fn difference(before: &Value, after: &Value) -> Value {
     let mut changed = serde_json::Map::new();
     for (name, now) in after.as_object().into_iter().flatten() {
@@ -104,12 +103,12 @@ pub(super) fn difference(before: &Value, after: &Value) -> Value {
     Value::Object(changed)
 }
 
-/// What the store says, as a refusal.
+/// Error response for a store error.
 pub(super) fn failed(error: StoreError) -> Refusal {
     match error {
         StoreError::Full => Refusal::new(Code::StorageFull),
         StoreError::Guard { .. } => {
-            Refusal::because(Code::Conflict, "Somebody else changed this at the same time; try again.")
+            Refusal::because(Code::Conflict, "Another request changed this at the same time; try again.")
         }
         error => Refusal::because(Code::Internal, error.to_string()),
     }

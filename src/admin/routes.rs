@@ -1,5 +1,5 @@
-//! What the admin listener answers to the holder of its token: every route once, for the listener, for the command
-//! line on a store, and for the OpenAPI document. A new one is a row of the file that does it.
+//! Routes of the admin listener that need the admin token. The listener, the CLI on a store and the OpenAPI document
+//! use the same list. A new route is a row in the file that implements it.
 
 use super::request::{Asked, Done, Told};
 use super::{
@@ -18,32 +18,32 @@ use std::sync::Arc;
 /// One method on one path.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// What generated clients call it.
+    /// Operation id for generated clients.
     pub name: &'static str,
-    /// Its method.
+    /// HTTP method.
     pub method: &'static Method,
-    /// Its path; `{id}` stands for one segment.
+    /// Path; `{id}` stands for one segment.
     pub path: &'static str,
-    /// One line for the document.
+    /// Summary for the OpenAPI document, one line.
     pub summary: &'static str,
-    /// Parameters of its query.
+    /// Query parameters.
     pub query: &'static [&'static str],
-    /// Its body, if it has one.
+    /// Request body, if there is one.
     pub body: Option<Body>,
-    /// The status of a good answer, and its schema.
+    /// Status of a successful answer, and its schema.
     pub answer: (u16, fn() -> Value),
-    /// What it does.
+    /// Handler.
     pub work: Work,
 }
 
-/// What a request may hold.
+/// Schema of a request body.
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
-    /// Its members: no others are taken.
+    /// Allowed members; others are refused.
     pub members: &'static [&'static str],
-    /// Those that may not be missing.
+    /// Required members.
     pub needed: &'static [&'static str],
-    /// There has to be a body.
+    /// True if an empty body is refused.
     pub required: bool,
 }
 
@@ -58,7 +58,7 @@ impl Route {
         Self { name, method, path, summary, query: &[], body: None, answer: (200, || Value::Null), work }
     }
 
-    /// A question.
+    /// Creates a route that reads.
     pub(super) const fn get(
         path: &'static str,
         name: &'static str,
@@ -68,7 +68,7 @@ impl Route {
         Self::new(&Method::GET, path, name, summary, work)
     }
 
-    /// Something is made or done.
+    /// Creates a route that creates or does something.
     pub(super) const fn post(
         path: &'static str,
         name: &'static str,
@@ -78,7 +78,7 @@ impl Route {
         Self::new(&Method::POST, path, name, summary, work)
     }
 
-    /// Something is deleted.
+    /// Creates a route that deletes.
     pub(super) const fn delete(
         path: &'static str,
         name: &'static str,
@@ -88,7 +88,7 @@ impl Route {
         Self::new(&Method::DELETE, path, name, summary, work)
     }
 
-    /// Something is changed.
+    /// Creates a route that changes.
     pub(super) const fn patch(
         path: &'static str,
         name: &'static str,
@@ -98,13 +98,13 @@ impl Route {
         Self::new(&Method::PATCH, path, name, summary, work)
     }
 
-    /// With these parameters.
+    /// Adds query parameters.
     pub(super) const fn query(mut self, names: &'static [&'static str]) -> Self {
         self.query = names;
         self
     }
 
-    /// With a body of these members.
+    /// Adds a required body with these members.
     pub(super) const fn body(
         mut self,
         members: &'static [&'static str],
@@ -114,40 +114,40 @@ impl Route {
         self
     }
 
-    /// With a body of these members, or without.
+    /// Adds an optional body with these members.
     pub(super) const fn may_hold(mut self, members: &'static [&'static str]) -> Self {
         self.body = Some(Body { members, needed: &[], required: false });
         self
     }
 
-    /// What a good answer is.
+    /// Sets the status and schema of a successful answer.
     pub(super) const fn answers(mut self, status: u16, schema: fn() -> Value) -> Self {
         self.answer = (status, schema);
         self
     }
 }
 
-/// What is done with accounts, keys and the audit log, and what may be known of them; blocks.
+/// Handler of requests about accounts, keys and the audit log; blocks.
 pub type OnStore = fn(&Vault, &Asked) -> Result<Done, Refusal>;
-/// What is done with the ledger.
+/// Handler of requests about the ledger.
 pub type OnLedger = for<'a> fn(&'a Vault, &'a Arc<Ledger>, &'a Asked) -> Working<'a, Told>;
-/// What is asked of a gateway that runs.
+/// Handler of requests that need a running gateway.
 pub type OnHouse = for<'a> fn(&'a Arc<House>, &'a ConfigSource, &'a Asked) -> Working<'a, Value>;
-/// Work that is waited for.
+/// Boxed future of a handler.
 pub type Working<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
-/// What a route does, by what it takes to do it.
+/// Handler of a route, by the resources it needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// The store, with or without a gateway.
+    /// Needs the store only, with or without a gateway.
     Store(OnStore),
-    /// The ledger, with or without a gateway.
+    /// Needs the ledger, with or without a gateway.
     Ledger(OnLedger),
-    /// A gateway that runs.
+    /// Needs a running gateway.
     House(OnHouse),
 }
 
-/// Every route that needs the admin token.
+/// All routes that need the admin token.
 pub fn all() -> impl Iterator<Item = &'static Route> {
     ROUTES.iter().copied().flatten()
 }
@@ -165,10 +165,10 @@ const ROUTES: &[&[Route]] = &[
     status::ROUTES,
 ];
 
-/// The route of a method and a path, and what `{id}` stands for.
+/// Finds the route of a method and a path, and the segment for `{id}`.
 ///
 /// # Errors
-/// Nothing at this path, or not with this method.
+/// Returns 404 if there is nothing at this path, or 405 if there is, but not with this method.
 pub fn find(method: &Method, path: &str) -> Result<(&'static Route, String), Refusal> {
     let mut allowed = Vec::new();
     for route in all() {

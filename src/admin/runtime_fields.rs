@@ -1,5 +1,5 @@
-//! What a running gateway knows better of keys and accounts than the store:
-//! last use, work, what is left and what was spent.
+//! Live data of keys and accounts that only a running gateway has: last use, requests in flight, remaining limits and
+//! spending.
 
 use crate::auth::account_json;
 use crate::auth::key_limiter::Tally;
@@ -7,7 +7,7 @@ use crate::state::House;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Adds it to an answer of one, or of many under `data`.
+/// Adds live data to an answer: to a single object, or to each object under `data`.
 pub fn enrich(house: &House, answer: &mut Value) {
     let now = house.clock.date();
     let one = |item: &mut Value| {

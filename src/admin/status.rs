@@ -1,4 +1,4 @@
-//! `/status`: what runs, which configuration, how every provider is.
+//! `/status`: version, configuration, ledger and providers.
 
 use super::openapi;
 use super::routes::{Route, Work};
@@ -16,7 +16,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What can be asked about the configuration that runs.
+/// Routes about the running configuration.
 pub const ROUTES: &[Route] = &[
     Route::get(
         "/admin/models",
@@ -28,14 +28,14 @@ pub const ROUTES: &[Route] = &[
     Route::get(
         "/admin/providers",
         "listProviders",
-        "Lists providers and how they are",
+        "Lists providers and their state",
         Work::House(|house, _, _| Box::pin(ready(Ok(providers(house))))),
     )
     .answers(200, || openapi::list(json!({ "type": "object" }))),
 ];
 
-/// Why no request is taken now, if that is so. Providers are no reason: every gateway asks the same ones, and taking
-/// this one out of its load balancer would help nobody.
+/// Returns the reason why the gateway takes no requests, if there is one. Unhealthy providers are no reason: all
+/// gateways use the same providers, so taking this one out of its load balancer would not help.
 pub fn not_ready(house: &House) -> Option<&'static str> {
     if house.is_draining() {
         return Some("draining");
@@ -46,19 +46,19 @@ pub fn not_ready(house: &House) -> Option<&'static str> {
         Health::Failed => return Some("the store failed"),
     }
     if house.ledger.state().exhausted {
-        return Some("charges cannot be written down, and no more may wait");
+        return Some("charges cannot be written, and no more may wait");
     }
     None
 }
 
-/// What does not go well although requests are taken, if that is so.
+/// Returns a problem that exists although requests are taken, if there is one.
 pub fn degraded(house: &House) -> Option<Cow<'static, str>> {
     if house.ledger.failing() {
-        return Some("charges cannot be written down at the moment".into());
+        return Some("charges cannot be written at the moment".into());
     }
     let now = house.clock.now();
     let live = house.live();
-    // One that rests, after a 429 or a `Retry-After`, has lost no standing.
+    // A provider on cooldown after a 429 or a `Retry-After` still counts as healthy.
     let mut offers = live.offers.iter();
     let ejected = offers.all(|offer| matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. }));
     if ejected {
@@ -70,12 +70,12 @@ pub fn degraded(house: &House) -> Option<Cow<'static, str>> {
     Some(format!("suspect: the last health check of {first} failed{more}").into())
 }
 
-/// Its last check failed: it may be on its way out, or its check is wrong.
+/// Returns true if the last health check failed: the provider may be failing, or the check is wrong.
 fn is_suspect(provider: &&Arc<ProviderLive>) -> bool {
     *provider.checked.lock() == Some(false)
 }
 
-/// The whole status.
+/// Status document.
 pub fn status(house: &House) -> Value {
     let live = house.live();
     let why = not_ready(house);
@@ -91,7 +91,7 @@ pub fn status(house: &House) -> Value {
     })
 }
 
-/// How charges get to the disk.
+/// State of the ledger's writes to the disk.
 fn ledger(house: &House) -> Value {
     let state = house.ledger.state();
     json!({
@@ -165,7 +165,7 @@ fn one_offer(offer: &crate::upstream::offer::OfferLive, now: Duration) -> Value 
         "model": offer.offer.model.card.id,
         "name": offer.offer.name,
         "state": match breaker.state(now) {
-            // As soon as a check fails, while requests still go there.
+            // Reported as soon as a check fails, while requests are still sent to the provider.
             State::Closed if is_suspect(&&offer.provider) => "suspect",
             state => state.name(),
         },

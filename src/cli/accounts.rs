@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
 
-/// The command's arguments.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct Accounts {
     #[command(flatten)]
@@ -25,9 +25,9 @@ pub struct Accounts {
 enum Command {
     /// Creates an account
     Create {
-        /// Its id, which cannot be changed: letters, digits, `.`, `_` and `-`
+        /// Id of the new account, which cannot be changed: letters, digits, `.`, `_` and `-`
         id: String,
-        /// Its display name; by default the id
+        /// Display name; by default the id
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
@@ -40,14 +40,14 @@ enum Command {
     },
     /// Shows an account as JSON: its limits and, while the gateway runs, what it has used and has left
     Show {
-        /// Its id
+        /// Id of the account
         id: String,
     },
     /// Changes an account's name or limits
     Change {
-        /// Its id
+        /// Id of the account
         id: String,
-        /// Its display name
+        /// Display name
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
@@ -55,17 +55,17 @@ enum Command {
     },
     /// Disables all keys of an account until it is resumed, and cuts their open streams
     Suspend {
-        /// Its id
+        /// Id of the account
         id: String,
     },
     /// Enables the keys of a suspended account again
     Resume {
-        /// Its id
+        /// Id of the account
         id: String,
     },
     /// Lists limits, scopes and models of keys and accounts that match nothing; ends with 1 if there are any
     ///
-    /// Only a running gateway can do this: it knows the catalogue, and which limits no request has met.
+    /// Requires a running gateway, which knows the catalogue and the limits that no request has met.
     Check {
         #[command(flatten)]
         output: OutputArgs,

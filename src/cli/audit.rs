@@ -1,4 +1,4 @@
-//! `penstock audit`: who changed what and when.
+//! `penstock audit`: changes of accounts and keys, with time and author.
 
 use super::Reached;
 use super::backend::Way;
@@ -11,7 +11,7 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
-/// The command's arguments.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct Audit {
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub struct Audit {
     target: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
-    /// Verify the log's hash chain instead, and end with 1 if an entry does not fit
+    /// Verify the log's hash chain instead, and end with 1 if an entry does not match it
     #[arg(long, conflicts_with_all = ["target", "json", "format"])]
     verify: bool,
 }

@@ -1,5 +1,5 @@
-//! How accounts and keys are got at: through the running gateway, or directly
-//! in its store when none runs. Both read the same routes and the same bodies.
+//! Access to accounts and keys: through the running gateway, or directly in its store when none runs. Both use the same
+//! routes and bodies.
 
 use super::client::{Client, Failure};
 use super::output::err;
@@ -13,19 +13,19 @@ use penstock_contract::percent;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A way.
+/// Access to accounts and keys.
 pub enum Way {
-    /// Through the admin listener.
+    /// Access through the admin listener.
     Gateway(Client),
-    /// Directly.
+    /// Direct access to the store.
     Store(Box<Vault>),
 }
 
 impl Way {
-    /// The one that is open.
+    /// Connects to the running gateway, or opens the store.
     ///
     /// # Errors
-    /// The gateway cannot be asked, or the store cannot be opened.
+    /// Returns an error if the gateway cannot be reached, or the store cannot be opened.
     pub fn to(reach: &Reach) -> Result<Self, String> {
         match Client::new(reach) {
             Ok(client) => Ok(Self::Gateway(client)),
@@ -34,10 +34,10 @@ impl Way {
         }
     }
 
-    /// One request; its answer.
+    /// Sends a request and returns its answer.
     ///
     /// # Errors
-    /// The gateway's own sentence.
+    /// Returns the error message of the gateway.
     pub fn ask(
         &self,
         method: &Method,
@@ -53,7 +53,7 @@ impl Way {
                 let told = |refusal: penstock_contract::Refusal| refusal.message.into_owned();
                 let (route, id) = routes::find(method, path).map_err(told)?;
                 let Work::Store(work) = route.work else {
-                    return Err("Only a running gateway can tell this.".to_owned());
+                    return Err("This requires a running gateway.".to_owned());
                 };
                 let asked = Asked {
                     id,
@@ -67,10 +67,10 @@ impl Way {
         }
     }
 
-    /// Every row of a list, page after page.
+    /// Reads every row of a list, page after page.
     ///
     /// # Errors
-    /// As [`Way::ask`].
+    /// Same as [`Way::ask`].
     pub fn every(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, String> {
         let mut all = Vec::new();
         let mut after: Option<String> = None;
@@ -105,14 +105,14 @@ fn store(reach: &Reach) -> Result<Vault, String> {
     }
 }
 
-/// Says what was wrong with the ledger's second copy and was written again.
+/// Warns about parts of the ledger's second copy that were wrong and were written again.
 pub(super) fn told_healed(vault: &Vault) {
     for healed in vault.ledger.take_healed() {
         err(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
     }
 }
 
-/// Who typed the command, for the audit log.
+/// Name of the user of this command, for the audit log.
 pub fn actor() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
@@ -120,17 +120,17 @@ pub fn actor() -> String {
     format!("cli:{}", if user.is_empty() { "somebody" } else { &user })
 }
 
-/// Unix seconds.
+/// Current time in Unix seconds.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// An id as one segment of a path.
+/// Percent-encodes an id as one path segment.
 pub fn encoded(text: &str) -> String {
     percent::encoded(text, b"._-~")
 }
 
-/// A query as it is sent, with its `?`.
+/// Formats a query string with its `?`.
 pub fn written(query: &[(&str, &str)]) -> String {
     let pairs: Vec<String> =
         query.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();

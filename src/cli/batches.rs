@@ -40,7 +40,7 @@ enum Command {
     },
     /// Cancels a batch; its finished results stay readable and are charged
     ///
-    /// Only a running gateway can do this.
+    /// Requires a running gateway.
     Cancel {
         /// The batch's id
         id: String,
@@ -50,7 +50,7 @@ enum Command {
 /// Runs the command.
 ///
 /// # Errors
-/// The gateway's own sentence, or why neither gateway nor store can be reached.
+/// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.
 pub fn run(batches: Batches) -> Result<(), String> {
     let way = Way::to(&reach(&batches.reached.source()?)?)?;
     match batches.command {

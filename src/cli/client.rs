@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client for the admin listener: one request, one answer, then it closes.
+//! Minimal HTTP/1.1 client for the admin listener: one request per connection.
 
 use super::configuration::refusal;
 use crate::admin::ACTOR;
@@ -9,24 +9,24 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// To connect; and for an answer, since a reload may have large tokenizers to read.
+/// Timeouts: to connect, and for the answer. A reload may have to read large tokenizers.
 const CONNECT: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_secs(120);
-/// Largest answer.
+/// Maximum size of an answer, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// A way to the gateway that a configuration describes.
+/// Admin client of a running gateway.
 pub struct Client {
     address: SocketAddr,
     token: String,
 }
 
-/// Why there is no answer.
+/// Error of an admin request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody listens there.
+    /// Connection refused: no process listens at the address.
     NotRunning(SocketAddr),
-    /// Anything else, as a sentence.
+    /// Any other reason, as a sentence.
     Other(String),
 }
 
@@ -41,22 +41,23 @@ impl From<Failure> for String {
     }
 }
 
-/// Where the gateway of a source is.
+/// Reads the address of the gateway from its configuration.
 ///
 /// # Errors
-/// What is wrong with the configuration.
+/// Returns the mistakes in the configuration.
 pub fn reach(source: &Source) -> Result<Reach, String> {
-    source.reach().map_err(|report| refusal(&report, "it does not tell where the gateway is"))
+    source.reach().map_err(|report| refusal(&report, "the address of the gateway is unknown"))
 }
 
 impl Client {
-    /// A client with the token that the gateway left in its storage folder.
+    /// Creates a client with the admin token in the gateway's storage folder.
     ///
     /// # Errors
-    /// Nobody listens, or the token cannot be read.
+    /// Returns an error if no gateway listens, or if the token cannot be read.
     pub fn new(reach: &Reach) -> Result<Self, Failure> {
         let address = reachable(reach.admin);
-        // Whoever is not running left an old token, or none: that is no reason to speak of tokens.
+        // A stopped gateway leaves an old token or none. So connect first: otherwise the error would be about the
+        // token.
         connect(address)?;
         let file = reach.folder.join(ADMIN_TOKEN);
         let token = std::fs::read_to_string(&file).map_err(|error| {
@@ -66,19 +67,19 @@ impl Client {
         Ok(Self { address, token: token.trim().to_owned() })
     }
 
-    /// One request; the JSON of a good answer.
+    /// Sends a request and returns the JSON of a successful answer.
     ///
     /// # Errors
-    /// The gateway's own sentence, or why there is no answer.
+    /// Returns the error message of the gateway, or the reason why there is no answer.
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let body = self.exchange(method, path, body)?;
         Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
-    /// One question; the bytes of a good answer.
+    /// Sends a GET request and returns the bytes of a successful answer.
     ///
     /// # Errors
-    /// As [`Client::ask`].
+    /// Same as [`Client::ask`].
     pub fn text(&self, path: &str) -> Result<Vec<u8>, Failure> {
         self.exchange("GET", path, None)
     }
@@ -116,7 +117,7 @@ impl Client {
     }
 }
 
-/// A listener on all addresses is reached on this machine's own.
+/// Replaces an unspecified address (all interfaces) by the loopback address.
 pub fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -138,7 +139,7 @@ fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
-/// Status and body of a whole answer.
+/// Parses a complete response into status and body.
 pub fn parse(answer: &[u8]) -> Option<(u16, Vec<u8>)> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(answer.get(..end)?).ok()?;

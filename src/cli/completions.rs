@@ -1,4 +1,4 @@
-//! `penstock completions`: completion scripts of shells, made from the definition of the command line.
+//! `penstock completions`: completion scripts of shells, generated from the definition of the command line.
 
 use super::Cli;
 use super::output::out;
@@ -8,7 +8,7 @@ use clap_complete::Shell;
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     shell: ShellName,
 }
@@ -37,7 +37,7 @@ impl From<ShellName> for Shell {
 /// Prints the script.
 ///
 /// # Errors
-/// Standard output cannot be written to.
+/// Returns an error if standard output cannot be written to.
 pub fn run(completions: &Completions) -> Result<(), String> {
     out(&script(completions.shell))
 }

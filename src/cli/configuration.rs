@@ -1,4 +1,4 @@
-//! `run`, `check` and the demo: what happens to a configuration.
+//! `run`, `check` and the demo: load a configuration, then validate it or start the gateway.
 
 use super::output::{err, out};
 use super::{Failure, MISCONFIGURED, drop_privileges, memory_estimate};
@@ -14,19 +14,19 @@ use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
-/// What follows from mistakes.
+/// Last part of an error message: the consequence of the mistakes.
 const NOT_STARTED: &str = "nothing was started";
 const WOULD_NOT_START: &str = "it would not start";
 
 /// `penstock run`.
 pub(super) fn run(source: Source) -> Result<(), Failure> {
     let loaded = load(&source, NOT_STARTED)?;
-    // One that is over is told by the house.
+    // `check` reports expired certificates; a starting gateway reports them itself.
     proven(&loaded.settings, NOT_STARTED)?;
     Ok(startup::run(loaded.settings, again(source))?)
 }
 
-/// `penstock` alone.
+/// `penstock` without a command: the demo.
 pub(super) fn demo() -> Result<(), Failure> {
     let loaded = load(&Source::Demo, NOT_STARTED)?;
     Ok(startup::demo(loaded.settings, again(Source::Demo))?)
@@ -52,11 +52,14 @@ pub(super) fn check(source: &Source, strict: bool) -> Result<(), Failure> {
         let why = format!("{many} in {name}, and --strict allows none.");
         return Err(Failure { why, code: MISCONFIGURED });
     }
-    Ok(out(&format!("{name} is good.\n{}", summary(&loaded.settings)))?)
+    Ok(out(&format!("{name} is valid.\n{}", summary(&loaded.settings)))?)
 }
 
-/// Warnings about certificates; or all that is wrong with the files of certificates and keys, and with the admin token
-/// that an operator may have written, as one text.
+/// Checks the files of certificates and keys, and an admin token that an operator may have written. Returns warnings
+/// about expired certificates.
+///
+/// # Errors
+/// Returns all mistakes as one text.
 fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure> {
     let token = stores::prove_token(&settings.storage).err();
     let (over, mut mistakes) = match tls::prove(settings, super::backend::now()) {
@@ -70,8 +73,8 @@ fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure
     Err(Failure { why: all(&mistakes, consequence), code: MISCONFIGURED })
 }
 
-/// Warnings about limits and models of keys and accounts that match nothing under this configuration, where its
-/// store can be read; else a note that it could not.
+/// Returns warnings about limits and models of keys and accounts that match nothing under this configuration. If the
+/// store cannot be read, returns a note instead.
 fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
     let now = super::backend::now();
     let looked = drop_privileges::take(&settings.storage.path).and_then(|()| stores::look(&settings.storage));
@@ -85,7 +88,7 @@ fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
         Ok(found) => (found.iter().map(ToString::to_string).collect(), String::new()),
         Err(why) => {
             let note = format!(
-                "note: limits that match nothing were not searched for: {why} If a gateway has the store open, ask it: \
+                "note: limits that match nothing were not searched for: {why} If a gateway has the store open, run: \
                  penstock accounts check --config {name}\n\n"
             );
             (Vec::new(), note)
@@ -93,12 +96,15 @@ fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
     }
 }
 
-/// Reads the same source again, for a reload.
+/// Returns a function that reads the same source again, for a reload.
 fn again(source: Source) -> ConfigSource {
-    Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration stays in force")))
+    Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration stays active")))
 }
 
-/// Settings, with the warnings told; or all mistakes as one text.
+/// Loads the settings and prints the warnings.
+///
+/// # Errors
+/// Returns all mistakes as one text.
 fn load(source: &Source, consequence: &str) -> Result<Loaded, Failure> {
     match source.load() {
         Ok(loaded) => {
@@ -109,9 +115,9 @@ fn load(source: &Source, consequence: &str) -> Result<Loaded, Failure> {
     }
 }
 
-/// All mistakes, and what follows.
+/// Formats all mistakes and their consequence.
 pub fn refusal(report: &Report, consequence: &str) -> String {
-    // Warnings wait: some are only there because a block with a mistake was left out.
+    // Warnings are left out: some exist only because a block with a mistake was skipped.
     all(&report.mistakes, consequence)
 }
 
@@ -132,7 +138,7 @@ fn warnings(warnings: &[Mistake]) -> String {
     warnings.iter().map(|warning| format!("warning: {warning}\n\n")).collect()
 }
 
-/// What a configuration would run, for somebody who wants to see it at a glance.
+/// Summary of a configuration for people.
 pub fn summary(settings: &Settings) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {

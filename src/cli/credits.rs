@@ -1,5 +1,4 @@
-//! `penstock credits` and `penstock statement`: through the running gateway, or
-//! directly in its store when none runs.
+//! `penstock credits` and `penstock statement`: through the running gateway, or directly in its store when none runs.
 
 mod backend;
 mod export;
@@ -15,7 +14,7 @@ use clap::{Args, Subcommand};
 use export::Export;
 use serde_json::{Value, json};
 
-/// The command's arguments.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct Credits {
     #[command(flatten)]
@@ -39,56 +38,56 @@ enum Command {
     ///
     /// Entries never change: the correction is a new entry. Each entry can be corrected once.
     Correct(Corrected),
-    /// Recomputes every balance from the first entry on, and names the first entry that does not fit
+    /// Recomputes every balance from the first entry on, and names the first incorrect entry
     ///
-    /// Checks the hash chain, the double entry, every balance, and the second copy. Ends with 1 if anything does
-    /// not fit. Nothing is changed.
+    /// Checks the hash chain, the double entry, every balance, and the second copy. Ends with 1 if a check fails.
+    /// Nothing is changed.
     Verify {
-        /// Afterwards write again what the second copy lacks of the store, while no gateway runs
+        /// Afterwards write to the second copy what it lacks; requires that no gateway runs
         #[arg(long)]
         repair: bool,
     },
     /// Recomputes every charge of a day from its usage and its terms
     Rerate {
-        /// The day, UTC, such as 2026-11-22; by default today
+        /// Day in UTC, such as 2026-11-22; by default today
         #[arg(long)]
         day: Option<String>,
     },
-    /// Writes out the entries, the oldest first
+    /// Writes the entries of the ledger to a file or standard output, the oldest first
     Export(Export),
     /// Rebuilds the store's ledger from its second copy
     ///
-    /// For a store that lost entries or was lost, while no gateway runs. The files of the copy are verified first,
-    /// and are not changed.
+    /// For a store that lost entries or was lost. Requires that no gateway runs. The files of the copy are verified
+    /// first, and are not changed.
     Rebuild,
 }
 
 #[derive(Debug, Args)]
 struct Granted {
-    /// The account
+    /// Id of the account
     account: String,
     #[command(flatten)]
     amount: Amount,
-    /// An id of your choice, such as an invoice number: repeating the command with it grants nothing twice
+    /// Id of your choice, such as an invoice number: repeating the command with it does not grant twice
     ///
-    /// A repetition ends as the first time did; another amount or account with the same id is refused.
+    /// A repetition returns the result of the first time. The same id with another amount or account is refused.
     #[arg(long)]
     id: Option<String>,
-    /// The reason, recorded in the ledger
+    /// Reason, recorded in the ledger
     #[arg(long, default_value = "", hide_default_value = true)]
     note: String,
 }
 
 #[derive(Debug, Args)]
 struct Corrected {
-    /// The number of the charge or grant, as `credits export` shows it
+    /// Number of the charge or grant, as `credits export` shows it
     entry: u64,
     #[command(flatten)]
     amount: Amount,
-    /// An id of your choice: repeating the command with it corrects nothing twice
+    /// Id of your choice: repeating the command with it does not correct twice
     #[arg(long)]
     id: Option<String>,
-    /// The reason, recorded in the ledger
+    /// Reason, recorded in the ledger
     #[arg(long, default_value = "", hide_default_value = true)]
     note: String,
 }
@@ -138,12 +137,12 @@ pub fn run(credits: Credits) -> Result<(), String> {
             if same { Ok(()) } else { Err("At least one charge differs when it is recomputed.".to_owned()) }
         }
         Command::Export(export) => export::run(&way, &export),
-        // Done before a way was looked for.
+        // Handled above, before the backend was chosen.
         Command::Verify { .. } | Command::Rebuild => Ok(()),
     }
 }
 
-/// Through the running gateway, or by reading its store; only `repair` writes.
+/// Verifies through the running gateway, or by reading its store. Only `repair` writes.
 fn verify(reached: &Reached, repair: bool) -> Result<(), String> {
     let reach = reach(&reached.source()?)?;
     match Client::new(&reach) {
@@ -196,7 +195,10 @@ fn balances(answer: &Value) -> Listing {
     Listing::new(&heading).with_rows(rows)
 }
 
-/// Says what a proof found; an error if anything does not fit.
+/// Prints the result of a verification.
+///
+/// # Errors
+/// Returns the failed checks.
 fn proven(proof: &Value) -> Result<(), String> {
     out(&format!(
         "{} entries of {} accounts, {} open reserves.\n",

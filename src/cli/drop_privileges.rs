@@ -1,5 +1,5 @@
-//! Commands that root types about a store of another user's: what they write is to be that user's, or the gateway
-//! could not open it any more.
+//! Privilege drop of commands that root runs on another user's store: the files that they write must belong to that
+//! user, or the gateway could not open them.
 
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
@@ -11,11 +11,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// From now on root works as whoever has the folder; anybody else, and on a folder that is not there yet, as before.
-/// For a process with one thread: those that it starts later do the same.
+/// Switches a root process to the owner of the folder. Does nothing for other users, or if the folder does not exist.
+/// The process must have one thread; threads that it starts later inherit the change.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns the reason as one sentence.
 pub(super) fn take(folder: &Path) -> Result<(), String> {
     let Ok(found) = fs::metadata(folder) else { return Ok(()) };
     if !geteuid().is_root() || found.uid() == 0 {
@@ -30,8 +30,8 @@ pub(super) fn take(folder: &Path) -> Result<(), String> {
     })
 }
 
-/// What root may do to files stays: a store below a folder of root's alone (`/var/lib/private`) is reached, and an
-/// archive can be written where root keeps it.
+/// Keeps the file capabilities of root: the store may be below a folder that only root can enter (`/var/lib/private`),
+/// and an archive may be written to a folder of root.
 fn become_user(user: u32, group: u32) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
     let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::FOWNER;

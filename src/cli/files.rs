@@ -40,7 +40,7 @@ enum Command {
     },
     /// Deletes a file; a batch that reads it is cancelled first
     ///
-    /// Only a running gateway can do this.
+    /// Requires a running gateway.
     Delete {
         /// The file's id
         id: String,
@@ -50,7 +50,7 @@ enum Command {
 /// Runs the command.
 ///
 /// # Errors
-/// The gateway's own sentence, or why neither gateway nor store can be reached.
+/// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.
 pub fn run(files: Files) -> Result<(), String> {
     let way = Way::to(&reach(&files.reached.source()?)?)?;
     match files.command {

@@ -14,7 +14,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// The command's arguments.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct Keys {
     #[command(flatten)]
@@ -25,11 +25,11 @@ pub struct Keys {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Creates a key and prints it, this one time only
+    /// Creates a key and prints it once; it cannot be shown again
     ///
     /// Only the key goes to standard output, so `KEY=$(penstock keys create)` works.
     Create(Create),
-    /// Lists keys, without their secret part, which is not stored
+    /// Lists keys; their secrets are not stored and not shown
     List {
         /// Only the keys of this account
         #[arg(long)]
@@ -37,45 +37,45 @@ enum Command {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Shows a key as JSON: its rights and limits and, while the gateway runs, what it has used and has left
+    /// Shows a key as JSON: its permissions and limits and, while the gateway runs, what it has used and has left
     Show {
-        /// The key's id: the 16 characters after `sk-svc-`
+        /// Id of the key: the 16 characters after `sk-svc-`
         id: String,
     },
-    /// Changes a key's name, rights, limits or expiry
+    /// Changes a key's name, permissions, limits or expiry
     Change(Change),
-    /// Gives a key a new secret and prints it, this one time only; the old one stays valid for a while
+    /// Gives a key a new secret and prints it once; the old one stays valid for a while
     ///
     /// Only the key goes to standard output.
     Rotate {
-        /// The key's id: the 16 characters after `sk-svc-`
+        /// Id of the key: the 16 characters after `sk-svc-`
         id: String,
-        /// How long the old secret stays valid, at most 7d; 0s ends it at once
+        /// Time for which the old secret stays valid, at most 7d; 0s ends it at once
         #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = span)]
         overlap: Duration,
     },
     /// Revokes a key at once, and cuts its open streams
     Revoke {
-        /// The key's id, as `keys list` shows it: the 16 characters after `sk-svc-`
+        /// Id of the key, as `keys list` shows it: the 16 characters after `sk-svc-`
         id: String,
     },
 }
 
 #[derive(Debug, Args)]
 struct Create {
-    /// A name for it
+    /// Display name
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
-    /// The account it belongs to
+    /// Account of the key
     #[arg(long, default_value = "default")]
     account: String,
-    /// What it may do; repeatable: inference.chat, inference.models, inference.* …
+    /// Scope to allow; repeatable: inference.chat, inference.models, inference.* …
     #[arg(long = "scope", value_name = "SCOPE", default_value = "inference.*")]
     scopes: Vec<String>,
-    /// A model that it may use; repeatable; by default all
+    /// Model to allow; repeatable; by default all
     #[arg(long = "model", value_name = "MODEL")]
     models: Vec<String>,
-    /// Time until it expires, such as 12h or 30d
+    /// Time until the key expires, such as 12h or 30d
     #[arg(long, value_name = "DURATION", value_parser = after)]
     expires: Option<Duration>,
     #[command(flatten)]
@@ -84,28 +84,28 @@ struct Create {
 
 #[derive(Debug, Args)]
 struct Change {
-    /// The key's id: the 16 characters after `sk-svc-`
+    /// Id of the key: the 16 characters after `sk-svc-`
     id: String,
-    /// A name for it
+    /// Display name
     #[arg(long)]
     name: Option<String>,
-    /// What it may do, replacing what it may do now; repeatable
+    /// Scope to allow, replacing the current scopes; repeatable
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
-    /// A model that it may use, replacing those that it may use now; repeatable
+    /// Model to allow, replacing the current models; repeatable
     #[arg(long = "model", value_name = "MODEL", conflicts_with = "all_models")]
     models: Vec<String>,
-    /// Let it use every model
+    /// Allow every model
     #[arg(long)]
     all_models: bool,
-    /// Time from now until it expires, such as 12h or 30d; or never
+    /// Time from now until the key expires, such as 12h or 30d; or never
     #[arg(long, value_name = "DURATION", value_parser = after_or_never)]
     expires: Option<Expiry>,
     #[command(flatten)]
     limits: Limits,
 }
 
-/// When a key ends.
+/// Requested expiry of a key.
 #[derive(Clone, Copy, Debug)]
 enum Expiry {
     After(Duration),
@@ -159,7 +159,7 @@ pub fn run(keys: Keys) -> Result<(), String> {
 
 fn path(id: &str, what: &str) -> Result<String, String> {
     if id.len() != 16 || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        // What was given may be a whole key: it is not repeated.
+        // The argument may be a complete key with its secret, so the message does not repeat it.
         return Err("An id is 16 letters and digits, as `penstock keys list` shows it.".to_owned());
     }
     Ok(format!("/admin/keys/{id}{what}"))
@@ -231,8 +231,8 @@ fn row(key: &Value, now: u64) -> Vec<String> {
     let state = match (at("revoked"), at("expires")) {
         (Some(_), _) => "revoked".to_owned(),
         (None, Some(end)) if end <= now => "expired".to_owned(),
-        (None, Some(end)) => format!("good until {}", day(end)),
-        (None, None) => "good".to_owned(),
+        (None, Some(end)) => format!("valid until {}", day(end)),
+        (None, None) => "valid".to_owned(),
     };
     vec![
         cell("id"),

@@ -1,11 +1,11 @@
-//! Limits as they are typed and as they are shown.
+//! Limits: command line arguments and display.
 
 use super::status::cell;
 use crate::admin::input::LIMITS;
 use clap::Args;
 use serde_json::{Map, Value};
 
-/// What may be used up; `none` takes a limit away.
+/// Limits of a key or account; `none` removes a limit.
 #[derive(Debug, Default, Args)]
 pub struct Limits {
     /// Requests per minute; `none` for no limit
@@ -26,7 +26,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The member `limits` of a request; nothing if none was typed.
+    /// Returns the member `limits` of a request, or `None` if no limit was given.
     #[must_use]
     pub fn written(&self) -> Option<Value> {
         let all = [
@@ -40,7 +40,7 @@ impl Limits {
             let typed = typed.as_deref()?;
             let value = match typed {
                 "none" => Value::Null,
-                // Amounts stay the text that was typed, digit by digit.
+                // Amounts are sent as the text that was typed, so that every digit is preserved.
                 typed if name.starts_with("budget") => Value::from(typed),
                 typed => typed.parse::<u64>().map_or_else(|_| Value::from(typed), Value::from),
             };
@@ -51,7 +51,7 @@ impl Limits {
     }
 }
 
-/// Limits as a cell: `60 req/min, 5 credits/day`; nothing where nothing is limited.
+/// Formats limits as a table cell: `60 req/min, 5 credits/day`; empty if there are none.
 #[must_use]
 pub fn shown(item: &Value) -> String {
     let units = ["req/min", "tok/min", "at once", "credits/day", "credits/month"];
@@ -63,7 +63,7 @@ pub fn shown(item: &Value) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// The warnings of an answer, for standard error.
+/// Formats the warnings of an answer for standard error.
 #[must_use]
 pub fn warnings(answer: &Value) -> String {
     let list = answer.get("warnings").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -12,9 +12,9 @@ pub enum OutputFormat {
     /// Aligned columns
     #[default]
     Table,
-    /// The answer of the admin API, with every member
+    /// Answer of the admin API, with every member
     Json,
-    /// A header line and one line for each row (RFC 4180)
+    /// Header line and one line for each row (RFC 4180)
     Csv,
 }
 
@@ -39,7 +39,7 @@ impl OutputArgs {
     /// Prints a listing in the chosen format. `json` is called for JSON alone.
     ///
     /// # Errors
-    /// Standard output cannot be written to.
+    /// Returns an error if standard output cannot be written to.
     pub fn print(self, listing: &Listing, json: impl FnOnce() -> Value) -> Result<(), String> {
         match self.format() {
             OutputFormat::Table => out(&listing.table()),
@@ -49,7 +49,7 @@ impl OutputArgs {
     }
 }
 
-/// A heading and rows of as many cells.
+/// A listing: a heading, and rows with the same number of cells.
 #[derive(Debug, Default)]
 pub struct Listing {
     heading: Vec<&'static str>,
@@ -57,14 +57,14 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// A listing without rows. Headings are in capitals and differ from each other: CSV has them in lower case as names
-    /// of columns.
+    /// Creates a listing without rows. Headings are upper case and distinct: their lower-case form is the name of a CSV
+    /// column.
     #[must_use]
     pub fn new(heading: &[&'static str]) -> Self {
         Self { heading: heading.to_vec(), rows: Vec::new() }
     }
 
-    /// The same listing with these rows added; missing cells are empty.
+    /// Adds rows to the listing; missing cells are empty.
     #[must_use]
     pub fn with_rows(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Self {
         self.rows.extend(rows.into_iter().map(|mut row| {
@@ -74,7 +74,7 @@ impl Listing {
         self
     }
 
-    /// Aligned columns under the heading.
+    /// Formats the listing as aligned columns under the heading.
     #[must_use]
     pub fn table(&self) -> String {
         table(&self.heading, &self.rows)
@@ -90,14 +90,14 @@ impl Listing {
     }
 }
 
-/// A heading as the name of a CSV column: `FIRST TOKEN` is `first_token`.
+/// Converts a heading to the name of a CSV column: `FIRST TOKEN` becomes `first_token`.
 fn column(heading: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
     heading.chars().map(plain).collect()
 }
 
-/// A line of CSV text (RFC 4180). Spreadsheets evaluate a cell that begins like a formula, so such a cell begins with an
-/// apostrophe instead.
+/// Formats a line of CSV text (RFC 4180). Spreadsheets evaluate a cell that begins like a formula, so an apostrophe is
+/// put in front of it.
 pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let cells: Vec<String> = cells.map(csv_cell).collect();
     format!("{}\r\n", cells.join(","))

@@ -1,4 +1,4 @@
-//! `penstock manual`: manual pages, made from the definition of the command line.
+//! `penstock manual`: manual pages, generated from the definition of the command line.
 
 use super::Cli;
 use super::output::{err, out};
@@ -17,7 +17,7 @@ pub struct Manual {
 /// Writes the pages, or prints the page of the program.
 ///
 /// # Errors
-/// The folder or standard output cannot be written to.
+/// Returns an error if the folder or standard output cannot be written to.
 pub fn run(manual: &Manual) -> Result<(), String> {
     let command = complete();
     let Some(folder) = &manual.to else {
@@ -32,7 +32,7 @@ pub fn run(manual: &Manual) -> Result<(), String> {
     Ok(())
 }
 
-/// The command line with names of all its pages filled in, without the generated `help` commands.
+/// Returns the command definition with the names of all pages filled in, without the generated `help` commands.
 fn complete() -> clap::Command {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();

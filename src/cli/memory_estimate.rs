@@ -1,5 +1,4 @@
-//! What a configuration may need in memory at most, added up from the bounds that
-//! the house keeps.
+//! Upper bound on the memory that a configuration can use: the sum of the limits that the gateway enforces.
 
 use crate::config::settings::Settings;
 use crate::http::STREAM_WINDOW;
@@ -8,46 +7,46 @@ use crate::proxy::failover::FREE;
 use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAMES};
 use crate::upstream::connect::H2_WINDOW;
 
-/// What a request holds besides its body and its answer: buffers of two connections, its state. Assumed; an open
-/// stream takes 13 KiB (`docs/performance.md`).
+/// Memory of a request besides its body and its answer, in bytes: buffers of two connections, and its state. An
+/// assumption; an open stream takes 13 KiB (`docs/performance.md`).
 const STATE: u64 = 64 << 10;
-/// The same, and what waits for a client that does not read.
+/// The same, with the data that waits for a client that does not read.
 const REQUEST: u64 = STATE + SEND_BUFFER as u64;
-/// What of a stream's text is kept at most, so that another provider can take it over.
+/// Maximum size of the recorded text of a stream, from which another provider can continue it.
 const RECORD: u64 = 256 << 10;
-/// What of an answer is in memory without being counted: what was read, and what waits behind a slow client.
+/// Bytes of an answer in memory that no limit counts: data already read, and data that waits for a slow client.
 const UNCOUNTED: u64 = FREE as u64 + H2_WINDOW as u64;
-/// What a connection holds before anybody knows who asks: buffers, also those of TLS …
+/// Memory of a connection before authentication: buffers, including those of TLS.
 const CONNECTION: u64 = 64 << 10;
-/// … and over HTTP/2 what is not read yet of bodies, with the bookkeeping of small frames.
+/// Additional memory of an HTTP/2 connection: unread body bytes, and the bookkeeping of small frames.
 const UNREAD: u64 = CONNECTION_WINDOW as u64 + 1 + SMALL_FRAMES as u64;
-/// A head is there as it came, in a buffer that grew by doubling, and as it was read. All that come at once over a
-/// connection are read before one of them is looked at, by each thread.
+/// Copies of a request head: as received, in a buffer that grew by doubling, and parsed. Each thread parses all heads
+/// that arrive at once on a connection before it handles the first.
 const TWICE_AND_READ: u64 = 3;
-/// What a client sends of its body before it is read.
+/// Body bytes that a client sends before the body is read.
 const AHEAD: u64 = STREAM_WINDOW as u64;
-/// A body is there twice while a provider of another dialect is sent its own form of it.
+/// Copies of a body while it is converted for a provider of another dialect.
 const FORMS: u64 = 2;
-/// Times a body that a count of its tokens takes, besides the body: the conversation as it was read, the values that a
-/// chat template is given, the prompt, and the prompt in two forms while the tokenizer cuts it …
+/// Memory of a token count, as a multiple of the body size, besides the body: the parsed conversation, the values for a
+/// chat template, the prompt, and the prompt in two forms during tokenization.
 const COUNTED: u64 = 6;
-/// … and what small values take beyond their bytes, with the windows of the tokenizer.
+/// Constant memory of a token count: overhead of small values, and the windows of the tokenizer.
 const COUNT: u64 = 128 << 20;
-/// A line that is read is there in a buffer that grew by doubling.
+/// Memory of a line that is being read, as a multiple of its size: the buffer grew by doubling.
 const READ: u64 = 2;
-/// Images in memory at the same time.
+/// Maximum number of images in memory at the same time.
 const IMAGES: u64 = 512;
-/// Pages of the store.
+/// Page cache of the store.
 const STORE: u64 = 8 << 20;
-/// The program, its threads, the catalogue; tokenizers of models come on top.
+/// The program, its threads and the catalogue; tokenizers of models are extra.
 const PROGRAM: u64 = 64 << 20;
 
-/// Each bound with its name and what sets it, in bytes.
+/// Memory bounds: name, bytes, and the setting that controls it.
 pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
     let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
     let inside = wide(overload.requests).saturating_add(wide(overload.queue));
-    // HTTP/2 is spoken over TLS alone.
+    // HTTP/2 is supported over TLS only.
     let (connection, at_once) = match settings.listen.https {
         Some(_) => (CONNECTION + UNREAD, wide(settings.threads).saturating_mul(u64::from(limits.h2_streams))),
         None => (CONNECTION, 0),
@@ -63,7 +62,7 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
             "streams",
             wide(overload.requests).saturating_mul(RECORD + UNCOUNTED),
             format!(
-                "at most {} of text each, kept for a takeover, and {} in buffers; the rest counts as bodies",
+                "at most {} of text each, recorded for failover, and {} in buffers; the rest counts as bodies",
                 short(RECORD),
                 short(UNCOUNTED)
             ),
@@ -122,41 +121,41 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
     ]
 }
 
-/// All of them together.
+/// Sum of all bounds.
 pub fn most(bounds: &[(&'static str, u64, String)]) -> u64 {
     bounds.iter().fold(0, |sum, (_, bytes, _)| sum.saturating_add(*bytes))
 }
 
-/// A warning if the bounds together are more than the machine, or the group of processes, may have.
+/// Returns a warning if the sum of the bounds exceeds the memory of the machine or control group.
 pub fn beyond(settings: &Settings, machine: Option<u64>) -> Option<String> {
     let (needed, machine) = (most(&bounds(settings)), machine?);
     (needed > machine).then(|| {
         format!(
             "The memory bounds add up to {}, and this machine has {}: under full load the system may end the process. \
-             Lower overload.requests, overload.bytes or limits.connections; the list below says what each one takes.",
+             Lower overload.requests, overload.bytes or limits.connections; the list below shows the share of each.",
             short(needed),
             short(machine)
         )
     })
 }
 
-/// Memory of this machine or of the control group, whichever is less; `None` if the system does not say.
+/// Memory of this machine or of the control group, whichever is less; `None` if unknown.
 pub fn of_machine() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let total = read("/proc/meminfo").and_then(|text| total(&text));
     let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    // Without a limit it says `max`, or a number that no machine has.
+    // Without a limit the file contains `max`, or a number larger than any machine has.
     let group = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
     [total, group].into_iter().flatten().min()
 }
 
-/// Bytes of `MemTotal`.
+/// Parses the bytes of `MemTotal`.
 fn total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// A size for people, rounded up to a tenth.
+/// Formats a size for people, rounded up to a tenth.
 pub fn short(bytes: u64) -> String {
     for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= factor {

@@ -1,5 +1,5 @@
-//! The command line. Every command ends with 0, or with 1 and one clear sentence on standard error; with 78 and all
-//! mistakes if it is the configuration that is wrong.
+//! The command line. Every command ends with 0, or with 1 and one sentence on standard error, or with 78 and all
+//! mistakes if the configuration is invalid.
 
 mod accounts;
 mod audit;
@@ -61,12 +61,12 @@ enum Command {
     /// Runs the gateway with a configuration
     ///
     /// SIGTERM and SIGINT stop it: it accepts no new connections, and open requests may finish within `process.drain`.
-    /// SIGHUP swaps in a changed configuration, or keeps the old one and says why.
+    /// SIGHUP reloads the configuration; if there is a mistake, it is logged and the old configuration stays.
     Run(Written),
     /// Reports every mistake of a configuration at once, or shows what it would run
     ///
-    /// Files and environment variables that it refers to are read as at a real start; the network is not used.
-    /// Ends with 78 if there is a mistake; with `--strict` also if there is a warning.
+    /// Reads the files and environment variables that it refers to, as at a real start; does not use the network. Ends
+    /// with 78 if there is a mistake; with `--strict` also if there is a warning.
     Check(Checked),
     /// Prints the JSON Schema of the configuration
     ///
@@ -88,13 +88,13 @@ enum Command {
     ///
     /// Through the running gateway, or read from its store when none runs.
     Files(files::Files),
-    /// Lists who changed which account or key, and when
+    /// Lists changes of accounts and keys, with time and author
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Audit(audit::Audit),
     /// Prints the OpenAPI document of the admin listener, or of the public one
     Openapi {
-        /// The public one, that `GET /openapi.json` answers with
+        /// The public document, as served at `GET /openapi.json`
         #[arg(long)]
         public: bool,
     },
@@ -106,7 +106,7 @@ enum Command {
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Statement(statement::Monthly),
-    /// Verifies, exports, imports and repairs everything that is stored, while no gateway runs
+    /// Verifies, exports, imports and repairs all stored data, while no gateway runs
     Store(store::Store),
     /// Lists the models of the running gateway and the providers that offer them
     Models(Live),
@@ -114,12 +114,12 @@ enum Command {
     Providers(Live),
     /// Makes the running gateway read its configuration again
     ///
-    /// The gateway checks it as a whole, and keeps the old one if there is a mistake. No request is lost.
+    /// The gateway validates all of it, and keeps the old configuration if there is a mistake. No request is lost.
     Reload(Reached),
     /// Runs a simulated provider as a separate server
     ///
-    /// For load tests and for trying a configuration. It serves every endpoint. The same seed and request give the
-    /// same answer, and its texts say that they are simulated.
+    /// For load tests and for trying a configuration. It serves every endpoint. The same seed and request give the same
+    /// answer, and its texts say that they are simulated.
     Simulate(simulated::Simulate),
     /// Prints the completion script of a shell
     ///
@@ -131,7 +131,7 @@ enum Command {
     Manual(manual::Manual),
 }
 
-/// A configuration to read whole.
+/// Arguments of a command that loads the complete configuration.
 #[derive(Debug, Args)]
 struct Written {
     /// Configuration file
@@ -139,7 +139,7 @@ struct Written {
     config: PathBuf,
 }
 
-/// A configuration to prove.
+/// Arguments of `penstock check`.
 #[derive(Debug, Args)]
 struct Checked {
     /// Configuration file
@@ -153,7 +153,7 @@ struct Checked {
     strict: bool,
 }
 
-/// A configuration that says where the gateway is.
+/// Arguments of a command that only needs the address of the gateway.
 #[derive(Debug, Args)]
 struct Reached {
     /// Configuration file of the gateway; can be left out in the folder in which the demo was started
@@ -161,7 +161,7 @@ struct Reached {
     config: Option<PathBuf>,
 }
 
-/// A question to the running gateway.
+/// Arguments of a command that reads from the running gateway.
 #[derive(Debug, Args)]
 struct Live {
     #[command(flatten)]
@@ -171,7 +171,7 @@ struct Live {
 }
 
 impl Reached {
-    /// The configuration: the named one, or that of the demo where it was started.
+    /// Returns the named configuration, or that of the demo if it was started in this folder.
     fn source(&self) -> Result<Source, String> {
         match &self.config {
             Some(path) => Ok(Source::File(path.clone())),
@@ -180,7 +180,7 @@ impl Reached {
     }
 }
 
-/// Proves that the demo was started in a folder: a command without `--config` must not make or change another store.
+/// Checks that the demo was started in a folder: a command without `--config` must not create or change another store.
 fn demo_here(folder: &Path) -> Result<(), String> {
     if folder.join(DEMO_STORAGE).join(crate::storage::stores::DEMO).is_file() {
         return Ok(());
@@ -194,13 +194,13 @@ fn demo_here(folder: &Path) -> Result<(), String> {
     ))
 }
 
-/// Storage folder of the demo, as conf/demo.toml says.
+/// Storage folder of the demo, as in conf/demo.toml.
 const DEMO_STORAGE: &str = "data";
 
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    // Whatever is made here is for its owner alone; the store's engine asks for no mode of its own.
+    // New files are readable by their owner only; the store's engine sets no file mode of its own.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -211,15 +211,15 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Why a command failed.
+/// Error of a command, with its exit code.
 #[derive(Debug)]
 struct Failure {
     why: String,
     code: u8,
 }
 
-/// `EX_CONFIG` of sysexits.h, for a configuration with mistakes: a service manager that knows it does not start again
-/// what cannot start.
+/// `EX_CONFIG` of sysexits.h, for a configuration with mistakes: a service manager that knows this code does not
+/// restart the gateway in vain.
 const MISCONFIGURED: u8 = 78;
 
 impl From<String> for Failure {
@@ -233,7 +233,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         None => configuration::demo()?,
         Some(Command::Run(written)) => configuration::run(Source::File(written.config))?,
         Some(Command::Check(checked)) => {
-            // One of the two, as the command line says.
+            // clap requires one of the two.
             let path = checked.config.or(checked.file).unwrap_or_default();
             configuration::check(&Source::File(path), checked.strict)?;
         }

@@ -1,11 +1,11 @@
-//! Words to whoever typed the command. A reader that has left, as `| head` does, is no error.
+//! Output of commands. A closed pipe, as with `| head`, is not an error.
 
 use std::io::{ErrorKind, Write};
 
-/// Standard output.
+/// Writes to standard output.
 ///
 /// # Errors
-/// It cannot be written to.
+/// Returns an error if standard output cannot be written to.
 pub fn out(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -16,9 +16,9 @@ pub fn out(text: &str) -> Result<(), String> {
     }
 }
 
-/// Standard error.
+/// Writes to standard error.
 pub fn err(text: &str) {
     let mut err = std::io::stderr().lock();
-    // There is nobody left to tell that this failed.
+    // A failure to write to standard error cannot be reported.
     err.write_all(text.as_bytes()).and_then(|()| err.flush()).ok();
 }

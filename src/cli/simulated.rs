@@ -1,4 +1,4 @@
-//! `penstock simulate`: a simulated provider as a server of its own.
+//! `penstock simulate`: a simulated provider as a separate server.
 
 use crate::app::startup;
 use crate::config::duration;
@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The command's arguments.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct Simulate {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9100")]
     listen: SocketAddr,
-    /// Its name in the texts that it generates
+    /// Name of the provider in the texts that it generates
     #[arg(long, default_value = "simulated")]
     name: String,
     /// The same seed and request give the same answer
@@ -29,10 +29,10 @@ pub struct Simulate {
     /// Maximum of input and output tokens together; more is refused
     #[arg(long, value_name = "TOKENS", default_value_t = 131_072)]
     context_length: u64,
-    /// A name in its list of models; repeatable; other names are answered as well
+    /// Name in its list of models; repeatable; requests for other names are answered as well
     #[arg(long = "model", value_name = "MODEL")]
     models: Vec<String>,
-    /// Certificate chain, PEM; makes it listen with TLS
+    /// Certificate chain, PEM; enables TLS
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// Private key of the certificate, PEM

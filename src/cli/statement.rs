@@ -1,5 +1,4 @@
-//! `penstock statement`: a month, added up by account and key, for an invoice and
-//! for a sustainability report.
+//! `penstock statement`: sums of a month by account and key, for invoices and sustainability reports.
 
 use super::Reached;
 use super::credits::Way;
@@ -11,12 +10,12 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// The command's arguments.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct Monthly {
     #[command(flatten)]
     reached: Reached,
-    /// The month, UTC, such as 2026-11; by default the current one
+    /// Month in UTC, such as 2026-11; by default the current one
     #[arg(long)]
     month: Option<String>,
     /// Only this account
@@ -29,12 +28,12 @@ pub struct Monthly {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
-    /// For people
+    /// Aligned columns for people
     #[value(alias = "text")]
     Table,
-    /// A row for each account, each key and each model; add up those of one kind (column `of`)
+    /// One row for each account, each key and each model; sum the rows of one kind (column `of`)
     Csv,
-    /// For machines, with the terms of every charge
+    /// JSON for programs, with the terms of every charge
     Json,
 }
 
@@ -76,8 +75,8 @@ const COLUMNS: [&str; 22] = [
     "granted_kwh",
 ];
 
-/// A row for each account (no key, no model), for each of its keys, and for each of its models. Each kind adds up to
-/// the whole bill: `of` tells which it is, so that nobody adds up all three.
+/// CSV with a row for each account (no key, no model), each of its keys, and each of its models. The rows of each kind
+/// add up to the total; the column `of` names the kind, so that a reader does not sum all three.
 fn csv(answer: &Value) -> String {
     let mut text = heading(&COLUMNS);
     for account in accounts(answer) {
@@ -153,12 +152,12 @@ fn text(answer: &Value) -> String {
     text
 }
 
-/// The first line of a CSV text.
+/// Header line of a CSV text.
 pub fn heading(columns: &[&str]) -> String {
     format!("{}\r\n", columns.join(","))
 }
 
-/// A line of a CSV text (RFC 4180).
+/// Data line of a CSV text (RFC 4180).
 pub fn row(columns: &[&str], of: &Value) -> String {
     let cells: Vec<String> = columns.iter().map(|column| cell(of, column)).collect();
     csv_line(cells.iter().map(String::as_str))

@@ -1,4 +1,4 @@
-//! Questions to the running gateway: its models, its providers, a reload.
+//! Commands for a running gateway: models, providers, reload.
 
 use super::client::{Client, reach};
 use super::listing::{Listing, OutputArgs, OutputFormat};
@@ -16,10 +16,10 @@ pub fn models(source: &Source, output: OutputArgs) -> Result<(), String> {
     output.print(&listing, || answer.clone())
 }
 
-/// `penstock providers`: a line for each offer, since health and speed are an offer's own.
+/// `penstock providers`: one line for each offer, since health and speed belong to an offer.
 pub fn providers(source: &Source, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/providers")?;
-    // People see the provider once above its offers; a program needs it in each row.
+    // The table shows the provider once above its offers; CSV repeats it in each row.
     let every_row = output.format() == OutputFormat::Csv;
     let mut rows = Vec::new();
     for provider in data(&answer) {
@@ -57,7 +57,7 @@ pub fn reload(source: &Source) -> Result<(), String> {
     out(&format!("The gateway runs configuration {}.\n{}", cell(&answer, "config"), changed(&answer)))
 }
 
-/// What a reload changed, a line for each key.
+/// Changes of a reload, one line for each key.
 fn changed(answer: &Value) -> String {
     let changes = list(answer.get("changes"));
     if changes.is_empty() {
@@ -87,13 +87,13 @@ fn ask(source: &Source, method: &str, path: &str) -> Result<Value, String> {
     Ok(Client::new(&reach)?.ask(method, path, None)?)
 }
 
-/// JSON for machines.
+/// Prints JSON.
 pub fn print(value: &Value) -> Result<(), String> {
     let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
     out(&format!("{text}\n"))
 }
 
-/// The list that an answer holds.
+/// Returns the list in an answer.
 pub fn data(answer: &Value) -> &[Value] {
     list(answer.get("data"))
 }
@@ -102,7 +102,7 @@ fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A member as a cell: nothing for `null`, lists with commas.
+/// Formats a member as a table cell: empty for `null`, lists with commas.
 pub fn cell(value: &Value, name: &str) -> String {
     match value.get(name) {
         None | Some(Value::Null) => String::new(),
@@ -118,7 +118,7 @@ pub fn cell(value: &Value, name: &str) -> String {
     }
 }
 
-/// A breaker's state in words that need no electrician.
+/// Name of a circuit breaker's state for people.
 fn state(name: &str) -> String {
     match name {
         "closed" => "good",

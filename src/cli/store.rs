@@ -1,5 +1,4 @@
-//! `penstock store`: everything that lasts, proven, saved, restored and salvaged,
-//! while no gateway runs.
+//! `penstock store`: verification, export, import and repair of all stored data, while no gateway runs.
 
 use super::client::reach;
 use super::output::{err, out};
@@ -11,7 +10,7 @@ use clap::{Args, Subcommand};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// The command's arguments.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct Store {
     #[command(flatten)]
@@ -27,17 +26,18 @@ pub struct Store {
 enum Command {
     /// Checks everything: rows, the ledger, balances, every byte of every file, every batch and its results
     ///
-    /// Ends with 1 if anything is wrong.
+    /// Ends with 1 if a check fails.
     Verify {
         /// Print JSON instead of sentences
         #[arg(long)]
         json: bool,
     },
-    /// Saves everything to a folder: rows as JSON lines, the ledger, contents of files, each with its checksum
+    /// Exports everything to a folder: rows as JSON lines, the ledger, contents of files, each with its checksum
     ///
-    /// It contains the pepper and the digests of keys, which allow guessing at keys: protect it like the store.
+    /// The archive contains the pepper and the digests of keys, which allow offline guessing of keys: protect it like
+    /// the store.
     Export {
-        /// An empty folder, or a new one
+        /// Empty or new folder
         folder: PathBuf,
     },
     /// Restores an archive into a storage folder without a store, and checks it
@@ -45,16 +45,16 @@ enum Command {
         /// Folder of the archive
         folder: PathBuf,
     },
-    /// Makes another pepper where the one that the keys were made with is lost; every key has to be rotated afterwards
+    /// Creates a new pepper if the one that the keys were created with is lost; every key has to be rotated afterwards
     ///
-    /// With `storage.pepper`, that one is accepted instead.
+    /// With `storage.pepper`, that pepper is accepted instead.
     NewPepper,
-    /// Saves what is readable of a damaged store to another folder; the damaged store is not changed
+    /// Copies the readable part of a damaged store to another folder; the damaged store is not changed
     ///
     /// Ledger entries that the store lost are taken from its second copy. Point `storage.path` at the new folder
     /// afterwards.
     Repair {
-        /// An empty folder, or a new one
+        /// Empty or new folder
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
     },
@@ -118,7 +118,10 @@ fn told(done: &str, saved: Saved) -> Result<(), String> {
     out(&text)
 }
 
-/// Says what was found; an error if anything is wrong.
+/// Prints the result of a verification.
+///
+/// # Errors
+/// Returns an error if a check failed.
 fn judged(verdict: &backup::Verdict, aloud: bool) -> Result<(), String> {
     let backup::Verdict { rows, entries, files, bytes, batches, .. } = verdict;
     if aloud {

@@ -1,6 +1,6 @@
 //! Tables for people: columns as wide as their widest cell.
 
-/// A table with a heading; rows may be shorter than it.
+/// Formats a table with a heading; rows may have fewer cells.
 pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());

@@ -1,4 +1,4 @@
-//! The command line as its users meet it.
+//! The command line as users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::client::{Client, Failure, parse, reach, reachable};
@@ -14,10 +14,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// A configuration with this admin address, in a folder of its own.
+/// A configuration with this admin address, in its own folder.
 fn written(folder: &Path, admin: &str) -> PathBuf {
     let path = folder.join("penstock.toml");
-    // The provider's secret is not set: commands that need none of it must not mind.
+    // The provider's secret is not set: commands that do not need it must not require it.
     let text = format!(
         "[listen]\nadmin = \"{admin}\"\n[[providers]]\nid = \"p\"\noperator = \"P\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
          base_url = \"https://a.example.eu\"\napi_key = {{ env = \"PENSTOCK_TEST_UNSET\" }}\n"
@@ -108,7 +108,7 @@ fn a_bad_configuration_is_refused_with_all_its_mistakes_and_their_number() {
     let why = command(&["penstock", "run", "--config", path.to_str().unwrap()]).unwrap_err();
     assert!(why.ends_with("nothing was started."), "{why}");
     let why = command(&["penstock", "check", "--config", "/nonexistent.toml"]).unwrap_err();
-    assert!(why.contains("it is not there") && why.contains("One mistake"), "{why}");
+    assert!(why.contains("it does not exist") && why.contains("One mistake"), "{why}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn check_takes_a_file_and_fails_on_warnings_only_if_it_is_told_to() {
         assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
     }
     let missing = command(&["penstock", "check", "/nonexistent.toml"]).unwrap_err();
-    assert!(missing.contains("it is not there"), "{missing}");
+    assert!(missing.contains("it does not exist"), "{missing}");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn once(answer: &'static [u8]) -> (TcpListener, impl FnOnce(TcpListener) -> thre
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     (listener, move |listener: TcpListener| {
         thread::spawn(move || {
-            // The first connection only looks whether somebody is there.
+            // The first connection only checks that a process listens.
             drop(listener.accept().unwrap());
             let (mut stream, _) = listener.accept().unwrap();
             let mut seen = Vec::new();
@@ -257,7 +257,7 @@ fn a_gateway_with_another_storage_folder_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let path = written(folder.path(), &listener.local_addr().unwrap().to_string());
     let why = command(&["penstock", "models", "--config", path.to_str().unwrap()]).unwrap_err();
-    assert!(why.contains("admin.token cannot be read: it is not there"), "{why}");
+    assert!(why.contains("admin.token cannot be read: it does not exist"), "{why}");
 }
 
 #[test]

@@ -1,21 +1,21 @@
-//! What one configuration changes of another: the keys, with their values before and after. Secrets are `***`.
+//! Differences between two configurations: keys with their old and new values. Secrets are shown as `***`.
 
 use super::settings::{Provider, Settings};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Longest value that is shown, in characters.
+/// Maximum length of a shown value, in characters.
 const MOST: usize = 120;
-/// What stands for a secret.
+/// Replacement for a secret.
 const SECRET: &str = "***";
 
-/// A configuration with all its defaults, secrets as references, as JSON text.
+/// A configuration with all its defaults as JSON text, secrets as references.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document(Arc<[u8]>);
 
 impl Document {
-    /// The document of this text.
+    /// Wraps a JSON text.
     pub fn new(text: Vec<u8>) -> Self {
         Self(text.into())
     }
@@ -31,26 +31,26 @@ impl std::fmt::Debug for Document {
     }
 }
 
-/// A key with another value than before.
+/// A key whose value changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its path, such as `models.llama.price.input`.
+    /// Path of the key, such as `models.llama.price.input`.
     pub key: String,
-    /// The value before; `None` if it was not set.
+    /// Old value; `None` if it was not set.
     pub old: Option<String>,
-    /// The value now; `None` if it is not set.
+    /// New value; `None` if it is not set.
     pub new: Option<String>,
 }
 
 impl Change {
-    /// Addresses of providers, which no log has.
+    /// Returns true for addresses of providers, which must not be logged.
     #[must_use]
     pub fn is_address(&self) -> bool {
         ["base_url", "image_hosts"].iter().any(|name| self.key.ends_with(name))
     }
 }
 
-/// The keys that differ, in the order of the document.
+/// Returns the changed keys, in the order of the document.
 #[must_use]
 pub fn changes(old: &Settings, new: &Settings) -> Vec<Change> {
     let mut found = Vec::new();
@@ -61,7 +61,7 @@ pub fn changes(old: &Settings, new: &Settings) -> Vec<Change> {
     found
 }
 
-/// Secrets that are others behind the same reference.
+/// Adds secrets that changed although their reference is the same.
 fn rotated(old: &Settings, new: &Settings, found: &mut Vec<Change>) {
     let mut note = |key: String| {
         if !found.iter().any(|change| change.key == key) {
@@ -123,7 +123,8 @@ fn members(table: &Map<String, Value>) -> Members<'_> {
     table.iter().map(|(name, value)| (name.clone(), value)).collect()
 }
 
-/// The elements of a list of blocks by what they are called; `None` if one has no name, or two have the same.
+/// Returns the elements of a list of blocks with their names. `None` if an element has no name, or if two have the
+/// same.
 fn named(list: &[Value]) -> Option<Members<'_>> {
     let name = |block: &Value| {
         let text = |key: &str| block.get(key).and_then(Value::as_str);
@@ -138,7 +139,7 @@ fn named(list: &[Value]) -> Option<Members<'_>> {
     (distinct.len() == all.len()).then_some(all)
 }
 
-/// A reference to a secret is one value.
+/// Returns true if the value is a reference to a secret, which is compared as one value.
 fn is_secret(path: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     let reference = |table: &Map<String, Value>| table.contains_key("env") && table.contains_key("file");
     hides(path) || (reference(old) && reference(new))
@@ -154,7 +155,7 @@ fn change(path: &str, old: Option<&Value>, new: Option<&Value>) -> Change {
     Change { key: path.to_owned(), old: old.map(shown), new: new.map(shown) }
 }
 
-/// A value as people read it; of a block only that there is one, since it may hold secrets.
+/// Formats a value for people. The content of a block is left out, since it may hold secrets.
 fn shown(value: &Value) -> String {
     let text = match value {
         Value::Object(_) => "{…}".to_owned(),

@@ -1,5 +1,5 @@
-//! Holds a document against the schema and tells every mistake of shape at once: unknown and missing keys,
-//! wrong types, values out of range. What is wrong is taken out, so that the rest can still be proven.
+//! Validation of a document against the schema. It reports every mistake at once: unknown and missing keys, wrong
+//! types, values out of range. Invalid values are removed, so that the rest can still be checked.
 
 use super::diagnostic::Mistake;
 use super::scalar_check::{choices, fault, fix, guess, kept};
@@ -7,16 +7,16 @@ use super::spanned_toml::{Node, Value};
 use super::suggest;
 use serde_json::Value as Json;
 
-/// A document of the right shape.
+/// A document that matches the schema.
 pub struct Checked {
-    /// The document without what is wrong with it.
+    /// Document without its invalid values.
     pub root: Node,
-    /// Paths where something harmless was put instead of a wrong or missing value, so that the rest of its
-    /// block can be proven too.
+    /// Paths where a harmless value replaces an invalid or missing one, so that the rest of its block can be checked
+    /// too.
     pub guessed: Vec<String>,
 }
 
-/// The document without what is wrong with it.
+/// Validates a document and removes its invalid values.
 pub fn check(root: Node, schema: &Json, mistakes: &mut Vec<Mistake>) -> Checked {
     let place = root.place.clone();
     let mut checker = Checker { mistakes, guessed: Vec::new() };
@@ -30,7 +30,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// `None` when the value cannot stay.
+    /// Returns `None` if the value must be removed.
     fn node(&mut self, node: Node, schema: &Json, path: &str) -> Option<Node> {
         let schema = branch(&node, schema);
         let format = schema.get("format").and_then(Json::as_str).unwrap_or_default();
@@ -144,7 +144,7 @@ impl Checker<'_> {
             Some(meant) => format!("Did you mean `{meant}`?"),
             None => format!("The keys here are: {}.", known.join(", ")),
         };
-        // The value is left out: a mistyped key may hold a secret.
+        // The message leaves out the value: a mistyped key may hold a secret.
         self.mistakes.push(Mistake {
             file: node.place.file.to_string(),
             line: Some(node.place.line),
@@ -161,10 +161,10 @@ impl Checker<'_> {
             let key = path.rsplit('.').next().unwrap_or(path);
             let name = key.to_ascii_uppercase().replace('-', "_");
             (
-                "A secret never stands in the configuration itself, which gets copied, mailed and committed."
+                "A secret must not be in the configuration itself, which gets copied, mailed and committed."
                     .to_owned(),
                 format!(
-                    "Write where it is: `{key} = {{ env = \"{name}\" }}` or `{key} = {{ file = \"/run/secrets/{}\" }}`.",
+                    "Write its source: `{key} = {{ env = \"{name}\" }}` or `{key} = {{ file = \"/run/secrets/{}\" }}`.",
                     key.to_ascii_lowercase()
                 ),
             )
@@ -193,7 +193,7 @@ impl Checker<'_> {
     }
 }
 
-/// How an element of a list is called in a path: by its own name where it has one.
+/// Path segment of a list element: its name if it has one, otherwise its index.
 pub fn segment(element: &Node, index: usize) -> String {
     let named = element.get("id").or_else(|| element.get("name").filter(|_| element.get("model").is_none()));
     match named
@@ -209,7 +209,7 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Of several shapes the one whose type the value has.
+/// Returns the branch of an `anyOf` whose type matches the value.
 fn branch<'a>(node: &Node, schema: &'a Json) -> &'a Json {
     let branches = schema.get("anyOf").and_then(Json::as_array);
     branches.into_iter().flatten().find(|branch| admits(node, branch)).unwrap_or(schema)

@@ -1,22 +1,22 @@
-//! A mistake in a configuration, told so that it can be mended without a manual: where, what stands
-//! there, why it cannot be, what to write instead.
+//! A mistake in a configuration, described so that it can be corrected without a manual: location, value, reason,
+//! correction.
 
 use std::fmt;
 
-/// One mistake, or one thing to be warned of.
+/// One mistake or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The file as it was named; empty when no file is to blame.
+    /// File as it was named; empty if the mistake belongs to no file.
     pub file: String,
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: Option<usize>,
-    /// Path of the key, such as `providers.paris.offers[0].model`; empty for a file that is no TOML.
+    /// Path of the key, such as `providers.paris.offers[0].model`; empty for a file that is not TOML.
     pub key: String,
-    /// What stands there as it was written; never a secret.
+    /// Value as written; never a secret.
     pub value: Option<String>,
-    /// Why it cannot be.
+    /// Reason why the value is invalid.
     pub why: String,
-    /// What to write.
+    /// Correction.
     pub fix: String,
 }
 
@@ -43,11 +43,11 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Everything that is wrong, and everything that is only odd.
+/// Mistakes and warnings of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// With one of these there are no settings.
+    /// Mistakes; if there is one, there are no settings.
     pub mistakes: Vec<Mistake>,
-    /// It runs in spite of these.
+    /// Warnings; the configuration is valid.
     pub warnings: Vec<Mistake>,
 }

@@ -1,4 +1,4 @@
-//! From a file, or from the demo that comes along, to settings: read, checked, resolved.
+//! Loading of a configuration file or of the built-in demo: read, check, resolve.
 
 use super::check::check;
 use super::diagnostic::{Mistake, Report};
@@ -10,40 +10,40 @@ use super::spanned_toml::Node;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// The demo as `conf/demo.toml` has it.
+/// Text of `conf/demo.toml`.
 pub const DEMO: &str = include_str!("../../conf/demo.toml");
 
-/// Where a configuration comes from; a reload reads it again.
+/// Source of a configuration; a reload reads it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The demo that comes along.
+    /// The built-in demo.
     Demo,
     /// A file, and those it includes.
     File(PathBuf),
 }
 
-/// Settings, and what is odd about them.
+/// Settings with their warnings.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What the house uses.
+    /// Settings of the gateway.
     pub settings: Settings,
-    /// What to tell whoever wrote it.
+    /// Warnings for the operator.
     pub warnings: Vec<Mistake>,
 }
 
 impl Source {
-    /// Reads, checks and resolves it.
+    /// Reads, checks and resolves the configuration.
     ///
     /// # Errors
-    /// Every mistake at once, and the warnings.
+    /// Returns every mistake at once, and the warnings.
     pub fn load(&self) -> Result<Loaded, Report> {
         self.load_with(Surroundings { env: &|name| std::env::var(name).ok() })
     }
 
-    /// The same with other surroundings.
+    /// Loads the configuration with another environment.
     ///
     /// # Errors
-    /// As [`Source::load`].
+    /// Same as [`Source::load`].
     pub fn load_with(&self, around: Surroundings<'_>) -> Result<Loaded, Report> {
         let mut report = Report::default();
         let root = self.read(&mut report);
@@ -51,10 +51,10 @@ impl Source {
     }
 }
 
-/// Settings of a text; `name` is the file it is taken for.
+/// Loads settings from a text; `name` stands for the file name.
 ///
 /// # Errors
-/// As [`Source::load`].
+/// Same as [`Source::load`].
 pub fn load_text(name: &str, text: &str, around: Surroundings<'_>) -> Result<Loaded, Report> {
     let mut report = Report::default();
     let root = read::text(name, text, &mut report.mistakes);
@@ -76,25 +76,25 @@ fn finish(root: Option<Node>, around: Surroundings<'_>, mut report: Report) -> R
     }
 }
 
-/// What a command needs to reach a gateway that runs, or its store when none does. Providers and their
-/// secrets, which the shell at hand may not have, do not matter for it.
+/// Address and storage of a gateway, for commands that only need these. Providers and their secrets, which the current
+/// shell may not have, are not read.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// The admin listener.
+    /// Address of the admin listener.
     pub admin: SocketAddr,
     /// Folder of the store.
     pub folder: PathBuf,
-    /// Folder of the contents of files.
+    /// Folder for the contents of uploaded files.
     pub files: PathBuf,
-    /// The store itself, or what is wrong with its part of the configuration.
+    /// Settings of the store, or the mistakes in its part of the configuration.
     pub storage: Result<Storage, Vec<Mistake>>,
 }
 
 impl Source {
-    /// Reads just enough to reach the gateway or its store.
+    /// Reads only the settings for reaching the gateway or its store.
     ///
     /// # Errors
-    /// What is wrong with the files, or with the admin listener.
+    /// Returns the mistakes in the files or in the admin listener.
     pub fn reach(&self) -> Result<Reach, Report> {
         let mut report = Report::default();
         let Some(root) = self.read(&mut report) else { return Err(report) };

@@ -1,4 +1,4 @@
-//! What users write, proven, and what the house uses.
+//! Configuration: the written form, its validation, and the settings of the gateway.
 
 mod changes;
 mod check;

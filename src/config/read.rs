@@ -1,5 +1,5 @@
-//! Reads a configuration file and those it includes into one tree. Lists of the files are joined, tables
-//! are merged; a key that stands in two files is a mistake.
+//! Reader of a configuration file and its included files as one tree. Lists of the files are joined, tables are merged;
+//! a key that is in two files is a mistake.
 
 use super::diagnostic::Mistake;
 use super::spanned_toml::{Node, Place, Value};
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::DeTable;
 
-/// No file of a configuration is larger, and there are no more files.
+/// Limits on the size of a configuration file and on the number of files.
 const MOST_BYTES: u64 = 16 << 20;
 const MOST_FILES: usize = 1_000;
 
-/// The tree of a file and of all it includes.
+/// Reads a file and all its included files as one tree.
 pub fn file(path: &Path, mistakes: &mut Vec<Mistake>) -> Option<Node> {
     let mut reading = Reading { mistakes, seen: Vec::new() };
     reading.file(path, None)
 }
 
-/// The tree of a text that is in no file; `name` is what it is called in mistakes.
+/// Parses a text; `name` stands for the file name in mistakes.
 pub fn text(name: &str, text: &str, mistakes: &mut Vec<Mistake>) -> Option<Node> {
     parse(&Arc::from(name), text, mistakes)
 }
@@ -66,7 +66,7 @@ impl Reading<'_> {
         Some(root)
     }
 
-    /// The files that a pattern stands for, by name. A pattern without `*` must be a file.
+    /// Returns the files that match a pattern, sorted by name. A pattern without `*` is returned as it is.
     fn matches(&mut self, from: &Path, element: &Node) -> Vec<PathBuf> {
         let Some(pattern) = element.text() else { return Vec::new() };
         let whole = from.parent().unwrap_or(Path::new("")).join(pattern);
@@ -121,17 +121,17 @@ fn content(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
 }
 
-/// An error of the system in words, without its number.
+/// Describes an I/O error in words, without its number.
 pub fn cause(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::NotFound => "it is not there".to_owned(),
+        std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
         std::io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
         std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         _ => error.to_string(),
     }
 }
 
-/// Syntax errors are told all at once; with one of them there is no tree.
+/// Parses a file. All syntax errors are reported at once; if there is one, there is no tree.
 fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Mistake>) -> Option<Node> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -143,7 +143,7 @@ fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Mistake>) -> Option<Nod
             value: None,
             why: format!("This is not TOML: {}.", error.message().replace('\n', ", ")),
             fix:
-                "Keys stand as `key = value`, strings in double quotes; a block starts with `[[providers]]`."
+                "Write keys as `key = value` and strings in double quotes; a block starts with `[[providers]]`."
                     .to_owned(),
         });
     }
@@ -181,12 +181,12 @@ fn twice(key: &str, first: &Place, second: &Node) -> Mistake {
         line: Some(second.place.line),
         key: key.to_owned(),
         value: None,
-        why: format!("It already stands in {}:{}.", first.file, first.line),
+        why: format!("It is already set in {}:{}.", first.file, first.line),
         fix: "Keep one of the two.".to_owned(),
     }
 }
 
-/// Whether a name fits a pattern in which `*` stands for anything.
+/// Returns true if a name matches a pattern in which `*` stands for any text.
 fn wild(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };

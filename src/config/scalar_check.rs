@@ -1,22 +1,22 @@
-//! Single values held against their schema: forms, ranges, choices, and what to write instead.
+//! Checks of single values against their schema: formats, ranges, choices, and suggested corrections.
 
 use super::spanned_toml::{Node, Value};
 use super::units;
 use serde_json::Value as Json;
 
-/// The choices of a key that has some, as they are written.
+/// Formats the choices of a key that has some.
 pub fn choices(schema: &Json) -> Option<String> {
     let choices = schema.get("enum").and_then(Json::as_array)?;
     let choices: Vec<String> = choices.iter().filter_map(Json::as_str).map(|c| format!("{c:?}")).collect();
     Some(choices.join(", "))
 }
 
-/// What is wrong with a value of the right type.
+/// Returns the reason why a value of the right type is invalid.
 pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
     let literal = node.literal().unwrap_or_default();
     if let Some(choices) = schema.get("enum").and_then(Json::as_array) {
         return (!choices.iter().any(|choice| choice == literal))
-            .then(|| "It is none of the choices.".to_owned());
+            .then(|| "It is not one of the choices.".to_owned());
     }
     match format {
         "duration" | "pause" => match units::duration(literal) {
@@ -26,7 +26,7 @@ pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
                 );
             }
             Some(duration) if duration.is_zero() && format == "duration" => {
-                return Some("It must be more than nothing.".to_owned());
+                return Some("It must be more than zero.".to_owned());
             }
             Some(_) => {}
         },
@@ -50,7 +50,7 @@ pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
             }
         }
         "decimal" if units::decimal(literal).is_none() => {
-            return Some("It is not a number that can be kept exactly, to 28 digits.".to_owned());
+            return Some("It is not an exact number of at most 28 digits.".to_owned());
         }
         _ => {}
     }
@@ -94,7 +94,7 @@ fn range(literal: &str, schema: &Json) -> Option<String> {
     })
 }
 
-/// A line that could stand there: the choices, an example, or the default.
+/// Suggests a line: the choices, the default, or an example.
 pub fn fix(path: &str, schema: &Json) -> String {
     let key = path.rsplit('.').next().unwrap_or(path);
     let key = key.split('[').next().unwrap_or(key);
@@ -110,8 +110,8 @@ pub fn fix(path: &str, schema: &Json) -> String {
     }
 }
 
-/// Something harmless to go on with where a required value is wrong or missing. There is none for what
-/// refers to something else.
+/// Returns a harmless value to continue with if a required value is invalid or missing. There is none for references to
+/// other blocks.
 pub fn guess(name: &str, schema: &Json, path: &str) -> Option<Value> {
     let example = schema.get("examples").and_then(|examples| examples.get(0));
     if let Some(choice) = schema.get("enum").and_then(|choices| choices.get(0)) {
@@ -132,7 +132,7 @@ pub fn guess(name: &str, schema: &Json, path: &str) -> Option<Value> {
     }
 }
 
-/// A good value as it goes on: of an exact decimal the digits, not a float.
+/// Converts a valid value for further use: an exact decimal becomes its digits, not a float.
 pub fn kept(node: Node, format: &str) -> Node {
     match node.value {
         Value::Integer(text) | Value::Float(text) if format == "decimal" => {

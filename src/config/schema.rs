@@ -1,4 +1,4 @@
-//! The JSON Schema of the configuration, generated from the raw types.
+//! JSON Schema of the configuration, generated from the raw types.
 
 use super::raw::Raw;
 use schemars::Schema;
@@ -7,10 +7,10 @@ use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-/// The schema, made once.
+/// The schema, generated once.
 pub static SCHEMA: LazyLock<Value> = LazyLock::new(schema);
 
-/// The schema as a value, every part in its place: no references, no `null`, which TOML cannot say.
+/// Generates the schema with every part inlined: no references, and no `null`, which TOML does not have.
 fn schema() -> Value {
     let mut schema = SchemaSettings::draft2020_12()
         .with(|s| s.inline_subschemas = true)
@@ -23,7 +23,7 @@ fn schema() -> Value {
     schema.to_value()
 }
 
-/// The schema as `penstock schema` prints it.
+/// Formats the schema as `penstock schema` prints it.
 pub fn text() -> String {
     let mut text = serde_json::to_string_pretty(&*SCHEMA).unwrap_or_default();
     text.push('\n');
@@ -54,7 +54,7 @@ fn without_null(schema: &mut Schema) {
     }
 }
 
-/// The key's own sentence and default stay above those of its type.
+/// Merges a type's schema into that of a key. The description and default of the key take precedence.
 fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (name, value) in from {
         if !into.contains_key(&name) {

@@ -1,20 +1,20 @@
-//! A secret: has no Display, prints as `***`, is read out on purpose only.
+//! Secret text: no `Display`, `***` in `Debug`, readable only through `reveal`.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Text that must not be seen.
+/// Text that must not be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// Takes it in.
+    /// Wraps a text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Reads it out, for the one header or digest it is meant for.
+    /// Returns the text, for the one header or digest that needs it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -1,74 +1,74 @@
-//! A TOML document as a tree whose every value knows its file and line, and keeps the text of its numbers.
+//! TOML document as a tree: every value has its file and line, and numbers keep their literal text.
 
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
-/// Where something stands.
+/// Location in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file as it was named.
+    /// File as it was named.
     pub file: Arc<str>,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
 }
 
-/// A value and where it stands.
+/// A value and its location.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where.
+    /// Location of the value.
     pub place: Place,
-    /// What.
+    /// TOML value.
     pub value: Value,
 }
 
-/// What can stand in a TOML document. Numbers are their literal text.
+/// Value in a TOML document. Numbers are their literal text.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A string.
     Text(String),
-    /// An integer; decimal digits unless it was written with another radix.
+    /// An integer: decimal digits. Other radixes are converted.
     Integer(String),
     /// A float.
     Float(String),
     /// A boolean.
     Bool(bool),
-    /// A date or time, which no key takes.
+    /// A date or time, which no key accepts.
     Date(String),
     /// An array.
     List(Vec<Node>),
-    /// A table, in the order it is written.
+    /// A table, in document order.
     Table(Vec<(String, Node)>),
 }
 
 impl Node {
-    /// The tree of a document.
+    /// Builds the tree of a document.
     pub fn of(file: &Arc<str>, text: &str, table: &DeTable<'_>) -> Self {
         let lines = Lines { file, starts: starts(text) };
         Self { place: lines.at(0), value: Value::Table(lines.members(table)) }
     }
 
-    /// The member of a table.
+    /// Returns a member of a table.
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.members().iter().find(|(name, _)| name == key).map(|(_, node)| node)
     }
 
-    /// The members of a table; none of anything else.
+    /// Returns the members of a table; empty for any other value.
     pub fn members(&self) -> &[(String, Self)] {
         if let Value::Table(members) = &self.value { members } else { &[] }
     }
 
-    /// The elements of a list; none of anything else.
+    /// Returns the elements of a list; empty for any other value.
     pub fn elements(&self) -> &[Self] {
         if let Value::List(elements) = &self.value { elements } else { &[] }
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
-    /// The literal text of a number, or of a string in its place.
+    /// Returns the literal text of a number or of a string.
     pub fn literal(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) | Value::Integer(text) | Value::Float(text) => Some(text),
@@ -76,7 +76,7 @@ impl Node {
         }
     }
 
-    /// What it is, for a sentence: `a string`, `an array` ….
+    /// Type of the value for a message: `a string`, `an array` ….
     pub const fn what(&self) -> &'static str {
         match self.value {
             Value::Text(_) => "a string",
@@ -89,7 +89,7 @@ impl Node {
         }
     }
 
-    /// As it would be written, cut to a few words.
+    /// Formats the value as in a file, shortened.
     pub fn written(&self) -> String {
         let text = match &self.value {
             Value::Text(text) => format!("{text:?}"),
@@ -104,7 +104,8 @@ impl Node {
         if text.chars().count() <= 80 { text } else { text.chars().take(77).collect::<String>() + "…" }
     }
 
-    /// As JSON: integers that fit are numbers, floats are numbers (exact keys read the literal text instead).
+    /// Converts to JSON. Integers that fit and floats become numbers; keys with exact values read the literal text
+    /// instead.
     pub fn json(&self) -> Json {
         match &self.value {
             Value::Text(text) | Value::Date(text) => Json::String(text.clone()),
@@ -129,7 +130,7 @@ struct Lines<'a> {
     starts: Vec<usize>,
 }
 
-/// Offsets at which the lines of a text begin, but for the first.
+/// Offsets at which the lines of a text begin, except for the first.
 fn starts(text: &str) -> Vec<usize> {
     text.bytes().zip(1..).filter(|(byte, _)| *byte == b'\n').map(|(_, next)| next).collect()
 }

@@ -1,6 +1,6 @@
-//! Did you mean: the known name that is nearest to a wrong one.
+//! Suggestions for misspelled names.
 
-/// The nearest of `known` if it is near enough to be what was meant.
+/// Returns the name in `known` that is most similar to `wrong`, or `None` if none is similar enough.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = fold(wrong);
     let allowed = (wrong.chars().count() / 3).clamp(1, 3);
@@ -12,12 +12,12 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// Capitals, dashes and underscores are the same to somebody who mistypes.
+/// Normalizes case, dashes and underscores.
 fn fold(name: &str) -> String {
     name.chars().map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
 }
 
-/// Edits from `a` to `b`: insertions, deletions, replacements, swaps of neighbours.
+/// Edit distance from `a` to `b`: insertions, deletions, replacements, swaps of adjacent characters.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut before_last: Vec<usize> = Vec::new();

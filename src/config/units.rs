@@ -1,5 +1,5 @@
-//! The forms that single values are written in: durations, sizes, exact decimals. Each is read from its
-//! literal text, so nothing passes through a float on the way.
+//! Formats of single values: durations, sizes, exact decimals. They are parsed from their literal text, without
+//! floating-point numbers.
 
 use rust_decimal::Decimal;
 use std::time::Duration;
@@ -22,13 +22,13 @@ const UNITS_OF_SIZE: [(&str, u64); 8] = [
     ("GB", 1_000_000_000),
     ("B", 1),
 ];
-/// Nothing that is waited for is longer, in nanoseconds.
+/// Maximum duration, in nanoseconds.
 const LONGEST: u128 = 366 * 86_400_000_000_000;
-/// Digits before and after a decimal point that a number of a duration may have.
+/// Maximum number of digits before and after the decimal point of a number in a duration.
 const DIGITS: usize = 18;
 
-/// `"250ms"`, `"2.5s"`, `"10m"`, `"1h"`, `"1d"`, `"0"`; sums such as `"1m30s"`. Exact to a nanosecond; finer
-/// fractions, and durations of more than 366 days, are none.
+/// Parses `"250ms"`, `"2.5s"`, `"10m"`, `"1h"`, `"1d"`, `"0"`, or sums such as `"1m30s"`, exactly. Returns `None` for
+/// fractions below a nanosecond and for durations of more than 366 days.
 pub fn duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -44,11 +44,11 @@ pub fn duration(text: &str) -> Option<Duration> {
         total = total.checked_add(nanoseconds(number, *factor)?).filter(|total| *total <= LONGEST)?;
         rest = tail;
     }
-    // At most 366 days, whose nanoseconds fit.
+    // The limit of 366 days in nanoseconds fits.
     (!text.is_empty()).then(|| Duration::from_nanos(u64::try_from(total).unwrap_or(u64::MAX)))
 }
 
-/// A number with or without a fraction, times a factor; `None` unless that is whole.
+/// Multiplies a number, with or without a fraction, by a factor. Returns `None` if the product is not an integer.
 fn nanoseconds(number: &str, factor: u128) -> Option<u128> {
     let (whole, fraction) = match number.split_once('.') {
         Some((_, "")) => return None,
@@ -65,7 +65,7 @@ fn nanoseconds(number: &str, factor: u128) -> Option<u128> {
     product.is_multiple_of(scale).then(|| product / scale)
 }
 
-/// The shortest way to write a duration.
+/// Formats a duration in its shortest form.
 pub fn write_duration(duration: Duration) -> String {
     let mut rest = duration.as_nanos();
     let mut text = String::new();
@@ -82,7 +82,7 @@ pub fn write_duration(duration: Duration) -> String {
     if text.is_empty() { "0".to_owned() } else { text }
 }
 
-/// `"32MiB"`, `"1GB"`, `"512B"`, or a plain number of bytes.
+/// Parses `"32MiB"`, `"1GB"`, `"512B"`, or a plain number of bytes.
 pub fn size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -95,7 +95,7 @@ pub fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// The shortest exact way to write a size.
+/// Formats a size in its shortest exact form.
 pub fn write_size(bytes: u64) -> String {
     UNITS_OF_SIZE
         .iter()
@@ -105,7 +105,7 @@ pub fn write_size(bytes: u64) -> String {
         .map_or_else(|| format!("{bytes}B"), |(unit, factor)| format!("{}{unit}", bytes / factor))
 }
 
-/// A decimal number of at most 28 digits, `1e-6` allowed, read digit by digit.
+/// Parses a decimal number of at most 28 digits, exactly; exponents such as `1e-6` are allowed.
 pub fn decimal(text: &str) -> Option<Decimal> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     let plain = plain.strip_prefix('+').unwrap_or(&plain);

@@ -102,7 +102,7 @@ async fn the_commands_do_the_same_on_the_store_and_through_the_gateway() {
         said(&home.command(&["accounts", "suspend", "offline"])),
         "Account offline is suspended: 50 req/min, 12.5 credits/month.\n"
     );
-    assert!(refused(&home.command(&["accounts", "check"])).contains("Only a running gateway"));
+    assert!(refused(&home.command(&["accounts", "check"])).contains("requires a running gateway"));
     let client = |key: &str| Client { address: home.http, key: key.to_owned() };
 
     let _running = home.run().await;

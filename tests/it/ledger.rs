@@ -205,7 +205,7 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     let number = charge["seq"].to_string();
     said(&home.command(&["credits", "correct", &number, "--credits", "0.001", "--note", "a test"]));
     let twice = home.command(&["credits", "correct", &number, "--credits", "0"]);
-    let says = "0.001 credits in the place of entry ";
+    let says = "0.001 credits in place of entry ";
     assert!(complaint(&twice).contains("was corrected before"), "{}", complaint(&twice));
     assert!(complaint(&twice).contains(says) && complaint(&twice).contains("asked was 0 credits"));
     let with = read(&home, &id, &charge);

@@ -133,7 +133,7 @@ fn check_says_what_a_good_configuration_would_run() {
     let good = home.command(&["check"]);
     assert!(good.status.success(), "{}", complaint(&good));
     let said = String::from_utf8(good.stdout).unwrap();
-    assert!(said.contains("is good") && said.contains("C, France"), "{said}");
+    assert!(said.contains("is valid") && said.contains("C, France"), "{said}");
     assert!(!home.storage().exists());
 }
 

@@ -1,4 +1,4 @@
-//! What is stored of a key's secret, and how it is compared.
+//! Digests of key secrets: computation and comparison.
 
 use crate::key::Key;
 use hmac::{Hmac, Mac};
@@ -7,17 +7,17 @@ use subtle::ConstantTimeEq;
 
 /// HMAC-SHA-256 (RFC 2104) of the key's secret part under the pepper.
 ///
-/// No slow hash: the secret has 238 bits and cannot be guessed; a slow hash
-/// would only let strangers burn our processor.
+/// A slow password hash would add nothing: the secret has 238 bits and cannot be guessed, and a slow hash would let
+/// strangers exhaust our CPU.
 #[must_use]
 pub fn digest(pepper: &[u8; 32], key: &Key) -> [u8; 32] {
     hmac(pepper, key.secret())
 }
 
-/// A value by which a pepper is known again, and from which it cannot be computed.
+/// Fingerprint of a pepper, to recognise it later. The pepper cannot be computed from it.
 #[must_use]
 pub fn pepper_check(pepper: &[u8; 32]) -> [u8; 32] {
-    // No secret of a key: those are 40 letters and digits.
+    // This text is not the secret of any key: those have 40 letters and digits.
     hmac(pepper, b"penstock: check of the pepper")
 }
 
@@ -30,7 +30,8 @@ fn hmac(pepper: &[u8; 32], message: &[u8]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// Whether two digests are equal, in a time that does not tell where they differ.
+/// Returns true if two digests are equal. The comparison takes constant time, so that it does not reveal where they
+/// differ.
 #[must_use]
 pub fn verify(stored: &[u8; 32], presented: &[u8; 32]) -> bool {
     stored.ct_eq(presented).into()

@@ -1,26 +1,25 @@
-//! The shape of a key.
+//! Format of an API key.
 //!
 //! ```text
 //! sk-svc-  0123456789abcdef  0123456789abcdef0123456789abcdef01234567  01ABcd
 //! prefix   public id (16)    secret (40, 238 bits)                     checksum (6)
 //! ```
 //!
-//! All characters after the prefix are base62: `0-9`, `A-Z`, `a-z`, in this
-//! order of value. The checksum is CRC-32C (Castagnoli, RFC 3720 appendix B.4)
-//! of the 56 characters of public id and secret, as a base62 number of six
-//! digits, the most significant first, padded with `0`:
+//! All characters after the prefix are base62: `0-9`, `A-Z`, `a-z`, in this order of value. The checksum is CRC-32C
+//! (Castagnoli, RFC 3720 appendix B.4) of the 56 characters of public id and secret, as a base62 number of six digits,
+//! the most significant first, padded with `0`:
 //!
 //! ```text
 //! checksum[i] = digit(crc32c(public_id ++ secret) / 62^(5 - i) mod 62),  i = 0..5
 //! ```
 //!
-//! It finds every single wrong character and every swap of neighbours, and
-//! lets a secret scanner tell a real key from a look-alike offline.
+//! The checksum detects every single wrong character and every swap of two adjacent characters. A secret scanner can
+//! use it offline to tell a real key from a similar string.
 
 use std::fmt;
 use std::str;
 
-/// A regular expression for secret scanners.
+/// Regular expression of a key, for secret scanners.
 pub const PATTERN: &str = "sk-svc-[0-9A-Za-z]{62}";
 
 const PREFIX: &str = "sk-svc-";
@@ -29,18 +28,18 @@ const PUBLIC: usize = 16;
 const SECRET: usize = 40;
 const CHECKSUM: usize = 6;
 const BODY: usize = PUBLIC + SECRET;
-/// What stands after the prefix.
+/// Length of the part after the prefix.
 const TAIL: usize = BODY + CHECKSUM;
 
-/// A well-formed key. Whether it is anybody's, the store knows.
+/// A well-formed API key. Only the store knows if the key exists.
 #[derive(Clone)]
 pub struct Key {
-    /// Prefix and tail, ASCII.
+    /// Prefix and tail in ASCII.
     text: [u8; PREFIX.len() + TAIL],
 }
 
-/// Not a key: wrong prefix, length, character or checksum. Which of them is
-/// not told, and what was sent is not kept.
+/// Error of a text that is not a key: wrong prefix, length, character or checksum. The error holds neither the reason
+/// nor the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -53,8 +52,8 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Key {
-    /// A new key. `random` fills a buffer with random bytes from the system;
-    /// each character takes eight of them, so that its bias is below 2^-58.
+    /// Generates a key. `random` fills a buffer with random bytes of the operating system. Each character uses eight
+    /// bytes, so that its bias is below 2^-58.
     pub fn generate(random: &mut impl FnMut(&mut [u8])) -> Self {
         let mut body = [0_u8; BODY];
         for place in &mut body {
@@ -66,7 +65,7 @@ impl Key {
         Self::of(body)
     }
 
-    /// A new secret for the same public id; `None` if that is not 16 letters and digits.
+    /// Generates a new secret for the same public id. Returns `None` if the id is not 16 letters and digits.
     pub fn renew(public_id: &str, random: &mut impl FnMut(&mut [u8])) -> Option<Self> {
         let id: [u8; PUBLIC] = public_id.as_bytes().try_into().ok()?;
         if !id.iter().all(u8::is_ascii_alphanumeric) {
@@ -78,10 +77,10 @@ impl Key {
         Some(Self::of(body))
     }
 
-    /// Recognises a key.
+    /// Parses a key.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns [`Malformed`] if the text is not a key.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let tail: &[u8; TAIL] =
             text.strip_prefix(PREFIX).and_then(|tail| tail.as_bytes().try_into().ok()).ok_or(Malformed)?;
@@ -101,13 +100,13 @@ impl Key {
         Self { text }
     }
 
-    /// The part that may be shown: for look-ups, lists and logs.
+    /// Public part of the key, for look-ups, lists and logs.
     #[must_use]
     pub fn public_id(&self) -> &str {
         self.part(PREFIX.len(), PUBLIC)
     }
 
-    /// The whole key. To be shown once, to its owner, and never again.
+    /// The complete key with its secret. Show it to its owner, and only when it is created.
     #[must_use]
     pub fn reveal(&self) -> &str {
         self.part(0, self.text.len())
@@ -133,7 +132,7 @@ impl fmt::Debug for Key {
 fn checksum(body: &[u8; BODY]) -> [u8; CHECKSUM] {
     let mut left = u64::from(crc32c::crc32c(body));
     let mut sum = [0; CHECKSUM];
-    // 62^6 > 2^32: nothing is left at the end.
+    // 62^6 > 2^32: the remainder is 0 after six digits.
     for place in sum.iter_mut().rev() {
         *place = digit(left % 62);
         left /= 62;

@@ -1,8 +1,7 @@
-//! Auth: what a key looks like, how it is recognised, and what it allows.
+//! Authentication: format of API keys, their recognition, and their scopes.
 //!
-//! Promises: a mistyped key is refused without a look-up; a secret is never
-//! shown by `Debug` and has no `Display`; digests are compared in constant
-//! time. Randomness, the pepper and the store of keys are the house's.
+//! Guarantees: a mistyped key is refused without a look-up; `Debug` never shows a secret, and there is no `Display`;
+//! digests are compared in constant time. The caller provides the randomness, the pepper and the key store.
 
 mod digest;
 mod key;

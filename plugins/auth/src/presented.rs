@@ -1,9 +1,8 @@
 //! The keys that a request presents.
 
-/// The key candidates in the order in which they are tried: `Authorization:
-/// Bearer …` (the scheme in any case), then `x-api-key`. If both are sent, the
-/// valid one counts, so try them all. Values that are no text, of another
-/// scheme, or empty are left out.
+/// Returns the key candidates of a request in the order in which to try them: `Authorization: Bearer …` (scheme in any
+/// case), then `x-api-key`. If a request sends both, try both: one valid key is enough. Values that are empty, not
+/// text, or of another scheme are left out.
 pub fn presented<'h>(
     authorization: Option<&'h [u8]>,
     x_api_key: Option<&'h [u8]>,

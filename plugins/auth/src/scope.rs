@@ -1,13 +1,13 @@
-//! What a key allows.
+//! Scopes of a key.
 
 use penstock_contract::{Code, Refusal};
 use std::fmt;
 
-/// A permission that an endpoint asks for.
+/// A permission that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Scope {
-    /// Chat, messages, counting of tokens.
+    /// Chat, messages and token counting.
     Chat,
     /// Embeddings.
     Embeddings,
@@ -17,18 +17,18 @@ pub enum Scope {
     Images,
     /// Transcription.
     Audio,
-    /// The catalogue.
+    /// Reading the catalogue.
     Models,
-    /// Files and batches: each scope of requests allows them too. Creating a batch needs the scope of its endpoint.
+    /// Files and batches. Every inference scope includes it; creating a batch also requires the scope of its endpoint.
     Batches,
 }
 
 impl Scope {
-    /// Every scope.
+    /// All scopes.
     pub const ALL: [Self; 7] =
         [Self::Chat, Self::Embeddings, Self::Rerank, Self::Images, Self::Audio, Self::Models, Self::Batches];
 
-    /// Its name in keys and refusals.
+    /// Name of the scope in keys and error responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -46,10 +46,10 @@ impl Scope {
         1 << self as u16
     }
 
-    /// The scopes that allow what this one allows.
+    /// Bits of the scopes that include this one.
     const fn allowed_by(self) -> u16 {
         match self {
-            // A key that may ask may ask by file. The catalogue is no request.
+            // A key that may send inference requests may send them as a file. The catalogue scope is not for inference.
             Self::Batches => {
                 self.bit()
                     | Self::Chat.bit()
@@ -65,16 +65,16 @@ impl Scope {
     }
 }
 
-/// All of inference, what is to come included.
+/// Wildcard for all inference scopes, including future ones.
 const INFERENCE: (&str, u16) = ("inference.*", 1 << 14);
-/// Everything.
+/// Wildcard for all scopes.
 const EVERYTHING: (&str, u16) = ("*", 1 << 15);
 
-/// The scopes of a key. By default none; [`Scopes::inference`] is what a new key has.
+/// The set of scopes of a key. Empty by default; a new key has [`Scopes::inference`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(u16);
 
-/// Names that are no scopes.
+/// Error of names that are not scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownScopes(pub Vec<String>);
 
@@ -88,16 +88,16 @@ impl fmt::Display for UnknownScopes {
 impl std::error::Error for UnknownScopes {}
 
 impl Scopes {
-    /// `inference.*`: what a new key has unless told otherwise.
+    /// `inference.*`: the default scopes of a new key.
     #[must_use]
     pub const fn inference() -> Self {
         Self(INFERENCE.1)
     }
 
-    /// The scopes with these names.
+    /// Parses scope names.
     ///
     /// # Errors
-    /// All names that are no scopes.
+    /// Returns all unknown names.
     pub fn parse<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, UnknownScopes> {
         let mut scopes = Self::default();
         let mut unknown = Vec::new();
@@ -110,28 +110,28 @@ impl Scopes {
         if unknown.is_empty() { Ok(scopes) } else { Err(UnknownScopes(unknown)) }
     }
 
-    /// As [`Scopes::parse`], for stored keys: a name that a later version wrote
-    /// allows nothing here.
+    /// Parses the scope names of a stored key. Unlike [`Scopes::parse`], it ignores unknown names, which a later
+    /// version may have written.
     pub fn lenient<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Self {
         Self(names.into_iter().filter_map(|name| Self::bit_of(name.as_ref())).fold(0, |all, bit| all | bit))
     }
 
-    /// The scope is among them, by name, by wildcard or by another that includes it.
+    /// Returns true if the set allows the scope: by name, by wildcard, or by another scope that includes it.
     #[must_use]
     pub const fn allows(self, scope: Scope) -> bool {
         self.0 & (scope.allowed_by() | INFERENCE.1 | EVERYTHING.1) != 0
     }
 
-    /// The scope is among them by its own name or by a wildcard.
+    /// Returns true if the set contains the scope by its own name or by a wildcard.
     #[must_use]
     pub const fn holds(self, scope: Scope) -> bool {
         self.0 & (scope.bit() | INFERENCE.1 | EVERYTHING.1) != 0
     }
 
-    /// Checks a scope.
+    /// Requires a scope.
     ///
     /// # Errors
-    /// 403 with the missing scope in `details.required_scope`.
+    /// Returns 403 with the missing scope in `details.required_scope`.
     pub fn require(self, scope: Scope) -> Result<(), Refusal> {
         if self.allows(scope) {
             return Ok(());
@@ -140,7 +140,7 @@ impl Scopes {
         Err(Refusal::because(Code::InsufficientScope, message).with("required_scope", scope.name()))
     }
 
-    /// Their names, for storing and showing; parsing them gives the same scopes.
+    /// Names of the scopes, for storing and showing. Parsing them returns the same set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::known().filter(move |(_, bit)| self.0 & bit != 0).map(|(name, _)| name)
     }

@@ -9,7 +9,7 @@
 
 use penstock_auth::{Key, Malformed, digest, presented, verify};
 
-/// Bytes that differ from call to call; not random, and good enough here.
+/// Bytes that differ from call to call. They are not random, which is sufficient here.
 fn source(start: u64) -> impl FnMut(&mut [u8]) {
     let mut state = start;
     move |buffer| {

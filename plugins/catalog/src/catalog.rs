@@ -1,4 +1,4 @@
-//! The catalogue itself: models by every name they answer to.
+//! The model catalogue: models by id, alias and pattern.
 
 use crate::item::item;
 use crate::model::Model;
@@ -6,31 +6,30 @@ use crate::pattern::Pattern;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// All models of one configuration. Immutable; a new configuration makes a new one.
+/// All models of one configuration. Immutable; a new configuration builds a new catalogue.
 #[derive(Debug, Default)]
 pub struct Catalog {
     pub(crate) entries: Vec<Entry>,
-    /// Ids and aliases, to places in `entries`.
+    /// Ids and aliases, with their indexes in `entries`.
     names: HashMap<Box<str>, usize>,
-    /// Aliases with `*`, to places in `entries`; the first that fits counts.
+    /// Aliases with `*`, with their indexes in `entries`. The first match wins.
     patterns: Vec<(Pattern, usize)>,
 }
 
-/// A model with its items, written once.
+/// A model with its JSON items, serialized once.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) model: Arc<Model>,
     pub(crate) item: String,
-    /// One for each alias that is a name, with this name, in their order.
+    /// Name and JSON item of each alias that is not a pattern, in configuration order.
     pub(crate) aliases: Vec<(String, String)>,
 }
 
 impl Catalog {
-    /// A catalogue of these models.
+    /// Builds a catalogue.
     ///
     /// # Errors
-    /// Every mistake: an empty id or alias, and names that two models (or one
-    /// model twice) claim.
+    /// Returns all mistakes: empty ids or aliases, and names that are used twice.
     pub fn new(models: Vec<Model>) -> Result<Self, Vec<String>> {
         let mut mistakes = Vec::new();
         let mut names: HashMap<Box<str>, usize> = HashMap::new();
@@ -50,7 +49,7 @@ impl Catalog {
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
-        // Stable: of equals the first in the configuration counts.
+        // The sort is stable: of equal ranks, the first in the configuration wins.
         patterns.sort_by_key(|(pattern, _)| pattern.rank());
         let entry = |model: Model| Entry {
             item: item(&model, None),
@@ -60,8 +59,8 @@ impl Catalog {
         Ok(Self { entries: models.into_iter().map(entry).collect(), names, patterns })
     }
 
-    /// The model with this id or alias, exactly; else the one with a pattern that the name fits, whatever its case.
-    /// Flavors are not known here.
+    /// Finds the model with exactly this id or alias; otherwise the model with a pattern that matches the name,
+    /// ignoring case. Flavors are not resolved here.
     #[must_use]
     pub fn resolve(&self, name: &str) -> Option<&Arc<Model>> {
         let place = self.names.get(name).copied().or_else(|| self.by_pattern(name))?;
@@ -76,7 +75,7 @@ impl Catalog {
         self.patterns.iter().find(|(pattern, _)| pattern.fits(&name)).map(|(_, place)| *place)
     }
 
-    /// All models, in the order of the configuration.
+    /// All models in the order of the configuration.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.entries.iter().map(|entry| &entry.model)
     }

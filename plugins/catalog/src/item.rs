@@ -1,10 +1,9 @@
-//! One item, in the shape that both dialects' client libraries read.
+//! One catalogue item in the form that the client libraries of both dialects read.
 //!
-//! It is the union of two model objects: `object`, `owned_by`, `created` for
-//! one family of libraries, `type`, `display_name`, `created_at`, `lifecycle`,
-//! `max_input_tokens`, `max_tokens` for the other, and the contract's own
-//! fields. Prices are EUR per token, as exact JSON numbers and, under the names
-//! `prompt` and `completion`, as strings for readers that expect these.
+//! It is the union of two model objects: `object`, `owned_by`, `created` for one family of libraries; `type`,
+//! `display_name`, `created_at`, `lifecycle`, `max_input_tokens`, `max_tokens` for the other; and our own fields.
+//! Prices are EUR per token, as exact JSON numbers and, under the names `prompt` and `completion`, as strings for
+//! clients that expect these.
 
 use crate::meta::{Detail, meta, with_meta};
 use crate::model::{Model, Price};
@@ -13,8 +12,8 @@ use crate::pattern::Pattern;
 use penstock_contract::calendar::rfc3339;
 use rust_decimal::Decimal;
 
-/// The item of a model under the name it was asked for: its id, or one of its
-/// aliases or a name that fits one, which then becomes the item's `id`. Any other name gives the model's own.
+/// Serializes the item of a model under the requested name. If the name is an alias or matches a pattern, it becomes
+/// the `id` of the item; any other name gives the item under the model's own id.
 #[must_use]
 pub fn one(model: &Model, name: &str, detail: Detail) -> Vec<u8> {
     let lower = name.to_lowercase();
@@ -31,12 +30,12 @@ pub fn one(model: &Model, name: &str, detail: Detail) -> Vec<u8> {
     .into_bytes()
 }
 
-/// `_meta` of a model, or of one of its aliases.
+/// `_meta` object of a model, or of one of its aliases.
 pub(crate) fn meta_of(model: &Model, alias: Option<&str>) -> String {
     meta(model, &display(model, alias), most(model))
 }
 
-/// The name for people.
+/// Display name.
 fn display(model: &Model, alias: Option<&str>) -> String {
     match alias {
         Some(alias) => format!("{alias} ({})", model.name),
@@ -44,7 +43,7 @@ fn display(model: &Model, alias: Option<&str>) -> String {
     }
 }
 
-/// Most generated tokens.
+/// Maximum number of generated tokens.
 fn most(model: &Model) -> u64 {
     model.max_output.unwrap_or(model.context_length).min(model.context_length)
 }
@@ -104,7 +103,7 @@ fn pricing(price: &Price) -> String {
     object.end()
 }
 
-/// A millionth, exactly. (Of a price with more than 22 places, to the 28th.)
+/// Price per token from the price per million tokens: exact, or rounded to 28 places if the price has more than 22.
 fn per_token(per_million: Decimal) -> String {
     per_million.checked_mul(Decimal::new(1, 6)).unwrap_or_default().normalize().to_string()
 }

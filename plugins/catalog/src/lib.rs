@@ -1,9 +1,7 @@
-//! The catalogue: which models there are, under which names, and the pages in
-//! which clients read of them.
+//! Model catalogue: models, their names, and the pages in which clients read them.
 //!
-//! Promises: one item serves both dialects' client libraries; a page is a pure
-//! function of catalogue, query and figures; numbers are exact decimals;
-//! whoever follows a page's cursors comes to an end.
+//! Guarantees: one item serves the client libraries of both dialects; a page is a pure function of catalogue, query and
+//! figures; numbers are exact decimals; following a page's cursors always ends.
 
 mod catalog;
 mod item;

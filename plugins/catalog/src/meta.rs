@@ -1,27 +1,27 @@
-//! `_meta`: a model's abilities and prices in the form that integrations of other hosted services read.
+//! `_meta`: capabilities and prices of a model in the form that integrations of other hosted services read.
 
 use crate::model::{Model, Price};
 use crate::object::Object;
 use penstock_contract::Kind;
 use rust_decimal::Decimal;
 
-/// Whether an item carries `_meta`.
+/// Level of detail of an item: with or without `_meta`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// It does not.
+    /// Item without `_meta`.
     #[default]
     Plain,
-    /// It does.
+    /// Item with `_meta`.
     Meta,
 }
 
-/// An item with `_meta` as its last member.
+/// Appends `_meta` to an item as its last member.
 pub(crate) fn with_meta(item: &str, meta: &str) -> String {
     let open = item.strip_suffix('}').unwrap_or(item);
     format!("{open},\"_meta\":{meta}}}")
 }
 
-/// The object of a model.
+/// Serializes the `_meta` object of a model.
 pub(crate) fn meta(model: &Model, display: &str, most: u64) -> String {
     let mut object = Object::new();
     object.text("type", kind(model.kind));
@@ -65,7 +65,8 @@ fn capabilities(model: &Model) -> String {
     object.end()
 }
 
-/// How a model's thinking is steered: by `reasoning_effort`, or not at all. `None` for one that does not think.
+/// Control of a model's reasoning: `effort` (by `reasoning_effort`) or `always` (cannot be controlled). `None` for a
+/// model that does not reason.
 fn reasoning(model: &Model) -> Option<&'static str> {
     let takes = |name: &str| model.supported_parameters.iter().any(|parameter| parameter == name);
     if model.kind != Kind::Chat {
@@ -79,7 +80,7 @@ fn reasoning(model: &Model) -> Option<&'static str> {
     }
 }
 
-/// Prices per million tokens; `null` where there is none.
+/// Prices per million tokens; `null` for an unknown price.
 fn pricing(price: Option<&Price>) -> String {
     let cost = |price: Option<Decimal>| {
         price.map_or_else(|| "null".to_owned(), |price| price.normalize().to_string())

@@ -1,44 +1,43 @@
-//! A model as clients see it.
+//! A catalogue model as clients see it.
 
 use penstock_contract::Kind;
 use rust_decimal::Decimal;
 
-/// A model as clients see it. What the house knows beyond that (offers,
-/// tokenizer, energy) is not here.
+/// A model as clients see it. Offers, tokenizer and energy data are not part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// The name that requests use; unique over ids and aliases.
+    /// Name that requests use; unique among ids and aliases.
     pub id: String,
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// For people; may be empty.
+    /// Description for people; may be empty.
     pub description: String,
-    /// What it does.
+    /// Kind of work that the model does.
     pub kind: Kind,
-    /// Other names it answers to; those with `*` are patterns.
+    /// Other names of the model; those with `*` are patterns.
     pub aliases: Vec<String>,
-    /// Input and output tokens together.
+    /// Context window: maximum of input and output tokens together.
     pub context_length: u64,
-    /// Most generated tokens, where less than the window.
+    /// Maximum number of generated tokens, if smaller than the context window.
     pub max_output: Option<u64>,
-    /// Unix seconds.
+    /// Creation time in Unix seconds.
     pub created: u64,
-    /// What a request may set.
+    /// Parameters that a request may set.
     pub supported_parameters: Vec<String>,
-    /// `text`, `image`, `audio`, `file`.
+    /// Input modalities: `text`, `image`, `audio`, `file`.
     pub input_modalities: Vec<String>,
-    /// `text`, `image`, `audio`, `embeddings`, `scores`.
+    /// Output modalities: `text`, `image`, `audio`, `embeddings`, `scores`.
     pub output_modalities: Vec<String>,
-    /// `None` when it has no price per token; shown as 0 and sorted last by price.
+    /// Price per token; `None` is shown as 0 and sorted last by price.
     pub price: Option<Price>,
-    /// Where it stands in its life.
+    /// Lifecycle stage.
     pub lifecycle: Lifecycle,
-    /// Who made it; what stands before the first slash of the id when `None`.
+    /// Owner of the model; `None` stands for the part of the id before the first slash.
     pub owned_by: Option<String>,
 }
 
 impl Model {
-    /// A chat model with this id and nothing else; the rest by struct update.
+    /// Creates a chat model with this id; set the other fields by struct update.
     #[must_use]
     pub fn new(id: impl Into<String>) -> Self {
         let id = id.into();
@@ -60,44 +59,44 @@ impl Model {
         }
     }
 
-    /// Its aliases that are names, without the patterns.
+    /// Aliases that are names, without the patterns.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.aliases.iter().filter(|alias| !alias.contains('*'))
     }
 }
 
-/// EUR per million tokens; images in EUR apiece, audio in EUR a minute.
+/// Prices in EUR: per million tokens, per image, per minute of audio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
-    /// Per million input tokens.
+    /// Price per million input tokens.
     pub input: Decimal,
-    /// Per million input tokens read from a cache.
+    /// Price per million input tokens read from a cache.
     pub cached_input: Decimal,
-    /// Per million output tokens.
+    /// Price per million output tokens.
     pub output: Decimal,
-    /// Per image.
+    /// Price per image.
     pub image: Option<Decimal>,
-    /// Per minute of audio.
+    /// Price per minute of audio.
     pub minute: Option<Decimal>,
 }
 
-/// Where a model stands in its life.
+/// Lifecycle stage of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lifecycle {
-    /// In use.
+    /// Model in use.
     #[default]
     Active,
-    /// Still answers, and will not for ever.
+    /// Model that still answers but will be removed.
     Deprecated,
-    /// Answers no more.
+    /// Model that no longer answers.
     Retired,
 }
 
 impl Lifecycle {
-    /// All of them.
+    /// All stages.
     pub const ALL: [Self; 3] = [Self::Active, Self::Deprecated, Self::Retired];
 
-    /// Its name on the wire.
+    /// Name of the stage on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,8 +1,8 @@
-//! A JSON object, written member by member.
+//! Writer of a JSON object, member by member.
 
 use serde_json::Value;
 
-/// A JSON object in the making.
+/// JSON object under construction.
 pub(crate) struct Object(String);
 
 impl Object {
@@ -10,7 +10,7 @@ impl Object {
         Self("{".to_owned())
     }
 
-    /// `json` is written as it stands.
+    /// Adds a member whose value is `json`, written unchanged.
     pub(crate) fn raw(&mut self, name: &str, json: &str) {
         if self.0.len() > 1 {
             self.0.push(',');

@@ -1,4 +1,4 @@
-//! A page of the catalogue: filter, sort, cut, write.
+//! A page of the catalogue: filter, sort, cut, serialize.
 
 use crate::catalog::{Catalog, Entry};
 use crate::item::meta_of;
@@ -12,31 +12,29 @@ use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
-/// Live figures of a model's last hour; `None` when there are none.
+/// Live figures of a model over the last hour; `None` if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Tokens per second.
+    /// Output tokens per second.
     pub throughput: Option<f64>,
     /// Seconds to the first token.
     pub latency: Option<f64>,
-    /// Answers.
+    /// Number of answers.
     pub popularity: Option<f64>,
 }
 
 impl Catalog {
-    /// The page that a query asks for:
+    /// Serializes the page of a query:
     /// `{"object":"list","data":[…],"has_more":…,"first_id":…,"last_id":…,"total_count":…}`.
     ///
-    /// `total_count` counts what the filters leave. `has_more` tells whether
-    /// there is more in the direction of reading: behind the page, or before it
-    /// when it was asked for with `before_id`. Aliases stand behind all models,
-    /// in the order of their models. `figures` gives the last hour of the model
-    /// with an id, and is only asked where the order needs it. Models that `may_see` refuses are as if they were not
-    /// there.
+    /// `total_count` counts the items that pass the filters. `has_more` is true if more items follow in reading
+    /// direction: after the page, or before it if the query has `before_id`. Aliases follow all models, in the order of
+    /// their models. `figures` returns the last hour of a model by id; it is called only if the sort order needs it.
+    /// The page leaves out models for which `may_see` returns false.
     ///
     /// # Errors
-    /// 400 when a cursor is no item of the list: to begin anew there would send
-    /// a client round in circles.
+    /// Returns 400 if a cursor is not an item of the list: starting again from the beginning would make a client loop
+    /// forever.
     pub fn page(
         &self,
         query: &Query,
@@ -97,7 +95,7 @@ fn sort(entries: &mut [&Entry], sort: Sort, figures: &dyn Fn(&str) -> Figures) {
         let price = entry.model.price?;
         price.input.checked_add(price.output)
     };
-    // Ties by id; each of the following sorts is stable.
+    // Equal items are ordered by id: the following sorts are stable.
     entries.sort_unstable_by(|a, b| a.model.id.cmp(&b.model.id));
     match sort {
         Sort::PriceUp => entries.sort_by_key(|entry| (price(entry).is_none(), price(entry))),
@@ -110,8 +108,8 @@ fn sort(entries: &mut [&Entry], sort: Sort, figures: &dyn Fn(&str) -> Figures) {
     }
 }
 
-/// Ascending; those without a figure last. Each figure is asked for once, so
-/// that it does not move while the list is being sorted.
+/// Sorts ascending by a figure; entries without a figure come last. Each figure is read once, because it may change
+/// during the sort.
 fn by_figure(entries: &mut [&Entry], figure: impl Fn(&Entry) -> Option<f64>) {
     let mut keyed: Vec<(Option<f64>, &Entry)> =
         entries.iter().map(|entry| (figure(entry).filter(|figure| !figure.is_nan()), *entry)).collect();
@@ -124,7 +122,7 @@ fn by_figure(entries: &mut [&Entry], figure: impl Fn(&Entry) -> Option<f64>) {
     entries.iter_mut().zip(keyed).for_each(|(place, (_, entry))| *place = entry);
 }
 
-/// The page's range of items, and whether there is more in its direction.
+/// Returns the range of items on the page, and true if more items follow in reading direction.
 fn cut(items: &[Item<'_>], query: &Query) -> Result<(Range<usize>, bool), Refusal> {
     let find = |param: &str, id: &str| {
         let place = items.iter().position(|item| item.id == id);

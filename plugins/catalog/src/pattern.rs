@@ -1,8 +1,8 @@
-//! Aliases that stand for many names: `*` in them stands for any text.
+//! Aliases that match many names: `*` stands for any text.
 
 use std::cmp::Reverse;
 
-/// Steps that looking for a common name may take; longer patterns are taken to have none.
+/// Limit on the search for a common name, in steps; longer patterns are treated as having none.
 const MOST_STEPS: usize = 1 << 16;
 
 /// An alias with `*`, compared without regard to case.
@@ -10,7 +10,7 @@ const MOST_STEPS: usize = 1 << 16;
 pub struct Pattern(String);
 
 impl Pattern {
-    /// The pattern that an alias is; `None` if it has no `*` and so is one name.
+    /// Parses an alias. Returns `None` if it has no `*` and so is a plain name.
     #[must_use]
     pub fn new(alias: &str) -> Option<Self> {
         if !alias.contains('*') {
@@ -23,13 +23,13 @@ impl Pattern {
         Some(Self(text))
     }
 
-    /// It in small letters, each run of `*` once: two patterns with the same text are the same.
+    /// Normalized text: lower case, with each run of `*` reduced to one. Two patterns with the same text are equal.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether a name, given in small letters, fits.
+    /// Returns true if the pattern matches a name, which is given in lower case.
     #[must_use]
     pub fn fits(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
@@ -43,20 +43,21 @@ impl Pattern {
         rest.ends_with(last)
     }
 
-    /// Order of patterns that fit the same name, the first one counts: most characters other than `*`, then fewest `*`.
+    /// Sort key of patterns that match the same name; the smallest wins: most characters other than `*`, then fewest
+    /// `*`.
     #[must_use]
     pub fn rank(&self) -> (Reverse<usize>, usize) {
         let stars = self.0.matches('*').count();
         (Reverse(self.0.chars().count().saturating_sub(stars)), stars)
     }
 
-    /// Whether a name may be at any place in longer ones: neither its begin nor its end is given.
+    /// Returns true if the pattern fixes neither the start nor the end of a name.
     fn is_loose(&self) -> bool {
         self.0.starts_with('*') && self.0.ends_with('*')
     }
 
-    /// A name that both fit and that somebody may well use; `None` if there is none. Two loose patterns such as
-    /// `*opus*` and `*haiku*` fit `opushaiku`, which nobody uses: they are not compared.
+    /// Returns a realistic name that both patterns match, or `None`. Two loose patterns such as `*opus*` and `*haiku*`
+    /// both match `opushaiku`, which no client uses: they are not compared.
     #[must_use]
     pub fn common(&self, other: &Self) -> Option<String> {
         if self.is_loose() && other.is_loose() {
@@ -65,7 +66,7 @@ impl Pattern {
         let (left, right): (Vec<char>, Vec<char>) = (self.0.chars().collect(), other.0.chars().collect());
         let width = right.len() + 1;
         let size = (left.len() + 1).checked_mul(width).filter(|size| *size <= MOST_STEPS)?;
-        // A breadth-first walk over the places in both; each step may write one character of the name.
+        // Breadth-first search over the positions in both patterns; each step may add one character to the name.
         let mut from: Vec<Option<(usize, Option<char>)>> = vec![None; size];
         let mut open = std::collections::VecDeque::from([0]);
         if let Some(start) = from.first_mut() {
@@ -95,7 +96,7 @@ impl Pattern {
     }
 }
 
-/// The characters on the way to a place.
+/// Collects the characters on the path to a position.
 fn name(from: &[Option<(usize, Option<char>)>], mut at: usize) -> String {
     let mut letters = Vec::new();
     while at > 0 {

@@ -1,43 +1,43 @@
-//! What a client wants to see of the catalogue: the query string of a list.
+//! Query string of a catalogue list.
 //!
-//! Unknown parameters are ignored, known ones are strict: a mistake is a 400
-//! that names the parameter and says what it takes.
+//! Unknown parameters are ignored, known ones are strict: an invalid value is a 400 that names the parameter and its
+//! valid values.
 
 use crate::meta::Detail;
 use crate::model::Lifecycle;
 use penstock_contract::{Refusal, percent};
 
-/// Items of a page unless told otherwise.
+/// Default number of items on a page.
 const LIMIT: usize = 100;
-/// Most items of a page.
+/// Maximum number of items on a page.
 const MOST: usize = 1_000;
-/// Most names in one list.
+/// Maximum number of names in one list parameter.
 const NAMES: usize = 100;
-/// What models may put out, and `all`.
+/// Output modalities of the filter; `all` turns it off.
 const MODALITIES: [&str; 6] = ["text", "image", "audio", "embeddings", "scores", "all"];
 
-/// The orders of a list. Ties go by id; models without the figure come last.
+/// Sort orders of a list. Equal items are ordered by id; models without the figure come last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    /// Input plus output price, the cheapest first.
+    /// Input plus output price, lowest first.
     PriceUp,
-    /// Input plus output price, the dearest first.
+    /// Input plus output price, highest first.
     PriceDown,
-    /// The widest window first.
+    /// Context window, largest first.
     Context,
-    /// The most tokens per second of the last hour first.
+    /// Tokens per second over the last hour, highest first.
     Throughput,
-    /// The shortest time to the first token of the last hour first.
+    /// Time to the first token over the last hour, shortest first.
     Latency,
-    /// The youngest first.
+    /// Creation time, newest first.
     #[default]
     Newest,
-    /// The most answers of the last hour first.
+    /// Number of answers over the last hour, highest first.
     Popular,
 }
 
 impl Sort {
-    /// All seven.
+    /// All seven orders.
     pub const ALL: [Self; 7] = [
         Self::PriceUp,
         Self::PriceDown,
@@ -48,7 +48,7 @@ impl Sort {
         Self::Popular,
     ];
 
-    /// Its name in a query.
+    /// Name of the order in a query.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,25 +63,25 @@ impl Sort {
     }
 }
 
-/// Where a page begins.
+/// Start of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// After this many items.
+    /// Number of items to skip.
     Offset(usize),
-    /// Right after the item with this id.
+    /// Page that starts right after the item with this id.
     After(String),
-    /// It ends right before the item with this id.
+    /// Page that ends right before the item with this id.
     Before(String),
 }
 
-/// A list's query.
+/// Parsed query of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Any of these; empty: no filter.
+    /// Output modalities of which a model needs one; empty: no filter.
     pub(crate) output_modalities: Vec<String>,
-    /// All of these.
+    /// Parameters of which a model needs all.
     pub(crate) supported_parameters: Vec<String>,
-    /// Any of these; empty: no filter.
+    /// Lifecycle stages of which a model needs one; empty: no filter.
     pub(crate) lifecycle: Vec<Lifecycle>,
     pub(crate) sort: Sort,
     pub(crate) start: Start,
@@ -106,14 +106,13 @@ impl Default for Query {
 }
 
 impl Query {
-    /// Reads a query string (without `?`): `output_modalities` (any of a comma
-    /// list, `all`: no filter), `supported_parameters` (all of a comma list),
-    /// `lifecycle`, `sort`, `offset`, `limit`, `after_id`, `before_id`,
-    /// `include_aliases`, `include_meta`. An empty value counts as absent. Of a repeated
-    /// parameter lists add up, else the last counts.
+    /// Parses a query string (without `?`): `output_modalities` (one of a comma-separated list, `all`: no filter),
+    /// `supported_parameters` (all of a comma-separated list), `lifecycle`, `sort`, `offset`, `limit`, `after_id`,
+    /// `before_id`, `include_aliases`, `include_meta`. An empty value counts as absent. Repeated list parameters add
+    /// up; of other repeated parameters the last counts.
     ///
     /// # Errors
-    /// 400 with the parameter and what it takes.
+    /// Returns 400 with the parameter and its valid values.
     pub fn parse(query: &str) -> Result<Self, Refusal> {
         let mut parsed = Self::default();
         let (mut offset, mut after, mut before) = (None, None, None);
@@ -153,9 +152,8 @@ impl Query {
         Ok(parsed)
     }
 
-    /// Lists aliases as items of their own, behind the models. For clients of
-    /// the messages dialect (those that send `anthropic-version`), who look for
-    /// names they know.
+    /// Lists aliases as separate items after the models. For clients of the messages dialect (those that send
+    /// `anthropic-version`), which look for names they know.
     #[must_use]
     pub fn with_aliases(mut self) -> Self {
         self.aliases = true;
@@ -163,10 +161,10 @@ impl Query {
     }
 }
 
-/// Whether the query of one model asks for `_meta`: its other parameters mean nothing.
+/// Parses `include_meta` from the query of a single model; other parameters are ignored.
 ///
 /// # Errors
-/// 400 for a value of `include_meta` that is none.
+/// Returns 400 if the value of `include_meta` is invalid.
 pub fn detail(query: &str) -> Result<Detail, Refusal> {
     let mut detail = Detail::Plain;
     for (name, value) in percent::parameters(query) {

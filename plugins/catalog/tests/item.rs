@@ -1,4 +1,4 @@
-//! The item that both dialects' client libraries read.
+//! Catalogue item that the client libraries of both dialects read.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_catalog::{Detail, Lifecycle, Model, Price, one};

@@ -1,4 +1,4 @@
-//! Filters, orders, pages.
+//! Catalogue pages: filters, orders, cursors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_catalog::{Catalog, Figures, Model, Price, Query};

@@ -1,5 +1,5 @@
-//! How the ledger is got at: through the running gateway, or directly in its store when none runs. Questions and
-//! answers are the same.
+//! Access to the ledger: through the running gateway, or directly in its store when none runs. Requests and answers are
+//! the same.
 
 use crate::admin::request::{Asked, Told};
 use crate::admin::routes::{self, Work};
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the ledger is got at.
+/// Access to the ledger.
 pub enum Way {
-    /// Through the admin listener.
+    /// Access through the admin listener.
     Gateway(Client),
-    /// Directly, with a ledger of this process's own.
+    /// Direct access, with a ledger opened in this process.
     Store(tokio::runtime::Runtime, Box<Vault>, Arc<Ledger>),
 }
 
 impl Way {
-    /// The running gateway, or the store.
+    /// Returns the running gateway, or opens the store.
     pub fn find(reached: &Reached) -> Result<Self, String> {
         let reach = reach(&reached.source()?)?;
         match Client::new(&reach) {
@@ -41,8 +41,7 @@ impl Way {
                     debt: i64::MAX,
                     backlog: usize::MAX,
                     slow: Duration::from_secs(1),
-                    // Nothing here is about now but grants and corrections: a clock that is wrong is told by
-                    // the gateway.
+                    // This process dates only grants and corrections. A wrong clock is reported by the gateway.
                     ahead: Duration::MAX,
                 };
                 let ledger = Ledger::open(vault.ledger.clone(), &settings, Clock::start())?;
@@ -53,7 +52,7 @@ impl Way {
         }
     }
 
-    /// A question.
+    /// Sends a GET request.
     pub fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, String> {
         self.json("GET", path, query, None)
     }
@@ -73,7 +72,7 @@ impl Way {
             Self::Gateway(client) => Ok(client.ask(method, &format!("{path}{}", written(query)), body)?),
             Self::Store(..) => match self.direct(method, path, query, body)? {
                 Told::Json(_, value) => Ok(value),
-                Told::Lines(_) => Err("This is not a question with one answer.".to_owned()),
+                Told::Lines(_) => Err("This request has no JSON answer.".to_owned()),
             },
         }
     }
@@ -85,7 +84,7 @@ impl Way {
             Self::Gateway(client) => Ok(client.text(&format!("{path}{}", written(&query)))?),
             Self::Store(..) => match self.direct("GET", path, &query, None)? {
                 Told::Lines(lines) => Ok(lines),
-                Told::Json(..) => Err("The ledger is not lines.".to_owned()),
+                Told::Json(..) => Err("This request has no ledger lines as its answer.".to_owned()),
             },
         }
     }
@@ -101,7 +100,7 @@ impl Way {
         let method = http::Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
         let (route, id) = routes::find(&method, path).map_err(sentence)?;
         let Work::Ledger(work) = route.work else {
-            return Err("This is not asked of the ledger.".to_owned());
+            return Err("This is not a ledger request.".to_owned());
         };
         let asked = Asked {
             id,

@@ -1,4 +1,4 @@
-//! `penstock credits export`: the entries of the ledger, to a file or standard output, as they are or as a table.
+//! `penstock credits export`: the entries of the ledger, as JSON lines or CSV, to a file or standard output.
 
 use super::Way;
 use crate::cli::output::{err, out};
@@ -13,23 +13,23 @@ pub(super) struct Export {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
-    /// Only entries after this number
+    /// Only entries after this entry number
     #[arg(long, default_value_t = 0)]
     after: u64,
-    /// A file to write to instead of standard output
+    /// File to write to instead of standard output
     #[arg(long, short)]
     output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
-    /// The lines of the ledger itself, including hashes
+    /// Lines of the ledger itself, including hashes
     Jsonl,
-    /// A row for each entry
+    /// One row for each entry
     Csv,
 }
 
-/// The columns of an export as CSV: every member that an entry may have.
+/// CSV columns of an export: every member that an entry may have.
 const COLUMNS: [&str; 30] = [
     "seq",
     "at",
@@ -63,7 +63,7 @@ const COLUMNS: [&str; 30] = [
     "why",
 ];
 
-/// Writes entries out, page after page.
+/// Writes the entries, page after page.
 pub(super) fn run(way: &Way, export: &Export) -> Result<(), String> {
     let mut file = match &export.output {
         Some(path) => Some(std::fs::File::create(path).map_err(|error| unwritten(&error))?),

@@ -1,20 +1,20 @@
-//! Models as users write them.
+//! Models as written in a configuration.
 
 use super::Exact;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Models for requests that name none. Where nothing is written here, such a request is refused.
+/// Models for requests that name none. Without an entry here, such a request is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct DefaultModels {
-    /// Id of the model whose tokens `/v1/messages/count_tokens` counts.
+    /// Id of the model for `/v1/messages/count_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "model-id"), example = &"llama-3.1-8b-instruct")]
     pub count_tokens: Option<String>,
-    /// Id of the model that `/v1/images/generations` draws with.
+    /// Id of the model for `/v1/images/generations`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "model-id"), example = &"flux.1-dev")]
     pub images: Option<String>,
@@ -25,80 +25,80 @@ pub struct DefaultModels {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Model {
-    /// The name that clients ask for.
+    /// Model id, used by clients in requests.
     #[schemars(extend("format" = "model-id"), example = &"llama-3.1-8b-instruct")]
     pub id: String,
-    /// Its name for people; the id when left out.
+    /// Display name; the id by default.
     pub name: Option<String>,
-    /// A sentence or two for people.
+    /// Description for people, one or two sentences.
     #[serde(default)]
     pub description: String,
-    /// What it does.
+    /// Kind of work that the model does.
     pub kind: Kind,
-    /// Other names it answers to. A name with `*`, which stands for any text, is a pattern: it is compared without regard
+    /// Other names of the model. A name with `*`, which stands for any text, is a pattern: it is matched without regard
     /// to case, after all ids and other aliases.
     #[serde(default)]
     #[schemars(extend("items" = { "type": "string", "format": "model-id" }))]
     pub aliases: Vec<String>,
-    /// Input and output tokens together.
+    /// Context window: maximum of input and output tokens together.
     #[schemars(range(min = 1, max = 1_000_000_000), example = 131_072)]
     pub context_length: u64,
-    /// Most generated tokens, where that is less than the window.
+    /// Maximum number of generated tokens, if smaller than the context window.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub max_output: Option<u64>,
-    /// When it came out, in Unix seconds; the time when the gateway first listed it when left out.
+    /// Release time in Unix seconds; by default the time when the gateway first listed the model.
     #[serde(default)]
     pub created: u64,
-    /// Who made it, for clients; what stands before the first `/` of the id when left out.
+    /// Owner of the model, shown to clients; by default the part of the id before the first `/`.
     #[schemars(length(min = 1), example = &"Meta")]
     pub owned_by: Option<String>,
-    /// Where it stands in its life; clients see it.
+    /// Lifecycle stage, shown to clients.
     #[serde(default)]
     pub lifecycle: Lifecycle,
-    /// What a request may set, as `tools`, `response_format`, `temperature`, `stream`; what engines of its kind
-    /// usually take when left out.
+    /// Parameters that a request may set, such as `tools`, `response_format`, `temperature`, `stream`; by default those
+    /// that engines of its kind usually accept.
     pub supported_parameters: Option<Vec<String>>,
-    /// Most choices (`n`) of one request to a provider; by `supported_parameters` when left out: one, if there is a
-    /// list without `n`.
+    /// Maximum number of choices (`n`) of one request to a provider. By default 1 if `supported_parameters` is set
+    /// without `n`.
     #[schemars(range(min = 1, max = 10))]
     pub max_n: Option<u32>,
-    /// What goes in; by kind when left out.
+    /// Input modalities; by default those of its kind.
     pub input_modalities: Option<Vec<Modality>>,
-    /// What comes out; by kind when left out.
+    /// Output modalities; by default those of its kind.
     pub output_modalities: Option<Vec<Modality>>,
-    /// Sizes in which it draws, its own first; any when left out.
+    /// Supported image sizes, the default size first; by default any size.
     #[serde(default)]
     #[schemars(example = &["1024x1024", "1024x1536"])]
     pub image_sizes: Vec<String>,
-    /// Price at every provider that names none of its own.
+    /// Price at every provider that has no price of its own.
     #[serde(default)]
     pub price: Price,
-    /// Prices that come later, each from a day on: what it does not name stays.
+    /// Future prices, each from a given day on; a price that is left out stays the same.
     #[serde(default)]
     pub price_changes: Vec<DatedPrice>,
-    /// What its requests are paid with.
+    /// Unit in which requests are paid: credits or energy.
     #[serde(default)]
     pub billing: Billing,
-    /// What it draws, for the footprint and for billing by energy.
+    /// Energy use, for the footprint and for billing by energy.
     #[serde(default)]
     pub energy: Energy,
-    /// How its tokens are counted. Without it counts are estimates.
+    /// Tokenizer for counting tokens. Without it token counts are estimates.
     pub tokenizer: Option<Tokenizer>,
-    /// What the scores of a reranking model are: `as_is` from 0 to 1 already, or logits that a `sigmoid` is
-    /// taken of.
+    /// Scores of a reranking model: `as_is` if they are already from 0 to 1, `sigmoid` if they are logits to be
+    /// converted.
     #[serde(default)]
     pub score: Score,
-    /// What token ids in the `input` of an embedding request are: ids of `cl100k_base` or `o200k_base`, which
-    /// become text, the model's own (`native`), or nothing that is taken (`refuse`).
+    /// Meaning of token ids in the `input` of an embedding request: ids of `cl100k_base` or `o200k_base`, which are
+    /// converted to text; ids of the model itself (`native`); or refused (`refuse`).
     #[serde(default)]
     pub token_ids: TokenIds,
-    /// Sampling parameters that a request's `preset` fills in where the client left them out.
+    /// Sampling parameters that a request's `preset` sets if the client left them out.
     #[serde(default)]
     pub presets: Presets,
-    /// Models that answer instead when every offer of this one fails, in this order.
+    /// Models that answer instead if every offer of this one fails, in this order.
     #[serde(default)]
     pub fallbacks: Vec<String>,
-    /// Whether a stream that breaks is carried on by another provider.
+    /// True if another provider continues a stream that breaks.
     #[serde(default = "yes")]
     pub rescue: bool,
 }
@@ -107,7 +107,7 @@ const fn yes() -> bool {
     true
 }
 
-/// What a model does.
+/// Kind of work that a model does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -120,7 +120,7 @@ pub enum Kind {
     Transcription,
 }
 
-/// What scores are.
+/// Scale of reranking scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -131,7 +131,7 @@ pub enum Score {
     Sigmoid,
 }
 
-/// What token ids are.
+/// Meaning of token ids in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[allow(missing_docs)]
@@ -147,7 +147,7 @@ pub enum TokenIds {
     Refuse,
 }
 
-/// Where a model stands in its life.
+/// Lifecycle stage of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -159,7 +159,7 @@ pub enum Lifecycle {
     Retired,
 }
 
-/// What goes into a model or comes out of it.
+/// Modality of a model's input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -174,7 +174,7 @@ pub enum Modality {
 }
 
 impl Modality {
-    /// Its name on the wire.
+    /// Name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -192,33 +192,33 @@ impl Modality {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Price {
-    /// Per million input tokens.
+    /// Price per million input tokens.
     pub input: Option<Exact>,
-    /// Per million input tokens read from a cache; the price of input when left out.
+    /// Price per million input tokens read from a cache; the price of `input` by default.
     pub cached_input: Option<Exact>,
-    /// Per million output tokens.
+    /// Price per million output tokens.
     pub output: Option<Exact>,
-    /// Per image.
+    /// Price per image.
     pub image: Option<Exact>,
-    /// Per minute of audio.
+    /// Price per minute of audio.
     pub minute: Option<Exact>,
-    /// Per kilowatt-hour, for models billed by energy.
+    /// Price per kilowatt-hour, for models billed by energy.
     pub kwh: Option<Exact>,
 }
 
-/// Prices from a day on.
+/// Prices from a given day on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct DatedPrice {
-    /// The first day, which begins at midnight UTC.
+    /// First day of the prices, which begins at midnight UTC.
     #[schemars(extend("format" = "date"), example = &"2027-01-01")]
     pub from: String,
-    /// The prices.
+    /// Prices from that day on.
     pub price: Price,
 }
 
-/// What a request is paid with.
+/// Unit in which requests are paid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -229,40 +229,40 @@ pub enum Billing {
     Energy,
 }
 
-/// What a model draws on its accelerators. Unknown figures are left out, never 0.
+/// Energy use of a model on its accelerators. Leave unknown figures out; do not write 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Energy {
-    /// Billions of parameters that work on one token.
+    /// Active parameters per token, in billions.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub active_params_b: Option<Exact>,
-    /// Billions of parameters in all.
+    /// Total number of parameters, in billions.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub total_params_b: Option<Exact>,
-    /// Bits per weight; 16 when left out.
+    /// Bits per weight; 16 by default.
     #[schemars(range(min = 1, max = 64))]
     pub weight_bits: Option<u32>,
-    /// Joules per input token; derived from the active parameters when left out.
+    /// Joules per input token; derived from the active parameters by default.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub joules_per_input_token: Option<Exact>,
-    /// Joules per generated token; estimated from the parameters when left out.
+    /// Joules per generated token; estimated from the parameters by default.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub joules_per_output_token: Option<Exact>,
     /// Joules per image of 1024×1024 pixels at `image_steps`.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub joules_per_image: Option<Exact>,
-    /// Diffusion steps that `joules_per_image` is stated for.
+    /// Number of diffusion steps to which `joules_per_image` refers.
     #[schemars(range(min = 1, max = 10_000))]
     pub image_steps: Option<u32>,
     /// Joules per second of audio.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub joules_per_audio_second: Option<Exact>,
-    /// Where the joules come from; `benchmark` when left out.
+    /// Source of the joule figures; `benchmark` by default.
     pub method: Option<Method>,
 }
 
-/// Where an energy figure comes from.
+/// Source of an energy figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -274,25 +274,25 @@ pub enum Method {
     ClassDefault,
 }
 
-/// How tokens are counted: the model's own files, or one that the gateway brings along.
+/// Tokenizer: the model's own files, or one that is built into the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Tokenizer {
-    /// The model's `tokenizer.json`, relative to this file.
+    /// Path of the model's `tokenizer.json`, relative to this file.
     #[schemars(length(min = 1), example = &"tokenizers/llama-3.1.json")]
     pub file: Option<String>,
-    /// Its chat template (Jinja), relative to this file.
+    /// Path of the chat template (Jinja), relative to this file.
     #[schemars(length(min = 1), example = &"tokenizers/llama-3.1.jinja")]
     pub chat_template: Option<String>,
-    /// Its `tokenizer_config.json`, which names the special tokens and may hold the template.
+    /// Path of `tokenizer_config.json`, which names the special tokens and may contain the template.
     #[schemars(length(min = 1), example = &"tokenizers/llama-3.1.config.json")]
     pub config: Option<String>,
-    /// One that the gateway brings along, instead of files.
+    /// Name of a built-in tokenizer, instead of files.
     #[schemars(length(min = 1), example = &"gpt-oss")]
     pub builtin: Option<String>,
-    /// How an image becomes tokens, such as `{ rule = "patches", px = 28, min = 4, max = 16384 }`. Without it
-    /// requests with images are estimated.
+    /// Rule for converting an image to tokens, such as `{ rule = "patches", px = 28, min = 4, max = 16384 }`. Without
+    /// it requests with images are estimated.
     pub images: Option<Map<String, Value>>,
 }
 
@@ -301,8 +301,8 @@ pub struct Tokenizer {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Presets {
-    /// For `preset: "reasoning"`.
+    /// Parameters for `preset: "reasoning"`.
     pub reasoning: Map<String, Value>,
-    /// For `preset: "non_reasoning"`.
+    /// Parameters for `preset: "non_reasoning"`.
     pub non_reasoning: Map<String, Value>,
 }

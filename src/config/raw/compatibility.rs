@@ -1,25 +1,25 @@
-//! `[compatibility]` as users write it: habits of other services, for clients that were written for those.
+//! `[compatibility]` as written in a configuration: conventions of other services, for clients that expect them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Habits of other services, for clients that were written for those.
+/// Conventions of other services, for clients that expect them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Compatibility {
-    /// Lines of batch results: `flat` has `status_code` and the body as `response`; `nested` has
+    /// Format of a line of batch results: `flat` has `status_code` and the body as `response`; `nested` has
     /// `response.status_code`, `response.request_id` and `response.body`.
     pub batch_results: BatchResults,
-    /// What an image request without `response_format` is answered with.
+    /// Format of images if a request has no `response_format`.
     pub images: ImageFormat,
-    /// Amounts in `billing_cost`: a JSON `number`, or the same digits as a `string`.
+    /// Format of amounts in `billing_cost`: a JSON `number`, or the same digits as a `string`.
     pub billing_cost: CostFormat,
-    /// Whether `preset` also chooses the flavor of a request that names none: `non_reasoning` means `:speed`.
+    /// True if `preset` also sets the flavor of a request that names none: `non_reasoning` means `:speed`.
     pub preset_flavor: bool,
 }
 
-/// Shape of a line of a batch's results.
+/// Format of a line of batch results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -30,7 +30,7 @@ pub enum BatchResults {
     Nested,
 }
 
-/// How an image is given.
+/// Format of an image in an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -41,7 +41,7 @@ pub enum ImageFormat {
     B64Json,
 }
 
-/// How an amount is written.
+/// Format of an amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

@@ -1,53 +1,54 @@
-//! `[spool]`, `[files]` and `[images]` as users write them: what clients send or are sent, and how long and how
-//! much of it is kept.
+//! `[spool]`, `[files]` and `[images]` as written in a configuration: size and lifetime of stored data.
 
 use super::{Pause, Size, Span, mib};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Uploads and images while they are needed. On disk they have no name, so that nothing is left of them.
+/// Temporary storage of uploads and images. The files on disk are unlinked, so that nothing is left of them after the
+/// process ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Spool {
-    /// Folder of the files, relative to this file; `spool` in the folder of the store when left out.
+    /// Folder of the temporary files, relative to this file; by default `spool` in the folder of the store.
     #[schemars(length(min = 1), example = &"/var/tmp/penstock")]
     pub path: Option<String>,
-    /// What stays in memory; larger uploads go to a file.
+    /// Maximum size of an upload in memory; larger uploads are written to a file.
     pub memory: Size,
-    /// All files together; what does not fit is refused with 507.
+    /// Maximum size of all temporary files together; an upload that does not fit is refused with 507.
     pub disk: Size,
 }
 
-/// Files that clients upload, and results of batches: kept until they are deleted or over.
+/// Files that clients upload, and results of batches: stored until they are deleted or expire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Files {
-    /// Folder of their contents, relative to this file; `files` in the folder of the store when left out.
+    /// Folder for the contents of files, relative to this file; by default `files` in the folder of the store.
     #[schemars(length(min = 1), example = &"/var/lib/penstock/files")]
     pub path: Option<String>,
-    /// Largest file; more is refused with 413.
+    /// Maximum size of a file; a larger one is refused with 413.
     pub upload: Size,
-    /// All files together; what does not fit is refused with 507.
+    /// Maximum size of all files together; a file that does not fit is refused with 507.
     pub disk: Size,
-    /// All files of one API key; what does not fit is refused with 507.
+    /// Maximum size of all files of one API key; a file that does not fit is refused with 507.
     pub per_key: Size,
-    /// Room on the disk that uploads leave free, for the store and for what runs.
+    /// Free disk space that uploads must leave, for the store and the running gateway.
     pub keep_free: Size,
-    /// How long files are kept; 0s until they are deleted.
+    /// Time after which files are deleted; 0s for never.
     pub retention: Pause,
 }
 
-/// Images that clients fetch by their address.
+/// Generated images that clients fetch by URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Images {
-    /// How long an image can be fetched.
+    /// Time during which an image can be fetched.
     pub lifetime: Span,
-    /// All images together, at most 512 of them; beyond that the oldest of the account that has most go first.
+    /// Maximum size of all images together, at most 512 images; beyond that the oldest image of the account with the
+    /// most is removed.
     pub keep: Size,
 }
 

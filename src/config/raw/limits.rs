@@ -1,57 +1,58 @@
-//! `[limits]` as users write it: what a client may send, and how long it may take.
+//! `[limits]` as written in a configuration: limits on the size and duration of client requests.
 
 use super::{Size, Span, mib};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a client may send, and how long it may take.
+/// Limits on the size and duration of client requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Limits {
-    /// Most client connections; more are closed as they come.
+    /// Maximum number of client connections; more are closed on arrival.
     #[schemars(range(min = 1))]
     pub connections: u32,
-    /// Most connections of one client: an IPv4 address, or an IPv6 network of 64 bits.
+    /// Maximum number of connections of one client: an IPv4 address, or an IPv6 network of 64 bits.
     #[schemars(range(min = 1))]
     pub connections_per_client: u32,
-    /// Largest request head; more is refused with 431.
+    /// Maximum size of a request head; a larger one is refused with 431.
     pub head: Size,
-    /// Most header fields of a request; more are refused with 431.
+    /// Maximum number of header fields in a request; more are refused with 431.
     #[schemars(range(min = 8, max = 250))]
     pub head_fields: u32,
-    /// Longest request target; more is refused with 414.
+    /// Maximum size of a request target; a longer one is refused with 414.
     pub target: Size,
-    /// Most streams that an HTTP/2 connection has at a time.
+    /// Maximum number of concurrent streams of an HTTP/2 connection.
     #[schemars(range(min = 1, max = 10_000))]
     pub h2_streams: u32,
-    /// Most streams of an HTTP/2 connection that were given up, less those that were answered.
+    /// Maximum number of reset streams of an HTTP/2 connection, minus those that were answered.
     pub h2_resets: u32,
-    /// Most frames in a second that carry nothing, of an HTTP/2 connection.
+    /// Maximum number of frames without data per second of an HTTP/2 connection.
     #[schemars(range(min = 100))]
     pub h2_frames: u32,
-    /// Largest JSON body; more is refused with 413.
+    /// Maximum size of a JSON body; a larger one is refused with 413.
     pub json_body: Size,
-    /// Largest form with audio; more is refused with 413.
+    /// Maximum size of a form with audio; a larger one is refused with 413.
     pub audio_body: Size,
-    /// Deepest nesting of a JSON body; more is refused with 400.
+    /// Maximum nesting depth of a JSON body; more is refused with 400.
     #[schemars(range(min = 8, max = 1024))]
     pub json_depth: u32,
-    /// Time for a whole request head.
+    /// Timeout of a complete request head.
     pub request_head: Span,
-    /// Longest silence within a request body.
+    /// Timeout without data within a request body.
     pub body_idle: Span,
-    /// Time for a whole request body.
+    /// Timeout of a complete request body.
     pub body: Span,
-    /// Time for a whole form with audio or a file.
+    /// Timeout of a complete form with audio or a file.
     pub upload: Span,
-    /// How long an idle client connection stays open.
+    /// Timeout of an idle client connection.
     pub keep_alive: Span,
-    /// Longest time a client may leave a write waiting, or what was sent, probes too, unacknowledged.
+    /// Timeout of a write to a client: for a blocked write, and for sent data (also keep-alive probes) without
+    /// acknowledgement.
     pub client_write: Span,
-    /// Silence after which a waiting stream gets a comment, so that no proxy on the way gives up.
+    /// Interval of comments in a stream that waits, so that no proxy between client and gateway times out.
     pub heartbeat: Span,
-    /// Largest unstreamed answer of a provider.
+    /// Maximum size of an unstreamed answer of a provider.
     pub response_buffer: Size,
 }
 

@@ -1,35 +1,35 @@
-//! `[listen]` as users write it: the addresses, and who is spoken to over TLS.
+//! `[listen]` as written in a configuration: addresses, TLS and client certificates.
 
 use super::OneOrMany;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the gateway listens. Addresses are `IP:port`.
+/// Listen addresses of the gateway, as `IP:port`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Listen {
-    /// Plain HTTP: one address or several; `[]` for none.
+    /// Addresses for plain HTTP: one or several; `[]` for none.
     #[schemars(example = &"0.0.0.0:8080")]
     pub http: OneOrMany,
     /// HTTP over TLS.
     pub https: Option<Https>,
-    /// Where clients reach the gateway, for addresses in its answers. When left out they start with the host of the
-    /// request if that is known (`hosts`, localhost, an address of this machine), else with the path.
+    /// Public base URL of the gateway, used for URLs in its answers. By default these start with the host of the
+    /// request if it is known (`hosts`, localhost, an address of this machine), otherwise with the path.
     #[schemars(length(min = 1), example = &"https://api.example.eu")]
     pub public_url: Option<String>,
-    /// Names under which this gateway is reached, without port, beside that of `public_url`, the machine's own, localhost
-    /// and IP addresses. The admin listener answers under no other.
+    /// Host names of this gateway without port, in addition to those of `public_url`, the machine, localhost and IP
+    /// addresses. The admin listener refuses requests for any other name.
     #[schemars(inner(length(min = 1)), example = &["penstock", "metrics.example.eu"])]
     pub hosts: Vec<String>,
     /// Origins of web pages that may call the gateway (CORS), such as `https://app.example.eu`; `["*"]` for any, `[]`
     /// for none.
     #[schemars(example = &["https://app.example.eu"])]
     pub cors: Vec<String>,
-    /// Where the operator's own documentation stands; `GET /` names it.
+    /// URL of the operator's own documentation; `GET /` returns it.
     #[schemars(length(min = 1), example = &"https://docs.example.eu")]
     pub documentation: Option<String>,
-    /// Metrics, health and administration. Keep it from the public.
+    /// Address for metrics, health and administration. Do not expose it to the public.
     #[schemars(extend("format" = "address"), example = &"127.0.0.1:9090")]
     pub admin: String,
 }
@@ -39,7 +39,7 @@ pub struct Listen {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Https {
-    /// Where.
+    /// Listen address.
     #[schemars(extend("format" = "address"), example = &"0.0.0.0:8443")]
     pub address: String,
     /// Certificate chain, PEM.
@@ -48,17 +48,17 @@ pub struct Https {
     /// Private key, PEM.
     #[schemars(length(min = 1), example = &"tls/key.pem")]
     pub key: String,
-    /// Whose certificates clients may show, PEM; none is asked for when left out.
+    /// CA certificates for client certificates, PEM; by default no client certificate is requested.
     #[schemars(length(min = 1), example = &"tls/clients.pem")]
     pub client_ca: Option<String>,
-    /// Whether a client has to show one, where `client_ca` says whose; `required` when left out.
+    /// Policy for client certificates if `client_ca` is set; `required` by default.
     pub client_certificate: Option<ClientCertificates>,
-    /// The oldest version of TLS that is spoken.
+    /// Minimum TLS version.
     #[serde(default)]
     pub min_tls: TlsVersion,
 }
 
-/// Whether clients show certificates.
+/// Policy for client certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

@@ -1,6 +1,6 @@
-//! The configuration as users write it. These types are the one source of the keys, their defaults, their
-//! sentences, the JSON Schema and the checks of shape; `resolve` makes [`super::Settings`] of them.
-//! Here is how the blocks of a file stand together; each block is in the file of its name or its matter.
+//! The configuration as users write it. These types define the keys, their defaults and descriptions, the JSON Schema
+//! and its checks; `resolve` converts them to [`super::Settings`]. This file joins the blocks; each block has a file of
+//! its own or shares one with related blocks.
 
 mod batches;
 mod catalogue;
@@ -43,56 +43,57 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Raw {
-    /// More files to read, as if they stood here: paths relative to this file, `*` for any part of a file name.
+    /// More files to read as if they were part of this one: paths relative to this file, `*` for any part of a file
+    /// name.
     pub include: Vec<String>,
-    /// Where the gateway listens.
+    /// Listen addresses of the gateway.
     pub listen: Listen,
-    /// What it keeps, and where.
+    /// Storage of persistent data.
     pub storage: Storage,
-    /// Uploads and images while they are needed.
+    /// Temporary storage of uploads and images.
     pub spool: Spool,
     /// Files that clients upload, and results of batches.
     pub files: Files,
-    /// The process.
+    /// Settings of the process.
     pub process: Process,
-    /// Lines on standard error.
+    /// Log lines on standard error.
     pub log: Log,
-    /// What a client may send, and how long it may take.
+    /// Limits on the size and duration of client requests.
     pub limits: Limits,
-    /// How much the gateway takes on.
+    /// Overload protection.
     pub overload: Overload,
-    /// How providers are tried.
+    /// Retries and failover between providers.
     pub routing: Routing,
-    /// What answers tell of their footprint.
+    /// Footprint data in answers.
     pub impact: Impact,
-    /// Images that clients fetch by their address.
+    /// Generated images that clients fetch by URL.
     pub images: Images,
-    /// Money.
+    /// Prices and credit.
     pub billing: Billing,
-    /// How charges are written down.
+    /// Recording of charges.
     pub ledger: Ledger,
-    /// How batches are worked off.
+    /// Processing of batches.
     pub batches: Batches,
-    /// Habits of other services, for clients that were written for those.
+    /// Conventions of other services, for clients that expect them.
     pub compatibility: Compatibility,
-    /// When the grid is clean.
+    /// Carbon intensity of the electricity grid.
     pub grid: Grid,
     /// Models for requests that name none.
     pub default_models: DefaultModels,
-    /// The catalogue: a block for each model.
+    /// Catalogue: one block for each model.
     pub models: Vec<Model>,
-    /// A block for each provider, with its offers.
+    /// Providers: one block each, with its offers.
     pub providers: Vec<Provider>,
-    /// Simulated providers to run in this process, for trying things out.
+    /// Simulated providers to run in this process, for tests.
     pub simulated: Vec<Simulated>,
 }
 
-/// What answers tell of their footprint.
+/// Footprint data in answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Impact {
-    /// Whether `environment_impact.provenance` is there: method, range, grid source, embodied carbon.
+    /// True if answers contain `environment_impact.provenance`: method, range, grid source, embodied carbon.
     pub provenance: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `[billing]` and `[ledger]` as users write them.
+//! `[billing]` and `[ledger]` as written in a configuration.
 
 use super::{Exact, Pause, Size, Span, mib};
 use rust_decimal::Decimal;
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Money.
+/// Prices and credit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
@@ -14,18 +14,18 @@ pub struct Billing {
     /// Price of one credit in EUR.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub eur_per_credit: Exact,
-    /// Price of a kilowatt-hour in EUR where model and offer name none: what models billed by energy cost, and
-    /// what the energy in `billing_cost` is worth for all others.
+    /// Price of one kilowatt-hour in EUR if model and offer have none: the price of models billed by energy, and for
+    /// all others the value of the energy in `billing_cost`.
     pub eur_per_kwh: Exact,
-    /// What accounts may spend: `prepaid` up to what they were granted, then 402; `unlimited` without a bound, to
-    /// be invoiced afterwards. Charges are written down either way.
+    /// Spending limit of accounts: `prepaid` for the granted amount, then 402; `unlimited` for none, to be invoiced
+    /// afterwards. Charges are recorded in both cases.
     pub credit: Credit,
-    /// Output tokens that are set aside for a request without `max_tokens`; what it used is settled exactly.
+    /// Output tokens to reserve for a request without `max_tokens`; the charge is for the tokens that it used.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub reserve_output_tokens: u32,
 }
 
-/// What an account may spend.
+/// Spending limit of accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -36,28 +36,29 @@ pub enum Credit {
     Prepaid,
 }
 
-/// How charges are written down.
+/// Recording of charges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Ledger {
-    /// How long a charge waits for others, so that one write to the disk serves them all: until 4,096
-    /// entries wait, and at most 5 ms from when somebody waits for it: an answer, a line of a batch.
+    /// Time for which a charge waits for others, so that they share one write to the disk. A write starts earlier if
+    /// 4,096 entries wait, and at most 5 ms after an answer or a batch line starts to wait for its charge.
     pub window: Pause,
-    /// `behind`: an answer ends without waiting for its charge to be on the disk; a crash forgets at most the
-    /// charges of the last `window` and the write after it. `answer`: its last bytes wait for that.
+    /// Durability of an answer. `behind`: it does not wait for its charge to be on the disk; a crash loses at most the
+    /// charges of the last `window` and the write after it. `answer`: its last bytes wait for the charge.
     pub sync: Sync,
-    /// While the store does not take charges, requests go on from memory until this many EUR are unwritten.
+    /// Maximum amount of unwritten charges in EUR while the store accepts none; until then requests are served from
+    /// memory.
     pub debt: Exact,
-    /// Memory for what is unwritten; beyond it requests are refused.
+    /// Maximum memory for unwritten charges; beyond it requests are refused.
     pub backlog: Size,
-    /// A write that takes longer means that the store fails.
+    /// Time after which an unfinished write counts as a failure of the store.
     pub slow: Span,
-    /// How far the last entry may be dated ahead of the clock; beyond it the gateway does not start.
+    /// Maximum time by which the last entry may be ahead of the clock; beyond it the gateway does not start.
     pub ahead: Span,
 }
 
-/// What an answer waits for.
+/// Durability of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

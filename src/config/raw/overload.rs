@@ -1,27 +1,29 @@
-//! `[overload]` as users write it.
+//! `[overload]` as written in a configuration.
 
 use super::{Size, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much the gateway takes on at the same time. Beyond it requests wait a moment, accounts in turn, and are then
-/// refused with 503 and a time to come back.
+/// Overload protection: limits on concurrent work. Requests beyond a limit wait in a queue that is fair between
+/// accounts, and are then refused with 503 and `retry-after`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Overload {
-    /// Most requests at the same time, streams included. The last eighth is for accounts with less than an eighth.
+    /// Maximum number of requests in flight, including streams. The last eighth is reserved for accounts that use less
+    /// than an eighth.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub requests: u32,
-    /// Request bodies and unstreamed answers in memory, all together; at least twice `limits.json_body`.
+    /// Maximum memory for request bodies and unstreamed answers, all together; at least twice `limits.json_body`.
     pub bytes: Size,
-    /// Most requests that wait, for the gateway, to have a long prompt counted, and for each provider that is full.
+    /// Maximum number of waiting requests: for the gateway, for the count of a long prompt, and for each provider that
+    /// is full.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub queue: u32,
-    /// How long they wait.
+    /// Maximum waiting time.
     pub wait: Span,
-    /// Most long prompts that are counted at the same time, at most one of each account. Each may keep a processor
-    /// busy, and takes memory of a few times `limits.json_body`.
+    /// Maximum number of long prompts that are counted at the same time, at most one per account. Each may use one CPU
+    /// core, and memory of several times `limits.json_body`.
     #[schemars(range(min = 1, max = 1_024))]
     pub counting: u32,
 }

@@ -1,39 +1,39 @@
-//! `[process]` and `[log]` as users write them: how the process lives, and what it says of itself.
+//! `[process]` and `[log]` as written in a configuration.
 
 use super::Pause;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The process.
+/// Settings of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Process {
-    /// Worker threads; 0 is one for each core.
+    /// Number of worker threads; 0 for one per core.
     #[schemars(range(min = 0, max = 1024))]
     pub threads: u32,
-    /// How long open requests may go on after SIGTERM or an upgrade; it ends sooner when none is left.
+    /// Time for which open requests may continue after SIGTERM or an upgrade; the process ends earlier if none is left.
     pub drain: Pause,
-    /// How often files of secrets and certificates are looked at for changes; 0 for never.
+    /// Interval at which files of secrets and certificates are checked for changes; 0 for never.
     pub watch: Pause,
-    /// What is in memory, prompts and keys among it, may be written to disk when the process dies.
+    /// Allow core dumps: the memory of a crashed process, including prompts and keys, may be written to disk.
     pub core_dumps: bool,
 }
 
-/// Lines on standard error.
+/// Log lines on standard error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Log {
-    /// The least important line that is written. `info` is a line per request.
+    /// Minimum level of the lines that are written. `info` writes one line per request.
     pub level: LogLevel,
-    /// `json` for machines, `text` for people.
+    /// Format: `json` for programs, `text` for people.
     pub format: LogFormat,
 }
 
-/// Importance of a line, the highest first: it needs somebody (`error`), it may need somebody (`warn`), a line per
-/// request and per change (`info`), a line per attempt (`debug`).
+/// Log level, the highest first: action required (`error`), action possibly required (`warn`), one line per request and
+/// per change (`info`), one line per attempt (`debug`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -45,7 +45,7 @@ pub enum LogLevel {
     Debug,
 }
 
-/// Shape of a line: one JSON object, or `key=value` for reading in a terminal.
+/// Format of a log line: one JSON object, or `key=value` for reading in a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

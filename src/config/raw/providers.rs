@@ -1,33 +1,33 @@
-//! Providers and their offers as users write them.
+//! Providers and their offers as written in a configuration.
 
 use super::{DatedPrice, Exact, HeaderValue, Price, Reference, Score, Span, TlsVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Who runs models, and where.
+/// An operator that runs models at one location.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Provider {
-    /// Its name in answers, logs and metrics.
+    /// Unique name in answers, logs and metrics.
     #[schemars(extend("format" = "provider-id"), example = &"scaleway-par2")]
     pub id: String,
-    /// The company that runs it.
+    /// Company that runs the provider.
     #[schemars(length(min = 1), example = &"Scaleway SAS")]
     pub operator: String,
-    /// Where its machines are: one of the 27 member states of the EU, as two capitals.
+    /// Country of its machines: one of the 27 member states of the EU, as two capital letters.
     #[schemars(extend("format" = "country"), example = &"FR")]
     pub country: String,
-    /// The city there.
+    /// City of its machines.
     #[schemars(length(min = 1), example = &"Paris")]
     pub city: String,
-    /// Where it is asked, down to the version.
+    /// Base URL of its API, including the version.
     #[schemars(length(min = 1), example = &"https://api.example.eu/v1")]
     pub base_url: String,
-    /// What it is asked with, by reference.
+    /// API key for the provider, as a reference.
     pub api_key: Option<Reference>,
-    /// Dialects it speaks itself, the preferred first.
+    /// Dialects that the provider supports, the preferred first.
     #[serde(default = "chat")]
     #[schemars(length(min = 1))]
     pub dialects: Vec<Dialect>,
@@ -39,48 +39,49 @@ pub struct Provider {
     pub wue: Option<Exact>,
     /// Renewable power by contract.
     pub contractual_renewable: Option<Contractual>,
-    /// How long it may take.
+    /// Timeouts of requests to the provider.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Checks on the side, so that a sick provider is known before a request meets it.
+    /// Active health checks, which detect a failing provider before a request is sent to it.
     pub health: Option<Health>,
-    /// The HTTP version it is asked in.
+    /// HTTP version of the connections.
     #[serde(default)]
     pub http: HttpVersion,
-    /// Roots for its certificate instead of the system's, PEM, relative to this file.
+    /// CA certificates for its certificate instead of the system's, PEM, relative to this file.
     #[schemars(length(min = 1), example = &"tls/own-root.pem")]
     pub ca: Option<String>,
-    /// What it is shown of ours, PEM: a certificate chain, and the key in `client_key`.
+    /// Client certificate chain that the gateway presents, PEM; its key is in `client_key`.
     #[schemars(length(min = 1), example = &"tls/client.pem")]
     pub client_certificate: Option<String>,
-    /// The key of `client_certificate`, PEM.
+    /// Private key of `client_certificate`, PEM.
     #[schemars(length(min = 1), example = &"tls/client-key.pem")]
     pub client_key: Option<String>,
-    /// The oldest version of TLS that is spoken with it.
+    /// Minimum TLS version.
     #[serde(default)]
     pub min_tls: TlsVersion,
-    /// Most requests at the same time.
+    /// Maximum number of requests in flight.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_in_flight: Option<u32>,
-    /// Most choices (`n`) of one request; the choices of a larger one are asked for one by one. The model's when
-    /// left out.
+    /// Maximum number of choices (`n`) of one request; a larger request is split into single choices. The model's value
+    /// by default.
     #[schemars(range(min = 1, max = 10))]
     pub max_n: Option<u32>,
-    /// The engine behind it, if its endpoint for counting tokens may be asked.
+    /// Inference engine of the provider, if its endpoint for counting tokens may be used.
     pub tokenize: Option<Engine>,
-    /// Headers to send besides the dialect's own.
+    /// Additional headers of every request.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
-    /// Where else its images may be fetched from, as `https://host`: its answers may name addresses there.
+    /// Other hosts from which its images may be fetched, as `https://host`: its answers may contain URLs of these
+    /// hosts.
     #[serde(default)]
     #[schemars(example = &["https://images.example.eu"])]
     pub image_hosts: Vec<String>,
-    /// Where its energy meter sits, if it reports measured energy without saying so.
+    /// Position of its energy meter, if it reports measured energy without stating this.
     pub measured: Option<Boundary>,
-    /// Whether, by contract, measured energy sets the bill of models billed by energy (at most twice the list).
+    /// True if, by contract, models billed by energy are charged for measured energy (at most twice the list value).
     #[serde(default)]
     pub bills_measured: bool,
-    /// A block for each model it runs.
+    /// Offers: one block for each model that it runs.
     #[serde(default)]
     pub offers: Vec<Offer>,
 }
@@ -89,7 +90,7 @@ fn chat() -> Vec<Dialect> {
     vec![Dialect::Chat]
 }
 
-/// The language a provider is asked in.
+/// API dialect of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -107,11 +108,11 @@ pub struct Contractual {
     /// Share of its power, 0 to 1.
     #[schemars(range(min = 0, max = 1), example = 1.0)]
     pub share: Exact,
-    /// What proves it.
+    /// Evidence for the contract.
     pub evidence: Evidence,
 }
 
-/// What proves a contract for renewable power, the strongest first: power generated on the site; a power purchase in the
+/// Evidence for a renewable power contract, the strongest first: power generated on the site; a power purchase in the
 /// same zone, matched by the hour or finer, or by the year; certificates without the power (unbundled).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -124,23 +125,23 @@ pub enum Evidence {
     Unbundled,
 }
 
-/// How long a provider may take.
+/// Timeouts of requests to a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Timeouts {
-    /// To connect, and again for TLS.
+    /// Timeout of the TCP connection, and again of the TLS handshake.
     pub connect: Span,
-    /// To the response head of a stream.
+    /// Timeout of the response head of a stream.
     pub first_byte: Span,
-    /// To the response head of an unstreamed request, which comes when all is generated.
+    /// Timeout of the response head of an unstreamed request, which arrives after the generation.
     pub plain: Span,
-    /// From the head of a stream to its first content token.
+    /// Time from the response head of a stream to its first content token.
     pub first_token: Span,
-    /// Without progress. A stream makes progress with generated text, reasoning or a tool call, and not with comments,
-    /// pings or empty deltas; any other answer with what is no white space.
+    /// Time without progress. Generated text, reasoning or a tool call is progress in a stream; comments, pings and
+    /// empty deltas are not. In any other answer, every byte that is not white space is progress.
     pub idle: Span,
-    /// The whole attempt.
+    /// Timeout of a complete attempt.
     pub total: Span,
 }
 
@@ -157,7 +158,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Checks on the side: a GET that must answer with a status below 400.
+/// Active health check: a GET that must answer with a status below 400.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
@@ -166,7 +167,7 @@ pub struct Health {
     pub path: String,
     /// Pause between two checks.
     pub interval: Span,
-    /// How long a check may take.
+    /// Timeout of a check.
     pub timeout: Span,
 }
 
@@ -176,8 +177,8 @@ impl Default for Health {
     }
 }
 
-/// The HTTP version of the way to a provider. `auto` is h2 where TLS agrees on it, else HTTP/1.1; `h2` over plain TCP is
-/// with prior knowledge.
+/// HTTP version of connections to a provider. `auto` is h2 if TLS negotiates it, otherwise HTTP/1.1; `h2` over plain
+/// TCP uses prior knowledge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -189,7 +190,7 @@ pub enum HttpVersion {
     H2,
 }
 
-/// An engine that counts tokens.
+/// Inference engine that can count tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[allow(missing_docs)]
@@ -206,7 +207,7 @@ pub enum Engine {
     Tei,
 }
 
-/// Where an energy meter sits.
+/// Position of an energy meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -222,80 +223,79 @@ pub enum Boundary {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Offer {
-    /// The catalogue's id.
+    /// Id of the model in the catalogue.
     #[schemars(length(min = 1), example = &"llama-3.1-8b-instruct")]
     pub model: String,
-    /// What this provider calls the model; the id when left out.
+    /// Name of the model at this provider; the id by default.
     #[schemars(length(min = 1), example = &"meta-llama/Llama-3.1-8B-Instruct")]
     pub name: Option<String>,
-    /// Price here; what is left out is the model's.
+    /// Price of this offer; a price that is left out is the model's.
     #[serde(default)]
     pub price: Price,
-    /// Prices here that come later, each from a day on.
+    /// Future prices of this offer, each from a given day on.
     #[serde(default)]
     pub price_changes: Vec<DatedPrice>,
-    /// Dialects for this model; the provider's when left out.
+    /// Dialects for this model; the provider's by default.
     #[schemars(length(min = 1))]
     pub dialects: Option<Vec<Dialect>>,
-    /// Window here; the model's when left out.
+    /// Context window of this offer; the model's by default.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub context_length: Option<u64>,
-    /// Most generated tokens here; the model's when left out.
+    /// Maximum number of generated tokens of this offer; the model's by default.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub max_output: Option<u64>,
-    /// What a request may set here; the model's when left out.
+    /// Parameters that a request to this offer may set; the model's by default.
     pub supported_parameters: Option<Vec<String>>,
-    /// How the provider is asked where the model is not for chat, such as `tei` for rerank; by the model's kind
-    /// when left out.
+    /// Request format for models that are not for chat, such as `tei` for rerank; by default that of the model's kind.
     #[schemars(length(min = 1), example = &"tei")]
     pub shape: Option<String>,
-    /// How it carries on an answer that broke off elsewhere, if it can.
+    /// Method by which it continues an answer that broke off at another provider, if it can.
     pub continuation: Option<Continuation>,
-    /// How it takes a last message by the assistant, if it can.
+    /// Method by which it accepts a final assistant message as the start of its answer, if it can.
     #[serde(default)]
     pub prefill: Prefill,
-    /// Whether the reasoning of earlier turns goes back into the prompt.
+    /// True if the reasoning of earlier turns is sent back in the prompt.
     #[serde(default)]
     pub replay_reasoning: bool,
-    /// The name of reasoning in the messages of this engine; that of its answers when left out.
+    /// Name of the reasoning member in messages to this engine; by default the name in its answers.
     pub reasoning_name: Option<ReasoningName>,
-    /// Whether thinking is switched by `chat_template_kwargs.enable_thinking`.
+    /// True if `chat_template_kwargs.enable_thinking` turns reasoning on and off.
     #[serde(default)]
     pub thinking_switch: bool,
-    /// Whether tool call ids must be nine letters or digits.
+    /// True if tool call ids must have nine letters or digits.
     #[serde(default)]
     pub short_tool_ids: bool,
-    /// Whether images may stand in tool messages.
+    /// True if tool messages may contain images.
     #[serde(default)]
     pub tool_images: bool,
-    /// Whether a system message may stand anywhere.
+    /// True if a system message may be at any position.
     #[serde(default)]
     pub system_anywhere: bool,
-    /// Most stop sequences it takes; the gateway enforces the others.
+    /// Maximum number of stop sequences that it accepts; the gateway enforces the others.
     #[schemars(range(min = 0, max = 100))]
     pub max_stop: Option<u32>,
-    /// Most choices (`n`) of one request; the choices of a larger one are asked for one by one. The provider's when
-    /// left out.
+    /// Maximum number of choices (`n`) of one request; a larger request is split into single choices. The provider's
+    /// value by default.
     #[schemars(range(min = 1, max = 10))]
     pub max_n: Option<u32>,
-    /// Most images of one call; more take several, one after the other.
+    /// Maximum number of images per call; more are requested in several calls, one after the other.
     #[schemars(range(min = 1, max = 10))]
     pub max_images: Option<u32>,
-    /// Most inputs or documents of one call; longer lists are split over several.
+    /// Maximum number of inputs or documents per call; longer lists are split.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_inputs: Option<u32>,
-    /// What the scores are here; the model's setting when left out.
+    /// Scale of the scores of this offer; the model's by default.
     pub score: Option<Score>,
-    /// Diffusion steps of an image here, where a request sets none; the footprint scales with them.
+    /// Default number of diffusion steps of an image; the footprint scales with it.
     #[schemars(range(min = 1, max = 10_000))]
     pub image_steps: Option<u32>,
-    /// Whether the provider confirms that it runs this model in a throughput tier, as for batches: output then draws
-    /// 0.6 of the energy. The price stays.
+    /// True if the provider confirms that it runs this model in a throughput tier, as for batches: output then uses 0.6
+    /// of the energy. The price stays the same.
     #[serde(default)]
     pub throughput_tier: bool,
 }
 
-/// The name of reasoning.
+/// Name of the reasoning member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -305,7 +305,7 @@ pub enum ReasoningName {
     Reasoning,
 }
 
-/// How a broken answer is carried on.
+/// Method of continuing a broken answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -315,7 +315,7 @@ pub enum Continuation {
     Prefill,
 }
 
-/// How a last message by the assistant is taken.
+/// Method of accepting a final assistant message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -333,19 +333,19 @@ pub enum Prefill {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Simulated {
-    /// Its name in its own texts.
+    /// Name of the provider in its generated texts.
     #[schemars(extend("format" = "provider-id"), example = &"north")]
     pub name: String,
-    /// Where it listens; a loopback address.
+    /// Listen address; must be a loopback address.
     #[schemars(extend("format" = "address"), example = &"127.0.0.1:9101")]
     pub address: String,
-    /// The same seed and request give the same answer.
+    /// Seed: the same seed and request give the same answer.
     #[serde(default)]
     pub seed: u64,
     /// Time to the first token.
     #[serde(default = "first_token")]
     pub first_token: super::Pause,
-    /// Tokens a second after it.
+    /// Tokens per second after the first.
     #[serde(default = "tokens_per_second")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub tokens_per_second: u32,

@@ -1,4 +1,4 @@
-//! `[routing]` as users write it: how often a request is tried, and whom it is not tried at.
+//! `[routing]` as written in a configuration: attempts, deadlines and circuit breakers.
 
 use super::{Exact, Pause, Span};
 use rust_decimal::Decimal;
@@ -6,48 +6,48 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How providers are tried.
+/// Retries and failover between providers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Routing {
-    /// Most attempts for one request.
+    /// Maximum number of attempts for one request.
     #[schemars(range(min = 1, max = 16))]
     pub attempts: u32,
     /// Deadline of a request over all its attempts.
     pub total: Span,
-    /// How long a request waits for a provider's `Retry-After` instead of moving on.
+    /// Maximum time for which a request waits for a provider's `Retry-After` before it fails over.
     pub patience: Pause,
-    /// Mean pause before the one quick retry that a provider in good standing gets after 500, 502 or a reset.
+    /// Mean pause before the single quick retry at a healthy provider after 500, 502 or a reset.
     pub quick_retry: Pause,
-    /// How long a request with `:batch` waits for its turn.
+    /// Maximum time for which a request with `:batch` waits in the queue.
     pub batch_wait: Span,
-    /// Lines of batches that a provider without `max_in_flight` is asked at a time.
+    /// Maximum number of batch lines in flight at a provider without `max_in_flight`.
     #[schemars(range(min = 1, max = 10_000))]
     pub batch_lines: u32,
-    /// When a provider is left alone for a while.
+    /// Circuit breaker: conditions for ejecting a provider for a while.
     pub breaker: Breaker,
 }
 
-/// When a provider is left alone for a while.
+/// Circuit breaker: conditions for ejecting a provider for a while.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Breaker {
-    /// After this many failures in a row.
+    /// Number of consecutive failures that ejects it.
     #[schemars(range(min = 1, max = 1000))]
     pub consecutive: u32,
-    /// Or when this share of its results within `window` are failures.
+    /// Share of failures within `window` that ejects it.
     #[schemars(range(min = 0, max = 1))]
     pub error_rate: Exact,
-    /// Results within `window` below which the share does not count.
+    /// Minimum number of results within `window` for `error_rate` to apply.
     #[schemars(range(min = 1, max = 100_000))]
     pub minimum: u32,
-    /// What the share looks back on.
+    /// Time window of `error_rate`.
     pub window: Span,
-    /// First rest; it doubles each time in a row.
+    /// Duration of the first ejection; it doubles with each further one in a row.
     pub rest: Span,
-    /// Longest rest.
+    /// Maximum duration of an ejection.
     pub rest_max: Span,
 }
 

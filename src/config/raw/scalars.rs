@@ -1,4 +1,4 @@
-//! Single values as users write them: each with the form that the checker knows by its `format`.
+//! Single values as written in a configuration, each with the format that the schema check knows by its `format`.
 
 use super::super::units;
 use rust_decimal::Decimal;
@@ -8,24 +8,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// A duration of more than nothing.
+/// A duration above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
-/// A duration that may be nothing.
+/// A duration that may be zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause(pub Duration);
 
-/// A number of bytes.
+/// A size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
-/// An exact decimal, zero or more.
+/// An exact decimal number, zero or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exact(pub Decimal);
 
 impl Span {
-    /// Whole seconds.
+    /// Creates a duration of whole seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
@@ -95,32 +95,32 @@ leaf!(
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum OneOrMany {
-    /// One.
+    /// One string.
     One(String),
-    /// Several, perhaps none.
+    /// Several strings, or none.
     Many(Vec<String>),
 }
 
-/// A secret by reference: exactly one of the two.
+/// Reference to a secret: exactly one of the two keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline, extend("format" = "secret"))]
 pub struct Reference {
-    /// Name of the environment variable that holds it.
+    /// Name of the environment variable that contains the secret.
     #[schemars(length(min = 1), example = &"SCALEWAY_API_KEY")]
     pub env: Option<String>,
-    /// File that holds it; space at its end does not count.
+    /// File that contains the secret; whitespace at its end is ignored.
     #[schemars(length(min = 1), example = &"/run/secrets/scaleway")]
     pub file: Option<String>,
 }
 
-/// The value of a header: in the open, or a secret by reference.
+/// Value of a header: plain text, or a reference to a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum HeaderValue {
-    /// In the open.
+    /// Plain text.
     Open(String),
-    /// By reference.
+    /// Reference to a secret.
     Secret(Reference),
 }

@@ -1,37 +1,37 @@
-//! `[storage]` as users write it.
+//! `[storage]` as written in a configuration.
 
 use super::{Pause, Reference, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What it keeps, and where.
+/// Storage of persistent data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Storage {
-    /// Folder of the store, made at the first start; relative to this file.
+    /// Folder of the store, created at the first start; relative to this file.
     #[schemars(length(min = 1))]
     pub path: String,
-    /// Room kept aside on the disk, freed when it is full so that running work can end in order.
+    /// Disk space held in reserve. It is freed when the disk is full, so that running work can end in an orderly way.
     pub ballast: Size,
-    /// Pepper of the key digests, 64 hexadecimal digits. Without it the gateway makes one in the folder.
+    /// Pepper of the key digests, 64 hexadecimal digits. Without it the gateway creates one in the folder.
     pub pepper: Option<Reference>,
-    /// Archives of all of it, made while the gateway works.
+    /// Periodic archives of the store, created while the gateway runs.
     pub export: Export,
 }
 
-/// Archives of everything that lasts, made while the gateway works.
+/// Periodic archives of all persistent data, created while the gateway runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Export {
-    /// How often; 0s never.
+    /// Interval between archives; 0s for never.
     pub every: Pause,
-    /// How many are kept; the oldest go first.
+    /// Number of archives to retain; the oldest are deleted first.
     #[schemars(range(min = 1, max = 1_000))]
     pub keep: u32,
-    /// Folder of the archives, relative to this file; `exports` in the folder of the store when left out.
+    /// Folder of the archives, relative to this file; by default `exports` in the folder of the store.
     #[schemars(length(min = 1), example = &"/mnt/backup/penstock")]
     pub path: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Sizes too small for any request, and two keys that contradict each other.
+//! Minimum and maximum sizes, and pairs of keys that contradict each other.
 
 use super::super::raw::{Raw, Size, Span};
 use super::super::units::{write_duration, write_size};
@@ -28,7 +28,7 @@ impl Proof<'_> {
         );
     }
 
-    /// Below this every request would be refused, or every answer.
+    /// Checks a lower limit, below which every request or every answer would be refused.
     fn least(&mut self, size: Size, least: u64, spot: &Spot<'_>) {
         if size.0 < least {
             let least = write_size(least);
@@ -36,7 +36,7 @@ impl Proof<'_> {
         }
     }
 
-    /// Above this nothing is read.
+    /// Checks an upper limit, above which a line is not read.
     fn most(&mut self, size: Size, most: u64, spot: &Spot<'_>) {
         if size.0 > most {
             let most = write_size(most);
@@ -44,7 +44,7 @@ impl Proof<'_> {
         }
     }
 
-    /// The first of what grows is no longer than the longest.
+    /// Checks that the initial value of a growing duration does not exceed its maximum.
     fn order(&mut self, first: Span, (most_key, most): (&str, Span), key: &str, spot: &Spot<'_>) {
         if first.0 > most.0 {
             let why = format!("It is longer than `{most_key}`, {}.", write_duration(most.0));

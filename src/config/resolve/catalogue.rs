@@ -1,4 +1,4 @@
-//! Models: names that are nobody else's, fallbacks that end, presets and tokenizers that can be used.
+//! Models: unique names, acyclic fallbacks, valid presets and tokenizers.
 
 use super::super::raw::{self, Modality, Raw};
 use super::super::settings::{DefaultModels, Model, TokenIds};
@@ -15,21 +15,21 @@ use rust_decimal::Decimal;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Said of a model that is not there.
+/// Message about an unknown model.
 const UNKNOWN: &str = "The catalogue has no model with this id.";
-/// Names for which a similar one is looked for; it takes a look at all models for each.
+/// Limit on the unknown names for which a similar name is suggested; each suggestion compares all models.
 const SUGGESTED: usize = 100;
-/// Patterns that are compared with each other.
+/// Limit on the patterns that are compared with each other.
 const COMPARED: usize = 128;
 
 impl Proof<'_> {
-    /// Every model at its place in the document; `None` where one has mistakes.
+    /// Resolves all models, in document order; `None` for a model with mistakes.
     pub fn models(&mut self, raw: &Raw, top: &Spot<'_>) -> Vec<Option<Arc<Model>>> {
         let list = top.key("models");
         if self.names.models.is_empty() {
             self.warn(
                 &list,
-                "The catalogue is empty, so there is nothing to ask for.",
+                "The catalogue is empty, so there are no models to request.",
                 "Add a `[[models]]` block.",
             );
         }
@@ -48,7 +48,7 @@ impl Proof<'_> {
         found
     }
 
-    /// Ids and aliases together are unique, whatever the case they are written in.
+    /// Checks that ids and aliases together are unique; patterns are compared without regard to case.
     fn names_once(&mut self, raw: &Raw, list: &Spot<'_>) {
         let mut seen: HashMap<String, (String, String)> = HashMap::new();
         for (index, model) in raw.models.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Proof<'_> {
         }
     }
 
-    /// Patterns of two models that fit the same name: one of them counts, which is told.
+    /// Warns about patterns of two models that match the same name: only one of them is used.
     fn patterns(&mut self, raw: &Raw, list: &Spot<'_>) {
         let aliases = |(place, model): (usize, &raw::Model)| {
             let patterns = model.aliases.iter().enumerate();
@@ -84,7 +84,7 @@ impl Proof<'_> {
                 let other = raw.models.get(*other).map_or("", |model| &model.id);
                 let spot = list.at(*place).key("aliases").at(*alias);
                 let why = format!(
-                    "Names such as \"{name}\" also fit \"{}\" of `{other}`, which counts for them.",
+                    "Names such as \"{name}\" also match \"{}\" of `{other}`, which takes precedence.",
                     first.text()
                 );
                 let fix = "Of two patterns the one with more characters other than `*` counts, then the one with fewer \
@@ -104,7 +104,7 @@ impl Proof<'_> {
         let presets = self.presets(&raw.presets, &spot.key("presets"));
         let image_sizes = self.image_sizes(raw, kind, &spot.key("image_sizes"));
         if raw.max_output.is_some_and(|most| most > raw.context_length) {
-            let why = format!("It is more than the whole window, {}.", raw.context_length);
+            let why = format!("It is more than the context window, {}.", raw.context_length);
             self.wrong(&spot.key("max_output"), why, "Write less, or leave it out.");
         }
         self.per_million(&raw.price, &spot.key("price"));
@@ -131,7 +131,7 @@ impl Proof<'_> {
 
     fn image_sizes(&mut self, raw: &raw::Model, kind: Kind, spot: &Spot<'_>) -> Option<Vec<Size>> {
         if !raw.image_sizes.is_empty() && kind != Kind::Image {
-            self.wrong(spot, "Only models of kind `image` draw.", "Take it out.");
+            self.wrong(spot, "Only models of kind `image` have image sizes.", "Take it out.");
             return None;
         }
         let mut found = Vec::with_capacity(raw.image_sizes.len());
@@ -147,7 +147,8 @@ impl Proof<'_> {
         (found.len() == raw.image_sizes.len()).then_some(found)
     }
 
-    /// Prices that come later, each over the one before; `base` is what they stand on at a time.
+    /// Tariffs of later price changes, each based on the one before. `base` returns the tariff below the first change
+    /// at a given time.
     pub fn later(
         &mut self,
         changes: &[raw::DatedPrice],
@@ -196,7 +197,7 @@ impl Proof<'_> {
             }),
             ..EnergyCard::new(kind)
         };
-        // The place adds no mistake here: its own figures are proven with its provider.
+        // This site adds no mistake: the figures of real sites are checked with their provider.
         let nowhere = Place {
             pue: None,
             wue: None,
@@ -230,19 +231,19 @@ impl Proof<'_> {
                     kind(other.kind).name(),
                     kind(model.kind).name()
                 );
-                self.wrong(&at, why, "A fallback does the same work.");
+                self.wrong(&at, why, "Use a fallback of the same kind.");
             } else if all.is_circle(&model.id, id) {
                 let why = if *id == model.id {
-                    "A model cannot stand in for itself.".to_owned()
+                    "A model cannot be its own fallback.".to_owned()
                 } else {
-                    format!("`{id}` falls back on `{}` in turn: a circle.", model.id)
+                    format!("`{id}` falls back on `{}` in turn: a cycle.", model.id)
                 };
                 self.wrong(&at, why, "Take one of the fallbacks out.");
             }
         }
     }
 
-    /// Models for requests that name none.
+    /// Resolves the models for requests that name none.
     pub fn default_models(&mut self, raw: &Raw, top: &Spot<'_>) -> DefaultModels {
         let spot = top.key("default_models");
         let defaults = &raw.default_models;
@@ -270,7 +271,7 @@ impl Proof<'_> {
         self.names.guessed.contains(&format!("models.{id}.kind"))
     }
 
-    /// Whether there is a model with this id; tells if not.
+    /// Returns true if there is a model with this id; otherwise adds a mistake.
     pub fn is_model(&mut self, raw: &Raw, id: &str, spot: &Spot<'_>) -> bool {
         if self.names.known.contains(id) {
             return true;
@@ -297,10 +298,10 @@ impl Proof<'_> {
     }
 }
 
-/// The fallbacks of all models, looked at once.
+/// Fallbacks of all models as a graph.
 struct Fallbacks<'r> {
     by_id: HashMap<&'r str, usize>,
-    /// Models with the same number lead to each other.
+    /// Strongly connected components: models with the same number can reach each other.
     circles: Vec<usize>,
 }
 
@@ -317,14 +318,14 @@ impl<'r> Fallbacks<'r> {
         raw.models.get(*self.by_id.get(id)?)
     }
 
-    /// Whether the fallbacks of the second lead back to the first, which falls back on it.
+    /// Returns true if the fallbacks of `to` lead back to `from`, of which `to` is a fallback.
     fn is_circle(&self, from: &str, to: &str) -> bool {
         let circle = |id| self.circles.get(*self.by_id.get(id)?);
         circle(from) == circle(to)
     }
 }
 
-/// The name as it is compared with others: patterns whatever their case.
+/// Normalizes a name for the comparison with others: patterns without regard to case.
 fn claimed(name: &str) -> String {
     Pattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.text().to_owned())
 }
@@ -362,10 +363,10 @@ const fn billing(raw: raw::ModelBilling) -> Billing {
     }
 }
 
-/// Prices as written, the rest from `other`.
+/// Tariff of the written prices; missing prices are taken from `other`.
 pub fn tariff(raw: &raw::Price, other: &Tariff) -> Tariff {
     let price = |price: Option<raw::Exact>, other: Option<Decimal>| price.map(|price| price.0).or(other);
-    // Whoever writes a price of input and none of cached input means it for both.
+    // A price of input without one of cached input applies to both.
     let cached = if raw.input.is_some() { None } else { other.cached_input };
     Tariff {
         input: price(raw.input, other.input),
@@ -420,7 +421,7 @@ fn card(raw: &raw::Model, kind: Kind, tariff: &Tariff) -> Card {
     }
 }
 
-/// The tariff that counts at a time, of the first one and those after it.
+/// Returns the tariff that is valid at a time.
 pub fn tariff_at(first: &Tariff, later: &[(u64, Tariff)], at: u64) -> Tariff {
     later.iter().rev().find(|(from, _)| *from <= at).map_or(*first, |(_, tariff)| *tariff)
 }

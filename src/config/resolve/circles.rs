@@ -1,8 +1,7 @@
-//! Circles in a graph, found in time in proportion to its size (Tarjan's strongly connected components, without
-//! recursion).
+//! Cycles in a graph, in linear time (Tarjan's strongly connected components, without recursion).
 
-/// A number for each node; two nodes have the same number exactly if each can be reached from the other. `edges` has
-/// the successors of each node.
+/// Returns a component number for each node; two nodes have the same number exactly if each can be reached from the
+/// other. `edges` has the successors of each node.
 pub(super) fn components(edges: &[Vec<usize>]) -> Vec<usize> {
     let mut search =
         Search { index: vec![None; edges.len()], low: vec![0; edges.len()], ..Search::default() };
@@ -18,11 +17,11 @@ pub(super) fn components(edges: &[Vec<usize>]) -> Vec<usize> {
 /// A depth-first search.
 #[derive(Default)]
 struct Search {
-    /// When a node was first seen.
+    /// Order in which a node was first visited.
     index: Vec<Option<usize>>,
-    /// The earliest node that is reached from it and is still open.
+    /// Lowest index of an open node that can be reached from the node.
     low: Vec<usize>,
-    /// Nodes whose component is not known yet, in the order in which they were seen.
+    /// Nodes without a component yet, in the order in which they were visited.
     open: Vec<usize>,
     seen: usize,
     components: usize,
@@ -30,7 +29,7 @@ struct Search {
 
 impl Search {
     fn from(&mut self, root: usize, edges: &[Vec<usize>], found: &mut [usize]) {
-        // Nodes on the way here, each with the edge that is next.
+        // Path to the current node, each node with its next edge.
         let mut way = vec![(root, 0)];
         self.enter(root);
         while let Some((node, next)) = way.last_mut() {
@@ -71,7 +70,7 @@ impl Search {
         }
     }
 
-    /// All edges of a node are done: it closes its component if it reaches nothing earlier.
+    /// Finishes a node after all its edges: it closes its component if it reaches no earlier node.
     fn leave(&mut self, node: usize, before: Option<usize>, found: &mut [usize]) {
         let low = self.low.get(node).copied().unwrap_or_default();
         if let Some(before) = before {

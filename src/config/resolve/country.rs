@@ -1,9 +1,9 @@
-//! The country rule: whoever is not in a member state of the European Union is not asked.
+//! Country rule: requests go only to providers in a member state of the European Union.
 
 use super::super::suggest;
 use penstock_footprint::country::{member, members};
 
-/// Neighbours and the usual suspects by name, so that the refusal can say whom it means.
+/// Names of other countries, for the error message.
 #[rustfmt::skip]
 const OTHERS: [(&str, &str); 44] = [
     ("AE", "The United Arab Emirates"), ("AL", "Albania"), ("AR", "Argentina"), ("AU", "Australia"),
@@ -18,7 +18,7 @@ const OTHERS: [(&str, &str); 44] = [
     ("US", "The United States"), ("ZA", "South Africa"),
 ];
 
-/// A member state's name, or why there is none and what to write.
+/// Returns a member state's name, or the reason and correction if the code is not of a member state.
 pub fn country(code: &str) -> Result<&'static str, (String, String)> {
     if let Some(name) = member(code) {
         return Ok(name);

@@ -1,4 +1,4 @@
-//! `[storage.export]`: where archives may lie.
+//! `[storage.export]`: checks of the folder of archives.
 
 use super::super::raw::Raw;
 use super::super::settings::{Exports, Files};
@@ -21,7 +21,7 @@ impl Proof<'_> {
         let own = ["store", "ledger", "files"].map(|name| store.join(name));
         let within = own.iter().chain(files.map(|files| &files.path)).any(|own| path.starts_with(own));
         if within || store.starts_with(&path) {
-            self.wrong(&spot, "It is a folder of what is saved, and must be one of its own.", other);
+            self.wrong(&spot, "It is inside or above an archived folder, and must be a separate one.", other);
             return None;
         }
         Some(Exports {

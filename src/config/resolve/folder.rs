@@ -1,4 +1,4 @@
-//! Folders that are there, or can be made.
+//! Checks that a folder exists or can be created.
 
 use super::Proof;
 use super::key_path::Spot;
@@ -6,7 +6,7 @@ use rustix::fs::{Access, access};
 use std::path::Path;
 
 impl Proof<'_> {
-    /// A folder has to be there, or one above it in which it can be made.
+    /// Checks that a folder is writable, or can be created in an existing one above it.
     pub fn makeable(&mut self, path: &Path, spot: &Spot<'_>) {
         let Some(near) = path.ancestors().find(|above| above.as_os_str().is_empty() || above.exists()) else {
             return;
@@ -18,7 +18,7 @@ impl Proof<'_> {
         } else if let Err(error) = access(near, Access::WRITE_OK | Access::EXEC_OK) {
             let verb = if near == path { "written to" } else { "made" };
             let why = format!("It cannot be {verb} by this user: {} ({error}).", near.display());
-            self.warn(spot, why, "Make it, and give it to the user that the gateway runs as.");
+            self.warn(spot, why, "Create it, and make the gateway's user its owner.");
         }
     }
 }

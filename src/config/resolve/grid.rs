@@ -1,4 +1,4 @@
-//! `[grid]`: tables and forecasts of what a kilowatt-hour emits, read and proven.
+//! `[grid]`: tables and forecasts of carbon intensity, read and validated.
 
 use super::super::raw::Raw;
 use super::super::settings::Grid;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Hours of a day.
 const HOURS: usize = 24;
-/// More grams per kWh than any grid emits.
+/// Upper limit on carbon intensity, in grams of CO2e per kWh; no grid emits more.
 const MOST: u32 = 5_000;
 
 impl Proof<'_> {
@@ -58,7 +58,7 @@ impl Proof<'_> {
         match forecast(&text) {
             Err((line, expected)) => {
                 let fix = "Each line is like FR,2026-11-22T14:00Z,31.";
-                self.wrong(spot, format!("Line {line} of the file is not right: {expected}."), fix);
+                self.wrong(spot, format!("Line {line} of the file is invalid: {expected}."), fix);
             }
             Ok(read) => {
                 for (place, hours) in read {
@@ -66,8 +66,8 @@ impl Proof<'_> {
                         places.entry(place).or_default().forecast = hours;
                     } else {
                         let why =
-                            format!("The file speaks of {place:?}, neither a member state nor a provider.");
-                        self.warn(spot, why, "Those lines are left out.");
+                            format!("The file contains {place:?}, neither a member state nor a provider.");
+                        self.warn(spot, why, "Those lines are ignored.");
                     }
                 }
             }

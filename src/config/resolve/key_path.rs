@@ -1,11 +1,11 @@
-//! A spot in a document: a path, and the value there if it is written.
+//! Path in a document, with its value if there is one.
 
 use super::super::check::segment;
 use super::super::diagnostic::Mistake;
 use super::super::spanned_toml::{Node, Value};
 use std::path::{Path, PathBuf};
 
-/// A key's path, its value if it stands there, and the nearest thing that does.
+/// Path of a key, its value if there is one, and the closest existing node.
 #[derive(Clone)]
 pub struct Spot<'a> {
     path: String,
@@ -14,19 +14,19 @@ pub struct Spot<'a> {
 }
 
 impl<'a> Spot<'a> {
-    /// The document.
+    /// Root of the document.
     pub const fn top(root: &'a Node) -> Self {
         Self { path: String::new(), near: root, node: Some(root) }
     }
 
-    /// A member of a table.
+    /// Path of a table member.
     pub fn key(&self, key: &str) -> Self {
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
         let node = self.node.and_then(|node| node.get(key));
         Self { path, near: node.unwrap_or(self.near), node }
     }
 
-    /// An element of a list.
+    /// Path of a list element.
     pub fn at(&self, index: usize) -> Self {
         let node = self.node.and_then(|node| node.elements().get(index));
         let path = match node {
@@ -36,28 +36,28 @@ impl<'a> Spot<'a> {
         Self { path, near: node.unwrap_or(self.near), node }
     }
 
-    /// Its path.
+    /// Path as text.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// `file:line` of it.
+    /// Location as `file:line`.
     pub fn place(&self) -> String {
         format!("{}:{}", self.near.place.file, self.near.place.line)
     }
 
-    /// A path as it is written there: relative to the file it stands in.
+    /// Resolves a file path relative to the configuration file that contains it.
     pub fn file(&self, written: &str) -> PathBuf {
         let from = self.near.place.file.to_string();
         Path::new(&from).parent().unwrap_or(Path::new("")).join(written)
     }
 
-    /// The value as it is written; nothing of a whole block.
+    /// Formats the value as written; `None` for a table.
     pub fn written(&self) -> Option<String> {
         self.node.filter(|node| !matches!(node.value, Value::Table(_))).map(Node::written)
     }
 
-    /// What is wrong here.
+    /// Creates a mistake at this path.
     pub fn mistake(&self, value: Option<String>, why: String, fix: String) -> Mistake {
         let place = &self.near.place;
         Mistake {

@@ -1,5 +1,5 @@
-//! From what users write to what the house uses: names resolved, secrets and files read, values proven.
-//! Every mistake is told; with one of them there are no settings.
+//! Conversion of the written configuration to the settings of the gateway: resolves names, reads secrets and files,
+//! validates values. It reports every mistake; if there is one, there are no settings.
 
 mod bounds;
 mod catalogue;
@@ -32,27 +32,26 @@ use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// What the configuration may look at besides its files.
+/// Inputs of the configuration besides its files.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     /// Environment variables.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// Names that the document defines, those of blocks with mistakes included, so that one mistake does not
-/// bring forth others.
+/// Names that the document defines, including those of blocks with mistakes, so that one mistake does not cause others.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Ids of models, in their order.
+    /// Ids of models, in document order.
     pub models: Vec<String>,
-    /// The same, to be looked up.
+    /// The same ids, for look-ups.
     known: HashSet<String>,
-    /// Paths where a value was guessed because the written one is wrong.
+    /// Paths of values that were guessed because the written ones are invalid.
     pub guessed: HashSet<String>,
 }
 
 impl Names {
-    /// The names in a document before anything is taken out of it.
+    /// Collects the names of a document before invalid values are removed.
     pub fn of(root: &Node) -> Self {
         let blocks = root.get("models").map(Node::elements).unwrap_or_default();
         let ids = blocks.iter().filter_map(|block| block.get("id")?.text());
@@ -61,7 +60,7 @@ impl Names {
     }
 }
 
-/// The settings of a document that has the right shape.
+/// Resolves the settings of a document that matches the schema.
 pub fn resolve(
     root: &Node,
     names: &Names,
@@ -130,10 +129,10 @@ pub fn resolve(
     report.mistakes.is_empty().then_some(settings)
 }
 
-/// The admin listener and the store alone.
+/// Resolves only the admin listener and the store.
 ///
 /// # Errors
-/// What is wrong with the admin listener.
+/// Returns the mistakes in the admin listener.
 pub fn reach(root: &Node, around: Surroundings<'_>) -> Result<Reach, Vec<Mistake>> {
     let raw: Raw = serde_json::from_value(root.json()).map_err(|error| vec![unread(root, &error)])?;
     let top = Spot::top(root);
@@ -154,7 +153,8 @@ pub fn reach(root: &Node, around: Surroundings<'_>) -> Result<Reach, Vec<Mistake
     }
 }
 
-/// Cannot happen after the check of shape; told all the same rather than hidden.
+/// Mistake for a document that cannot be deserialized. This cannot happen after the schema check, but would not be
+/// hidden.
 fn unread(root: &Node, error: &serde_json::Error) -> Mistake {
     Mistake {
         file: root.place.file.to_string(),
@@ -166,7 +166,7 @@ fn unread(root: &Node, error: &serde_json::Error) -> Mistake {
     }
 }
 
-/// The configuration with all its defaults, secrets as references only, in one short name.
+/// Short hash of the configuration with all its defaults; secrets are included as references only.
 fn version(document: &[u8]) -> ConfigVersion {
     let digest = Sha256::digest(document);
     ConfigVersion(hex::text(digest.iter().take(6)).into())
@@ -176,9 +176,9 @@ struct Proof<'a> {
     around: Surroundings<'a>,
     names: &'a Names,
     report: &'a mut Report,
-    /// Files that were read because they hold a secret or a certificate.
+    /// Files that were read because they contain a secret or a certificate.
     watched: Vec<PathBuf>,
-    /// Names of models that are unknown.
+    /// Number of unknown model names so far.
     unknown: usize,
 }
 
@@ -187,7 +187,7 @@ impl Proof<'_> {
         self.report.mistakes.push(spot.mistake(spot.written(), why.into(), fix.into()));
     }
 
-    /// A mistake whose value must not be shown.
+    /// Adds a mistake whose value must not be shown.
     fn wrong_secret(&mut self, spot: &Spot<'_>, why: impl Into<String>, fix: impl Into<String>) {
         self.report.mistakes.push(spot.mistake(None, why.into(), fix.into()));
     }

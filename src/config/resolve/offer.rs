@@ -1,4 +1,4 @@
-//! Offers: one model at one provider, with what is special to the pair.
+//! Offers: one model at one provider, with the settings of the pair.
 
 use super::super::raw::{self, Raw};
 use super::super::settings::{Model, Offer, Provider};
@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl Proof<'_> {
-    /// All offers, numbered through. Models that nobody offers are warned of.
+    /// Resolves all offers and numbers them. Warns about models without an offer.
     pub fn offers(
         &mut self,
         raw: &Raw,
@@ -81,7 +81,7 @@ impl Proof<'_> {
             if !provider.dialects.contains(dialect) {
                 self.wrong(
                     &spot.key("dialects"),
-                    format!("The provider does not speak {dialect:?}.")
+                    format!("The provider does not support {dialect:?}.")
                         .to_ascii_lowercase()
                         .replacen("the", "The", 1),
                     "Add it to the provider's `dialects`, or take it out here.",
@@ -90,9 +90,9 @@ impl Proof<'_> {
         }
     }
 
-    /// The tariffs after the first: one for each day on which the model's price or the offer's own changes.
+    /// Tariffs after the first: one for each day on which the price of the model or of the offer changes.
     fn offer_later(&mut self, raw: &raw::Offer, model: &Model, spot: &Spot<'_>) -> Vec<(u64, Tariff)> {
-        // Checks the offer's own days; what they stand on is worked out below.
+        // This only checks the offer's own days; the tariffs are computed below.
         let own = self.later(&raw.price_changes, &spot.key("price_changes"), |_| model.tariff);
         let mut days: Vec<u64> = own.iter().chain(&model.later).map(|(day, _)| *day).collect();
         days.sort_unstable();
@@ -123,7 +123,7 @@ impl Proof<'_> {
                 format!("Write `{price}` in the model's `price` or in the offer's; 0 if it is to be free.");
             self.warn(
                 &spot.key("price"),
-                format!("There is no price of `{price}`, so this model is given away here."),
+                format!("There is no price of `{price}`, so requests for this model are free here."),
                 fix,
             );
         }
@@ -139,10 +139,7 @@ impl Proof<'_> {
         if tariff.billing == Billing::Energy && !prepared.has_list() {
             self.wrong(
                 spot,
-                format!(
-                    "Model `{}` is billed by energy, and nothing is known of what it draws.",
-                    model.card.id
-                ),
+                format!("Model `{}` is billed by energy, and its energy use is unknown.", model.card.id),
                 "Write `energy` in the model's block, or bill it in credits.",
             );
         }

@@ -1,15 +1,15 @@
-//! `listen.cors` and `listen.documentation`: whose pages may call, and where the documentation stands.
+//! `listen.cors` and `listen.documentation`: allowed origins, and the URL of the documentation.
 
 use super::super::settings::Cors;
 use super::Proof;
 use super::key_path::Spot;
 use super::url;
 
-/// Any origin, as the header of CORS has it.
+/// CORS wildcard for any origin.
 const ANY: &str = "*";
 
 impl Proof<'_> {
-    /// Origins as browsers write them.
+    /// Parses origins as browsers write them.
     pub fn cors(&mut self, raw: &[String], spot: &Spot<'_>) -> Option<Cors> {
         match raw {
             [] => return Some(Cors::Off),
@@ -44,7 +44,7 @@ impl Proof<'_> {
         }
     }
 
-    /// An address that is only shown.
+    /// Parses a URL that is only displayed.
     pub fn link(&mut self, text: &str, spot: &Spot<'_>) -> Option<Box<str>> {
         let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\<>".contains(&byte));
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));

@@ -1,5 +1,5 @@
-//! What a request may set: names that are known, and what engines of a kind usually take where nothing is said. Prices
-//! that look as if they were of one token.
+//! `supported_parameters`: known names, and defaults by kind. Also detects prices that look like prices of a single
+//! token.
 
 use super::super::raw;
 use super::super::suggest;
@@ -8,7 +8,7 @@ use super::key_path::Spot;
 use penstock_contract::Kind;
 use rust_decimal::Decimal;
 
-/// What engines of chat models (vLLM, SGLang, llama.cpp, TGI and hosted ones) usually take.
+/// Parameters that engines of chat models (vLLM, SGLang, llama.cpp, TGI and hosted ones) usually accept.
 const CHAT: &[&str] = &[
     "max_tokens",
     "temperature",
@@ -31,7 +31,7 @@ const RERANK: &[&str] = &["top_n", "return_documents"];
 const IMAGE: &[&str] = &["n", "size", "response_format"];
 const TRANSCRIPTION: &[&str] = &["language", "prompt", "response_format"];
 
-/// Further names of parameters that clients send or engines document.
+/// More parameter names that clients send or engines document.
 const OTHERS: &[&str] = &[
     "bad_words",
     "chat_template_kwargs",
@@ -72,10 +72,10 @@ const OTHERS: &[&str] = &[
     "width",
 ];
 
-/// Below this, EUR per million tokens, a price is more likely one of a single token.
+/// Price in EUR per million tokens below which it is more likely the price of a single token.
 const LEAST: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
 
-/// The parameters of a model as written, or the usual ones of its kind.
+/// Parameters of a model: as written, or the usual ones of its kind.
 pub fn of_model(raw: &raw::Model, kind: Kind) -> Vec<String> {
     let usual = || usual(kind).iter().map(|name| (*name).to_owned()).collect();
     raw.supported_parameters.clone().unwrap_or_else(usual)
@@ -96,7 +96,7 @@ fn known() -> impl Iterator<Item = &'static str> {
 }
 
 impl Proof<'_> {
-    /// Warns of names that are nearly those of known parameters, and of a chat `model` that lists none.
+    /// Warns about misspelled parameters, and about a chat `model` without a list.
     pub fn parameters(&mut self, written: Option<&[String]>, kind: Kind, model: bool, spot: &Spot<'_>) {
         let spot = spot.key("supported_parameters");
         let Some(written) = written else {
@@ -118,7 +118,7 @@ impl Proof<'_> {
         }
     }
 
-    /// Warns of prices that look as if they were of one token.
+    /// Warns about prices that look like prices of a single token.
     pub fn per_million(&mut self, price: &raw::Price, spot: &Spot<'_>) {
         let prices = [("input", price.input), ("cached_input", price.cached_input), ("output", price.output)];
         for (name, price) in prices {

@@ -1,4 +1,4 @@
-//! Presets: sampling parameters alone, and only what a request may say itself.
+//! Presets: only sampling parameters, and only values that a request may set.
 
 use super::super::raw;
 use super::super::settings::Members;
@@ -8,7 +8,7 @@ use super::key_path::Spot;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What a preset may fill in.
+/// Parameters that a preset may set.
 const SAMPLING: [&str; 11] = [
     "temperature",
     "top_p",
@@ -51,14 +51,15 @@ impl Proof<'_> {
         for (name, value) in preset.iter().filter(|(name, _)| SAMPLING.contains(&name.as_str())) {
             if let Some(why) = refused(name, value) {
                 whole = false;
-                self.wrong(&spot.key(name), why, "Write what a request may say there.");
+                self.wrong(&spot.key(name), why, "Write a value that a request may set.");
             }
         }
         whole
     }
 }
 
-/// Why a request with this member would be refused: a preset is put into requests after they were proven.
+/// Returns the reason why a request with this member would be refused. Presets are applied after requests were
+/// validated, so their values are checked here.
 fn refused(name: &str, value: &Value) -> Option<String> {
     let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "" }] });
     body.as_object_mut()?.insert(name.to_owned(), value.clone());

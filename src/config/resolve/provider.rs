@@ -1,4 +1,4 @@
-//! Providers: where they are, how they are asked, how long they may take.
+//! Providers: location, connection, timeouts.
 
 use super::super::raw::{self, HeaderValue, Raw};
 use super::super::secret::Secret;
@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-/// The grid table that comes with the gateway.
+/// Built-in grid table.
 static GRID: LazyLock<Table> =
     LazyLock::new(|| grid::table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap_or_default());
 
-/// Headers that belong to the connection or to the dialect.
+/// Headers that the connection or the dialect sets.
 const OURS: [&str; 11] = [
     "host",
     "content-length",
@@ -32,7 +32,7 @@ const OURS: [&str; 11] = [
 ];
 
 impl Proof<'_> {
-    /// Every provider at its place in the document; `None` where one has mistakes.
+    /// Resolves all providers, in document order; `None` for a provider with mistakes.
     pub fn providers(&mut self, raw: &Raw, top: &Spot<'_>) -> Vec<Option<Arc<Provider>>> {
         let list = top.key("providers");
         let mut found: Vec<Option<Arc<Provider>>> = Vec::with_capacity(raw.providers.len());
@@ -55,7 +55,7 @@ impl Proof<'_> {
         if base.as_ref().is_some_and(|base| base.path_prefix.is_empty()) {
             self.warn(
                 &spot.key("base_url"),
-                "It has no path, so the gateway asks for `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
+                "It has no path, so the gateway requests `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
                 "Add `/v1`, unless this provider has none.",
             );
         }
@@ -73,7 +73,7 @@ impl Proof<'_> {
             self.warn(
                 &spot.key("ca"),
                 "It has no effect: `base_url` is not https.",
-                "Take one of the two back.",
+                "Remove one of the two.",
             );
         }
         let client = self.client(raw, spot);
@@ -84,7 +84,7 @@ impl Proof<'_> {
         if raw.offers.is_empty() {
             self.warn(
                 spot,
-                "This provider offers no model, so it is never asked.",
+                "This provider offers no model, so it is never used.",
                 "Add a `[[providers.offers]]` block.",
             );
         }
@@ -116,18 +116,18 @@ impl Proof<'_> {
         })
     }
 
-    /// The certificate that it is shown, and its key: both or none.
+    /// Resolves the client certificate and its key: both or none.
     fn client(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Option<(PathBuf, PathBuf)>> {
         let (certificate, key) = match (&raw.client_certificate, &raw.client_key) {
             (None, None) => return Some(None),
             (Some(certificate), Some(key)) => (certificate, key),
             (Some(_), None) => {
-                let why = "A certificate without its key cannot be shown.";
+                let why = "A certificate cannot be used without its key.";
                 self.wrong(&spot.key("client_certificate"), why, "Name its key in `client_key`.");
                 return None;
             }
             (None, Some(_)) => {
-                let why = "A key without its certificate cannot be shown.";
+                let why = "A key cannot be used without its certificate.";
                 self.wrong(&spot.key("client_key"), why, "Name its certificate in `client_certificate`.");
                 return None;
             }
@@ -150,7 +150,7 @@ impl Proof<'_> {
             return None;
         };
         if raw.pue.is_none() {
-            let why = "Nothing is known of the building, so 1.40 is assumed, and answers say so.";
+            let why = "The PUE of the building is unknown, so 1.40 is assumed, and answers say so.";
             self.warn(&spot.key("pue"), why, "Write the provider's published figure, if there is one.");
         }
         let site = penstock_footprint::Place {
@@ -181,12 +181,12 @@ impl Proof<'_> {
         match url::base(text) {
             Ok(base) => {
                 if !base.tls && !url::is_local(&base.host) {
-                    let why = "Prompts and the key cross the network in the open.";
-                    self.warn(spot, why, "Use https, unless the way there is your own and closed.");
+                    let why = "Prompts and the key cross the network unencrypted.";
+                    self.warn(spot, why, "Use https, unless the network between is private.");
                 }
                 Some(base)
             }
-            // A URL with a password in it is not repeated.
+            // The message does not repeat a URL that contains a password.
             Err((why, fix)) if text.contains('@') => {
                 self.wrong_secret(spot, why, fix);
                 None
@@ -226,10 +226,8 @@ impl Proof<'_> {
             HeaderValue::Open(_) if is_secret(name) => {
                 self.wrong_secret(
                     spot,
-                    "A header of this name carries a secret, which never stands in the configuration itself.",
-                    format!(
-                        "Write where it is: `{name} = {{ env = \"NAME\" }}` or `{{ file = \"/path\" }}`."
-                    ),
+                    "A header of this name carries a secret, which must not be in the configuration itself.",
+                    format!("Write its source: `{name} = {{ env = \"NAME\" }}` or `{{ file = \"/path\" }}`."),
                 );
                 None
             }
@@ -237,7 +235,11 @@ impl Proof<'_> {
                 Some(Secret::new(text.trim()))
             }
             HeaderValue::Open(_) => {
-                self.wrong(spot, "It has characters that cannot stand in a header.", "Use printable ASCII.");
+                self.wrong(
+                    spot,
+                    "It has characters that are not allowed in a header.",
+                    "Use printable ASCII.",
+                );
                 None
             }
         }
@@ -256,7 +258,7 @@ impl Proof<'_> {
         Some(Health { path: raw.path.as_str().into(), interval: raw.interval.0, timeout: raw.timeout.0 })
     }
 
-    /// Hosts only: any path there may be fetched.
+    /// Resolves image hosts. A host has no path: every path on it may be fetched.
     fn image_hosts(&mut self, raw: &raw::Provider, spot: &Spot<'_>) -> Option<Vec<BaseUrl>> {
         let mut found = Vec::with_capacity(raw.image_hosts.len());
         for (index, text) in raw.image_hosts.iter().enumerate() {
@@ -265,13 +267,13 @@ impl Proof<'_> {
                 found.push(base);
             } else {
                 let fix = "Stop after the host, such as \"https://images.example.eu\".";
-                self.wrong(&spot.at(index), "It goes too far: it is a host, not a path.", fix);
+                self.wrong(&spot.at(index), "It has a path, and must be a host only.", fix);
             }
         }
         (found.len() == raw.image_hosts.len()).then_some(found)
     }
 
-    /// Clocks that can never ring.
+    /// Warns about timeouts that can never expire.
     fn sane(&mut self, raw: &raw::Timeouts, spot: &Spot<'_>) {
         let clocks = [
             ("connect", raw.connect),
@@ -303,7 +305,7 @@ fn timeouts(raw: &raw::Timeouts) -> Timeouts {
     }
 }
 
-/// The dialects as written, each once.
+/// Converts dialects, without duplicates.
 pub fn dialects(raw: &[raw::Dialect]) -> Vec<Dialect> {
     let mut found = Vec::with_capacity(2);
     for dialect in raw {

@@ -1,4 +1,4 @@
-//! What stands elsewhere: secrets and files that the configuration refers to.
+//! Reader of secrets and files that the configuration refers to.
 
 use super::super::raw::Reference;
 use super::super::read::cause;
@@ -9,14 +9,14 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// No secret and no PEM file is larger.
+/// Size limits on secrets and PEM files.
 const MOST_SECRET: u64 = 64 << 10;
 const MOST_PEM: u64 = 4 << 20;
-/// Nor a file of a tokenizer.
+/// Size limit on a tokenizer file.
 const MOST_TOKENIZER: u64 = 256 << 20;
 
 impl Proof<'_> {
-    /// Reads a secret. Its text is never told.
+    /// Reads a secret. Its text is never part of a message.
     pub fn secret(&mut self, reference: &Reference, spot: &Spot<'_>) -> Option<Secret> {
         let text = match (&reference.env, &reference.file) {
             (Some(name), None) => match (self.around.env)(name) {
@@ -45,7 +45,7 @@ impl Proof<'_> {
             _ => {
                 self.wrong_secret(
                     spot,
-                    "A secret comes from one place.",
+                    "A secret has exactly one source.",
                     "Write either `{ env = \"NAME\" }` or `{ file = \"/path\" }`.",
                 );
                 return None;
@@ -53,21 +53,25 @@ impl Proof<'_> {
         };
         let text = text.trim_end();
         if text.is_empty() {
-            self.wrong_secret(spot, "The secret is empty.", "Put it where the reference points.");
+            self.wrong_secret(
+                spot,
+                "The secret is empty.",
+                "Store the secret in the referenced variable or file.",
+            );
             return None;
         }
         if text.chars().any(char::is_control) {
             self.wrong_secret(
                 spot,
                 "The secret has a line break or another control character in it.",
-                "Keep the secret alone there, in one line.",
+                "Store only the secret there, in one line.",
             );
             return None;
         }
         Some(Secret::new(text))
     }
 
-    /// The path of a PEM file that has such a part in it.
+    /// Returns the path of a PEM file that contains such a section.
     pub fn pem(&mut self, written: &str, part: &str, spot: &Spot<'_>) -> Option<PathBuf> {
         let path = spot.file(written);
         self.watched.push(path.clone());
@@ -89,7 +93,7 @@ impl Proof<'_> {
         }
     }
 
-    /// What is in a file of a tokenizer.
+    /// Reads a tokenizer file.
     pub fn bytes(&mut self, written: &str, spot: &Spot<'_>) -> Option<Vec<u8>> {
         let path = spot.file(written);
         let mut bytes = Vec::new();
@@ -112,7 +116,7 @@ fn pem_has(text: &str, part: &str) -> bool {
     })
 }
 
-/// A pipe would be waited for without end, and a device read without end.
+/// Opens a regular file. A pipe could block forever, and a device could be endless.
 fn regular(path: &Path) -> Result<File, String> {
     let kind = std::fs::metadata(path).map_err(|error| cause(&error))?.file_type();
     if kind.is_dir() {

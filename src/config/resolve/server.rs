@@ -1,4 +1,4 @@
-//! The house's own part: listeners, the store, limits, routing, the process.
+//! Settings of the gateway itself: listeners, store, limits, routing, process.
 
 use super::super::raw::{self, OneOrMany, Raw};
 use super::super::settings::{
@@ -14,7 +14,7 @@ use rust_decimal::prelude::ToPrimitive;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// A size as the machine counts.
+/// Converts a size to `usize`.
 fn bytes(size: raw::Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
@@ -117,7 +117,7 @@ pub fn log(raw: &Raw) -> Log {
 }
 
 impl Proof<'_> {
-    /// One body must not be all there is room for.
+    /// Resolves `[overload]`. A single body must not be able to use all the memory.
     pub fn overload(&mut self, raw: &Raw, top: &Spot<'_>) -> Overload {
         let overload = &raw.overload;
         let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -150,7 +150,7 @@ impl Proof<'_> {
         if http.is_empty() && raw.listen.https.is_none() {
             self.wrong(
                 &at,
-                "Nobody could reach the gateway: it listens nowhere.",
+                "The gateway has no listener, so no client could reach it.",
                 "Write an address in `http` or `https`.",
             );
         }
@@ -170,7 +170,7 @@ impl Proof<'_> {
         if admin.is_some_and(|admin| !admin.ip().is_loopback()) {
             self.warn(
                 &spot.key("admin"),
-                "Other machines reach it, and it has no TLS: the admin token crosses the network in the open.",
+                "Other machines can reach it, and it has no TLS: the admin token crosses the network unencrypted.",
                 "Write \"127.0.0.1:9090\" and use a tunnel or a proxy with TLS, or keep the network closed.",
             );
         }
@@ -185,12 +185,12 @@ impl Proof<'_> {
         })
     }
 
-    /// Names by which the gateway is reached.
+    /// Resolves the host names of the gateway.
     fn hosts(&mut self, written: &[String], public_url: Option<&str>, spot: &Spot<'_>) -> Hosts {
         for (index, name) in written.iter().enumerate() {
             let is_name = !name.is_empty() && host::name(name) == name && is_host(name.as_bytes());
             if !is_name || name.contains('*') {
-                let why = "It is no name of a host.";
+                let why = "It is not a host name.";
                 self.wrong(
                     &spot.at(index),
                     why,
@@ -204,7 +204,7 @@ impl Proof<'_> {
         Hosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
-    /// Scheme and host, as clients write them in front of `/v1`.
+    /// Parses the scheme and host that clients write before `/v1`.
     fn public_url(&mut self, text: &str, spot: &Spot<'_>) -> Option<Box<str>> {
         match url::base(text) {
             Ok(base) if base.path_prefix.is_empty() => {
@@ -212,7 +212,7 @@ impl Proof<'_> {
                 Some(format!("{scheme}://{}", base.authority).into())
             }
             Ok(_) => {
-                let why = "It goes too far: the gateway adds the path itself.";
+                let why = "It has a path, which the gateway adds itself.";
                 self.wrong(spot, why, "Stop after the host, such as \"https://api.example.eu\".");
                 None
             }
@@ -226,8 +226,8 @@ impl Proof<'_> {
     pub fn spool(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Spool> {
         let path = self.below_store(&raw.spool.path, "spool", raw, top)?;
         if raw.images.keep.0 > raw.spool.disk.0 {
-            let why = "All files together may be smaller (spool.disk): images would take the room of uploads, and \
-                       then of each other.";
+            let why = "It is more than all files together may have (spool.disk): images would take the space of \
+                       uploads, and then of each other.";
             self.warn(&top.key("images").key("keep"), why, "Write less than spool.disk, or more there.");
         }
         Some(Spool { path, memory: bytes(raw.spool.memory), disk: raw.spool.disk.0 })
@@ -247,7 +247,8 @@ impl Proof<'_> {
         })
     }
 
-    /// The folder of a section: as written, else of the section's name in the folder of the store.
+    /// Folder of a section: the written path, or by default a folder with the section's name in the folder of the
+    /// store.
     fn below_store(
         &mut self,
         written: &Option<String>,
@@ -265,7 +266,7 @@ impl Proof<'_> {
             self.wrong(&spot, "It is a file, and must be a folder.", fix);
             return None;
         }
-        // Of the default place the path of the store tells.
+        // The check of `storage.path` covers the default folder.
         if written.is_some() {
             self.makeable(&path, &spot);
         }
@@ -283,8 +284,8 @@ impl Proof<'_> {
         if https.client_certificate.is_some() && https.client_ca.is_none() {
             self.wrong(
                 &spot.key("client_certificate"),
-                "Nothing says whose certificates are good, so none would be asked for.",
-                "Name those who issue them in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
+                "No CA for client certificates is set, so none would be requested.",
+                "Name their issuers in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
             );
         }
         Some(Https {
@@ -303,7 +304,7 @@ impl Proof<'_> {
         }
         let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok());
         let fix = match (port, text.parse::<std::net::IpAddr>().is_ok()) {
-            (_, true) => "Add the port, such as `:8080`; an IPv6 address stands in brackets.".to_owned(),
+            (_, true) => "Add the port, such as `:8080`; write an IPv6 address in brackets.".to_owned(),
             (Some(port), _) => {
                 format!(
                     "Write an IP address: \"127.0.0.1:{port}\" for this machine alone, \"0.0.0.0:{port}\" for all."
@@ -336,7 +337,7 @@ impl Proof<'_> {
                 self.wrong_secret(
                     &at,
                     "It must be 64 hexadecimal digits (32 bytes).",
-                    "Make one with `openssl rand -hex 32`, and keep it: without it no key is good any more.",
+                    "Generate one with `openssl rand -hex 32` and keep it: without it no key is valid any more.",
                 );
             }
         }
@@ -362,7 +363,7 @@ impl Proof<'_> {
             if !address.ip().is_loopback() {
                 self.wrong(
                     &spot.key("address"),
-                    "A simulated provider asks for no key, so it listens on this machine only.",
+                    "A simulated provider requires no key, so it may listen on this machine only.",
                     format!("Write \"127.0.0.1:{}\".", address.port()),
                 );
             }
@@ -377,7 +378,7 @@ impl Proof<'_> {
         found
     }
 
-    /// Two listeners cannot share a port.
+    /// Checks that no two listeners share a port.
     pub fn clashes(&mut self, listen: Option<&Listen>, simulators: &[Simulated], top: &Spot<'_>) {
         let Some(listen) = listen else { return };
         let spot = top.key("listen");

@@ -1,4 +1,4 @@
-//! Provider shapes: which of them an offer is asked in.
+//! Provider shapes: the request format of an offer.
 
 use super::super::raw;
 use super::super::settings::Model;
@@ -7,17 +7,17 @@ use super::Proof;
 use super::key_path::Spot;
 use penstock_contract::{Kind, Shape};
 
-/// Every shape, by room. A kind's first is its default.
+/// All shapes, by crate. The first of a kind is its default.
 const ROOMS: &[&[&dyn Shape]] =
     &[penstock_vectors::SHAPES, penstock_media::picture::SHAPES, penstock_media::speech::SHAPES];
 
-/// The shapes of a kind of work.
+/// Shapes of a kind of work.
 fn shapes(kind: Kind) -> impl Iterator<Item = &'static dyn Shape> {
     ROOMS.iter().flat_map(|room| room.iter().copied()).filter(move |shape| shape.kind() == kind)
 }
 
 impl Proof<'_> {
-    /// The shape of an offer; chat has none.
+    /// Resolves the shape of an offer; chat has none.
     pub fn shape(&mut self, raw: &raw::Offer, model: &Model, spot: &Spot<'_>) -> Option<&'static dyn Shape> {
         let Some(name) = raw.shape.as_deref() else { return shapes(model.kind).next() };
         let found = shapes(model.kind).find(|shape| shape.name() == name);
@@ -26,8 +26,8 @@ impl Proof<'_> {
             let kind = model.kind.name();
             let (why, fix) = match suggest::nearest(name, names.iter().copied()) {
                 _ if model.kind == Kind::Chat => (
-                    "Model is for chat, which is asked in dialects.".to_owned(),
-                    "Take `shape` out; `dialects` says how it is asked.".to_owned(),
+                    "The model is for chat, which uses dialects.".to_owned(),
+                    "Remove `shape`; `dialects` sets the request format.".to_owned(),
                 ),
                 Some(meant) => {
                     (format!("There is no such shape for {kind}."), format!("Did you mean \"{meant}\"?"))

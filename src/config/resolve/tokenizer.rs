@@ -1,5 +1,5 @@
-//! Tokenizers: the model's own files, read and compiled here, so that a broken one is known before a request
-//! meets it.
+//! Tokenizers: the model's own files are read and compiled here, so that a broken one is found before a request uses
+//! it.
 
 use super::super::raw;
 use super::super::settings::Tokenizer;
@@ -10,11 +10,11 @@ use penstock_tokens::{Counter, Images};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Tokenizers that the gateway brings along.
+/// Built-in tokenizers.
 const BUILTIN: [&str; 2] = ["gpt-oss", "o200k_harmony"];
 
 impl Proof<'_> {
-    /// What counts a model's tokens.
+    /// Loads the tokenizer of a model.
     pub fn tokenizer(&mut self, raw: &raw::Tokenizer, spot: &Spot<'_>) -> Option<Tokenizer> {
         let images = match &raw.images {
             Some(rule) => self.images(rule, &spot.key("images")).map(Some),
@@ -25,7 +25,7 @@ impl Proof<'_> {
             (None, Some(name)) => self.builtin(name, &spot.key("builtin"))?,
             _ => {
                 let fix = "Write either `file` (with `chat_template` or `config`) or `builtin`.";
-                self.wrong(spot, "Tokens are counted in one way.", fix);
+                self.wrong(spot, "A tokenizer has exactly one source.", fix);
                 return None;
             }
         };
@@ -77,7 +77,7 @@ impl Proof<'_> {
             || format!("Write one of {}, or `file` with the model's tokenizer.json.", BUILTIN.join(", ")),
             |meant| format!("Did you mean \"{meant}\"?"),
         );
-        self.wrong(spot, "The gateway brings no such tokenizer along.", fix);
+        self.wrong(spot, "The gateway has no built-in tokenizer of this name.", fix);
         None
     }
 
@@ -86,15 +86,15 @@ impl Proof<'_> {
             Ok(images) => Some(images),
             Err(error) => {
                 let fix = "Write something like `{ rule = \"patches\", px = 28, min = 4, max = 16384 }`.";
-                self.wrong(spot, format!("It is no rule for images: {error}."), fix);
+                self.wrong(spot, format!("It is not a rule for images: {error}."), fix);
                 None
             }
         }
     }
 }
 
-/// The rule's own members stand beside those that every rule has; serde cannot flatten and refuse unknown
-/// members at once, so the common ones are taken off first.
+/// Parses a rule for images. serde cannot both flatten and refuse unknown members, so the members that all rules share
+/// are removed first.
 fn rule_for_images(mut members: Map<String, Value>) -> Result<Images, serde_json::Error> {
     let placeholder = members.remove("placeholder").map(serde_json::from_value).transpose()?;
     let unknown = members.remove("unknown").map(serde_json::from_value).transpose()?;

@@ -1,8 +1,8 @@
-//! A base URL taken apart, with a sentence for everything that cannot be one.
+//! Parser of base URLs, with an error message for each kind of mistake.
 
 use super::super::settings::BaseUrl;
 
-/// The parts of a base URL, or why it is none and what to write.
+/// Parses a base URL. Returns the reason and the correction if it is invalid.
 pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
     const LIKE: &str = "Write something like \"https://api.example.eu/v1\".";
     let (tls, rest) = if let Some(rest) = text.strip_prefix("https://") {
@@ -13,7 +13,10 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
         return Err(("It does not start with `https://`.", LIKE));
     };
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('\\') {
-        return Err(("It has characters that cannot stand in a URL.", "Write it in ASCII, without spaces."));
+        return Err((
+            "It has characters that are not allowed in a URL.",
+            "Write it in ASCII, without spaces.",
+        ));
     }
     if rest.contains(['?', '#']) {
         return Err((
@@ -24,7 +27,7 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.contains('@') {
         return Err((
-            "A name or password in a URL is a secret in the open.",
+            "A name or password in a URL is an exposed secret.",
             "Use `api_key`, or `headers` with a reference.",
         ));
     }
@@ -47,7 +50,7 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
     let path = path.trim_end_matches('/');
     if ["/chat/completions", "/messages", "/models", "/embeddings"].iter().any(|end| path.ends_with(end)) {
         return Err((
-            "It goes too far: the gateway adds the endpoint itself.",
+            "Its path is too long: the gateway adds the endpoint itself.",
             "Stop before it, after the version, such as `/v1`.",
         ));
     }
@@ -68,7 +71,7 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
     })
 }
 
-/// Whether it is certainly this machine.
+/// Returns true if the host is certainly this machine.
 pub fn is_local(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
@@ -102,7 +105,7 @@ fn is_host(host: &str) -> bool {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // A name whose last part is a number is a broken address.
+    // A name whose last part is a number is a malformed address.
     let last = host.rsplit('.').next().unwrap_or_default();
     host.len() <= 253 && host.split('.').all(label) && !last.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,22 +1,22 @@
-//! Habits of other services that clients expect.
+//! Conventions of other services that clients expect.
 
 use super::{BatchResults, CostFormat, ImageFormat};
 
-/// Habits of other services that clients expect; by default those of this gateway.
+/// Conventions of other services that clients expect; by default those of this gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compatibility {
-    /// Shape of a line of a batch's results.
+    /// Format of a line of batch results.
     pub batch_results: BatchResults,
-    /// What an image request without `response_format` is answered with.
+    /// Format of images if a request has no `response_format`.
     pub images: ImageFormat,
-    /// How amounts in `billing_cost` are written.
+    /// Format of amounts in `billing_cost`.
     pub billing_cost: CostFormat,
-    /// Whether `preset` also chooses the flavor of a request without one.
+    /// True if `preset` also sets the flavor of a request without one.
     pub preset_flavor: bool,
 }
 
 impl Compatibility {
-    /// How amounts in `billing_cost` are written.
+    /// Converts the format of amounts in `billing_cost`.
     #[must_use]
     pub const fn amounts(&self) -> penstock_annotate::Amounts {
         match self.billing_cost {

@@ -1,5 +1,5 @@
-//! The configuration as the house uses it: every default filled in, every name resolved, every secret
-//! read, every value proven. Never changed afterwards, a reload makes another.
+//! The configuration as the gateway uses it: defaults filled in, names resolved, secrets read, values validated.
+//! Immutable; a reload creates a new one.
 
 mod compatibility;
 mod offers;
@@ -8,7 +8,7 @@ mod restart_only;
 pub use compatibility::Compatibility;
 pub use offers::*;
 pub use restart_only::Fixed;
-// What is used as it is written.
+// Types that are used as written.
 pub use super::raw::{
     BatchResults, ClientCertificates, CostFormat, Evidence, HttpVersion, ImageFormat, LogFormat, LogLevel,
     TlsVersion,
@@ -23,282 +23,283 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One whole configuration.
+/// One complete configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which configuration this is; the same text gives the same version.
+    /// Version of the configuration; the same text gives the same version.
     pub version: ConfigVersion,
-    /// What was written, defaults included: for what a reload changes.
+    /// Configuration as written, with defaults, for comparison at a reload.
     pub document: Document,
-    /// Where it listens.
+    /// Listeners.
     pub listen: Listen,
-    /// Where it keeps what must last.
+    /// Store of persistent data.
     pub storage: Storage,
-    /// When it saves what must last elsewhere.
+    /// Periodic archives of the store.
     pub exports: Exports,
-    /// Where it keeps what is needed for a while.
+    /// Temporary storage.
     pub spool: Spool,
-    /// What clients keep.
+    /// Files of clients.
     pub files: Files,
-    /// Sizes and times that bound a client.
+    /// Limits on the size and duration of client requests.
     pub limits: Limits,
-    /// How much it takes on at the same time.
+    /// Overload protection: limits on concurrent work.
     pub overload: Overload,
-    /// How providers are tried.
+    /// Retries and failover between providers.
     pub routing: Routing,
-    /// What is told of the footprint.
+    /// Footprint data in answers.
     pub impact: Impact,
-    /// Images that clients fetch by their address.
+    /// Generated images that clients fetch by URL.
     pub images: Images,
-    /// What a credit is.
+    /// Prices and credit.
     pub billing: Billing,
-    /// How charges are written down.
+    /// Recording of charges.
     pub ledger: Ledger,
-    /// How batches are worked off.
+    /// Processing of batches.
     pub batches: Batches,
-    /// Habits of other services that clients expect.
+    /// Conventions of other services that clients expect.
     pub compatibility: Compatibility,
-    /// When the grid is clean.
+    /// Carbon intensity of the electricity grid.
     pub grid: Grid,
-    /// How long open requests may go on after a termination signal.
+    /// Time for which open requests may continue after a termination signal.
     pub drain: Duration,
-    /// How often [`Settings::watched`] are looked at; zero for never.
+    /// Interval at which [`Settings::watched`] are checked for changes; zero for never.
     pub watch: Duration,
-    /// Files of secrets and certificates, as they were named.
+    /// Paths of the files of secrets and certificates.
     pub watched: Vec<PathBuf>,
-    /// The process may leave what is in its memory on disk when it dies.
+    /// True if the process may write core dumps.
     pub core_dumps: bool,
-    /// Worker threads, at least one.
+    /// Number of worker threads, at least one.
     pub threads: usize,
-    /// Lines on standard error.
+    /// Log lines on standard error.
     pub log: Log,
     /// Models for requests that name none.
     pub default_models: DefaultModels,
-    /// The catalogue, in the order it is written.
+    /// Models of the catalogue, in document order.
     pub models: Vec<Arc<Model>>,
-    /// Who runs the models.
+    /// Providers, in document order.
     pub providers: Vec<Arc<Provider>>,
-    /// Every pair of provider and model; `offers[i].index == i`.
+    /// All offers; `offers[i].index == i`.
     pub offers: Vec<Arc<Offer>>,
     /// Simulated providers to start in this process.
     pub simulators: Vec<Simulated>,
 }
 
-/// Twelve hexadecimal digits of the SHA-256 of the effective configuration, secrets left out.
+/// Version of a configuration: twelve hexadecimal digits of the SHA-256 of the effective configuration, without
+/// secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigVersion(pub Box<str>);
 
-/// Listeners. No two share an address; at least one of `http` and `https` is there.
+/// Listeners. No two share an address; at least one of `http` and `https` is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// Plain HTTP/1.1; HTTP/2 is spoken over TLS, where it is agreed on.
+    /// Addresses for plain HTTP/1.1. HTTP/2 requires TLS, which negotiates it.
     pub http: Vec<SocketAddr>,
     /// HTTP over TLS.
     pub https: Option<Https>,
-    /// Scheme and host, no slash at its end, by which clients reach it.
+    /// Public scheme and host of the gateway, without a slash at the end.
     pub public_url: Option<Box<str>>,
-    /// Names by which it is reached, those of `public_url` and of the machine included.
+    /// Host names of the gateway, including those of `public_url` and of the machine.
     pub hosts: Hosts,
-    /// Whose pages may call it.
+    /// Origins of web pages that may call the gateway.
     pub cors: Cors,
-    /// Where the operator's own documentation stands.
+    /// URL of the operator's own documentation.
     pub documentation: Option<Box<str>>,
-    /// Metrics, health and administration; not for the public.
+    /// Address for metrics, health and administration; not for the public.
     pub admin: SocketAddr,
 }
 
-/// Origins whose pages a browser lets call the gateway.
+/// Origins of web pages that may call the gateway from a browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cors {
-    /// All of them.
+    /// Any origin.
     Any,
-    /// These, as browsers write them: scheme, host and perhaps a port, in lower case. Never empty.
+    /// A list of origins as browsers write them: scheme, host and optional port, in lower case. Never empty.
     Origins(Vec<Box<str>>),
-    /// None: no header of CORS is sent.
+    /// No origin: no CORS header is sent.
     Off,
 }
 
-/// The TLS listener. Both files were readable PEM when the settings were made.
+/// TLS listener. Both files were readable PEM when the settings were created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Https {
-    /// Where.
+    /// Listen address.
     pub address: SocketAddr,
     /// Certificate chain, PEM.
     pub certificate: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
-    /// Whose certificates clients may show, PEM; `None`: they are not asked.
+    /// CA certificates for client certificates, PEM; `None`: no client certificate is requested.
     pub client_ca: Option<PathBuf>,
-    /// Whether they have to.
+    /// Policy for client certificates.
     pub client_certificate: ClientCertificates,
-    /// The oldest version that is spoken.
+    /// Minimum TLS version.
     pub min_tls: TlsVersion,
 }
 
-/// The store.
+/// Settings of the store.
 #[derive(Clone, Debug)]
 pub struct Storage {
-    /// Its folder; made at the first start.
+    /// Folder of the store; created at the first start.
     pub path: PathBuf,
-    /// Bytes kept aside on the disk, freed when it is full so that work can be ended in order.
+    /// Disk space held in reserve, in bytes; freed when the disk is full so that work can end in an orderly way.
     pub ballast_bytes: u64,
-    /// The pepper of the key digests, 32 bytes; `None`: the gateway makes one in the folder.
+    /// Pepper of the key digests, 32 bytes; `None`: the gateway creates one in the folder.
     pub pepper: Option<Secret>,
 }
 
-/// Archives that the gateway makes of what lasts.
+/// Periodic archives of the persistent data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exports {
-    /// Their folder; made with the first.
+    /// Folder of the archives; created with the first.
     pub path: PathBuf,
-    /// How often; `None` never.
+    /// Interval between archives; `None` for never.
     pub every: Option<Duration>,
-    /// How many are kept.
+    /// Number of archives to retain.
     pub keep: usize,
 }
 
-/// Files without a name.
+/// Temporary storage in unlinked files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spool {
-    /// Their folder; made when it is first needed.
+    /// Folder of the files; created on first use.
     pub path: PathBuf,
-    /// Bytes that stay in memory.
+    /// Maximum size of an upload in memory, in bytes.
     pub memory: usize,
-    /// Bytes of all files together.
+    /// Maximum size of all files together, in bytes.
     pub disk: u64,
 }
 
 /// Files that clients upload, and results of batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// Folder of their contents; made at the first start.
+    /// Folder for the contents of files; created at the first start.
     pub path: PathBuf,
-    /// Bytes of the largest file.
+    /// Maximum size of a file, in bytes.
     pub upload: u64,
-    /// Bytes of all files.
+    /// Maximum size of all files, in bytes.
     pub disk: u64,
-    /// Bytes of one key's files.
+    /// Maximum size of the files of one key, in bytes.
     pub per_key: u64,
-    /// Bytes of the disk that uploads leave free.
+    /// Free disk space that uploads must leave, in bytes.
     pub keep_free: u64,
-    /// Seconds that files are kept; `None` until they are deleted.
+    /// Seconds after which files are deleted; `None` for never.
     pub retention: Option<u64>,
 }
 
-/// Images that clients fetch by their address.
+/// Generated images that clients fetch by URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Images {
-    /// How long an image can be fetched.
+    /// Time during which an image can be fetched.
     pub lifetime: Duration,
-    /// Bytes of all images together.
+    /// Maximum size of all images together, in bytes.
     pub keep: u64,
 }
 
-/// Bounds on what a client may send and on how long it may take.
+/// Limits on the size and duration of client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most client connections.
+    /// Maximum number of client connections.
     pub connections: usize,
-    /// Most of them from one client.
+    /// Maximum number of connections of one client.
     pub connections_per_client: usize,
-    /// Largest request head, in bytes.
+    /// Maximum size of a request head, in bytes.
     pub head: usize,
-    /// Most header fields of a request.
+    /// Maximum number of header fields in a request.
     pub head_fields: usize,
-    /// Longest request target, in bytes.
+    /// Maximum size of a request target, in bytes.
     pub target: usize,
-    /// Most streams at a time of an HTTP/2 connection.
+    /// Maximum number of concurrent streams of an HTTP/2 connection.
     pub h2_streams: u32,
-    /// Most of its streams that were given up, less those that were answered.
+    /// Maximum number of reset streams of an HTTP/2 connection, minus those that were answered.
     pub h2_resets: usize,
-    /// Most of its frames in a second that carry nothing.
+    /// Maximum number of frames without data per second of an HTTP/2 connection.
     pub h2_frames: usize,
-    /// Largest JSON body, in bytes.
+    /// Maximum size of a JSON body, in bytes.
     pub json_body: usize,
-    /// Largest form with audio, in bytes.
+    /// Maximum size of a form with audio, in bytes.
     pub audio_body: usize,
-    /// Deepest nesting of a JSON body.
+    /// Maximum nesting depth of a JSON body.
     pub json_depth: usize,
-    /// Whole request head, from the first byte (HTTP/1.1).
+    /// Timeout of a complete request head, from the first byte (HTTP/1.1).
     pub request_head: Duration,
-    /// Longest silence within a request body.
+    /// Timeout without data within a request body.
     pub body_idle: Duration,
-    /// Whole request body.
+    /// Timeout of a complete request body.
     pub body: Duration,
-    /// Whole form with audio.
+    /// Timeout of a complete form with audio.
     pub upload: Duration,
-    /// How long an idle client connection stays open.
+    /// Timeout of an idle client connection.
     pub keep_alive: Duration,
-    /// Longest time a client may leave a write waiting.
+    /// Timeout of a blocked write to a client.
     pub client_write: Duration,
-    /// Silence after which a waiting stream gets a comment.
+    /// Interval of comments in a stream that waits.
     pub heartbeat: Duration,
-    /// Largest plain answer of a provider, in bytes.
+    /// Maximum size of an unstreamed answer of a provider, in bytes.
     pub response_buffer: usize,
 }
 
-/// Models, by id, for requests that name none.
+/// Ids of the models for requests that name none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefaultModels {
-    /// For `/v1/messages/count_tokens`.
+    /// Model for `/v1/messages/count_tokens`.
     pub count_tokens: Option<Box<str>>,
-    /// For `/v1/images/generations`.
+    /// Model for `/v1/images/generations`.
     pub images: Option<Box<str>>,
 }
 
-/// How much is taken on at the same time.
+/// Overload protection: limits on concurrent work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload {
-    /// Most requests.
+    /// Maximum number of requests in flight.
     pub requests: usize,
-    /// Most bytes of request bodies and unstreamed answers.
+    /// Maximum memory for request bodies and unstreamed answers, in bytes.
     pub bytes: usize,
-    /// Most requests that wait, for the house and for each provider.
+    /// Maximum number of waiting requests, for the gateway and for each provider.
     pub queue: usize,
-    /// How long they wait.
+    /// Maximum waiting time.
     pub wait: Duration,
-    /// Most long prompts that are counted at the same time.
+    /// Maximum number of long prompts that are counted at the same time.
     pub counting: usize,
 }
 
-/// How providers are tried.
+/// Retries and failover between providers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routing {
-    /// Most attempts for one request, at least 1.
+    /// Maximum number of attempts for one request, at least 1.
     pub attempts: u32,
-    /// The deadline of a request over all its attempts.
+    /// Deadline of a request over all its attempts.
     pub total: Duration,
-    /// How long a request waits for a provider's `Retry-After` instead of moving on.
+    /// Maximum time for which a request waits for a provider's `Retry-After` before it fails over.
     pub patience: Duration,
-    /// Mean pause before the one quick retry with the same provider.
+    /// Mean pause before the single quick retry with the same provider.
     pub quick_retry: Duration,
-    /// How long a request with `:batch` waits for its turn.
+    /// Maximum time for which a request with `:batch` waits in the queue.
     pub batch_wait: Duration,
-    /// Lines of batches at a time at a provider without a number of seats.
+    /// Maximum number of batch lines in flight at a provider without a limit of its own.
     pub batch_lines: usize,
-    /// When a provider is left alone.
+    /// Circuit breaker of a provider.
     pub breaker: Breaker,
 }
 
-/// Thresholds of passive ejection.
+/// Thresholds of the circuit breaker (passive ejection).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Breaker {
-    /// Failures in a row.
+    /// Number of consecutive failures.
     pub consecutive: u32,
     /// Share of failures within `window`, 0 to 1.
     pub error_rate: f64,
-    /// Results within `window` below which the share does not count.
+    /// Minimum number of results within `window` for `error_rate` to apply.
     pub minimum: u32,
-    /// What the share looks back on.
+    /// Time window of `error_rate`.
     pub window: Duration,
-    /// First rest; it doubles with each ejection in a row.
+    /// Duration of the first ejection; it doubles with each further one in a row.
     pub rest: Duration,
-    /// Longest rest.
+    /// Maximum duration of an ejection.
     pub rest_max: Duration,
 }
 
 impl Breaker {
-    /// As the routing room takes them.
+    /// Converts to the settings of the routing crate.
     #[must_use]
     pub fn settings(&self) -> penstock_routing::breaker::Settings {
         penstock_routing::breaker::Settings {
@@ -313,99 +314,99 @@ impl Breaker {
     }
 }
 
-/// What is told of the footprint.
+/// Footprint data in answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Impact {
-    /// Whether `environment_impact.provenance` is there.
+    /// True if answers contain `environment_impact.provenance`.
     pub provenance: bool,
 }
 
-/// Money.
+/// Prices and credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Billing {
     /// Price of one credit, in EUR.
     pub eur_per_credit: Decimal,
-    /// Price of one kilowatt-hour, in EUR, where model and offer name none.
+    /// Price of one kilowatt-hour, in EUR, if model and offer have none.
     pub eur_per_kwh: Decimal,
-    /// Accounts may spend no more than they were granted.
+    /// True if accounts may only spend what they were granted.
     pub prepaid: bool,
-    /// Output tokens set aside for a request that names no cap.
+    /// Output tokens to reserve for a request without a limit.
     pub reserve_output_tokens: u64,
 }
 
-/// How charges are written down.
+/// Recording of charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// How long a charge waits for others.
+    /// Time for which a charge waits for others.
     pub window: Duration,
-    /// The last bytes of an answer wait until its charge is on the disk.
+    /// True if the last bytes of an answer wait until its charge is on the disk.
     pub answers_wait: bool,
-    /// What may stand unwritten while the store fails, in 1e-8 EUR.
+    /// Maximum amount of unwritten charges while the store fails, in 1e-8 EUR.
     pub debt: i64,
-    /// What may stand unwritten at all, in bytes.
+    /// Maximum size of all unwritten charges, in bytes.
     pub backlog: usize,
-    /// A write that takes longer means that the store fails.
+    /// Time after which an unfinished write counts as a failure of the store.
     pub slow: Duration,
-    /// How far the last entry may be dated ahead of the clock.
+    /// Maximum time by which the last entry may be ahead of the clock.
     pub ahead: Duration,
 }
 
-/// How batches are worked off.
+/// Processing of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batches {
-    /// Most lines at work at the same time.
+    /// Maximum number of batch lines in flight.
     pub concurrency: usize,
-    /// Most batches of an account that are not over.
+    /// Maximum number of unfinished batches of an account.
     pub open: usize,
-    /// Bytes of lines and results in memory, all batches together.
+    /// Memory for lines and results of all batches together, in bytes.
     pub memory: usize,
-    /// Longest line of an uploaded file, in bytes.
+    /// Maximum size of a line in an uploaded file, in bytes.
     pub line: usize,
-    /// When a line is asked again.
+    /// Retry policy of a line.
     pub again: penstock_batch::again::Again,
 }
 
-/// When the grid is clean; without places batches never wait for it.
+/// Carbon intensity of the grid. Without places batches never wait for clean power.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
-    /// Least saving that is worth a wait, in thousandths.
+    /// Minimum saving that justifies waiting, in thousandths.
     pub saving: u32,
-    /// What a kilowatt-hour emits, by member state or id of a provider.
+    /// Carbon intensity by member state or id of a provider.
     pub places: std::collections::BTreeMap<String, penstock_batch::grid::Place>,
 }
 
-/// Lines on standard error.
+/// Log lines on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// The least important line that is written.
+    /// Minimum level of the lines that are written.
     pub level: LogLevel,
-    /// Its shape.
+    /// Format of a line.
     pub format: LogFormat,
 }
 
 /// A simulated provider started in this process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
-    /// Its name in its own texts.
+    /// Name of the provider in its generated texts.
     pub name: Box<str>,
-    /// Where it listens; always loopback.
+    /// Listen address; always loopback.
     pub address: SocketAddr,
-    /// The same seed and request give the same answer.
+    /// Seed: the same seed and request give the same answer.
     pub seed: u64,
     /// Time to the first token.
     pub first_token: Duration,
-    /// Tokens a second after it.
+    /// Tokens per second after the first.
     pub tokens_per_second: f64,
 }
 
 impl Settings {
-    /// The model with this id; aliases do not count.
+    /// Finds the model with this id; aliases are ignored.
     #[must_use]
     pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
         self.models.iter().find(|model| model.card.id == id)
     }
 
-    /// The offers of the model with this id.
+    /// Returns the offers of the model with this id.
     pub fn offers_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Arc<Offer>> {
         self.offers.iter().filter(move |offer| offer.model.card.id == id)
     }

@@ -1,4 +1,4 @@
-//! Models, providers and what they offer each other.
+//! Models, providers, and offers that connect them.
 
 use super::super::secret::Secret;
 use super::{Evidence, HttpVersion, TlsVersion};
@@ -18,57 +18,57 @@ use std::time::Duration;
 /// JSON members: name, JSON text of the value.
 pub type Members = Vec<(Box<str>, Box<str>)>;
 
-/// A model of the catalogue with all that the house knows of it.
+/// A model of the catalogue with all its settings.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// What clients see.
+    /// Public part of the model, shown to clients.
     pub card: Card,
-    /// What it does.
+    /// Kind of work that the model does.
     pub kind: Kind,
-    /// Ids of models to use instead when all offers fail, the nearest first. They exist and have no cycle.
+    /// Ids of models to use instead if all offers fail, in order of preference. They exist and have no cycle.
     pub fallbacks: Vec<Box<str>>,
-    /// Whether a broken stream is rescued.
+    /// True if broken streams are rescued.
     pub rescue: bool,
-    /// Most choices of one request to a provider.
+    /// Maximum number of choices of one request to a provider.
     pub max_n: Option<u32>,
-    /// What its scores are (rerank).
+    /// Scale of its scores (rerank).
     pub score: Score,
-    /// What token ids in a request are (embeddings).
+    /// Meaning of token ids in a request (embeddings).
     pub token_ids: TokenIds,
-    /// Preset name → JSON members (name, JSON text) that fill what the client left out.
+    /// Presets by name: JSON members (name, JSON text) for members that the client left out.
     pub presets: BTreeMap<Box<str>, Members>,
-    /// Sizes in which it draws images, its own first; empty: any.
+    /// Supported image sizes, the default first; empty: any.
     pub image_sizes: Vec<Size>,
-    /// What it draws.
+    /// Energy use.
     pub energy: EnergyCard,
-    /// How its tokens are counted; `None`: estimated.
+    /// Tokenizer; `None`: token counts are estimates.
     pub tokenizer: Option<Tokenizer>,
-    /// Price where an offer names none, and what its requests are paid with.
+    /// Price if an offer has none, and the unit of billing.
     pub tariff: Tariff,
-    /// The tariffs after it, by the Unix second from which each counts, rising.
+    /// Later tariffs, each with the Unix second from which it applies, ascending.
     pub later: Vec<(u64, Tariff)>,
 }
 
 impl Model {
-    /// Its page in the catalogue.
+    /// Public part of the model for the catalogue.
     #[must_use]
     pub fn card(&self) -> Card {
         self.card.clone()
     }
 }
 
-/// What token ids in the input of an embedding request are.
+/// Meaning of token ids in the input of an embedding request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenIds {
-    /// Ids of a published vocabulary, which become text.
+    /// Ids of a published vocabulary, which are converted to text.
     Text(Encoding),
-    /// The model's own, which go to the provider as they came.
+    /// Ids of the model itself, which are sent to the provider unchanged.
     Native,
-    /// Nothing that is taken.
+    /// Token ids are refused.
     Refuse,
 }
 
-/// Counts the tokens of a model, exactly.
+/// Exact token counter of a model.
 #[derive(Clone)]
 pub struct Tokenizer(pub Arc<Counter>);
 
@@ -78,59 +78,59 @@ impl std::fmt::Debug for Tokenizer {
     }
 }
 
-/// Who runs models, and where.
+/// An operator that runs models at one location.
 #[derive(Clone, Debug)]
 pub struct Provider {
-    /// Position in [`Settings::providers`](super::Settings::providers).
+    /// Index in [`Settings::providers`](super::Settings::providers).
     pub index: usize,
     /// Unique name; `environment_impact.provider_id`.
     pub id: Box<str>,
-    /// The company.
+    /// Company that runs the provider.
     pub operator: Box<str>,
-    /// Where its machines are.
+    /// Location of its machines.
     pub place: Place,
-    /// Where it is asked.
+    /// Base URL of its API.
     pub base: BaseUrl,
-    /// What it is asked with; `None`: nothing.
+    /// API key for the provider; `None`: no authentication.
     pub api_key: Option<Secret>,
-    /// Dialects it speaks, the preferred first; never empty.
+    /// Dialects that the provider supports, the preferred first; never empty.
     pub dialects: Vec<Dialect>,
-    /// How long it may take.
+    /// Timeouts of requests.
     pub timeouts: Timeouts,
-    /// Checks on the side.
+    /// Active health check.
     pub health: Option<Health>,
-    /// The HTTP version it is asked in.
+    /// HTTP version of the connections.
     pub http: HttpVersion,
-    /// Roots for its certificate instead of the system's, PEM.
+    /// CA certificates for its certificate instead of the system's, PEM.
     pub ca: Option<PathBuf>,
-    /// What it is shown of ours: certificate chain and key, PEM.
+    /// Client certificate chain and key that the gateway presents, PEM.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// The oldest version of TLS that is spoken with it.
+    /// Minimum TLS version.
     pub min_tls: TlsVersion,
-    /// Most requests at the same time; `None`: no limit of ours.
+    /// Maximum number of requests in flight; `None`: no limit.
     pub seats: Option<u32>,
-    /// Most choices of one request.
+    /// Maximum number of choices of one request.
     pub max_n: Option<u32>,
-    /// How the engine behind it counts tokens, if it may be asked.
+    /// Token counting API of its engine, if it may be used.
     pub tokenize: Option<engine::Shape>,
-    /// Where else its images may be fetched from.
+    /// Other hosts from which its images may be fetched.
     pub image_hosts: Vec<BaseUrl>,
-    /// Headers sent with each request besides the dialect's own, lower-case names.
+    /// Additional headers of every request, with lower-case names.
     pub headers: Vec<(Box<str>, Secret)>,
 }
 
-/// Where machines are.
+/// Location of a provider's machines, with its power supply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// City.
     pub city: Box<str>,
-    /// Country's English name, one of the 27 member states.
+    /// English name of the country, one of the 27 member states.
     pub country: Box<str>,
-    /// ISO 3166-1 alpha-2, upper case.
+    /// Country code (ISO 3166-1 alpha-2), upper case.
     pub code: Box<str>,
-    /// Building, grid and meter, as the footprint takes them.
+    /// Building, grid and meter, for the footprint.
     pub site: penstock_footprint::Place,
-    /// The grid there.
+    /// Electricity grid of the country.
     pub grid: Row,
     /// Renewable power by contract.
     pub contractual: Option<Contractual>,
@@ -138,8 +138,8 @@ pub struct Place {
 
 impl Place {
     /// Renewable share, 0 to 1, by which `:eco` ranks: `R + (1 - R) * c * q`, where R is the grid's share, c the
-    /// contract's, and q what its evidence is worth: 1 on site or matched by the hour, 0.5 matched by the
-    /// year, 0 for certificates alone. Answers show the grid's share only.
+    /// contract's, and q the weight of its evidence: 1 on site or matched by the hour, 0.5 matched by the year, 0 for
+    /// certificates alone. Answers show the grid's share only.
     #[must_use]
     pub fn eco_share(&self) -> Decimal {
         let grid = self.grid.renewable_percent / Decimal::ONE_HUNDRED;
@@ -160,82 +160,82 @@ impl Place {
 pub struct Contractual {
     /// Share, 0 to 1.
     pub share: Decimal,
-    /// What proves it.
+    /// Evidence for the contract.
     pub evidence: Evidence,
 }
 
-/// A base URL, taken apart.
+/// Parsed base URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BaseUrl {
-    /// `https`.
+    /// True for `https`.
     pub tls: bool,
-    /// Name or address; an IPv6 address without brackets.
+    /// Host name or address; an IPv6 address without brackets.
     pub host: Box<str>,
-    /// Port, the scheme's own when none was written.
+    /// Port; the default of the scheme if none was written.
     pub port: u16,
     /// Path without a slash at its end; empty or starts with `/`.
     pub path_prefix: Box<str>,
-    /// Value of the `host` header: brackets and a port where they are needed.
+    /// Value of the `host` header, with brackets and port if they are needed.
     pub authority: Box<str>,
 }
 
-/// How long a provider may take.
+/// Timeouts of requests to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// TCP, and again TLS.
+    /// Timeout of the TCP connection, and again of the TLS handshake.
     pub connect: Duration,
-    /// Response head of a stream.
+    /// Timeout of the response head of a stream.
     pub first_byte: Duration,
-    /// Response head of a plain request, which comes when all is generated.
+    /// Timeout of the response head of an unstreamed request, which arrives after the generation.
     pub plain: Duration,
-    /// First content token after the head of a stream.
+    /// Time from the response head of a stream to its first content token.
     pub first_token: Duration,
-    /// Silence afterwards.
+    /// Time without progress afterwards.
     pub idle: Duration,
-    /// The whole attempt.
+    /// Timeout of a complete attempt.
     pub total: Duration,
 }
 
-/// An active check: `GET base + path` answers below 400.
+/// Active health check: `GET base + path` must answer with a status below 400.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Path below the base URL, starts with `/`.
     pub path: Box<str>,
     /// Pause between two checks.
     pub interval: Duration,
-    /// How long a check may take.
+    /// Timeout of a check.
     pub timeout: Duration,
 }
 
 /// One model at one provider.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// Position in [`Settings::offers`](super::Settings::offers).
+    /// Index in [`Settings::offers`](super::Settings::offers).
     pub index: usize,
-    /// Who.
+    /// Provider of the offer.
     pub provider: Arc<Provider>,
-    /// What.
+    /// Model of the offer.
     pub model: Arc<Model>,
-    /// What the provider calls the model.
+    /// Name of the model at the provider.
     pub name: Box<str>,
-    /// Its price.
+    /// Price of the offer.
     pub tariff: Tariff,
-    /// The tariffs after it, by the Unix second from which each counts, rising.
+    /// Later tariffs, each with the Unix second from which it applies, ascending.
     pub later: Vec<(u64, Tariff)>,
-    /// What it draws here, multiplied out.
+    /// Energy use at this provider, precomputed.
     pub prepared: Prepared,
-    /// What it takes.
+    /// Capabilities of the offer.
     pub abilities: Abilities,
-    /// How it is asked; `None` for chat, which is asked in dialects.
+    /// Request format; `None` for chat, which uses dialects.
     pub shape: Option<&'static dyn Shape>,
-    /// Dialects it is asked in, the preferred first; never empty.
+    /// Dialects for this model, the preferred first; never empty.
     pub dialects: Vec<Dialect>,
-    /// Input and output tokens together, here.
+    /// Context window of this offer: maximum of input and output tokens together.
     pub context_length: u64,
-    /// Most generated tokens here, where less than the window.
+    /// Maximum number of generated tokens, if smaller than the context window.
     pub max_output: Option<u64>,
-    /// Diffusion steps of an image, where a request sets none.
+    /// Default number of diffusion steps of an image.
     pub image_steps: Option<u32>,
-    /// The provider runs it in its throughput tier.
+    /// True if the provider runs the model in its throughput tier.
     pub throughput_tier: bool,
 }

@@ -1,15 +1,15 @@
-//! What a reload cannot change: a process opens its sockets and folders and starts its threads once.
+//! Settings that a reload cannot change: a process opens its sockets and folders and starts its threads once.
 
 use super::{Exports, Files, Ledger, Listen, Settings, Spool, Storage};
 use sha2::{Digest, Sha256};
 
-/// What a process started with, by the names of the configuration.
+/// Values with which the process started, by configuration key.
 #[derive(Debug)]
 pub struct Fixed(Vec<(&'static str, String)>);
 
 impl Settings {
-    /// What counts from the next start or upgrade only. Every part is named here, so that whoever adds one decides
-    /// whether a reload changes it.
+    /// Collects the settings that take effect only at the next start or upgrade. The pattern names every field, so that
+    /// a new field needs a decision.
     #[must_use]
     pub fn fixed(&self) -> Fixed {
         let Self {
@@ -23,7 +23,7 @@ impl Settings {
             core_dumps,
             threads,
             simulators,
-            // A reload swaps these in.
+            // A reload changes these.
             version: _,
             limits: _,
             overload: _,
@@ -44,9 +44,9 @@ impl Settings {
             offers: _,
         } = self;
         let https = https.as_ref().map(|https| https.address);
-        // Not the secret: whether it is another.
+        // Digest of the secret, to detect a change.
         let pepper = pepper.as_ref().map(|pepper| Sha256::digest(pepper.reveal()));
-        // Without the port: 0 stands for one that was free.
+        // The port is left out: 0 stands for a port that was free at the start.
         let simulated = simulators.iter().map(|one| {
             (&one.name, one.address.ip(), one.seed, one.first_token, one.tokens_per_second.to_bits())
         });
@@ -72,7 +72,7 @@ impl Settings {
 }
 
 impl Fixed {
-    /// Names of what another configuration has otherwise.
+    /// Returns the keys whose values differ in another configuration.
     #[must_use]
     pub fn waiting(&self, fresh: &Settings) -> Vec<&'static str> {
         let pairs = self.0.iter().zip(fresh.fixed().0);

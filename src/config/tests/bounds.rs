@@ -1,4 +1,4 @@
-//! Values that have the right type and cannot be all the same.
+//! Values of the right type that are still invalid.
 
 use super::{mistakes, tells, with};
 
@@ -22,8 +22,8 @@ fn what_is_no_day_is_told_to_be_none() {
 fn a_preset_says_only_what_a_request_may_say() {
     let preset = |members: &str| with("", &format!("presets = {{ reasoning = {{ {members} }} }}"), "", "");
     let key = |name: &str| format!("models.m1.presets.reasoning.{name}");
-    tells(&preset("temperature = \"hot\""), &key("temperature"), "expected a number", "a request may say");
-    tells(&preset("top_p = 7"), &key("top_p"), "from 0 to 1", "a request may say");
+    tells(&preset("temperature = \"hot\""), &key("temperature"), "expected a number", "a request may set");
+    tells(&preset("top_p = 7"), &key("top_p"), "from 0 to 1", "a request may set");
     tells(&preset("seed = 1.5"), &key("seed"), "an integer", "");
     tells(&preset("reasoning_effort = \"most\""), &key("reasoning_effort"), "another string", "");
     assert_eq!(mistakes(&preset("temperature = \"hot\", top_p = 7")).len(), 2);

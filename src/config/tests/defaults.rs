@@ -1,4 +1,4 @@
-//! `conf/penstock.toml` is the defaults, and has every key.
+//! `conf/penstock.toml` shows the defaults, and has every key.
 
 use super::super::raw::Raw;
 use super::super::schema::SCHEMA;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const REFERENCE: &str = include_str!("../../../conf/penstock.toml");
 
-/// The reference with its examples in force.
+/// The reference with its examples enabled.
 fn uncommented() -> String {
     let line = |line: &str| match line.strip_prefix('#') {
         Some(rest) if !rest.starts_with([' ', '#']) => rest.to_owned(),
@@ -24,7 +24,7 @@ fn keys_of_schema(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
     for (name, inner) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         let path = format!("{path}.{name}");
-        // A reference to a secret, a header and a price are the same wherever they stand.
+        // A reference to a secret, a header and a price have the same keys everywhere.
         let leaf = inner.get("format").is_some() || ["headers", "price", "https"].contains(&name.as_str());
         found.insert(path.clone());
         if !leaf {

@@ -1,4 +1,4 @@
-//! Durations, sizes and decimals are what they are written as.
+//! Durations, sizes and decimals are parsed exactly.
 
 use super::super::suggest::nearest;
 use super::super::units::{decimal, duration, size, write_duration, write_size};
@@ -98,7 +98,7 @@ fn prices_never_pass_through_a_float() {
 #[test]
 fn a_wrong_form_tells_the_right_one() {
     tells(&with("[limits]\nbody = \"5 minutes\"", "", "", ""), "limits.body", "not a duration", "5m");
-    tells(&with("[limits]\nbody = \"0\"", "", "", ""), "limits.body", "more than nothing", "5m");
+    tells(&with("[limits]\nbody = \"0\"", "", "", ""), "limits.body", "more than zero", "5m");
     tells(
         &with("[limits]\nbody = 300", "", "", ""),
         "limits.body",
@@ -110,7 +110,7 @@ fn a_wrong_form_tells_the_right_one() {
         &with("", "price = { input = \"cheap\" }", "", "")
             .replace("price = { input = 0.1, output = 0.2 }\n", ""),
         "models.m1.price.input",
-        "kept exactly",
+        "an exact number",
         "0.15",
     );
 }

@@ -1,4 +1,4 @@
-//! One file may include others.
+//! Included files.
 
 use super::super::{Loaded, Report, Source, Surroundings};
 use super::with;
@@ -60,9 +60,9 @@ fn files_that_include_each_other_are_read_once_and_missing_ones_are_told() {
     fs::remove_file(folder.path().join("more.toml")).unwrap();
     let report = load(folder.path()).unwrap_err();
     assert_eq!(report.mistakes[0].key, "include");
-    assert!(report.mistakes[0].why.contains("it is not there"));
+    assert!(report.mistakes[0].why.contains("it does not exist"));
     fs::remove_file(folder.path().join("penstock.toml")).unwrap();
     let report = load(folder.path()).unwrap_err();
     assert_eq!(report.mistakes.len(), 1);
-    assert!(report.mistakes[0].why.contains("cannot be read: it is not there"));
+    assert!(report.mistakes[0].why.contains("cannot be read: it does not exist"));
 }

@@ -1,4 +1,4 @@
-//! Every mistake has its sentence.
+//! Every mistake has its message.
 
 use super::{load, mistake, mistakes, tells, with};
 use penstock_footprint::country::member;
@@ -167,13 +167,13 @@ fn names_stand_for_one_thing() {
 
 #[test]
 fn fallbacks_end_and_do_the_same_work() {
-    tells(&with("", "fallbacks = [\"m1\"]", "", ""), "models.m1.fallbacks[0]", "stand in for itself", "");
+    tells(&with("", "fallbacks = [\"m1\"]", "", ""), "models.m1.fallbacks[0]", "be its own fallback", "");
     let second = |more: &str| format!("[[models]]\nid = \"m2\"\ncontext_length = 9\n{more}\n");
     let circle = with("", "fallbacks = [\"m2\"]", "", "") + &second("kind = \"chat\"\nfallbacks = [\"m1\"]");
-    assert!(mistakes(&circle).iter().all(|m| m.why.contains("a circle")));
+    assert!(mistakes(&circle).iter().all(|m| m.why.contains("a cycle")));
     assert_eq!(mistakes(&circle).len(), 2);
     let kinds = with("", "fallbacks = [\"m2\"]", "", "") + &second("kind = \"embedding\"");
-    tells(&kinds, "models.m1.fallbacks[0]", "for embedding, and this one is for chat", "same work");
+    tells(&kinds, "models.m1.fallbacks[0]", "for embedding, and this one is for chat", "same kind");
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn a_shape_is_one_of_its_kinds() {
     tells(
         &with("", "", "", "shape = \"openai\""),
         "providers.p1.offers[0].shape",
-        "asked in dialects",
-        "Take `shape`",
+        "uses dialects",
+        "Remove `shape`",
     );
     let rerank = |shape: &str| with("", "", "", shape).replace("\"chat\"", "\"rerank\"");
     tells(
@@ -205,7 +205,7 @@ fn listeners_have_addresses_and_ports_of_their_own() {
     let listen = |lines: &str| with(&format!("[listen]\n{lines}"), "", "", "");
     tells(&listen("http = \"localhost:8080\""), "listen.http", "not an IP address", "\"127.0.0.1:8080\"");
     tells(&listen("http = \"::1\""), "listen.http", "not an IP address", "Add the port");
-    tells(&listen("http = []"), "listen.http", "listens nowhere", "https");
+    tells(&listen("http = []"), "listen.http", "no listener", "https");
     tells(
         &listen("http = \"0.0.0.0:9090\""),
         "listen.admin",
@@ -226,18 +226,15 @@ fn base_urls_are_whole_and_hold_no_secret() {
     tells(&base("api.example.eu/v1"), key, "does not start with", "https://api.example.eu/v1");
     tells(&base("ftp://api.example.eu"), key, "does not start with", "");
     tells(&base("https://api.example.eu/v1?a=b"), key, "query", "headers");
-    tells(&base("https://api.example.eu/v1/chat/completions/"), key, "goes too far", "/v1");
+    tells(&base("https://api.example.eu/v1/chat/completions/"), key, "path is too long", "/v1");
     tells(&base("https://api.example.eu:99999/"), key, "port", "");
     tells(&base("https://api.example.eu:0/"), key, "port", "");
     tells(&base("https://"), key, "neither a name nor an address", "");
     tells(&base("https://1.2.3.400/"), key, "neither a name nor an address", "");
-    tells(&base("https://münchen.eu/"), key, "cannot stand in a URL", "ASCII");
+    tells(&base("https://münchen.eu/"), key, "not allowed in a URL", "ASCII");
     tells(&base("https://a.eu/../v1"), key, "simplest form", "");
     let found = mistake(&base("https://user:hunter2@api.example.eu/v1"));
-    assert!(
-        found.why.contains("a secret in the open") && !format!("{found:?}").contains("hunter2"),
-        "{found}"
-    );
+    assert!(found.why.contains("an exposed secret") && !format!("{found:?}").contains("hunter2"), "{found}");
 }
 
 #[test]
@@ -264,8 +261,8 @@ fn presets_fill_in_sampling_only() {
 #[test]
 fn offers_speak_their_providers_dialects_and_models_fit_their_window() {
     let text = with("", "", "", "dialects = [\"messages\"]");
-    tells(&text, "providers.p1.offers[0].dialects", "does not speak messages", "Add it");
-    tells(&with("", "max_output = 9000", "", ""), "models.m1.max_output", "the whole window, 8192", "");
+    tells(&text, "providers.p1.offers[0].dialects", "does not support messages", "Add it");
+    tells(&with("", "max_output = 9000", "", ""), "models.m1.max_output", "the context window, 8192", "");
     tells(
         &with("", "energy = { active_params_b = 8, total_params_b = 4 }", "", ""),
         "models.m1.energy.total_params_b",
@@ -275,7 +272,7 @@ fn offers_speak_their_providers_dialects_and_models_fit_their_window() {
     tells(
         &with("", "billing = \"energy\"", "", ""),
         "providers.p1.offers[0]",
-        "nothing is known of what it draws",
+        "its energy use is unknown",
         "energy",
     );
 }

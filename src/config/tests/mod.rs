@@ -1,4 +1,4 @@
-//! The configuration as its users meet it.
+//! The configuration as users write it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bounds;
@@ -17,7 +17,7 @@ fn load(text: &str) -> Result<Loaded, Report> {
     load_text("penstock.toml", text, Surroundings { env: &env })
 }
 
-/// A configuration that is good: one model at one provider, with more lines for each.
+/// A valid configuration: one model at one provider, with more lines for each.
 fn with(top: &str, model: &str, provider: &str, offer: &str) -> String {
     let parameters = match model.contains("supported_parameters") {
         true => "",
@@ -62,7 +62,7 @@ fn mistake(text: &str) -> Mistake {
     all.remove(0)
 }
 
-/// The one mistake of a text has this key, and its sentences have these words.
+/// Checks that the one mistake of a text has this key, and that its messages contain these words.
 #[track_caller]
 fn tells(text: &str, key: &str, why: &str, fix: &str) {
     let found = mistake(text);

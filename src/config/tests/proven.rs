@@ -1,4 +1,4 @@
-//! What the house gets.
+//! Resolved settings.
 
 use super::super::settings::{BaseUrl, Offer, TokenIds};
 use super::super::{LogFormat, Source, Surroundings};
@@ -62,12 +62,12 @@ fn what_runs_but_is_odd_is_told() {
         assert!(warnings.iter().any(|warning| warning.why.contains(word)), "{word}: {warnings:#?}");
     };
     let base = with("", "", "", "");
-    warned(&base.replace("https://api", "http://api"), "in the open");
+    warned(&base.replace("https://api", "http://api"), "unencrypted");
     warned(&base.replace("[[providers.offers]]\nmodel = \"m1\"", ""), "offers no model");
     warned(&base.replace("[[providers.offers]]\nmodel = \"m1\"", ""), "No provider offers this model");
-    warned(&base.replace("price = { input = 0.1, output = 0.2 }", ""), "given away");
+    warned(&base.replace("price = { input = 0.1, output = 0.2 }", ""), "are free here");
     warned(&with("", "", "timeouts = { idle = \"20m\" }", ""), "has no effect");
-    warned(&format!("[spool]\ndisk = \"1MiB\"\n{base}"), "room of uploads");
+    warned(&format!("[spool]\ndisk = \"1MiB\"\n{base}"), "space of");
     assert_eq!(load(&base.replace("https://api.example.eu", "http://127.0.0.1:9")).unwrap().warnings, []);
 }
 
@@ -165,7 +165,7 @@ fn a_folder_that_cannot_be_made_is_told() {
     let spool = format!("[spool]\npath = {:?}\n{}", file.join("x"), with("", "", "", ""));
     tells(&spool, "spool.path", "is a file", "folder");
     assert_eq!(load(&below(&folder.path().join("a/b/c"))).unwrap().warnings, []);
-    // Nobody, root included, makes a folder there.
+    // No user, including root, can create a folder there.
     let warnings = load(&below(std::path::Path::new("/proc/penstock/a"))).unwrap().warnings;
     if rustix::fs::access("/proc", rustix::fs::Access::WRITE_OK).is_err() {
         assert!(warnings.iter().any(|warning| warning.key == "storage.path"), "{warnings:?}");

@@ -1,4 +1,4 @@
-//! Secrets and files: by reference, read once, never told.
+//! Secrets and files: by reference, read once, never shown.
 
 use super::super::settings::ClientCertificates;
 use super::super::{Source, Surroundings};
@@ -12,7 +12,7 @@ const KEY: &str = include_str!("../../../simulator/src/testdata/localhost.key.pe
 fn a_secret_in_the_configuration_itself_is_refused_and_not_repeated() {
     let found = mistake(&with("", "", "api_key = \"sk-live-12345\"", ""));
     assert_eq!(found.key, "providers.p1.api_key");
-    assert!(found.why.contains("never stands in the configuration"), "{found}");
+    assert!(found.why.contains("must not be in the configuration"), "{found}");
     assert!(found.fix.contains("{ env = \"API_KEY\" }"), "{found}");
     assert!(!format!("{found} {found:?}").contains("12345"));
 }
@@ -37,14 +37,19 @@ fn missing_secrets_are_told() {
     tells(
         &with("", "", "api_key = { file = \"/nonexistent/key\" }", ""),
         "providers.p1.api_key.file",
-        "it is not there",
+        "it does not exist",
         "",
     );
-    tells(&with("", "", "api_key = {}", ""), "providers.p1.api_key", "from one place", "{ env = \"NAME\" }");
+    tells(
+        &with("", "", "api_key = {}", ""),
+        "providers.p1.api_key",
+        "exactly one source",
+        "{ env = \"NAME\" }",
+    );
     tells(
         &with("", "", "api_key = { env = \"KEY\", file = \"x\" }", ""),
         "providers.p1.api_key",
-        "from one place",
+        "exactly one source",
         "",
     );
 }
@@ -58,7 +63,7 @@ fn headers_hold_no_open_secret_and_none_of_ours() {
         tells(&headers(&format!("{ours} = \"abc\"")), &at, "sets this header itself", "Take it out");
     }
     tells(&headers("\"a b\" = \"abc\""), "providers.p1.headers.a b", "not the name of a header", "");
-    tells(&headers("x-team = \"a\\nb\""), "providers.p1.headers.x-team", "cannot stand in a header", "");
+    tells(&headers("x-team = \"a\\nb\""), "providers.p1.headers.x-team", "not allowed in a header", "");
     let loaded = load(&headers("X-Team = \"core\", x-token = { env = \"KEY\" }")).unwrap();
     let sent: Vec<(&str, &str)> =
         loaded.settings.providers[0].headers.iter().map(|(name, value)| (&**name, value.reveal())).collect();
@@ -96,7 +101,7 @@ fn files_are_relative_to_the_file_that_names_them_and_hold_what_they_should() {
     assert_eq!(swapped.len(), 2);
     assert!(swapped[0].why.contains("BEGIN … CERTIFICATE"), "{}", swapped[0]);
 
-    for (file, why) in [("broken", "a line break"), ("empty", "is empty"), ("none", "it is not there")] {
+    for (file, why) in [("broken", "a line break"), ("empty", "is empty"), ("none", "it does not exist")] {
         let report = load(&with("", "", &format!("api_key = {{ file = {file:?} }}"), "")).unwrap_err();
         assert!(report.mistakes[0].why.contains(why), "{}", report.mistakes[0]);
     }
@@ -116,7 +121,7 @@ fn clients_certificates_are_asked_for_only_where_somebody_issues_them() {
     };
     for way in ["required", "optional"] {
         let text = https(&format!(", client_certificate = {way:?}"));
-        tells(&text, "listen.https.client_certificate", "none would be asked for", "client_ca");
+        tells(&text, "listen.https.client_certificate", "none would be requested", "client_ca");
     }
     let asked = |more: &str| {
         let listen = load(&https(&format!(", client_ca = {certificate:?}{more}"))).unwrap().settings.listen;
@@ -159,7 +164,7 @@ fn images_are_counted_by_the_rule_as_the_sample_writes_it() {
     }
     let key = "models.m1.tokenizer.images";
     tells(&images("rule = \"fixed\", tokns = 256"), key, "unknown field `tokns`", "patches");
-    tells(&images("rule = \"fixed\", tokens = 1, unknown = \"x\""), key, "no rule", "patches");
+    tells(&images("rule = \"fixed\", tokens = 1, unknown = \"x\""), key, "not a rule", "patches");
     tells(&images("px = 28"), key, "missing field `rule`", "patches");
 }
 
@@ -167,13 +172,18 @@ fn images_are_counted_by_the_rule_as_the_sample_writes_it() {
 fn tokenizers_are_compiled_before_a_request_meets_them() {
     let tokenizer = |line: &str| with("", &format!("tokenizer = {{ {line} }}"), "", "");
     assert!(load(&tokenizer("builtin = \"gpt-oss\"")).unwrap().settings.models[0].tokenizer.is_some());
-    tells(&tokenizer("builtin = \"gpt-os\""), "models.m1.tokenizer.builtin", "no such tokenizer", "gpt-oss");
-    tells(&tokenizer("file = \"/nonexistent.json\""), "models.m1.tokenizer.file", "it is not there", "");
-    tells(&tokenizer("chat_template = \"x\""), "models.m1.tokenizer", "counted in one way", "builtin");
+    tells(
+        &tokenizer("builtin = \"gpt-os\""),
+        "models.m1.tokenizer.builtin",
+        "no built-in tokenizer",
+        "gpt-oss",
+    );
+    tells(&tokenizer("file = \"/nonexistent.json\""), "models.m1.tokenizer.file", "it does not exist", "");
+    tells(&tokenizer("chat_template = \"x\""), "models.m1.tokenizer", "exactly one source", "builtin");
     tells(
         &tokenizer("builtin = \"gpt-oss\", images = { rule = \"x\" }"),
         "models.m1.tokenizer.images",
-        "no rule",
+        "not a rule",
         "patches",
     );
     let folder = tempfile::tempdir().unwrap();
