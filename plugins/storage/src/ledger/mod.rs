@@ -155,7 +155,7 @@ impl LedgerStore {
     /// Brings the second copy up to the store again, which another process may have written to.
     ///
     /// # Errors
-    /// As [`LedgerStore::open`].
+    /// Same as [`LedgerStore::open`].
     pub fn catch_up(&self) -> Result<(), StoreError> {
         self.copies.as_ref().map_or(Ok(()), |copies| copies.lock().catch_up(self))
     }
@@ -163,7 +163,7 @@ impl LedgerStore {
     /// Where the ledger stands; `None` before its first entry.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn tip(&self) -> Result<Option<Tip>, StoreError> {
         self.store.get(Space::Meta, TIP)?.map(|row| Tip::from_row(&row)).transpose()
     }
@@ -241,7 +241,7 @@ impl LedgerStore {
     /// Bytes of a month's sheets.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn length(&self, month: &str) -> Result<u64, StoreError> {
         match self.store.get(Space::Meta, &month_key(month))? {
             None => Ok(0),
@@ -252,7 +252,7 @@ impl LedgerStore {
     /// The months that have sheets, in order.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn months(&self) -> Result<Vec<String>, StoreError> {
         let mut months = Vec::new();
         let mut after: Option<Vec<u8>> = None;
@@ -269,7 +269,7 @@ impl LedgerStore {
     /// them; and whether there are more.
     ///
     /// # Errors
-    /// As [`Store::scan`]; of a sheet, `Corrupt` if it cannot be read.
+    /// Same as [`Store::scan`]; of a sheet, `Corrupt` if it cannot be read.
     pub fn sheets(
         &self,
         month: &str,
@@ -305,7 +305,7 @@ impl LedgerStore {
         Ok(())
     }
 
-    /// As [`LedgerStore::walk`], within one month.
+    /// Same as [`LedgerStore::walk`], within one month.
     ///
     /// # Errors
     /// As there.
@@ -332,7 +332,7 @@ impl LedgerStore {
     /// The balance of an account.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn balance(&self, account: &str) -> Result<Option<BalanceRecord>, StoreError> {
         let row = self.store.get(Space::Balances, account.as_bytes())?;
         row.map(|row| BalanceRecord::from_row(&row)).transpose()
@@ -341,7 +341,7 @@ impl LedgerStore {
     /// Every balance, by account.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
         let mut all = Vec::new();
         let mut after: Option<Vec<u8>> = None;
@@ -362,7 +362,7 @@ impl LedgerStore {
     /// The number of the entry that used a name up; `None` if none did.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn number_of(&self, name: &str) -> Result<Option<u64>, StoreError> {
         self.store.get(Space::Idempotency, &name_key(name))?.map(|row| number(&row)).transpose()
     }
@@ -371,7 +371,7 @@ impl LedgerStore {
     /// where there is no copy.
     ///
     /// # Errors
-    /// As [`Store::scan`], `Io` if a file cannot be read.
+    /// Same as [`Store::scan`], `Io` if a file cannot be read.
     pub fn compare(&self) -> Result<Vec<String>, StoreError> {
         self.folder.as_ref().map_or_else(|| Ok(Vec::new()), |folder| copy::compare(folder, self))
     }
@@ -380,7 +380,7 @@ impl LedgerStore {
     /// touched. A crash on the way leaves a ledger that is not opened; then this has to be done again.
     ///
     /// # Errors
-    /// As [`Store::apply`].
+    /// Same as [`Store::apply`].
     pub fn clear(store: &dyn Store) -> Result<(), StoreError> {
         let mut batch = Batch::new().delete(Space::Meta, TIP);
         for (space, prefix) in [

@@ -28,7 +28,7 @@ pub struct Compacted {
 /// A power cut at any moment leaves the old log or the new one, each complete.
 ///
 /// # Errors
-/// As [`super::open`]; `Corrupt` if a row is damaged: repair first.
+/// Same as [`super::open`]; `Corrupt` if a row is damaged: repair first.
 pub fn compact(path: &Path, options: Options) -> Result<Compacted, StoreError> {
     let folder = Folder::claim(path)?;
     if !folder.has_store() {

@@ -42,7 +42,7 @@ pub fn repair(from: &Path, to: &Path, options: Options) -> Result<Repaired, Stor
 /// too.
 ///
 /// # Errors
-/// As [`repair`].
+/// Same as [`repair`].
 pub fn repair_with(
     from: &Path,
     to: &Path,
