@@ -82,11 +82,11 @@ impl Why {
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Cancelled => "The batch was cancelled.",
-            Self::Invalid => "The input file cannot be worked on.",
+            Self::Invalid => "The input file cannot be processed.",
             Self::InputDeleted => "The input file was deleted while the batch ran; finished lines are kept.",
             Self::Expired => "The completion window ended before the last line; finished lines are kept.",
             Self::KeyRevoked => "The API key of the batch is no longer valid; finished lines are kept.",
-            Self::OutputDamaged => "The file of finished lines was damaged on the disk.",
+            Self::OutputDamaged => "The output file was damaged on the disk.",
         }
     }
 }

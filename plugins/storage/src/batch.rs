@@ -116,14 +116,14 @@ impl Batch {
     /// # Errors
     /// Returns `TooLarge` with the name of the exceeded limit.
     pub fn check(&self) -> Result<(), StoreError> {
-        within("a batch of steps", self.operations.len(), MAX_STEPS)?;
+        within("a transaction of operations", self.operations.len(), MAX_STEPS)?;
         for operation in &self.operations {
             within("a key", operation.key.len(), MAX_KEY)?;
             if let Step::Put(value) | Step::Is(value) = &operation.step {
                 within("a value", value.len(), MAX_VALUE)?;
             }
         }
-        within("a batch", self.bytes(), MAX_BATCH)
+        within("a transaction", self.bytes(), MAX_BATCH)
     }
 
     /// Evaluates the operations against `read`, which returns a row as it was before the transaction, and passes each

@@ -200,7 +200,7 @@ impl BatchStore {
         let mut batches = Vec::with_capacity(page.rows.len());
         for row in &page.rows {
             let id = row.key.get(prefix.len() + 8..).and_then(|id| std::str::from_utf8(id).ok());
-            let id = id.ok_or_else(|| StoreError::corrupt("the key of a batch's row"))?;
+            let id = id.ok_or_else(|| StoreError::corrupt("the index key of a batch"))?;
             batches.extend(self.get(id)?);
         }
         Ok(BatchPage { batches, more: page.more })

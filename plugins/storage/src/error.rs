@@ -15,7 +15,7 @@ pub enum StoreError {
     },
     /// Full disk. A transaction refused with this error may still be found, complete, after the store is reopened;
     /// guards make a retry safe.
-    #[error("the disk of the store is full; writing resumes by itself once there is room")]
+    #[error("the disk of the store is full; writes resume automatically once there is free space")]
     Full,
     /// Row or file that does not match its checksum.
     #[error("the store is damaged ({what}); `penstock store repair` saves what can be read")]
@@ -24,7 +24,7 @@ pub enum StoreError {
         what: String,
     },
     /// Key, value or transaction over its size limit; nothing was written.
-    #[error("{what} of {bytes} is over the store's cap of {cap}")]
+    #[error("{what} of {bytes} is over the store's limit of {cap}")]
     TooLarge {
         /// Name of the item over the limit.
         what: &'static str,
@@ -34,7 +34,7 @@ pub enum StoreError {
         cap: usize,
     },
     /// Guard that failed; nothing of the transaction was written.
-    #[error("the row changed meanwhile (step {step} of the batch did not hold)")]
+    #[error("the row was changed concurrently (guard {step} of the transaction failed)")]
     Guard {
         /// Index of the failed guard among the operations of the transaction.
         step: usize,
@@ -51,7 +51,7 @@ pub enum StoreError {
     #[error("the store has not answered in time")]
     Stuck,
     /// Directory or export in a format that this version does not read.
-    #[error("the store's format is not known to this version ({what})")]
+    #[error("the store's format is unknown to this version ({what})")]
     Format {
         /// Description of the unknown format.
         what: String,

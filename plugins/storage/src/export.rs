@@ -78,7 +78,7 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
         let damaged = |what: &str| StoreError::corrupt(format!("line {number} of the export {what}"));
         let text = read_line(from)?;
         if text.is_empty() {
-            return Err(damaged("is missing: the export is cut short"));
+            return Err(damaged("is missing: the export is truncated"));
         }
         match serde_json::from_slice(&text).map_err(|_| damaged("is not a line of an export"))? {
             Line::Head { penstock_export } if number == 1 => {
@@ -87,10 +87,10 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
                 }
             }
             Line::Row { space, key, value, crc32c } if number > 1 => {
-                let space = Space::of_name(&space).ok_or_else(|| damaged("names an unknown space"))?;
-                let key = unhex(&key).ok_or_else(|| damaged("has a broken key"))?;
+                let space = Space::of_name(&space).ok_or_else(|| damaged("names an unknown table"))?;
+                let key = unhex(&key).ok_or_else(|| damaged("has an invalid key"))?;
                 let value =
-                    value.map(|v| unhex(&v).ok_or_else(|| damaged("has a broken value"))).transpose()?;
+                    value.map(|v| unhex(&v).ok_or_else(|| damaged("has an invalid value"))).transpose()?;
                 if crc32c != row_sum(Copied { space, key: &key, value: value.as_deref() }) {
                     return Err(damaged("does not match its checksum"));
                 }
@@ -112,7 +112,7 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
                 }
                 return Ok(rows);
             }
-            _ => return Err(damaged("is out of place")),
+            _ => return Err(damaged("is in the wrong position")),
         }
         sum.update(&text);
     }

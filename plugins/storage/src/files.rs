@@ -161,7 +161,7 @@ impl FileStore {
     pub fn folder(&self) -> Result<Option<String>, StoreError> {
         let row = self.store.get(Space::Meta, FOLDER)?;
         row.map(|row| {
-            String::from_utf8(row).map_err(|_| StoreError::corrupt("the id of the folder of files"))
+            String::from_utf8(row).map_err(|_| StoreError::corrupt("the id of the files directory"))
         })
         .transpose()
     }

@@ -36,7 +36,7 @@ pub(crate) fn open<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], St
     if version != VERSION {
         return Err(StoreError::Format { what: format!("row version {version}") });
     }
-    let Some((sum, value)) = rest.split_first_chunk::<4>() else { return Err(broken("is cut short")) };
+    let Some((sum, value)) = rest.split_first_chunk::<4>() else { return Err(broken("is truncated")) };
     if u32::from_le_bytes(*sum) != checksum(disk_key, value) {
         return Err(broken("does not match its checksum"));
     }

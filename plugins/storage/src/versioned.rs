@@ -31,7 +31,7 @@ pub(crate) fn write<T: Serialize>(what: &'static str, record: &T) -> Result<Vec<
 /// Decodes a row. An error does not quote the row.
 pub(crate) fn read<T: DeserializeOwned>(what: &'static str, row: &[u8]) -> Result<T, StoreError> {
     // The parser's own message is dropped: it can quote the row.
-    let broken = |_| StoreError::corrupt(format!("the row of {what} is not what this version reads"));
+    let broken = |_| StoreError::corrupt(format!("the row of {what} is in an unknown format"));
     // Rows written by this version start with this prefix and are parsed only once.
     if row.starts_with(FIRST) {
         return serde_json::from_slice(row).map_err(broken);

@@ -53,7 +53,7 @@ pub fn line(bytes: &[u8], urls: Urls) -> Result<InputLine<'_>, LineError> {
 
 fn fields(bytes: &[u8]) -> Result<Found<'_>, LineError> {
     let not_json = || {
-        let message = "expected a JSON object on one line, but this is no JSON";
+        let message = "expected a JSON object on one line, but this is not JSON";
         LineError::new("invalid_json_line", None, message)
     };
     let text = json::trim(bytes);

@@ -201,7 +201,7 @@ impl Lines {
         match self.names.entry(digest(custom_id)) {
             std::collections::hash_map::Entry::Occupied(taken) => {
                 let message =
-                    format!("expected a name that no other line has, but line {} has it", taken.get());
+                    format!("expected a unique custom_id, but line {} has the same", taken.get());
                 self.wrong(number, LineError::new("duplicate_custom_id", Some("custom_id"), message));
             }
             std::collections::hash_map::Entry::Vacant(free) => {

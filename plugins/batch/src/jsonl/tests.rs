@@ -68,12 +68,12 @@ fn a_sound_file_is_counted_and_its_line_read_without_a_copy() {
 #[test]
 fn each_mistake_has_a_sentence_of_its_own() {
     let cases = [
-        ("{", "invalid_json_line", "line 2: expected a JSON object on one line, but this is no JSON."),
-        ("[1,", "invalid_json_line", "line 2: expected a JSON object on one line, but this is no JSON."),
-        ("hello", "invalid_json_line", "line 2: expected a JSON object on one line, but this is no JSON."),
+        ("{", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
+        ("[1,", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
+        ("hello", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
         ("[1]", "not_an_object", "line 2: expected a JSON object, got an array."),
         ("\"a\"", "not_an_object", "line 2: expected a JSON object, got a string."),
-        ("{} {}", "invalid_json_line", "line 2: expected a JSON object on one line, but this is no JSON."),
+        ("{} {}", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
     ];
     for (line, code, sentence) in cases {
         assert_eq!(told(line), (code, sentence.to_owned()));
@@ -127,7 +127,7 @@ fn each_mistake_has_a_sentence_of_its_own() {
             "custom_id",
             "\"a\"",
             "duplicate_custom_id",
-            "line 2: custom_id: expected a name that no other line has, but line 1 has it.",
+            "line 2: custom_id: expected a unique custom_id, but line 1 has the same.",
         ),
     ];
     for (field, value, code, sentence) in fields {

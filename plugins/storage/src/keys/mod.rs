@@ -110,7 +110,7 @@ impl KeyStore {
         for row in &page.rows {
             let id = row.key.get(prefix.len()..).unwrap_or_default();
             let key = self.store.get(Space::Keys, id)?;
-            let key = key.ok_or_else(|| StoreError::corrupt("an account lists a key that is not there"))?;
+            let key = key.ok_or_else(|| StoreError::corrupt("an account lists a key that does not exist"))?;
             keys.push(versioned::read(WHAT, &key)?);
         }
         Ok((keys, page.more))

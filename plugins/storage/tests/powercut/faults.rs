@@ -97,7 +97,7 @@ fn child_on_a_disk_that_fails_to_sync_once() {
     fs::remove_file(marker("SHIM_EIO_SYNC")).unwrap();
     // The disk syncs again, but what the failed sync left out would be acknowledged along with the next.
     let refused = work(&*store, 1, 1, |_| {});
-    let why = StoreError::Io { what: "write since a sync failed", kind: ErrorKind::Other };
+    let why = StoreError::Io { what: "write after a failed sync", kind: ErrorKind::Other };
     assert_eq!(refused, Err(why));
     assert_eq!(store.health(), Health::Failed);
     assert!(head(&*store, 0).unwrap() >= 20, "it still reads");
