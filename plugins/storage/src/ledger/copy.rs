@@ -317,9 +317,9 @@ fn ending(ledger: &LedgerStore, month: &str, should: u64, length: u64) -> Result
             Ok::<_, StoreError>(())
         })?;
         let bytes: u64 = sheets.iter().map(|sheet| sheet.text.len() as u64).sum();
-        let start = should
-            .checked_sub(bytes)
-            .ok_or_else(|| StoreError::corrupt(format!("the ledger blocks of {month} have more bytes than were written")))?;
+        let start = should.checked_sub(bytes).ok_or_else(|| {
+            StoreError::corrupt(format!("the ledger blocks of {month} have more bytes than were written"))
+        })?;
         if start <= length || from == 0 {
             return if start <= length { Ok(sheets) } else { Err(lacks(month)) };
         }
@@ -345,7 +345,9 @@ fn more(month: &str) -> StoreError {
 }
 
 fn lacks(month: &str) -> StoreError {
-    StoreError::corrupt(format!("ledger blocks of {month} are missing from the store and from the second copy"))
+    StoreError::corrupt(format!(
+        "ledger blocks of {month} are missing from the store and from the second copy"
+    ))
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]

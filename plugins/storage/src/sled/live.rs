@@ -157,7 +157,10 @@ impl Live {
 
     /// Returns the size of the log on disk, in bytes.
     pub(crate) fn log_bytes(&self) -> Result<u64, StoreError> {
-        self.log.metadata().map(|log| log.len()).map_err(|error| StoreError::io("read the size of its log", &error))
+        self.log
+            .metadata()
+            .map(|log| log.len())
+            .map_err(|error| StoreError::io("read the size of its log", &error))
     }
 }
 

@@ -188,7 +188,8 @@ impl Store for Sled {
     fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         batch.check()?;
         let (answer, answered) = sync_channel(1);
-        let gone = || StoreError::Io { what: "write, because it is closing", kind: std::io::ErrorKind::BrokenPipe };
+        let gone =
+            || StoreError::Io { what: "write, because it is closing", kind: std::io::ErrorKind::BrokenPipe };
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
         jobs.send(Job { batch, answer }).map_err(|_| gone())?;
         match answered.recv_timeout(self.engine.options.answer_within) {

@@ -78,7 +78,8 @@ pub(crate) struct Note {
 impl Note {
     pub(crate) fn open(path: &Path) -> Result<Note, StoreError> {
         let opened = private::options().create(true).truncate(false).read(true).write(true).open(path);
-        let file = opened.map_err(|error| StoreError::io("open the file with the last commit number", &error))?;
+        let file =
+            opened.map_err(|error| StoreError::io("open the file with the last commit number", &error))?;
         Ok(Note { file })
     }
 
