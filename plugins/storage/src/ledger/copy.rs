@@ -317,9 +317,9 @@ fn ending(ledger: &LedgerStore, month: &str, should: u64, length: u64) -> Result
             Ok::<_, StoreError>(())
         })?;
         let bytes: u64 = sheets.iter().map(|sheet| sheet.text.len() as u64).sum();
-        let start = should.checked_sub(bytes).ok_or_else(|| {
-            StoreError::corrupt(format!("the ledger blocks of {month} have more bytes than were written"))
-        })?;
+        let start = should
+            .checked_sub(bytes)
+            .ok_or_else(|| StoreError::corrupt(format!("the blocks of {month} exceed the bytes written")))?;
         if start <= length || from == 0 {
             return if start <= length { Ok(sheets) } else { Err(lacks(month)) };
         }
