@@ -8,7 +8,7 @@
 //! - [`files`] stores the metadata of files; their contents are plain files outside the store.
 //! - [`keys`] and [`accounts`] store API keys and accounts, [`audit`] the log of changes to them, [`spend`] their
 //!   spending across restarts, [`batches`] the batches, [`figures`] measured speeds.
-//! - Rows on disk are versioned and checksummed (`row.rs`).
+//! - Rows on disk are versioned and checksummed.
 //!
 //! Every call blocks: callers on an async runtime run them on blocking threads. The current time is an argument.
 

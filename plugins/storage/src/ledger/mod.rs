@@ -6,7 +6,7 @@
 //! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see [`LedgerStore::copy_due`].
 //!
 //! ```text
-//! key of a block   `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, compressed, see `pack.rs`
+//! key of a block   `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, compressed
 //! key of the tip   meta `ledger`                                              →  [`Tip`]
 //! key of a month   meta `ledger/2026-11`                                      →  bytes of its file
 //! file of a month  <directory>/2026-11.jsonl                                  =  its blocks in order

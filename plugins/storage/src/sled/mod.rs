@@ -2,10 +2,9 @@
 //!
 //! This version of sled acknowledges writes that a power cut loses (its `flush` does not sync), does not open after
 //! some crashes (half-written snapshots), deadlocks when flushed asynchronously, and keeps large values in files it
-//! never syncs. The wrapper therefore uses one tree, one writer thread (`writer.rs`), its own sync after each flush
-//! (`live.rs`), a staging directory and cleanup (`folder.rs`), small values only (`batch.rs`), a checksum in every row
-//! (`row.rs`), a count that detects missing rows (`tip.rs`), a reserve file for a full disk (`ballast.rs`), and
-//! compaction and repair by copying.
+//! never syncs. The wrapper therefore uses one tree, one writer thread, its own sync after each flush, a staging
+//! directory and cleanup, small values only, a checksum in every row, a count that detects missing rows, a reserve file
+//! for a full disk, and compaction and repair by copying.
 
 mod ballast;
 mod compact;
