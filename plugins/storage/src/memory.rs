@@ -24,7 +24,7 @@ struct Memory {
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").field("rows", &self.rows.read().len()).finish()
+        f.debug_struct("MemoryStore").field("rows", &self.rows.read().len()).finish()
     }
 }
 

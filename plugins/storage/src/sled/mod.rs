@@ -121,7 +121,7 @@ impl Drop for Sled {
 
 impl std::fmt::Debug for Sled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sled").field("health", &self.health()).finish_non_exhaustive()
+        f.debug_struct("SledStore").field("health", &self.health()).finish_non_exhaustive()
     }
 }
 
