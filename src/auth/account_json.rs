@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 /// Id of the account of keys that name none; created when it is first needed.
 pub const DEFAULT: &str = "default";
-/// Words for the state.
+/// Names of the states of an account, with the states.
 pub const STATES: [(&str, AccountState); 2] =
     [("active", AccountState::Active), ("suspended", AccountState::Suspended)];
 
-/// An account as it is told.
+/// Returns an account as JSON.
 #[must_use]
 pub fn told(account: &AccountRecord) -> Value {
     let state = STATES.iter().find(|(_, state)| *state == account.state).map(|(word, _)| *word);
@@ -24,7 +24,7 @@ pub fn told(account: &AccountRecord) -> Value {
     })
 }
 
-/// Limits as they are told: credits as exact text, what is not limited as `null`.
+/// Returns limits as JSON: credits as exact decimal strings, `null` where there is no limit.
 #[must_use]
 pub fn limits(limits: &KeyLimits) -> Value {
     json!({
@@ -36,7 +36,7 @@ pub fn limits(limits: &KeyLimits) -> Value {
     })
 }
 
-/// Micro-credits as credits, exactly.
+/// Formats micro-credits as an exact decimal number of credits.
 #[must_use]
 pub fn credits(micro: u64) -> String {
     MicroCredits(i64::try_from(micro).unwrap_or(i64::MAX)).credits().normalize().to_string()

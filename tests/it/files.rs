@@ -235,7 +235,7 @@ async fn a_wrong_line_among_many_is_named_and_nothing_is_left() {
     let refused = error(&send(client, &batch(all.join("\n").as_bytes())).await, 400, "INFERENCE_3201");
     assert_eq!(
         refused["message"],
-        "file: line 32000: custom_id: expected a name that no other line has, but line 18 has it. One more line is wrong."
+        "file: line 32000: custom_id: expected a unique custom_id, but line 18 has the same. One more line is wrong."
     );
     assert_eq!((&refused["param"], &refused["details"]["line"]), (&json!("file"), &json!(32_000)));
     let second = &refused["details"]["errors"][1];
@@ -250,7 +250,7 @@ async fn a_wrong_line_among_many_is_named_and_nothing_is_left() {
         ("", "file: expected at least one line, got an empty file."),
         (
             "model,messages\n1,2",
-            "file: line 1: expected a JSON object on one line, but this is no JSON. One more line is wrong.",
+            "file: line 1: expected a JSON object on one line, but this is not JSON. One more line is wrong.",
         ),
         (&format!("{good}\n[]"), "file: line 2: expected a JSON object, got an array."),
         (

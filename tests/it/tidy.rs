@@ -86,6 +86,54 @@ fn requests_enter_through_one_proxy() {
     }
 }
 
+/// Folders of `src` from the top to the bottom. A file may import from lower folders only.
+const LAYERS: [&str; 20] = [
+    "cli",
+    "app",
+    "admin",
+    "console",
+    "server",
+    "proxy",
+    "state",
+    "batch",
+    "upstream",
+    "backup",
+    "billing",
+    "limits",
+    "auth",
+    "storage",
+    "upgrade",
+    "http",
+    "telemetry",
+    "config",
+    "net",
+    "time",
+];
+
+#[test]
+fn imports_point_to_lower_folders() {
+    let level = |folder: &str| LAYERS.iter().position(|layer| *layer == folder);
+    for (path, text) in sources(&["src"]) {
+        let name = path.to_string_lossy().into_owned();
+        let parts: Vec<&str> = name.split('/').collect();
+        let [_, folder, ..] = *parts else { continue };
+        // Tests of a folder may use all of the crate.
+        if parts.len() < 3 || name.contains("test") {
+            continue;
+        }
+        let own = level(folder).unwrap_or_else(|| panic!("{name}: {folder} is not in LAYERS"));
+        let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for used in line.split("crate::").skip(1) {
+                let used = used.split(|byte: char| !byte.is_ascii_alphanumeric() && byte != '_').next();
+                let used = used.filter(|used| !used.is_empty()).unwrap_or(folder);
+                let other = level(used).unwrap_or_else(|| panic!("{name}: {used} is not in LAYERS"));
+                assert!(other >= own, "{name} imports {used}, which stands above it: {line}");
+            }
+        }
+    }
+}
+
 /// How a file opens that is compiled for tests alone.
 const TESTS_ONLY: &str = "//! Tests only:";
 
@@ -108,7 +156,7 @@ fn rooms_read_no_clock_no_environment_and_no_disk() {
 
 #[test]
 fn every_file_opens_with_what_it_promises_and_is_short() {
-    for (path, text) in sources(&["src", "plugins", "tests/it"]) {
+    for (path, text) in sources(&["src", "plugins", "simulator", "tests/it"]) {
         let name = path.display();
         let first = text.lines().next().unwrap_or_default();
         assert!(first.starts_with("//!"), "{name} opens with //!, not {first:?}");
@@ -124,7 +172,7 @@ fn every_file_opens_with_what_it_promises_and_is_short() {
 fn the_house_does_not_name_what_it_was_built_with() {
     let absent =
         [concat!("/wo", "rk/"), concat!("crates", ".io/api"), concat!("registry.npm", "js"), "TODO", "FIXME"];
-    for (path, text) in sources(&["src", "plugins", "tests/it"]) {
+    for (path, text) in sources(&["src", "plugins", "simulator", "tests/it"]) {
         if path.ends_with(Path::new("tests/it/tidy.rs")) {
             continue;
         }
@@ -137,7 +185,7 @@ fn the_house_does_not_name_what_it_was_built_with() {
 #[test]
 fn names_that_say_nothing_are_not_used_for_files() {
     let empty = ["manager", "helper", "helpers", "util", "utils", "common", "data", "info", "misc"];
-    for (path, _) in sources(&["src", "plugins", "tests/it"]) {
+    for (path, _) in sources(&["src", "plugins", "simulator", "tests/it"]) {
         let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
         assert!(!empty.contains(&stem.as_str()), "{} says nothing by its name", path.display());
     }

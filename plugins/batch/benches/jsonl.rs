@@ -1,4 +1,4 @@
-//! How fast a file of 50,000 requests is proven, in pieces as they arrive from a socket.
+//! Benchmark of the validation of a file of 50,000 requests, in chunks as they arrive from a socket.
 #![allow(missing_docs)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -1,23 +1,23 @@
-//! When a line that met a transient failure is asked again: exponential pauses with jitter, a bounded number
-//! of them, all within the batch's window. Chance and time are arguments.
+//! Retry policy of a batch line after a transient failure: exponential backoff with jitter, a maximum number of
+//! attempts, and the end of the batch's window. Randomness and time are arguments.
 
 use std::time::Duration;
 
-/// How a line is asked again.
+/// Retry policy of batch lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again {
-    /// Mean of the first pause; each is twice the one before.
+    /// Mean of the first pause; each further mean is twice the previous one.
     pub first: Duration,
-    /// The longest.
+    /// Maximum of the mean pause.
     pub most: Duration,
-    /// How often at most.
+    /// Maximum number of retries.
     pub tries: u32,
 }
 
 impl Again {
-    /// The pause before a line is asked again that was asked `asked` times, at least as long as the provider
-    /// wants (`wanted`); `None` if it is not asked again and its last answer is its result. `chance` is any
-    /// number; `left` is what remains of the window.
+    /// Returns the pause before the next attempt of a line that was sent `asked` times, at least the provider's
+    /// `wanted` (`Retry-After`); `None` if the line is not retried and its last answer is its result. `chance` is a
+    /// random number; `left` is the remaining time of the window.
     #[must_use]
     pub fn pause(&self, asked: u32, wanted: Duration, chance: u32, left: Duration) -> Option<Duration> {
         if asked > self.tries {
@@ -25,7 +25,7 @@ impl Again {
         }
         let doubled = self.first.saturating_mul(1u32 << asked.saturating_sub(1).min(20));
         let mean = doubled.min(self.most);
-        // Half of it to one and a half: lines that failed together do not come back together.
+        // Jitter from half the mean to one and a half, so that lines that failed together are not retried together.
         let jittered = mean / 2 + mean.mul_f64(f64::from(chance) / f64::from(u32::MAX));
         let pause = jittered.max(wanted);
         (pause < left).then_some(pause)

@@ -1,35 +1,35 @@
-//! What a client asks for when it creates a batch, proven sane field by field.
+//! Request that creates a batch, validated field by field.
 
 use crate::jsonl::Urls;
 use crate::window;
 use penstock_contract::Refusal;
 use serde_json::{Map, Value};
 
-/// Most pairs of metadata, and the longest of each side, in characters.
+/// Maximum number of metadata pairs, and maximum length of a name and of a value, in characters.
 const PAIRS: usize = 16;
 const NAME: usize = 64;
 const TEXT: usize = 512;
 
-/// A batch as it is asked for.
+/// Validated request to create a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {
-    /// The uploaded file.
+    /// Id of the uploaded input file.
     pub input_file_id: String,
-    /// Where its lines go: one of those that take them.
+    /// API path of the lines, one of the allowed ones.
     pub endpoint: &'static str,
-    /// The window as the client wrote it.
+    /// Completion window as the client wrote it.
     pub completion_window: String,
-    /// The same in seconds.
+    /// Completion window in seconds.
     pub window: u64,
-    /// Pairs the client keeps with it, in its order.
+    /// Metadata pairs, in the order of the client.
     pub metadata: Vec<(String, String)>,
 }
 
 impl Create {
-    /// Reads the body of a creation; its lines may go to one of `urls`. Fields it does not know are left alone.
+    /// Parses the body of a create request; `urls` are the allowed endpoints. Unknown fields are ignored.
     ///
     /// # Errors
-    /// Names the first field that is not what it has to be.
+    /// Returns a refusal that names the first invalid field.
     pub fn read(body: &[u8], urls: Urls) -> Result<Self, Refusal> {
         let value: Value = serde_json::from_slice(body)
             .map_err(|_| Refusal::invalid("body", "body: expected a JSON object"))?;

@@ -1,37 +1,37 @@
-//! Which lines of a batch have their result: a bit each, so that a start needs to look through nothing.
+//! Bitmap of the lines of a batch that have their result, so that a restart need not scan the output file.
 
-/// A bit for each line; 50,000 lines are 6,250 bytes.
+/// Bitmap with a bit for each line; 50,000 lines take 6,250 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     bits: Vec<u8>,
 }
 
 impl Done {
-    /// No line of so many.
+    /// Creates a bitmap for this many lines, with no bit set.
     #[must_use]
     pub fn none(lines: u32) -> Self {
         Self { bits: vec![0; lines.div_ceil(8) as usize] }
     }
 
-    /// As it was kept.
+    /// Creates a bitmap from its stored bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self { bits: bytes.to_vec() }
     }
 
-    /// As it is kept.
+    /// Returns the bytes to store.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bits
     }
 
-    /// Whether the line (from 0) has its result.
+    /// Returns true if the line (from 0) has its result.
     #[must_use]
     pub fn has(&self, line: u32) -> bool {
         self.bits.get(line as usize / 8).is_some_and(|byte| byte & (1 << (line % 8)) != 0)
     }
 
-    /// The line has its result; false if it had one before, or is none of the batch's.
+    /// Marks a line as finished; returns false if it was finished before or is out of range.
     pub fn add(&mut self, line: u32) -> bool {
         let Some(byte) = self.bits.get_mut(line as usize / 8) else { return false };
         let bit = 1 << (line % 8);
@@ -40,7 +40,7 @@ impl Done {
         fresh
     }
 
-    /// How many have.
+    /// Returns the number of finished lines.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.bits.iter().map(|byte| byte.count_ones()).sum()

@@ -1,23 +1,22 @@
-//! Greener hours: when a batch that has time is best begun, by what a kilowatt-hour emits in each hour where its
-//! lines would be answered.
+//! Carbon-aware start of a batch: the hour in which the power grids of its providers have the lowest emissions.
 
 use penstock_contract::calendar;
 use std::collections::BTreeMap;
 
-/// Seconds of an hour.
+/// Number of seconds in an hour.
 const HOUR: u64 = 3_600;
 
-/// Emissions at one place, grams of CO2e per kWh, hour by hour. A forecast of an hour goes before what is usual.
+/// Hourly emissions of a grid zone, in grams of CO2e per kWh. A forecast takes precedence over the usual value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// What is usual, by hour of the day, UTC.
+    /// Usual emissions by UTC hour of the day.
     pub usual: Option<[u32; 24]>,
-    /// What is forecast, by hour since 1970.
+    /// Forecast emissions by hour since 1970.
     pub forecast: BTreeMap<u64, u32>,
 }
 
 impl Place {
-    /// Grams per kWh in the hour since 1970; `None` if nobody knows.
+    /// Returns the grams per kWh in an hour since 1970; `None` if unknown.
     #[must_use]
     pub fn at(&self, hour: u64) -> Option<u32> {
         let usual = || self.usual.as_ref()?.get((hour % 24) as usize).copied();
@@ -25,18 +24,18 @@ impl Place {
     }
 }
 
-/// When to begin.
+/// Planned start of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The moment, Unix seconds: `now`, or the start of an hour after it.
+    /// Start time, Unix seconds: `now`, or the start of a later hour.
     pub start: u64,
-    /// Mean grams per kWh from then on, and if it began now.
+    /// Mean grams per kWh, times 1,000, for the planned start and for a start now.
     pub grams: (u64, u64),
 }
 
-/// The best moment between `now` and `latest` to begin work of `takes` seconds at `places`, of which nobody knows
-/// which will answer: their mean counts. The earliest of equal ones; `now` unless at least `saving` thousandths
-/// are saved; `None` if nothing is known of now.
+/// Plans the start, between `now` and `latest`, of work that takes `takes` seconds in one of `places`; the mean of the
+/// zones counts, since the provider is not known in advance. Returns the earliest minimum, or `now` unless it saves at
+/// least `saving` thousandths; `None` if the emissions now are unknown.
 #[must_use]
 pub fn plan(places: &[&Place], now: u64, latest: u64, takes: u64, saving: u32) -> Option<Plan> {
     let takes = takes.max(1);
@@ -56,8 +55,8 @@ pub fn plan(places: &[&Place], now: u64, latest: u64, takes: u64, saving: u32) -
     Some(Plan { start, grams: (grams, at_once) })
 }
 
-/// Mean grams per kWh over the places and the hours of a piece of work, times a thousand so that small
-/// differences count; `None` if one of them is not known.
+/// Returns the mean grams per kWh over the zones and hours of the work, times 1,000 for precision; `None` if a value is
+/// unknown.
 fn mean(places: &[&Place], start: u64, takes: u64) -> Option<u64> {
     let (mut sum, mut at) = (0u128, start);
     let end = start.checked_add(takes)?;
@@ -73,14 +72,14 @@ fn mean(places: &[&Place], start: u64, takes: u64) -> Option<u64> {
     u64::try_from((sum * 1_000).checked_div(whole)?).ok()
 }
 
-/// Grams per kWh by place and by hour since 1970.
+/// Forecast in grams per kWh, by zone and by hour since 1970.
 pub type Forecast = BTreeMap<String, BTreeMap<u64, u32>>;
 
-/// Reads a forecast: lines of `place,hour,grams`, such as `FR,2026-11-22T14:00Z,31`. Empty lines, those that begin
-/// with `#` and a first line of names do not count.
+/// Parses a forecast with lines `place,hour,grams`, such as `FR,2026-11-22T14:00Z,31`. Empty lines, lines that begin
+/// with `#` and a header line are skipped.
 ///
 /// # Errors
-/// The line, from 1, and what was expected there.
+/// Returns the number of the invalid line, from 1, and the expected format.
 pub fn forecast(text: &str) -> Result<Forecast, (usize, &'static str)> {
     let mut places = Forecast::new();
     let mut first = true;
@@ -107,7 +106,7 @@ pub fn forecast(text: &str) -> Result<Forecast, (usize, &'static str)> {
     Ok(places)
 }
 
-/// The hour since 1970 of `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z`.
+/// Parses `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z` to the hour since 1970.
 fn hour_of(text: &str) -> Option<u64> {
     calendar::moment(text).filter(|unix| unix.is_multiple_of(HOUR)).map(|unix| unix / HOUR)
 }

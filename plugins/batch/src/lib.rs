@@ -1,11 +1,12 @@
-//! The batch room: what an uploaded file of requests has to be, and how a batch of them lives. Pure: bytes, values,
-//! time and chance in; lines, states and moments out.
+//! Batch logic: validation of an uploaded file of requests, and the lifecycle of a batch. All functions are pure: time
+//! and randomness are arguments, and there is no I/O.
 //!
-//! - [`jsonl`] proves a file while it arrives, however it is cut, and reads one of its lines.
-//! - [`upload`] reads the form that a file comes in.
-//! - [`create`] reads what a client asks for, [`window`] until when.
-//! - [`state`] is a batch's life, [`done`] which of its lines have their result, [`result`] how that is written.
-//! - [`again`] says when a line is asked once more, [`grid`] when a batch is best begun.
+//! - [`jsonl`] validates a file while it arrives in arbitrary chunks, and parses one of its lines.
+//! - [`upload`] parses the multipart form of an upload.
+//! - [`create`] parses the request that creates a batch, [`window`] its completion window.
+//! - [`state`] is the lifecycle of a batch, [`done`] the bitmap of its finished lines, [`result`] the format of its
+//!   output file.
+//! - [`again`] is the retry policy of a line, [`grid`] plans the start of a batch by grid emissions.
 
 pub mod again;
 pub mod create;

@@ -1,7 +1,7 @@
-//! A line of the output file, in one of two forms. The body goes in as the bytes it is; only line breaks between its tokens become
-//! spaces, since a line of the file is a line.
+//! Line of the output file, in one of two formats. The response body is copied byte for byte; only line breaks between
+//! its tokens become spaces, so that the result stays on one line.
 
-/// The form of a result.
+/// Format of a result line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// `{"id","custom_id","status_code","response","error":null}`: the body is the response.
@@ -11,8 +11,8 @@ pub enum Form {
     Nested,
 }
 
-/// Writes a result and a line break. `id` holds letters, digits and `_` alone; `body` is the synchronous answer in
-/// pieces.
+/// Writes a result line with its line break. `id` has only letters, digits and `_`; `body` is the synchronous response
+/// body in chunks.
 pub fn write<'b>(
     out: &mut Vec<u8>,
     form: Form,
@@ -41,7 +41,7 @@ pub fn write<'b>(
     for piece in body {
         let from = out.len();
         out.extend_from_slice(piece);
-        // Within a JSON string there is no bare line break: these stand between tokens.
+        // A JSON string contains no raw line break, so these are between tokens.
         for byte in out.iter_mut().skip(from).filter(|byte| matches!(byte, b'\n' | b'\r')) {
             *byte = b' ';
         }

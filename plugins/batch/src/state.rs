@@ -1,23 +1,23 @@
-//! A batch's life as a value: five states, what leads from one to the next, and counts that add up in each of
-//! them. A state that has been ended is never left.
+//! Lifecycle of a batch as a value: five states, their transitions, and line counts that always add up. A final state
+//! is never left.
 
-/// Where a batch is.
+/// State of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Its input is being looked at.
+    /// Batch whose input file is being validated.
     Validating,
-    /// Its lines are being processed, or wait for their hour.
+    /// Batch whose lines are processed, or wait for the planned start.
     InProgress,
-    /// Every line has its result.
+    /// Batch whose lines all have their result.
     Completed,
-    /// It did not complete; its errors say why.
+    /// Batch that ended early with an error.
     Failed,
-    /// Its owner called it off.
+    /// Batch that its owner cancelled.
     Cancelled,
 }
 
 impl State {
-    /// Its name on the wire.
+    /// Returns the name used in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -29,42 +29,42 @@ impl State {
         }
     }
 
-    /// The state of a name.
+    /// Returns the state of a name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 5] =
         [Self::Validating, Self::InProgress, Self::Completed, Self::Failed, Self::Cancelled];
 
-    /// Whether nothing follows.
+    /// Returns true if the state is final.
     #[must_use]
     pub const fn is_end(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
 
-/// Why a batch ends before its last line.
+/// Reason for the end of a batch before its last line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Its owner called it off.
+    /// Cancellation by the owner.
     Cancelled,
-    /// Its input is not what a batch can work on.
+    /// Input file that cannot be processed.
     Invalid,
-    /// Its input was deleted while it ran.
+    /// Input file that was deleted while the batch ran.
     InputDeleted,
-    /// Its window is over.
+    /// End of the completion window.
     Expired,
-    /// Its key was revoked or has expired.
+    /// API key that was revoked or has expired.
     KeyRevoked,
-    /// The results it had are no longer as they were written.
+    /// Output file whose bytes differ from those written.
     OutputDamaged,
 }
 
 impl Why {
-    /// The code of the batch's error; `None` where there is no error to tell of.
+    /// Returns the error code of the batch; `None` if this is no error.
     #[must_use]
     pub const fn code(self) -> Option<&'static str> {
         match self {
@@ -77,43 +77,43 @@ impl Why {
         }
     }
 
-    /// What is said of it.
+    /// Returns the sentence for users.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Cancelled => "The batch was cancelled.",
-            Self::Invalid => "The input file cannot be worked on.",
+            Self::Invalid => "The input file cannot be processed.",
             Self::InputDeleted => "The input file was deleted while the batch ran; finished lines are kept.",
             Self::Expired => "The completion window ended before the last line; finished lines are kept.",
             Self::KeyRevoked => "The API key of the batch is no longer valid; finished lines are kept.",
-            Self::OutputDamaged => "The file of finished lines was damaged on the disk.",
+            Self::OutputDamaged => "The output file was damaged on the disk.",
         }
     }
 }
 
-/// How many lines are how far. What is none of the named is still to be done.
+/// Number of lines by outcome. All other lines are pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Lines of the input.
+    /// Number of lines in the input.
     pub total: u32,
-    /// Answered well.
+    /// Number of lines answered successfully.
     pub completed: u32,
-    /// Answered with an error.
+    /// Number of lines answered with an error.
     pub failed: u32,
-    /// Without a result, because the batch was ended before them.
+    /// Number of lines without a result because the batch was ended before them.
     pub cancelled: u32,
-    /// Without a result, because the window was over before them.
+    /// Number of lines without a result because the window ended before them.
     pub expired: u32,
 }
 
 impl Counts {
-    /// Lines that have a result.
+    /// Returns the number of lines that have a result.
     #[must_use]
     pub const fn done(&self) -> u32 {
         self.completed.saturating_add(self.failed)
     }
 
-    /// Lines that are still to be done.
+    /// Returns the number of pending lines.
     #[must_use]
     pub const fn left(&self) -> u32 {
         let ended = self.done().saturating_add(self.cancelled).saturating_add(self.expired);
@@ -121,27 +121,27 @@ impl Counts {
     }
 }
 
-/// When what happened, Unix seconds.
+/// Times of the transitions of a batch, Unix seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moments {
-    /// Its lines were begun, or given their hour.
+    /// Start of processing or of the wait for the planned start.
     pub in_progress: Option<u64>,
-    /// It ended well.
+    /// Completion time.
     pub completed: Option<u64>,
-    /// It ended otherwise.
+    /// Failure time.
     pub failed: Option<u64>,
-    /// Its owner ended it.
+    /// Cancellation time.
     pub cancelled: Option<u64>,
 }
 
-/// A batch's life.
+/// Lifecycle of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// Where it is.
+    /// Current state.
     pub state: State,
-    /// How far its lines are.
+    /// Number of lines by outcome.
     pub counts: Counts,
-    /// When what happened.
+    /// Times of the transitions.
     pub at: Moments,
 }
 
@@ -152,7 +152,7 @@ impl Default for Life {
 }
 
 impl Life {
-    /// Its input is good and has this many lines. False if it is past that.
+    /// Starts a validated batch with this many lines. Returns false if it was started before.
     pub fn begin(&mut self, lines: u32, now: u64) -> bool {
         if self.state != State::Validating {
             return false;
@@ -163,7 +163,7 @@ impl Life {
         true
     }
 
-    /// A line has its result; the last one completes the batch. False if no line was to be done.
+    /// Counts the result of a line; the last one completes the batch. Returns false if no line was pending.
     pub fn finish(&mut self, good: bool, now: u64) -> bool {
         if self.state != State::InProgress || self.counts.left() == 0 {
             return false;
@@ -180,7 +180,7 @@ impl Life {
         true
     }
 
-    /// It ends before its last line; what has a result keeps it. False if it had ended already.
+    /// Ends the batch before its last line; existing results remain. Returns false if it had already ended.
     pub fn end(&mut self, why: Why, now: u64) -> bool {
         if self.state.is_end() {
             return false;

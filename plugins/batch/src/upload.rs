@@ -1,36 +1,36 @@
-//! An upload on its way in: a form whose parts come in any order, of which only the small ones are held. The
-//! file goes on as it comes.
+//! Parser of an upload: a multipart form with parts in any order. Small parts are buffered, the file is passed on in
+//! chunks.
 
 use bytes::Bytes;
 use penstock_contract::Refusal;
 use penstock_wire::form::upload::{self, Piece, shown, wrong};
 
-/// Longest value of a field, in bytes.
+/// Maximum length of a field value, in bytes.
 const MOST_FIELD: usize = 1 << 10;
-/// Longest name of a file, in bytes.
+/// Maximum length of a file name, in bytes.
 const MOST_NAME: usize = 255;
-/// How long a file may be kept at its owner's wish, in seconds: an hour to thirty days.
+/// Allowed lifetime of a file in seconds: one hour to thirty days.
 pub const KEEP: std::ops::RangeInclusive<u64> = 3_600..=2_592_000;
-/// What a file is called that has no name.
+/// Default file name.
 const NAMELESS: &str = "upload.jsonl";
 
-/// What a form said, contents aside.
+/// Fields of an uploaded form, without the file contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uploaded {
-    /// What the file is called: one part of a path, without control characters.
+    /// File name: the last component of a path, without control characters.
     pub filename: String,
-    /// Seconds from its making on until it goes.
+    /// Lifetime of the file in seconds.
     pub expires_after: Option<u64>,
 }
 
-/// A form that is being read.
+/// Parser of an upload form.
 #[derive(Debug)]
 pub struct Upload {
     form: upload::Upload,
     fields: Fields,
 }
 
-/// What its fields said.
+/// Fields parsed so far.
 #[derive(Debug, Default)]
 struct Fields {
     filename: Option<String>,
@@ -41,18 +41,18 @@ struct Fields {
 }
 
 impl Upload {
-    /// A form of this content type.
+    /// Creates a parser for a form of this content type.
     ///
     /// # Errors
-    /// It is no form, or nothing says where its parts end.
+    /// Returns a refusal if the content type is not a multipart form or has no boundary.
     pub fn new(content_type: &str) -> Result<Self, Refusal> {
         Ok(Self { form: upload::Upload::new(content_type, "file", MOST_FIELD)?, fields: Fields::default() })
     }
 
-    /// Takes the next bytes; those of the file are added to `contents`.
+    /// Parses the next bytes; appends the bytes of the file to `contents`.
     ///
     /// # Errors
-    /// What is wrong, naming the part.
+    /// Returns a refusal that names the invalid part.
     pub fn push(&mut self, bytes: Bytes, contents: &mut Vec<Bytes>) -> Result<(), Refusal> {
         self.form.push(bytes, |piece| {
             match piece {
@@ -64,10 +64,10 @@ impl Upload {
         })
     }
 
-    /// The form is over.
+    /// Ends the form.
     ///
     /// # Errors
-    /// What is missing or cut short, naming the part.
+    /// Returns a refusal that names a missing or truncated part.
     pub fn end(self) -> Result<Uploaded, Refusal> {
         self.form.end("a file")?;
         self.fields.finish()
@@ -91,7 +91,7 @@ impl Fields {
 
     fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
         let known = ["purpose", ANCHOR, SECONDS];
-        // What other services take and what changes nothing here is passed over.
+        // Unknown fields of other services are ignored.
         let Some(name) = known.into_iter().find(|known| *known == name) else { return Ok(()) };
         if self.seen.contains(&name) {
             return Err(wrong(name, "expected it once, got it more than once"));
@@ -123,7 +123,7 @@ impl Fields {
 const ANCHOR: &str = "expires_after[anchor]";
 const SECONDS: &str = "expires_after[seconds]";
 
-/// The last part of a path of any system, in a length that every file system takes.
+/// Returns the last component of a Unix or Windows path, at most [`MOST_NAME`] bytes long.
 fn plain_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let mut plain: String = last.chars().filter(|letter| !letter.is_control()).collect();

@@ -1,15 +1,15 @@
-//! The completion window: how it is written, and when it is over. It is kept as the moment when it ends, in
-//! wall time, so that a restart neither lengthens nor shortens it.
+//! Completion window: its syntax and its length. A batch stores the end of the window as wall-clock time, so that a
+//! restart does not change it.
 
-/// What a client that names none gets.
+/// Default completion window.
 pub const DEFAULT: &str = "24h";
-/// The longest, in seconds.
+/// Maximum completion window, in seconds.
 const MOST: u64 = 7 * 86_400;
 
-/// The seconds of a window such as `24h`, `1.5d` or `7d`; whole seconds.
+/// Parses a window such as `24h`, `1.5d` or `7d` to whole seconds.
 ///
 /// # Errors
-/// The sentence that says what was expected.
+/// Returns the sentence with the expected format.
 pub fn seconds(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: &str = "completion_window: expected hours or days from \"1h\" to \"7d\", such as \"24h\"";
     read(text).filter(|seconds| (3_600..=MOST).contains(seconds)).ok_or(EXPECTED)

@@ -1,5 +1,5 @@
-//! The machine against a model of four numbers: whatever happens in whatever order, an ended batch stays as it
-//! is, and its counts add up.
+//! Batch lifecycle against a model of four numbers: after any sequence of events, an ended batch does not change, and
+//! its counts add up.
 #![allow(missing_docs)]
 
 use penstock_batch::state::{Life, State, Why};
@@ -28,7 +28,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What a batch is, written the short way.
+/// Simple model of a batch.
 #[derive(Default)]
 struct Model {
     total: Option<u32>,

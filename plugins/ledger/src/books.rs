@@ -1,4 +1,4 @@
-//! The books: entries folded into balances, each proven to fit the ones before it.
+//! Balances computed from entries; each entry is checked against the previous ones.
 
 use crate::entry::{Act, Ending, Entry, Wallet};
 use crate::misfit::Misfit;
@@ -6,34 +6,34 @@ use crate::posting::{Totals, postings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// One wallet of one account.
+/// Balance of one wallet of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// Sum of grants, charges and corrections; below zero in debt.
     pub amount: i64,
-    /// What open reserves hold of it.
+    /// Amount held by open reserves.
     pub held: i64,
 }
 
 impl Balance {
-    /// What may be spent: the balance less the open reserves.
+    /// Returns the amount that may be spent: the balance less the open reserves.
     #[must_use]
     pub const fn available(&self) -> i64 {
         self.amount.saturating_sub(self.held)
     }
 }
 
-/// Both wallets of an account.
+/// Balances of both wallets of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Micro-credits.
+    /// Balance in micro-credits.
     pub credits: Balance,
-    /// Nano-kWh.
+    /// Balance in nano-kWh.
     pub energy: Balance,
 }
 
 impl Account {
-    /// The balance of a wallet.
+    /// Returns the balance of a wallet.
     #[must_use]
     pub const fn wallet(&self, wallet: Wallet) -> &Balance {
         match wallet {
@@ -50,24 +50,24 @@ impl Account {
     }
 }
 
-/// An open reserve.
+/// Open reserve of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// Number of its entry.
     pub seq: u64,
-    /// When it was made.
+    /// Time of the reserve, Unix seconds.
     pub at: u64,
-    /// Whose it is.
+    /// Account of the reserve.
     pub account: Arc<str>,
     /// Public id of the key.
     pub key: Arc<str>,
-    /// Which wallet.
+    /// Wallet of the reserve.
     pub wallet: Wallet,
-    /// How much.
+    /// Reserved amount.
     pub amount: i64,
 }
 
-/// The open reserves, by request.
+/// Open reserves, by request.
 #[derive(Clone, Debug, Default)]
 pub struct Open {
     by_request: HashMap<Arc<str>, Hold>,
@@ -75,8 +75,7 @@ pub struct Open {
 }
 
 impl Open {
-    /// Takes an entry up. Ends of reserves that were made before the first entry
-    /// taken are passed over.
+    /// Applies an entry. Ends of reserves made before the first applied entry are ignored.
     pub fn take(&mut self, entry: &Entry) {
         match &entry.act {
             Act::Reserve { request, key, wallet, amount } => {
@@ -100,37 +99,37 @@ impl Open {
         }
     }
 
-    /// The reserve of a request.
+    /// Returns the reserve of a request.
     #[must_use]
     pub fn get(&self, request: &str) -> Option<&Hold> {
         self.by_request.get(request)
     }
 
-    /// All, the oldest first.
+    /// Iterates over the reserves, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Hold)> {
         self.by_seq.iter().filter_map(|(_, request)| self.by_request.get_key_value(request))
     }
 
-    /// The oldest, by the number of its entry.
+    /// Returns the entry number of the oldest reserve.
     #[must_use]
     pub fn oldest(&self) -> Option<u64> {
         self.by_seq.first().map(|(seq, _)| *seq)
     }
 
-    /// How many there are.
+    /// Returns the number of open reserves.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_request.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no open reserve.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_request.is_empty()
     }
 }
 
-/// Every account's balances after some entries, from the first on.
+/// Balances of all accounts after a prefix of the ledger.
 #[derive(Clone, Debug, Default)]
 pub struct Books {
     seq: u64,
@@ -143,10 +142,10 @@ pub struct Books {
 }
 
 impl Books {
-    /// Takes the next entry.
+    /// Applies the next entry.
     ///
     /// # Errors
-    /// Why it does not fit; the books are as they were.
+    /// Returns the reason if the entry does not fit; then the balances are unchanged.
     pub fn take(&mut self, entry: &Entry) -> Result<(), Misfit> {
         self.fits(entry)?;
         if let Some((wallet, moves)) = postings(&entry.act) {
@@ -203,31 +202,31 @@ impl Books {
         if same { Ok(()) } else { Err(Misfit::Differs) }
     }
 
-    /// Number of the last entry; 0 before the first.
+    /// Returns the number of the last entry; 0 before the first.
     #[must_use]
     pub const fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// The balances of an account.
+    /// Returns the balances of an account.
     #[must_use]
     pub fn account(&self, name: &str) -> Account {
         self.accounts.get(name).copied().unwrap_or_default()
     }
 
-    /// Every account that has entries, by name.
+    /// Returns every account that has entries, by name.
     #[must_use]
     pub const fn accounts(&self) -> &BTreeMap<Arc<str>, Account> {
         &self.accounts
     }
 
-    /// The open reserves.
+    /// Returns the open reserves.
     #[must_use]
     pub const fn open(&self) -> &Open {
         &self.open
     }
 
-    /// The sums of a wallet's four books.
+    /// Returns the sums of the four books of a wallet.
     #[must_use]
     pub const fn totals(&self, wallet: Wallet) -> Totals {
         match wallet {
@@ -241,7 +240,7 @@ const fn fair(amount: bool) -> Result<(), Misfit> {
     if amount { Ok(()) } else { Err(Misfit::Amount) }
 }
 
-/// What an act does to its account's balance. `None`: it would not fit.
+/// Applies an entry to the balance of its account; `None` on overflow.
 fn change(balance: &mut Balance, act: &Act) -> Option<()> {
     let (amount, held) = match act {
         Act::Grant { amount, .. } => (balance.amount.checked_add(*amount)?, balance.held),

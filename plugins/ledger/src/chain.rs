@@ -1,5 +1,4 @@
-//! The chain: entries as lines of text, each with a hash over itself and the one
-//! before it.
+//! Hash chain of the ledger: entries as lines of text, each with a hash over itself and the previous one.
 //!
 //! ```text
 //! {"seq":7,"at":1795305600,…,"hash":"<64 hex digits>"}\n
@@ -13,25 +12,25 @@ use crate::wire;
 use penstock_contract::hex;
 use sha2::{Digest, Sha256};
 
-/// A SHA-256.
+/// SHA-256 hash of an entry.
 pub type Hash = [u8; 32];
 
-/// What the first entry is chained to.
+/// Hash before the first entry.
 pub const GENESIS: Hash = [0; 32];
 
-/// Longest line, its newline included.
+/// Maximum line length in bytes, newline included.
 pub const MAX_LINE: usize = 16 * 1024;
 
 const BEFORE: &[u8] = b",\"hash\":\"";
 const AFTER: &[u8] = b"\"}\n";
 const TAIL: usize = BEFORE.len() + 64 + AFTER.len();
 
-/// Where a chain stands: the number and the hash of its last entry.
+/// State of a chain: number and hash of the last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// Number of the last entry; 0 before the first.
     pub seq: u64,
-    /// Its hash.
+    /// Hash of the last entry.
     pub hash: Hash,
 }
 
@@ -42,18 +41,17 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Appends the entry's line to `out` and moves on. The entry's number has to
-    /// be the next one.
+    /// Appends the line of an entry to `out` and advances the chain. The entry must have the next number.
     ///
     /// # Errors
-    /// Another number, or a line over [`MAX_LINE`]; then nothing is appended.
+    /// Returns an error if the number is not the next one or the line is over [`MAX_LINE`]; then nothing is appended.
     pub fn seal(&mut self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), Misfit> {
         if entry.seq != self.seq + 1 {
             return Err(Misfit::Order { expected: self.seq + 1 });
         }
         let from = out.len();
         let written = wire::write(entry, out);
-        // The closing brace comes behind the hash.
+        // The closing brace follows the hash.
         let whole = out.pop() == Some(b'}') && out.len() - from + TAIL <= MAX_LINE;
         if written.is_err() || !whole {
             out.truncate(from);
@@ -67,10 +65,10 @@ impl Chain {
         Ok(())
     }
 
-    /// Reads the next line, newline included, and moves on.
+    /// Parses and verifies the next line, newline included, and advances the chain.
     ///
     /// # Errors
-    /// Why it is not the next one; the chain stays where it was.
+    /// Returns the reason if the line is not the next one; then the chain is unchanged.
     pub fn open(&mut self, line: &[u8]) -> Result<Entry, Misfit> {
         let (text, tail) =
             line.len().checked_sub(TAIL).map(|at| line.split_at(at)).ok_or(Misfit::Unreadable)?;
@@ -88,11 +86,10 @@ impl Chain {
         Ok(entry)
     }
 
-    /// Reads a line without the ones before it: its entry, and where the chain
-    /// stands after it by its own word.
+    /// Parses a line without verification; returns its entry and the chain state that the line claims.
     ///
     /// # Errors
-    /// It is no line of a ledger.
+    /// Returns an error if this is not a ledger line.
     pub fn glance(line: &[u8]) -> Result<(Entry, Self), Misfit> {
         let tail = line.len().checked_sub(TAIL).and_then(|at| line.get(at..)).ok_or(Misfit::Unreadable)?;
         let digits = tail.strip_prefix(BEFORE).and_then(|rest| rest.strip_suffix(AFTER));
@@ -107,8 +104,8 @@ impl Chain {
     }
 }
 
-/// The lines of a text, each with its newline. A last line without one is given
-/// as it is, and is no line of a ledger.
+/// Splits a text into lines, newlines included. A last line without a newline is returned too; it is not a valid ledger
+/// line.
 pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == b'\n')
 }
@@ -121,7 +118,7 @@ fn digits_of(hash: &Hash) -> [u8; 64] {
     text
 }
 
-/// A line is the same bytes each time, so digits of the other case are those of no line.
+/// Parses a hash. Lines are canonical, so uppercase digits are rejected.
 fn read(digits: &[u8]) -> Option<Hash> {
     hex::bytes(digits).filter(|hash| digits_of(hash) == digits)
 }

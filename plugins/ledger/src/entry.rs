@@ -1,23 +1,23 @@
-//! An entry: who, when, and what moved.
+//! Entries of the ledger: account, time and movement.
 
 use penstock_contract::Usage;
 use rust_decimal::Decimal;
 use std::sync::Arc;
 
-/// What an amount is of.
+/// Wallet of an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wallet {
-    /// Micro-credits.
+    /// Wallet in micro-credits.
     Credits,
-    /// Nano-kWh.
+    /// Wallet in nano-kWh.
     Energy,
 }
 
 impl Wallet {
-    /// Both.
+    /// All wallets.
     pub const ALL: [Self; 2] = [Self::Credits, Self::Energy];
 
-    /// The name in entries and in `paid_with`.
+    /// Returns the name used in entries and in `paid_with`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -26,149 +26,149 @@ impl Wallet {
         }
     }
 
-    /// The wallet of a name.
+    /// Returns the wallet of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|wallet| wallet.name() == name)
     }
 }
 
-/// What was sold, and for how much: enough to compute the charge again.
+/// Sold work and its charge, with all data needed to recompute the charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sale {
-    /// The catalogue's id of the model that answered.
+    /// Catalogue id of the model that answered.
     pub model: Arc<str>,
-    /// The provider that answered.
+    /// Provider that answered.
     pub provider: Arc<str>,
-    /// Id of the terms it was sold under, see [`Act::Terms`].
+    /// Id of the pricing terms, see [`Act::Terms`].
     pub terms: Arc<str>,
-    /// Batch price.
+    /// True for the batch price.
     pub batch: bool,
-    /// Tokens; all zero where images or seconds are sold.
+    /// Token usage; all zero where images or seconds are sold.
     pub usage: Usage,
-    /// Images.
+    /// Number of images.
     pub images: u32,
     /// Seconds of audio.
     pub seconds: Decimal,
-    /// Energy for the bill, kWh; where the model is billed in energy.
+    /// Billable energy in kWh, if the model is billed in energy.
     pub billable_kwh: Option<Decimal>,
-    /// The charge in EUR, eight places.
+    /// Charge in EUR, eight decimal places.
     pub eur: Decimal,
 }
 
-/// What all attempts of a request drew, as its answer reported it.
+/// Energy, carbon and water of all attempts of a request, as reported in its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drawn {
-    /// Energy at the building's meter, kWh.
+    /// Energy at the meter of the data center, kWh.
     pub kwh: Decimal,
-    /// CO2 equivalent, grams, by the place of the grid.
+    /// CO2 equivalent, grams, location-based.
     pub carbon_g: Decimal,
-    /// Water, litres.
+    /// Water in litres.
     pub water_l: Decimal,
 }
 
-/// What a correction is of.
+/// Kind of the corrected entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// A charge.
+    /// Correction of a charge.
     Settle,
-    /// A grant.
+    /// Correction of a grant.
     Grant,
 }
 
-/// What an entry does. Amounts are of its wallet and never below zero.
+/// Movement of an entry. Amounts are in the unit of its wallet and never negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// An account is given an amount, bought or free.
+    /// Credit to an account, bought or free.
     Grant {
-        /// Name that makes asking again safe; unique.
+        /// Unique name that makes a repeated request safe.
         id: Arc<str>,
-        /// Which wallet.
+        /// Wallet of the amount.
         wallet: Wallet,
-        /// More than zero.
+        /// Granted amount, more than zero.
         amount: i64,
-        /// Why, in the operator's words.
+        /// Reason given by the operator.
         note: Arc<str>,
-        /// Who asked for it.
+        /// Author of the grant.
         by: Arc<str>,
     },
-    /// An amount is set aside before a request is sent to a provider.
+    /// Reservation of an amount before a request is sent to a provider.
     Reserve {
-        /// The request's id; unique.
+        /// Unique id of the request.
         request: Arc<str>,
         /// Public id of the key.
         key: Arc<str>,
-        /// Which wallet.
+        /// Wallet of the amount.
         wallet: Wallet,
-        /// How much.
+        /// Reserved amount.
         amount: i64,
     },
-    /// A request was answered and is paid for.
+    /// Charge for a completed request.
     Settle {
-        /// The request's id.
+        /// Id of the request.
         request: Arc<str>,
         /// Public id of the key.
         key: Arc<str>,
-        /// Which wallet.
+        /// Wallet of the amounts.
         wallet: Wallet,
-        /// The charge.
+        /// Charged amount.
         amount: i64,
-        /// What was reserved.
+        /// Reserved amount.
         held: i64,
-        /// What was sold.
+        /// Sold work.
         sale: Box<Sale>,
-        /// What it drew, failed attempts included.
+        /// Footprint of the request, failed attempts included.
         drawn: Drawn,
     },
-    /// A request ended without a charge.
+    /// End of a request without a charge.
     Void {
-        /// The request's id.
+        /// Id of the request.
         request: Arc<str>,
         /// Public id of the key.
         key: Arc<str>,
-        /// Which wallet.
+        /// Wallet of the amount.
         wallet: Wallet,
-        /// What was reserved.
+        /// Reserved amount.
         held: i64,
-        /// Why: `failed`, `left`, `crash`.
+        /// Reason: `failed`, `left` or `crash`.
         why: Arc<str>,
-        /// What failed attempts drew.
+        /// Footprint of the failed attempts.
         drawn: Drawn,
     },
-    /// A charge or a grant is taken back and another amount put in its place.
+    /// Replacement of a charge or a grant by another amount.
     Correct {
-        /// Name that makes asking again safe; unique.
+        /// Unique name that makes a repeated request safe.
         id: Arc<str>,
-        /// The number of the corrected entry.
+        /// Number of the corrected entry.
         of: u64,
-        /// What that is.
+        /// Kind of the corrected entry.
         what: Ending,
-        /// Its key, if it is a charge.
+        /// Public id of the key of a corrected charge.
         key: Option<Arc<str>>,
-        /// Its wallet.
+        /// Wallet of the corrected entry.
         wallet: Wallet,
-        /// Its amount.
+        /// Previous amount.
         was: i64,
-        /// What counts instead.
+        /// New amount.
         instead: i64,
-        /// What the customer gets back in EUR; below zero if it pays more.
+        /// Refund in EUR; negative if the customer pays more.
         eur: Decimal,
-        /// Why, in the operator's words.
+        /// Reason given by the operator.
         note: Arc<str>,
-        /// Who asked for it.
+        /// Author of the correction.
         by: Arc<str>,
     },
-    /// Terms that later entries refer to: prices and place, as a JSON object.
+    /// Pricing terms that later entries refer to: prices and location, as a JSON object.
     Terms {
-        /// Their id.
+        /// Id of the terms.
         id: Arc<str>,
-        /// The terms themselves.
+        /// JSON of the terms.
         terms: Arc<str>,
     },
 }
 
 impl Act {
-    /// The name in the ledger.
+    /// Returns the name used in the ledger.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -182,15 +182,15 @@ impl Act {
     }
 }
 
-/// One entry.
+/// Entry of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number: 1 for the first, then one more each.
+    /// Number of the entry, consecutive from 1.
     pub seq: u64,
-    /// Unix seconds; never less than the entry before it.
+    /// Time in Unix seconds; never less than that of the previous entry.
     pub at: u64,
-    /// Whose; empty for terms, which are everybody's.
+    /// Account of the entry; empty for terms, which apply to all accounts.
     pub account: Arc<str>,
-    /// What it does.
+    /// Movement of the entry.
     pub act: Act,
 }

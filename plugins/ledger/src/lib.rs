@@ -1,5 +1,4 @@
-//! The ledger: every movement of credits and of billed energy, as entries that
-//! are only ever added, each chained to the one before it.
+//! Ledger of all movements of credits and billed energy: append-only entries in a hash chain.
 //!
 //! | entry | from → to |
 //! |---|---|
@@ -8,22 +7,19 @@
 //! | settle | held → revenue, the rest → customer |
 //! | void | held → customer |
 //! | correct | revenue → customer (a charge), customer → issued (a grant) |
-//! | terms | nothing: the prices and the place that charges refer to |
+//! | terms | nothing: the prices and the location that charges refer to |
 //!
-//! Amounts are integers: micro-credits in the credits wallet, nano-kWh in the
-//! energy wallet. No float anywhere.
+//! Amounts are integers: micro-credits in the credits wallet, nano-kWh in the energy wallet. There are no floats.
 //!
-//! What holds, always, and is proven by the tests against a model:
+//! Invariants, checked by the tests against a model:
 //! 1. The four books of a wallet add up to zero ([`Totals::sum`]).
-//! 2. A balance is the sum of its entries; what is available is the balance less
-//!    the open reserves.
-//! 3. A reserve ends once: with a settle or a void. Nothing is settled or voided
-//!    that is not reserved.
-//! 4. A correction is an entry of its own, at most one for a charge or a grant.
-//! 5. A changed, missing, added or moved entry breaks the chain from there on.
+//! 2. A balance is the sum of its entries; the available amount is the balance less the open reserves.
+//! 3. A reserve ends once, with a settle or a void. Only open reserves are settled or voided.
+//! 4. A correction is a separate entry, at most one for a charge or a grant.
+//! 5. A changed, missing, added or moved entry breaks the chain from that entry on.
 //!
-//! A settle may be more than its reserve where the reserve was an estimate: the
-//! excess is taken from the customer in the same entry and may leave a debt.
+//! A settle may exceed its reserve if the reserve was an estimate: the excess is taken from the customer in the same
+//! entry and may leave a debt.
 
 mod books;
 mod chain;

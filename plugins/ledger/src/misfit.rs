@@ -1,39 +1,39 @@
-//! Why an entry does not fit the ones before it.
+//! Errors of an entry that contradicts the previous entries.
 
-/// The first thing that is wrong with an entry.
+/// Error of an entry: the first check that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
-    /// Not a line of this format.
-    #[error("it is not an entry that this version reads")]
+    /// Line in an invalid format, or over the length limit.
+    #[error("it is not a valid entry of this format version")]
     Unreadable,
-    /// The chain is broken here.
-    #[error("its hash does not follow from the entry before it")]
+    /// Hash that does not match the previous entry.
+    #[error("its hash does not match the previous entry")]
     Chain,
-    /// A gap, or an entry out of place.
-    #[error("its number is not the next one ({expected})")]
+    /// Number that is not the next one.
+    #[error("its number is not the next number, {expected}")]
     Order {
-        /// The number that belongs here.
+        /// Expected number.
         expected: u64,
     },
-    /// Time goes back.
-    #[error("it is older than the entry before it")]
+    /// Time before that of the previous entry.
+    #[error("it is older than the previous entry")]
     Time,
-    /// An amount below zero, or a grant of nothing.
-    #[error("its amount cannot be")]
+    /// Negative amount, or a grant of zero.
+    #[error("its amount is invalid")]
     Amount,
-    /// Sums beyond 64 bits.
-    #[error("the balance would not fit its integer")]
+    /// Sum that overflows 64 bits.
+    #[error("the balance would overflow 64 bits")]
     Overflow,
-    /// A second reserve for a request that has one open.
-    #[error("its request has an open reserve already")]
+    /// Reserve for a request that has an open reserve.
+    #[error("its request already has an open reserve")]
     Reserved,
-    /// A settle or void without an open reserve: there was none, or it has ended.
+    /// Settle or void without an open reserve: it never existed or has ended.
     #[error("its request has no open reserve")]
     NotReserved,
-    /// Another account, key, wallet or amount than the reserve's.
+    /// Account, key, wallet or amount other than those of the reserve.
     #[error("it differs from its reserve")]
     Differs,
-    /// A correction of an entry that is not there or was corrected before.
-    #[error("what it corrects was corrected before, or is not there")]
+    /// Correction of an entry that does not exist or was corrected before.
+    #[error("the entry it corrects does not exist or was already corrected")]
     Corrected,
 }

@@ -1,30 +1,30 @@
-//! Double entry: what an act moves between the four books of a wallet.
+//! Double entry: the movements of an entry between the four books of a wallet.
 
 use crate::entry::{Act, Ending, Wallet};
 
-/// The books of one wallet.
+/// Book of a wallet in the double-entry system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Book {
-    /// Where grants come from: below zero by all that was ever granted.
+    /// Source of grants: minus the sum of all grants.
     Issued,
-    /// What customers may spend.
+    /// Funds that customers may spend.
     Customer,
-    /// Open reserves.
+    /// Amounts held by open reserves.
     Held,
-    /// What was charged.
+    /// Charged amounts.
     Revenue,
 }
 
-/// An amount that one book gains, or loses below zero.
+/// Change of one book by an amount; negative for a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posting {
-    /// The book.
+    /// Changed book.
     pub book: Book,
-    /// The change.
+    /// Amount of the change.
     pub amount: i128,
 }
 
-/// The wallet that an act moves, and its postings; they add up to zero.
+/// Returns the wallet of an entry and its postings, which add up to zero.
 #[must_use]
 pub fn postings(act: &Act) -> Option<(Wallet, [Posting; 3])> {
     use Book::{Customer, Held, Issued, Revenue};
@@ -55,16 +55,16 @@ pub fn postings(act: &Act) -> Option<(Wallet, [Posting; 3])> {
     Some((*wallet, moves.map(|(book, amount)| Posting { book, amount })))
 }
 
-/// The sums of the four books of one wallet.
+/// Sums of the four books of one wallet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// See [`Book::Issued`].
+    /// Sum of [`Book::Issued`].
     pub issued: i128,
-    /// See [`Book::Customer`].
+    /// Sum of [`Book::Customer`].
     pub customer: i128,
-    /// See [`Book::Held`].
+    /// Sum of [`Book::Held`].
     pub held: i128,
-    /// See [`Book::Revenue`].
+    /// Sum of [`Book::Revenue`].
     pub revenue: i128,
 }
 
@@ -80,7 +80,7 @@ impl Totals {
         *book = book.saturating_add(posting.amount);
     }
 
-    /// Zero, or the books are wrong.
+    /// Returns the sum of the four books; any value but zero is an error.
     #[must_use]
     pub const fn sum(&self) -> i128 {
         self.issued + self.customer + self.held + self.revenue

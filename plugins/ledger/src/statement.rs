@@ -1,44 +1,42 @@
-//! A statement: the entries of a span added up by account and key, for an
-//! invoice and for a sustainability report.
+//! Statement of a period: sums of its entries by account and key, for invoices and sustainability reports.
 //!
-//! EUR are added exactly and rounded once, to cents, where a row is shown
-//! ([`Sums::invoiced`]).
+//! EUR amounts are added exactly and rounded once, to cents, where a row is displayed ([`Sums::invoiced`]).
 
 use crate::entry::{Act, Drawn, Ending, Entry, Sale, Wallet};
 use rust_decimal::Decimal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a row adds up.
+/// Sums of a statement row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Requests that were charged.
+    /// Number of charged requests.
     pub requests: u64,
-    /// Requests that ended without a charge: failed, or cut short.
+    /// Number of requests without a charge: failed, or aborted.
     pub uncharged: u64,
-    /// Requests whose tokens the gateway counted, because the provider did not say.
+    /// Number of requests whose tokens the gateway counted because the provider reported none.
     pub counted: u64,
-    /// Prompt tokens, cached ones included.
+    /// Number of prompt tokens, cached ones included.
     pub input: u64,
-    /// Prompt tokens from a provider's cache.
+    /// Number of prompt tokens from a provider's cache.
     pub cached: u64,
-    /// Generated tokens, reasoning included.
+    /// Number of generated tokens, reasoning included.
     pub output: u64,
-    /// Images.
+    /// Number of images.
     pub images: u64,
     /// Seconds of audio.
     pub seconds: Decimal,
-    /// Energy at the buildings' meters, kWh, failed attempts included.
+    /// Energy at the meters of the data centers, kWh, failed attempts included.
     pub kwh: Decimal,
     /// CO2 equivalent, grams, location-based.
     pub carbon_g: Decimal,
-    /// Water, litres.
+    /// Water in litres.
     pub water_l: Decimal,
-    /// Micro-credits charged, corrections taken off.
+    /// Micro-credits charged, corrections subtracted.
     pub credits: i128,
-    /// Nano-kWh charged to the energy wallet, corrections taken off.
+    /// Nano-kWh charged to the energy wallet, corrections subtracted.
     pub energy: i128,
-    /// EUR charged, corrections taken off, eight places.
+    /// EUR charged, corrections subtracted, eight decimal places.
     pub eur: Decimal,
     /// Micro-credits granted.
     pub granted_credits: i128,
@@ -47,7 +45,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// EUR to the cent, half-even.
+    /// Returns the EUR amount rounded half-even to cents.
     #[must_use]
     pub fn invoiced(&self) -> Decimal {
         let mut cents = self.eur.round_dp(2);
@@ -86,7 +84,7 @@ impl Sums {
         }
     }
 
-    /// Whether nothing was added.
+    /// Returns true if all sums are zero.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -119,18 +117,18 @@ impl Sums {
     }
 }
 
-/// One key of one account. Grants, and what belongs to no key, stand under an empty key.
+/// Statement row of one key of one account. Grants, and entries without a key, have an empty key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The account.
+    /// Account of the row.
     pub account: Arc<str>,
     /// Public id of the key.
     pub key: Arc<str>,
-    /// What it adds up to.
+    /// Sums of the row.
     pub sums: Sums,
 }
 
-/// Sums by account and key, and the terms they refer to.
+/// Sums by account and key, and the ids of the pricing terms of their charges.
 #[derive(Clone, Debug, Default)]
 pub struct Statement {
     rows: ByAccount,
@@ -155,8 +153,8 @@ impl Statement {
         }
     }
 
-    /// Adds a correction to the model that the corrected charge was for. [`Statement::take`] does not know it: a
-    /// correction does not say, and the charge may be of an earlier month.
+    /// Adds a correction to the model of the corrected charge. [`Statement::take`] cannot do this: a correction does
+    /// not name the model, and the charge may be from an earlier month.
     pub fn take_model(&mut self, correction: &Entry, model: &Arc<str>) {
         if let Act::Correct { what: Ending::Settle, .. } = &correction.act {
             let of_model = (correction.account.clone(), model.clone());
@@ -164,7 +162,7 @@ impl Statement {
         }
     }
 
-    /// A row for each key of each account, by name.
+    /// Returns a row for each key of each account, by name.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         self.rows.iter().map(|((account, key), sums)| Row {
             account: account.clone(),
@@ -173,23 +171,23 @@ impl Statement {
         })
     }
 
-    /// The rows of one account, by key.
+    /// Returns the rows of one account, by key.
     pub fn keys(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
         of(&self.rows, account)
     }
 
-    /// What an account's charges were for: sums by model.
+    /// Returns the sums of an account's charges, by model.
     pub fn models(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
         of(&self.models, account)
     }
 
-    /// The accounts in it, by name.
+    /// Returns the accounts of the statement, by name.
     #[must_use]
     pub fn accounts(&self) -> BTreeSet<Arc<str>> {
         self.rows.keys().map(|(account, _)| account.clone()).collect()
     }
 
-    /// The sums of one account over all its keys.
+    /// Returns the sums of one account over all its keys.
     #[must_use]
     pub fn account(&self, name: &str) -> Sums {
         let mut sum = Sums::default();
@@ -197,17 +195,17 @@ impl Statement {
         sum
     }
 
-    /// Ids of the terms that its charges refer to.
+    /// Returns the ids of the pricing terms of the charges.
     #[must_use]
     pub const fn terms(&self) -> &BTreeSet<Arc<str>> {
         &self.terms
     }
 }
 
-/// Sums by account and by something else.
+/// Sums by account and a second name: key or model.
 type ByAccount = BTreeMap<(Arc<str>, Arc<str>), Sums>;
 
-/// Those of one account.
+/// Returns the sums of one account.
 fn of<'a>(sums: &'a ByAccount, account: &str) -> impl Iterator<Item = (&'a Arc<str>, &'a Sums)> {
     let account: Arc<str> = account.into();
     sums.range((account.clone(), Arc::from(""))..)
@@ -216,7 +214,7 @@ fn of<'a>(sums: &'a ByAccount, account: &str) -> impl Iterator<Item = (&'a Arc<s
 }
 
 impl Sums {
-    /// Adds another row.
+    /// Adds the sums of another row.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.uncharged += other.uncharged;

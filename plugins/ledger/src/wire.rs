@@ -1,5 +1,5 @@
-//! An entry as a JSON object, flat, its members in a fixed order, those that do
-//! not apply left out. Members are only ever added.
+//! JSON format of an entry: a flat object with members in a fixed order; absent members are omitted. Members are only
+//! ever added.
 
 use crate::entry::{Act, Drawn, Ending, Entry, Sale, Wallet};
 use crate::misfit::Misfit;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Characters of a number with up to twenty digits, a scale of at most 28 and a point.
+/// Characters of a number with up to twenty digits, a scale of at most 28 and a decimal point.
 const MOST_DIGITS: usize = 48;
 
 #[derive(Default, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ fn exact_if<S: Serializer>(decimal: &Option<Decimal>, to: S) -> Result<S::Ok, S:
     exact(&decimal.unwrap_or_default(), to)
 }
 
-/// As [`Decimal`] writes itself, in a third of the time.
+/// Serializes a [`Decimal`] like its own implementation, in a third of the time.
 fn exact<S: Serializer>(decimal: &Decimal, to: S) -> Result<S::Ok, S::Error> {
     let scale = decimal.scale() as usize;
     let mut digits = itoa::Buffer::new();
@@ -100,7 +100,7 @@ fn exact<S: Serializer>(decimal: &Decimal, to: S) -> Result<S::Ok, S::Error> {
         Ok(short) => digits.format(short).as_bytes(),
         Err(_) => return to.collect_str(decimal),
     };
-    // At least one digit stands before the point.
+    // At least one digit precedes the decimal point.
     let (length, point) = (digits.len().max(scale + 1), usize::from(scale > 0));
     let mut text = [b'0'; MOST_DIGITS];
     let whole = length - scale;
@@ -281,12 +281,12 @@ const fn ending(what: Ending) -> &'static str {
     }
 }
 
-/// Appends the object to `out`.
+/// Appends the JSON object of an entry to `out`.
 pub(crate) fn write(entry: &Entry, out: &mut Vec<u8>) -> Result<(), Misfit> {
     serde_json::to_writer(out, &Line::of(entry)).map_err(|_| Misfit::Unreadable)
 }
 
-/// Reads an object.
+/// Parses the JSON object of an entry.
 pub(crate) fn read(line: &[u8]) -> Result<Entry, Misfit> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Misfit::Unreadable)?;
     line.entry().ok_or(Misfit::Unreadable)

@@ -1,6 +1,5 @@
-//! The books against a simple model: whatever order grants, reserves, settles,
-//! voids, corrections and crashes come in, sums are conserved, nothing is charged
-//! twice, and an ended reserve stays ended.
+//! Ledger balances against a simple model: after any sequence of grants, reserves, settles, voids, corrections and
+//! crashes, sums are conserved, no request is charged twice, and an ended reserve stays ended.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 use penstock_contract::Usage;
@@ -24,7 +23,7 @@ enum Step {
         energy: bool,
         amount: i64,
     },
-    /// Settles the n-th request ever made, open or not.
+    /// Settles the n-th request, open or not.
     Settle {
         nth: usize,
         amount: i64,
@@ -36,7 +35,7 @@ enum Step {
         nth: usize,
         instead: i64,
     },
-    /// The process dies: all open reserves are voided by the next.
+    /// Kills the process: the next one voids all open reserves.
     Crash,
 }
 
@@ -54,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a request was: who, which wallet, how much, and whether it has ended.
+/// Request in the model, with its account, wallet, amount and end.
 struct Request {
     account: u8,
     wallet: Wallet,
@@ -128,7 +127,7 @@ struct World {
 }
 
 impl World {
-    /// The entry, if it fits, goes into books and text.
+    /// Applies a valid entry to the balances and appends its line to the text.
     fn write(&mut self, account: Arc<str>, act: Act) -> Result<u64, Misfit> {
         let entry = Entry { seq: self.books.seq() + 1, at: 1_000, account, act };
         self.books.take(&entry)?;
@@ -167,7 +166,7 @@ impl World {
             }
             Step::Correct { nth, instead } => self.correct(nth, instead),
             Step::Crash => {
-                // The next process knows the text alone.
+                // The next process only has the text.
                 let mut open = Open::default();
                 let mut chain = Chain::default();
                 lines(&self.text).for_each(|line| open.take(&chain.open(line).unwrap()));
@@ -256,7 +255,7 @@ proptest! {
             world.step(step);
             world.check();
         }
-        // From the text alone the same balances come out.
+        // The text alone yields the same balances.
         let (mut again, mut chain) = (Books::default(), Chain::default());
         for line in lines(&world.text) {
             again.take(&chain.open(line).unwrap()).unwrap();

@@ -1,5 +1,4 @@
-//! The chain: every kind of entry comes back as it was, and no change to a
-//! ledger's text goes unnoticed.
+//! Hash chain of the ledger: every kind of entry survives a round trip, and every change to the text is detected.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 use penstock_contract::{Usage, UsageSource};
@@ -112,7 +111,7 @@ fn a_hash_is_what_the_documentation_says() {
     assert_eq!(rest, format!("{digits}\"}}\n"));
     let (entry, chain) = Chain::glance(first).unwrap();
     assert_eq!((entry, chain.seq, &chain.hash[..]), (entries()[0].clone(), 1, &hash[..]));
-    // The same digits in the other case, and what is no digit.
+    // Uppercase digits, and characters that are not digits.
     for other in [digits.to_uppercase(), format!("+{}", &digits[1..]), format!("{}z", &digits[1..])] {
         assert_ne!(other, digits);
         let line = words.replace(&digits, &other);

@@ -1,37 +1,37 @@
-//! From what was sold to what is owed.
+//! Charge for the work of a request.
 
 use crate::round;
 use crate::tariff::{Billing, Tariff};
 use penstock_contract::{MicroCredits, NanoKwh, Usage};
 use rust_decimal::Decimal;
 
-/// A millionth.
+/// One millionth.
 const PER_MILLION: Decimal = Decimal::from_parts(1, 0, 0, false, 6);
-/// The price of a batch against a request at once.
+/// Price factor of a batch request.
 const BATCH: Decimal = Decimal::from_parts(5, 0, 0, false, 1);
 
-/// What the client pays for: the successful attempt's work, up to where it left.
+/// Work that the client pays for: that of the successful attempt, up to a disconnect of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sold {
-    /// Tokens in and out; embeddings and rerank have no output.
+    /// Input and output tokens; embeddings and rerank have no output.
     Tokens(Usage),
-    /// Images.
+    /// Number of images.
     Images(u32),
     /// Seconds of audio.
     Audio(Decimal),
 }
 
-/// What pays.
+/// Wallet that pays a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PaidWith {
-    /// The account's credits.
+    /// Credits of the account.
     Credits,
-    /// The account's energy wallet.
+    /// Energy wallet of the account.
     Energy,
 }
 
 impl PaidWith {
-    /// `paid_with` on the wire.
+    /// Returns the `paid_with` value of the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,24 +41,24 @@ impl PaidWith {
     }
 }
 
-/// What one request costs.
+/// Charge of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Taken from the credits; zero when the energy wallet pays.
+    /// Amount charged to the credits; zero if the energy wallet pays.
     pub credits: MicroCredits,
-    /// Taken from the energy wallet; zero when credits pay.
+    /// Amount charged to the energy wallet; zero if credits pay.
     pub energy: NanoKwh,
-    /// `billing_cost.energy`: the energy component in EUR, eight places. The
-    /// charge itself when the energy wallet pays; contained in it when credits do.
+    /// `billing_cost.energy`: the energy component in EUR, eight decimal places. It is the charge itself if the energy
+    /// wallet pays, and part of it if credits do.
     pub energy_eur: Decimal,
-    /// What is owed in all, EUR, eight places.
+    /// Total charge in EUR, eight decimal places.
     pub eur: Decimal,
-    /// What pays.
+    /// Wallet that pays.
     pub paid_with: PaidWith,
 }
 
 impl Charge {
-    /// Nothing was delivered, so nothing is owed.
+    /// Returns a charge of zero, for a request without delivered output.
     #[must_use]
     pub const fn nothing(paid_with: PaidWith) -> Self {
         Self {
@@ -71,19 +71,16 @@ impl Charge {
     }
 }
 
-/// The charge for what was sold.
+/// Computes the charge for sold work.
 ///
-/// - `wallet`: what is to pay. The energy wallet pays only where the tariff is
-///   billed in energy; elsewhere credits do, whatever is asked.
-/// - `batch`: half the price.
-/// - `billable_kwh`: energy for the bill, kWh.
-/// - `eur_per_credit`: more than zero.
+/// - `wallet`: requested wallet. The energy wallet pays only if the tariff is billed in energy; otherwise credits pay.
+/// - `batch`: true for half the price.
+/// - `billable_kwh`: energy for billing, kWh.
+/// - `eur_per_credit`: price of a credit, more than zero.
 ///
-/// Where credits pay for a model billed in energy, its price per unit counts if
-/// it has one, else the energy's price.
+/// If credits pay for a model billed in energy, its price per unit applies if it has one, otherwise the energy price.
 ///
-/// More work never costs less, so the charge for the most that a request may
-/// use is a sound reserve.
+/// The charge never decreases with more work, so the charge for the maximum usage of a request is a safe reserve.
 #[must_use]
 pub fn charge(
     tariff: &Tariff,
@@ -120,7 +117,7 @@ pub fn charge(
     }
 }
 
-/// EUR by unit prices, not rounded. `None` when the tariff has none for this.
+/// Computes the EUR amount by unit prices, unrounded; `None` if the tariff has no such price.
 fn units(tariff: &Tariff, sold: &Sold) -> Option<Decimal> {
     let eur = match sold {
         Sold::Tokens(usage) => tokens(tariff, usage)?,

@@ -1,9 +1,8 @@
-//! What an answer costs: quantities times a tariff, in credits or in energy.
+//! Pricing of requests: quantities times a tariff, in credits or in energy.
 //!
-//! No float anywhere. Everything is multiplied out exactly and rounded half-even
-//! once per request: credits to six places, EUR to eight, kilowatt-hours of the
-//! energy wallet to nine. What would not fit its integer becomes the greatest
-//! one, which no balance covers; a price below zero charges nothing.
+//! There are no floats. Amounts are multiplied exactly and rounded half-even once per request: credits to six places,
+//! EUR to eight, kilowatt-hours of the energy wallet to nine. An amount over its integer type becomes the maximum,
+//! which no balance covers; a negative price charges nothing.
 //!
 //! ```text
 //! EUR      = Σ qᵢ·pᵢ / 10⁶                (tokens; images and minutes: q·p)

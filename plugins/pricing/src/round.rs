@@ -1,14 +1,14 @@
-//! The one rounding of a request: exact division, half-even.
+//! Rounding of a charge: exact division, half-even.
 
 use rust_decimal::Decimal;
 use std::cmp::Ordering;
 
-/// `number / by` in units of `10^-places`, half-even. `None` below zero, when
-/// `by` is not above zero, and beyond an `i64`.
+/// Divides `number` by `by` in units of `10^-places`, half-even. Returns `None` if the result is negative or over
+/// `i64`, or if `by` is not positive.
 pub(crate) fn ratio(number: Decimal, by: Decimal, places: u32) -> Option<i64> {
     let over = u128::try_from(number.mantissa()).ok()?;
     let under = u128::try_from(by.mantissa()).ok().filter(|under| *under > 0)?;
-    // over/10^a ÷ under/10^b · 10^places: the smaller power of ten goes away.
+    // over/10^a ÷ under/10^b · 10^places: the smaller power of ten cancels out.
     let (up, down) = (by.scale().checked_add(places)?, number.scale());
     let both = up.min(down);
     let over = over.checked_mul(ten(up - both)?)?;
@@ -24,7 +24,7 @@ pub(crate) fn ratio(number: Decimal, by: Decimal, places: u32) -> Option<i64> {
     i64::try_from(whole.checked_add(more)?).ok()
 }
 
-/// The number with this many places, half-even; zero if it is below.
+/// Rounds a number to this many places, half-even; a negative number becomes zero.
 pub(crate) fn places(number: Decimal, places: u32) -> Decimal {
     match ratio(number, Decimal::ONE, places) {
         Some(units) => Decimal::new(units, places),
@@ -32,7 +32,7 @@ pub(crate) fn places(number: Decimal, places: u32) -> Decimal {
     }
 }
 
-/// Powers of ten that scales and places can ask for.
+/// Powers of ten for all scales and places.
 const TENS: [u128; 39] = {
     let mut tens = [1; 39];
     let mut power = 1;
@@ -50,7 +50,7 @@ fn ten(power: u32) -> Option<u128> {
     TENS.get(power as usize).copied()
 }
 
-/// In one word where both fit: several times faster.
+/// Divides in one machine word if both numbers fit: several times faster.
 fn quotient(over: u128, under: u128) -> (u128, u128) {
     match (u64::try_from(over), u64::try_from(under)) {
         (Ok(over), Ok(under)) => (u128::from(over / under), u128::from(over % under)),

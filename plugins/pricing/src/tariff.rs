@@ -1,26 +1,25 @@
-//! A tariff: the prices of one model at one offer.
+//! Tariff: the prices of one model at one offer.
 
 use penstock_contract::Kind;
 use rust_decimal::Decimal;
 
-/// EUR per credit, where the configuration does not say: one cent.
+/// Default price of a credit in EUR: one cent.
 pub const EUR_PER_CREDIT: Decimal = Decimal::from_parts(1, 0, 0, false, 2);
-/// EUR per kWh of the informational energy component, where the configuration
-/// does not say.
+/// Default price in EUR per kWh for the informational energy component.
 pub const EUR_PER_KWH: Decimal = Decimal::from_parts(20, 0, 0, false, 2);
 
-/// What a model is billed by.
+/// Billing unit of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Billing {
-    /// By tokens, images or minutes, in credits.
+    /// Billing by tokens, images or minutes, in credits.
     #[default]
     Credits,
-    /// By kilowatt-hours, from the energy wallet; credits pay when it is empty.
+    /// Billing by kilowatt-hours, from the energy wallet; credits pay when it is empty.
     Energy,
 }
 
 impl Billing {
-    /// The name in the configuration.
+    /// Returns the name used in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -30,29 +29,27 @@ impl Billing {
     }
 }
 
-/// Prices in EUR. `None`: no such price; zero: free.
+/// Prices in EUR. `None` means no such price; zero means free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tariff {
-    /// Per million input tokens.
+    /// Price per million input tokens.
     pub input: Option<Decimal>,
-    /// Per million input tokens from the provider's cache; as `input`, where
-    /// not said.
+    /// Price per million input tokens from the provider's cache; `input` if absent.
     pub cached_input: Option<Decimal>,
-    /// Per million output tokens.
+    /// Price per million output tokens.
     pub output: Option<Decimal>,
-    /// Per image.
+    /// Price per image.
     pub image: Option<Decimal>,
-    /// Per minute of audio.
+    /// Price per minute of audio.
     pub minute: Option<Decimal>,
-    /// Per kWh: the price of what is billed in energy, and the rate of the
-    /// energy component of everything else.
+    /// Price per kWh: of models billed in energy, and of the energy component of all others.
     pub eur_per_kwh: Decimal,
-    /// What the model is billed by.
+    /// Billing unit of the model.
     pub billing: Billing,
 }
 
 impl Default for Tariff {
-    /// No price at all.
+    /// Returns a tariff without unit prices.
     fn default() -> Self {
         Self {
             input: None,
@@ -67,8 +64,7 @@ impl Default for Tariff {
 }
 
 impl Tariff {
-    /// The price that a model of this kind cannot do without, if it is missing.
-    /// A model billed in energy needs none.
+    /// Returns the name of a missing price that a model of this kind requires. A model billed in energy requires none.
     #[must_use]
     pub fn lacks(&self, kind: Kind) -> Option<&'static str> {
         if self.billing == Billing::Energy {

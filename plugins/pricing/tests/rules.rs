@@ -1,4 +1,4 @@
-//! The rules that the vectors do not show, and the ends of the number line.
+//! Pricing rules that the published vectors do not cover, and limits of the number range.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::{Kind, MicroCredits, NanoKwh, Usage};

@@ -1,6 +1,6 @@
-//! Durable batches per second on this machine's disk, by number of concurrent writers:
-//! `cargo run --release -p penstock-storage --example commits [FOLDER]` (default: the folder for temporary
-//! files, which may be in memory).
+//! Benchmark of durable transactions per second on this machine's disk, by number of concurrent writers: `cargo run
+//! --release -p penstock-storage --example commits [FOLDER]` (default: the directory for temporary files, which may be
+//! in memory).
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use penstock_storage::{Batch, Options, Space, open};
 
-/// Each measurement takes this long.
+/// Duration of each measurement.
 const LASTS: Duration = Duration::from_secs(4);
 
 fn main() {

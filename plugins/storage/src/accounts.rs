@@ -1,4 +1,4 @@
-//! Accounts in a store: who they are and what they may use up. What they have is kept elsewhere.
+//! Accounts in a store, with their state and limits. Balances are stored in the ledger.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -8,58 +8,58 @@ use crate::keys::KeyLimits;
 use crate::versioned::{self, Changed};
 use crate::{Batch, Space, Store, StoreError};
 
-/// Accounts lie under `a/` and their id.
+/// Key prefix of account rows, followed by the account id.
 const PREFIX: &[u8] = b"a/";
 const WHAT: &str = "an account";
-/// Longest id, in bytes.
+/// Maximum length of an account id, in bytes.
 pub const MAX_ACCOUNT: usize = 200;
 
-/// Whether an account's keys are good.
+/// State of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountState {
-    /// They are.
+    /// Account whose keys are valid.
     #[default]
     Active,
-    /// None of them is, until the account is active again.
+    /// Account whose keys are all invalid until it is active again.
     Suspended,
 }
 
-/// An account as it is kept. Times are Unix seconds.
+/// Record of an account. Times are Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRecord {
-    /// What keys and the ledger call it.
+    /// Account id used by keys and the ledger.
     pub id: String,
-    /// What people call it.
+    /// Display name.
     #[serde(default)]
     pub name: String,
-    /// When it was made.
+    /// Creation time.
     pub created: u64,
-    /// Whether its keys are good.
+    /// State of the account.
     #[serde(default)]
     pub state: AccountState,
-    /// What its keys may use up together.
+    /// Limits on all keys of the account together.
     #[serde(default)]
     pub limits: KeyLimits,
 }
 
-/// Accounts by rising id, a page at a time.
+/// Page of accounts in ascending id order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountPage {
-    /// The accounts.
+    /// Accounts of the page.
     pub accounts: Vec<AccountRecord>,
-    /// The id to pass as `after` for the next page; `None` if there is none.
+    /// Id to pass as `after` for the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
-/// The accounts of a store.
+/// Accounts of a store.
 #[derive(Clone, Debug)]
 pub struct AccountStore {
     store: Arc<dyn Store>,
 }
 
 impl AccountStore {
-    /// The accounts in `store`.
+    /// Creates a view of the accounts in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> AccountStore {
         AccountStore { store }
@@ -68,8 +68,8 @@ impl AccountStore {
     /// Adds an account.
     ///
     /// # Errors
-    /// `Guard` if there is one of this id, `Format` if the id is empty, too long or has a NUL in it, and what
-    /// [`Store::apply`] fails with.
+    /// Returns `Guard` if an account of this id exists, `Format` if the id is empty, too long or contains a NUL, and
+    /// the errors of [`Store::apply`].
     pub fn insert(&self, account: &AccountRecord, said: &Said) -> Result<(), StoreError> {
         if account.id.is_empty() || account.id.len() > MAX_ACCOUNT || account.id.contains('\0') {
             return Err(StoreError::Format { what: "an account needs an id".to_owned() });
@@ -83,19 +83,19 @@ impl AccountStore {
         AuditLog::new(self.store.clone()).apply(&batch, said)
     }
 
-    /// The account of an id.
+    /// Returns the account of an id.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn get(&self, id: &str) -> Result<Option<AccountRecord>, StoreError> {
         let row = self.store.get(Space::Accounts, &place(id))?;
         row.map(|row| versioned::read(WHAT, &row)).transpose()
     }
 
-    /// At most `limit` accounts after the id `after`.
+    /// Returns at most `limit` accounts after the id `after`.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn list(&self, after: Option<&str>, limit: usize) -> Result<AccountPage, StoreError> {
         let after = after.map(place);
         let page = self.store.scan(Space::Accounts, PREFIX, after.as_deref(), limit)?;
@@ -105,11 +105,11 @@ impl AccountStore {
         Ok(AccountPage { accounts, next })
     }
 
-    /// Changes an account; `change` says what it did, or `None` if nothing. Returns the account as it is now,
-    /// `None` if there is none.
+    /// Changes an account; `change` returns the audit description, or `None` if it changed nothing. Returns the current
+    /// account, or `None` if it does not exist.
     ///
     /// # Errors
-    /// As [`Store::apply`]; `Guard` only if others kept changing the account meanwhile.
+    /// Same as [`Store::apply`]; `Guard` only if concurrent changes of the account never ceased.
     pub fn change(
         &self,
         id: &str,

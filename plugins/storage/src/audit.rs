@@ -1,6 +1,6 @@
-//! The audit log: who changed what and when, in the same batch as the change itself, so that neither is ever
-//! without the other. Entries are numbered from 1 and chained: each holds the SHA-256 of the one before, and a
-//! head row names the last. An entry never holds a secret; whoever writes one sees to that.
+//! Audit log of administrative changes. An entry is written in the transaction of its change, so that neither exists
+//! without the other. Entries are numbered from 1 and hash-chained: each holds the SHA-256 of the previous one, and a
+//! head row names the last. An entry never holds a secret; its author must ensure that.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,34 +11,34 @@ use crate::export::hex;
 use crate::versioned::{self, TRIES};
 use crate::{Batch, Space, Store, StoreError};
 
-/// The row that names the last entry; entries lie under `e` and their number, big-endian.
+/// Key of the head row, which names the last entry; entries have the key `e` and their number, big-endian.
 const HEAD: &[u8] = b"head";
 const ENTRY: u8 = b'e';
 const WHAT: &str = "the audit log";
 
-/// One change, as whoever makes it tells it.
+/// Description of one change by its author.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
-    /// When, Unix seconds.
+    /// Time of the change, Unix seconds.
     pub at: u64,
-    /// Who, as far as known.
+    /// Author of the change, as far as known.
     pub who: String,
-    /// What was done, such as `key.revoke`.
+    /// Action, such as `key.revoke`.
     pub what: String,
-    /// To which: an account's id or a key's public id.
+    /// Changed object: an account id or the public id of a key.
     pub target: String,
-    /// The fields that changed, with their new values.
+    /// Changed fields with their new values.
     pub change: Value,
 }
 
-/// One entry of the log.
+/// Entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its number, from 1.
+    /// Number of the entry, from 1.
     pub number: u64,
-    /// SHA-256 of the entry before it as it lies in the store, hexadecimal; empty for the first.
+    /// SHA-256 of the previous entry as stored, hexadecimal; empty for the first.
     pub previous: String,
-    /// The change.
+    /// Description of the change.
     #[serde(flatten)]
     pub said: Said,
 }
@@ -49,49 +49,49 @@ struct Head {
     sum: String,
 }
 
-/// Entries by rising number, a page at a time.
+/// Page of entries in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditPage {
-    /// The entries.
+    /// Entries of the page.
     pub entries: Vec<Entry>,
-    /// The number to pass as `after` for the next page; `None` if there is none.
+    /// Number to pass as `after` for the next page; `None` on the last page.
     pub next: Option<u64>,
 }
 
-/// The audit log of a store.
+/// Audit log of a store.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     store: Arc<dyn Store>,
 }
 
 impl AuditLog {
-    /// The log in `store`.
+    /// Creates a view of the audit log in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> AuditLog {
         AuditLog { store }
     }
 
-    /// Does a batch and tells of it, both or neither.
+    /// Applies a transaction together with its audit entry.
     ///
     /// # Errors
-    /// As [`Store::apply`]; `Guard` with the step of `batch` that did not hold.
+    /// Same as [`Store::apply`]; `Guard` names the failed guard of `batch`.
     pub fn apply(&self, batch: &Batch, said: &Said) -> Result<(), StoreError> {
         let own = batch.operations().len();
         let mut left = TRIES;
         loop {
             left -= 1;
             match self.store.apply(batch.clone().and(self.entry(said)?)) {
-                // Another entry was written meanwhile; the caller's own guards are the caller's.
+                // A concurrent audit entry is retried; a failed guard of the caller is returned.
                 Err(StoreError::Guard { step }) if step >= own && left > 0 => {}
                 applied => return applied,
             }
         }
     }
 
-    /// The steps that write the next entry, with guards that hold as long as no other is written first.
+    /// Returns the operations that write the next entry, with guards that fail if another entry is written first.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub(crate) fn entry(&self, said: &Said) -> Result<Batch, StoreError> {
         let row = self.store.get(Space::Audit, HEAD)?;
         let head: Head =
@@ -106,10 +106,10 @@ impl AuditLog {
         Ok(batch.put(Space::Audit, HEAD, next).put(Space::Audit, place(number), entry))
     }
 
-    /// At most `limit` entries after the number `after`.
+    /// Returns at most `limit` entries after the number `after`.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn list(&self, after: u64, limit: usize) -> Result<AuditPage, StoreError> {
         let page = self.store.scan(Space::Audit, &[ENTRY], Some(&place(after)), limit)?;
         let entries: Vec<Entry> =
@@ -118,10 +118,10 @@ impl AuditLog {
         Ok(AuditPage { entries, next })
     }
 
-    /// The number of the last entry; 0 if there is none.
+    /// Returns the number of the last entry; 0 if there is none.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn last(&self) -> Result<u64, StoreError> {
         let row = self.store.get(Space::Audit, HEAD)?;
         let head: Head =
@@ -129,10 +129,10 @@ impl AuditLog {
         Ok(head.number)
     }
 
-    /// Reads the whole log and follows its chain; the number of the first entry that does not fit, if any.
+    /// Verifies the hash chain of the whole log; returns the number of the first invalid entry, if any.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn verify(&self) -> Result<Option<u64>, StoreError> {
         let (mut expected, mut sum) = (1_u64, String::new());
         let mut after = place(0).to_vec();

@@ -1,69 +1,69 @@
-//! A batch: guards and writes that happen all together or not at all.
+//! Transaction of guards and writes that are applied together or not at all.
 
 use crate::{Space, StoreError};
 
-/// Longest key, in bytes.
+/// Maximum key length, in bytes.
 pub const MAX_KEY: usize = 512;
-/// Longest value, in bytes. (sled keeps values over 128 KiB in files it never syncs.)
+/// Maximum value length, in bytes. sled stores values over 128 KiB in files that it never syncs.
 pub const MAX_VALUE: usize = 64 * 1024;
-/// Most steps of one batch, guards included.
+/// Maximum number of operations of one transaction, guards included.
 pub const MAX_STEPS: usize = 1_000;
-/// Most bytes of keys and values in one batch.
+/// Maximum bytes of keys and values in one transaction.
 pub const MAX_BATCH: usize = 4 * 1024 * 1024;
 
-/// One step of a batch.
+/// Guard or write of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Holds if there is no such row.
+    /// Guard that the row does not exist.
     Absent,
-    /// Holds if there is such a row.
+    /// Guard that the row exists.
     Present,
-    /// Holds if the row is exactly these bytes.
+    /// Guard that the row has exactly this value.
     Is(Vec<u8>),
-    /// Writes the row, over an old one if there is one.
+    /// Write that creates or replaces the row.
     Put(Vec<u8>),
-    /// Removes the row, if there is one.
+    /// Write that removes the row, if it exists.
     Delete,
 }
 
-/// A step and the row it is about.
+/// Operation of a transaction with its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The row's space.
+    /// Table of the row.
     pub space: Space,
-    /// The row's key.
+    /// Key of the row.
     pub key: Vec<u8>,
-    /// What is asked of the row.
+    /// Guard or write of the row.
     pub step: Step,
 }
 
-/// Steps taken in order: a guard sees the writes before it in the same batch. If one guard does not hold,
-/// nothing of the batch is written.
+/// Ordered operations of a transaction: a guard sees the earlier writes of the same transaction. If one guard fails,
+/// nothing is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     operations: Vec<Operation>,
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Creates an empty transaction.
     #[must_use]
     pub fn new() -> Batch {
         Batch::default()
     }
 
-    /// Adds a guard: the row must not be there.
+    /// Adds a guard that the row does not exist.
     #[must_use]
     pub fn absent(self, space: Space, key: impl Into<Vec<u8>>) -> Batch {
         self.with(space, key.into(), Step::Absent)
     }
 
-    /// Adds a guard: the row must be there.
+    /// Adds a guard that the row exists.
     #[must_use]
     pub fn present(self, space: Space, key: impl Into<Vec<u8>>) -> Batch {
         self.with(space, key.into(), Step::Present)
     }
 
-    /// Adds a guard: the row must be exactly `value`.
+    /// Adds a guard that the row has exactly `value`.
     #[must_use]
     pub fn is(self, space: Space, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Batch {
         self.with(space, key.into(), Step::Is(value.into()))
@@ -81,7 +81,7 @@ impl Batch {
         self.with(space, key.into(), Step::Delete)
     }
 
-    /// Adds all steps of another batch.
+    /// Adds all operations of another transaction.
     #[must_use]
     pub fn and(mut self, other: Batch) -> Batch {
         self.operations.extend(other.operations);
@@ -93,44 +93,44 @@ impl Batch {
         self
     }
 
-    /// The steps, in order.
+    /// Returns the operations in order.
     #[must_use]
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 
-    /// Whether there is no step at all.
+    /// Returns true if there is no operation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// Bytes of keys and values.
+    /// Returns the bytes of all keys and values.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.operations.iter().map(Operation::bytes).sum()
     }
 
-    /// Checks the caps.
+    /// Checks the size limits.
     ///
     /// # Errors
-    /// `TooLarge` naming what is over its cap.
+    /// Returns `TooLarge` with the name of the exceeded limit.
     pub fn check(&self) -> Result<(), StoreError> {
-        within("a batch of steps", self.operations.len(), MAX_STEPS)?;
+        within("a transaction of operations", self.operations.len(), MAX_STEPS)?;
         for operation in &self.operations {
             within("a key", operation.key.len(), MAX_KEY)?;
             if let Step::Put(value) | Step::Is(value) = &operation.step {
                 within("a value", value.len(), MAX_VALUE)?;
             }
         }
-        within("a batch", self.bytes(), MAX_BATCH)
+        within("a transaction", self.bytes(), MAX_BATCH)
     }
 
-    /// Takes the steps over `read`, which gives a row as it stands before the batch, and hands each write
-    /// to `write` once every guard is known to hold.
+    /// Evaluates the operations against `read`, which returns a row as it was before the transaction, and passes each
+    /// write to `write` once all guards hold.
     ///
     /// # Errors
-    /// `Guard` with the first step that does not hold, or whatever `read` fails with.
+    /// Returns `Guard` with the index of the first failed guard, or the error of `read`.
     pub(crate) fn evaluate(
         &self,
         mut read: impl FnMut(Space, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,

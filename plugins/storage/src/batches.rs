@@ -1,16 +1,16 @@
-//! Batches in a store: a record each, which of them each account has (the newest first), which are not over, and
-//! which lines of those have their result. Contents are plain files elsewhere.
+//! Batches in a store: their records, an index by account (newest first), an index of unfinished batches, and the lines
+//! of those that have their result. File contents are plain files outside the store.
 //!
 //! ```text
-//! batches  `b/` id                                       →  the record
-//! batches  `a/` account `\0` (never − made, 8 bytes) id  →  nothing: the newest come first
-//! batches  `i/a`                                         →  nothing: every batch has its `a/` row
-//! batches  `o/` id                                       →  nothing: it is not over
-//! lines    id                                            →  a bit for each line that has its result
+//! batches  `b/` id                                          →  the record
+//! batches  `a/` account `\0` (!created_ms, 8 bytes BE) id   →  empty; the newest come first
+//! batches  `i/a`                                            →  empty; every batch has its `a/` row
+//! batches  `o/` id                                          →  empty; the batch is unfinished
+//! lines    id                                               →  a bit for each line that has its result
 //! ```
 //!
-//! Stores of earlier versions have `k/` rows, which listed the batches of a key. They are not read;
-//! [`BatchStore::index`] adds the `a/` rows.
+//! Stores of earlier versions have `k/` rows, which list the batches of a key. They are not read; [`BatchStore::index`]
+//! adds the `a/` rows.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::{Batch, Space, Store, StoreError};
 
 const WHAT: &str = "a batch";
 
-/// Where a batch is.
+/// State of a stored batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -35,14 +35,14 @@ pub enum BatchState {
 }
 
 impl BatchState {
-    /// Whether nothing follows.
+    /// Returns true if the state is final.
     #[must_use]
     pub const fn is_end(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
 
-/// How many lines are how far.
+/// Number of lines by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -54,7 +54,7 @@ pub struct BatchCounts {
     pub expired: u32,
 }
 
-/// Tokens of all its answers.
+/// Token usage of all responses of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -65,106 +65,106 @@ pub struct BatchUsage {
     pub reasoning: u64,
 }
 
-/// Why it failed.
+/// Error of a failed batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchError {
-    /// Stable.
+    /// Stable error code.
     pub code: String,
-    /// For people.
+    /// Error message for users.
     pub message: String,
-    /// The line of the input, from 1, where there is one.
+    /// Line number in the input file, from 1, if the error has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// The field, where there is one.
+    /// Field name, if the error has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
 }
 
-/// A batch as it is kept. Times are Unix seconds unless they say otherwise.
+/// Record of a batch. Times are Unix seconds unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchRecord {
-    /// Its id.
+    /// Id of the batch.
     pub id: String,
-    /// Public id of the key that made it, whose files its input and its results are.
+    /// Public id of the key that created the batch and owns its input and output files.
     pub key: String,
-    /// The account that owns it and pays.
+    /// Account that owns the batch and pays for it.
     pub account: String,
-    /// The path of every line.
+    /// Request path of every line.
     pub endpoint: String,
-    /// The uploaded file.
+    /// Id of the uploaded input file.
     pub input: String,
-    /// The file of its results, once there are any.
+    /// Id of the output file, once there are results.
     #[serde(default)]
     pub output: Option<String>,
-    /// Bytes of that file that count.
+    /// Committed bytes of the output file.
     #[serde(default)]
     pub output_bytes: u64,
-    /// The window as its owner wrote it.
+    /// Completion window as the client wrote it.
     pub window: String,
-    /// When it was made, in milliseconds.
+    /// Creation time, in milliseconds.
     pub created_ms: u64,
-    /// When its window is over.
+    /// End of the completion window.
     pub expires: u64,
-    /// Not begun before: it waits for a greener hour.
+    /// Earliest start of a batch that waits for hours of low grid emissions.
     #[serde(default)]
     pub scheduled: Option<u64>,
-    /// Where it is.
+    /// State of the batch.
     pub state: BatchState,
-    /// How far its lines are.
+    /// Number of lines by outcome.
     #[serde(default)]
     pub counts: BatchCounts,
-    /// When its lines were begun.
+    /// Start time of its lines.
     #[serde(default)]
     pub in_progress: Option<u64>,
-    /// When it ended well.
+    /// Completion time.
     #[serde(default)]
     pub completed: Option<u64>,
-    /// When it ended otherwise.
+    /// Failure time.
     #[serde(default)]
     pub failed: Option<u64>,
-    /// When its owner ended it.
+    /// Cancellation time.
     #[serde(default)]
     pub cancelled: Option<u64>,
-    /// Why it failed.
+    /// Errors of a failed batch.
     #[serde(default)]
     pub errors: Vec<BatchError>,
-    /// Pairs that its owner keeps with it.
+    /// Metadata pairs of the owner.
     #[serde(default)]
     pub metadata: Vec<(String, String)>,
-    /// The model of its first line.
+    /// Model of the first line.
     #[serde(default)]
     pub model: Option<String>,
-    /// Tokens of all its answers.
+    /// Token usage of all responses.
     #[serde(default)]
     pub usage: BatchUsage,
 }
 
-/// Batches of an account, the newest first, a page at a time.
+/// Page of batches, the newest first when listed by account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchPage {
-    /// The batches.
+    /// Batches of the page.
     pub batches: Vec<BatchRecord>,
-    /// Whether more follow the last of them.
+    /// True if more batches follow.
     pub more: bool,
 }
 
-/// The batches of a store.
+/// Batches of a store.
 #[derive(Clone, Debug)]
 pub struct BatchStore {
     store: Arc<dyn Store>,
 }
 
 impl BatchStore {
-    /// The batches in `store`.
+    /// Creates a view of the batches in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> BatchStore {
         BatchStore { store }
     }
 
-    /// Adds a batch, together with `with`.
+    /// Adds a batch in one transaction with the operations of `with`.
     ///
     /// # Errors
-    /// `Guard` if there is one of this id or a guard of `with` does not hold, and what [`Store::apply`] fails with.
+    /// Returns `Guard` if a batch of this id exists or a guard of `with` fails, and the errors of [`Store::apply`].
     pub fn insert(&self, record: &BatchRecord, with: Batch) -> Result<(), StoreError> {
         let place = place(&record.id);
         let batch = Batch::new()
@@ -175,19 +175,19 @@ impl BatchStore {
         self.store.apply(batch.and(with))
     }
 
-    /// The batch of an id.
+    /// Returns the batch of an id.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn get(&self, id: &str) -> Result<Option<BatchRecord>, StoreError> {
         self.store.get(Space::Batches, &place(id))?.map(|row| versioned::read(WHAT, &row)).transpose()
     }
 
-    /// The batches of an account that were made before `after`, the newest first. Those made meanwhile or gone
-    /// meanwhile do not move the others.
+    /// Returns the batches of an account created before `after`, the newest first. Batches created or removed meanwhile
+    /// do not shift the page.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn list(
         &self,
         account: &str,
@@ -200,16 +200,16 @@ impl BatchStore {
         let mut batches = Vec::with_capacity(page.rows.len());
         for row in &page.rows {
             let id = row.key.get(prefix.len() + 8..).and_then(|id| std::str::from_utf8(id).ok());
-            let id = id.ok_or_else(|| StoreError::corrupt("the key of a batch's row"))?;
+            let id = id.ok_or_else(|| StoreError::corrupt("the index key of a batch"))?;
             batches.extend(self.get(id)?);
         }
         Ok(BatchPage { batches, more: page.more })
     }
 
-    /// A page of all batches in the order of their ids, starting behind the id `after`.
+    /// Returns a page of all batches in the order of their ids, after the id `after`.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn all(&self, after: Option<&str>, limit: usize) -> Result<BatchPage, StoreError> {
         let after = after.map(place);
         let page = self.store.scan(Space::Batches, ALL, after.as_deref(), limit)?;
@@ -218,12 +218,12 @@ impl BatchStore {
         Ok(BatchPage { batches, more: page.more })
     }
 
-    /// Adds the rows that list batches by account where an earlier version left them out; returns how many batches
-    /// were looked at. Once they are complete, only those that are not over are looked at: a process of an earlier
-    /// version that still drains may have made them.
+    /// Adds the missing account index rows of batches from earlier versions; returns the number of batches checked.
+    /// Once the index is complete, only unfinished batches are checked: a draining process of an earlier version may
+    /// have created them.
     ///
     /// # Errors
-    /// As [`Store::scan`] and [`Store::apply`].
+    /// Same as [`Store::scan`] and [`Store::apply`].
     pub fn index(&self) -> Result<u64, StoreError> {
         let mut missing = Missing { store: &*self.store, batch: Batch::new(), count: 0, looked: 0 };
         if self.store.get(Space::Batches, INDEXED)?.is_some() {
@@ -239,10 +239,10 @@ impl BatchStore {
         Ok(missing.looked)
     }
 
-    /// The batches that are not over.
+    /// Returns the unfinished batches.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn open(&self) -> Result<Vec<BatchRecord>, StoreError> {
         let mut batches = Vec::new();
         let mut after: Option<Vec<u8>> = None;
@@ -259,18 +259,18 @@ impl BatchStore {
         }
     }
 
-    /// A bit for each line of a batch that has its result; `None` if none has.
+    /// Returns the bitmap of the lines of a batch that have their result; `None` if none has.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn done(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.store.get(Space::Lines, id.as_bytes())
     }
 
-    /// Every batch, in no order that means anything.
+    /// Passes every batch to `each`, in no particular order.
     ///
     /// # Errors
-    /// The first of `each`, or as [`Store::scan`].
+    /// Returns the first error of `each`, or the errors of [`Store::scan`].
     pub fn walk<E: From<StoreError>>(
         &self,
         mut each: impl FnMut(&BatchRecord) -> Result<(), E>,
@@ -289,7 +289,7 @@ impl BatchStore {
     }
 }
 
-/// Rows by account that are about to be added.
+/// Pending account index rows to add.
 struct Missing<'s> {
     store: &'s dyn Store,
     batch: Batch,
@@ -298,7 +298,7 @@ struct Missing<'s> {
 }
 
 impl Missing<'_> {
-    /// Adds the row of a batch, if there is none.
+    /// Adds the account index row of a batch, if it is missing.
     fn add(&mut self, record: &BatchRecord) -> Result<(), StoreError> {
         self.looked += 1;
         let row = of_account(record);
@@ -315,10 +315,11 @@ impl Missing<'_> {
     }
 }
 
-/// The rows of a batch as it is from now on, for a commit that holds more: `done` is kept as long as it is not over.
+/// Returns the rows of an updated batch, to write with a larger commit: the bitmap `done` is stored while the batch is
+/// unfinished.
 ///
 /// # Errors
-/// A record that cannot be written, which none of this program is.
+/// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
 pub fn rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, StoreError> {
     let lines = record.id.as_bytes().to_vec();
     let row = |space, key, value| RowWrite { space, key, value };
@@ -334,9 +335,9 @@ pub fn rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, 
 
 const ALL: &[u8] = b"b/";
 const OPEN: &[u8] = b"o/";
-/// Says that every batch has its row by account.
+/// Key of the row that marks the account index as complete.
 const INDEXED: &[u8] = b"i/a";
-/// Rows that are added at once.
+/// Number of index rows added per transaction.
 const GROUP: usize = 256;
 
 fn place(id: &str) -> Vec<u8> {

@@ -1,65 +1,65 @@
-//! What can go wrong in a store, one sentence each. No text carries a key or a value of a row.
+//! Errors of a store, each with a one-sentence message. No message contains a key or a value of a row.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a store did not do what it was asked.
+/// Error of a store operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Another process has the store open.
+    /// Store that is open in another process.
     #[error("the store at {} is open in another process", path.display())]
     Locked {
-        /// The folder of the store.
+        /// Directory of the store.
         path: PathBuf,
     },
-    /// The disk is full. A batch refused with this error may still be found after a reopening, whole;
-    /// its guards make asking again safe.
-    #[error("the disk of the store is full; writing resumes by itself once there is room")]
+    /// Full disk. A transaction refused with this error may still be found, complete, after the store is reopened;
+    /// guards make a retry safe.
+    #[error("the disk of the store is full; writes resume automatically once there is free space")]
     Full,
-    /// A row or a file does not match its checksum.
+    /// Row or file that does not match its checksum.
     #[error("the store is damaged ({what}); `penstock store repair` saves what can be read")]
     Corrupt {
-        /// What is damaged, without contents.
+        /// Description of the damaged part, without contents.
         what: String,
     },
-    /// A key, a value or a batch exceeds its cap; nothing was written.
-    #[error("{what} of {bytes} is over the store's cap of {cap}")]
+    /// Key, value or transaction over its size limit; nothing was written.
+    #[error("{what} of {bytes} is over the store's limit of {cap}")]
     TooLarge {
-        /// Which of them.
+        /// Name of the item over the limit.
         what: &'static str,
-        /// Its size: bytes, or operations for a batch.
+        /// Size of the item: bytes, or number of operations of a transaction.
         bytes: usize,
-        /// The cap in the same unit.
+        /// Limit in the same unit.
         cap: usize,
     },
-    /// A guard of the batch did not hold; nothing of the batch was written.
-    #[error("the row changed meanwhile (step {step} of the batch did not hold)")]
+    /// Guard that failed; nothing of the transaction was written.
+    #[error("the row was changed concurrently (guard {step} of the transaction failed)")]
     Guard {
-        /// Index of the failed guard among the steps of the batch.
+        /// Index of the failed guard among the operations of the transaction.
         step: usize,
     },
-    /// The disk refused. Whether a batch in flight was kept is unknown until the store is read again.
+    /// I/O error of the disk. The outcome of a transaction in flight is unknown until the store is read again.
     #[error("the store's disk failed to {what}: {kind}")]
     Io {
-        /// What was being done, completing the sentence.
+        /// Operation that failed, as an infinitive that completes the sentence.
         what: &'static str,
-        /// The kind of failure.
+        /// Kind of the I/O error.
         kind: io::ErrorKind,
     },
-    /// The writer has not answered in time. Whether the batch was kept is unknown.
+    /// Timeout of the writer. The outcome of the transaction is unknown.
     #[error("the store has not answered in time")]
     Stuck,
-    /// A folder or an export is of a format this version does not read.
-    #[error("the store's format is not known to this version ({what})")]
+    /// Directory or export in a format that this version does not read.
+    #[error("the store's format is unknown to this version ({what})")]
     Format {
-        /// What was met.
+        /// Description of the unknown format.
         what: String,
     },
 }
 
 impl StoreError {
-    /// An I/O failure met while doing `what`; a full disk is told apart.
+    /// Creates the error for an I/O failure of the operation `what`; a full disk becomes `Full`.
     #[must_use]
     pub fn io(what: &'static str, error: &io::Error) -> StoreError {
         StoreError::of_kind(what, error.kind())

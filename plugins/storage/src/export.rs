@@ -1,12 +1,12 @@
-//! Exports: a store as lines of JSON, each with a checksum, the last with the count and a SHA-256.
+//! Export of a store as lines of JSON, each with a checksum; the last line has the row count and a SHA-256.
 //!
 //! ```text
 //! {"penstock_export":1}
 //! {"space":"keys","key":"<hex>","value":"<hex>","crc32c":123}      a row
-//! {"space":"keys","key":"<hex>","crc32c":123}                      a row copied before that is gone since
+//! {"space":"keys","key":"<hex>","crc32c":123}                      a row that was deleted after it was copied
 //! {"end":true,"lines":2,"sha256":"<hex over all lines before, newlines included>"}
 //! ```
-//! Lines are taken in order; an export without its last line, or with another count or sum, is refused.
+//! Lines are applied in order; an export without its last line, or with a different count or hash, is rejected.
 
 use std::io::{BufRead, Read, Write};
 
@@ -17,7 +17,7 @@ use crate::batch::{MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE};
 use crate::{Batch, Copied, Space, Store, StoreError};
 
 const VERSION: u32 = 1;
-/// Longest line: key and value as hex, and the words around them.
+/// Maximum line length in bytes: key and value as hex, and the JSON around them.
 const MAX_LINE: u64 = 2 * (MAX_KEY + MAX_VALUE) as u64 + 512;
 
 #[derive(Serialize, Deserialize)]
@@ -40,11 +40,10 @@ enum Line {
     },
 }
 
-/// Writes every row of `store` to `out`, while the store goes on working, and returns the number of lines
-/// about rows.
+/// Writes every row of `store` to `out` while the store continues to work; returns the number of row lines.
 ///
 /// # Errors
-/// What the store fails with, or `Io` if `out` does.
+/// Returns the errors of the store, or `Io` if `out` fails.
 pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, StoreError> {
     let mut sum = Sha256::new();
     let mut lines = 0_u64;
@@ -59,13 +58,13 @@ pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, StoreError>
     Ok(lines)
 }
 
-/// Reads an export into `store`, which must have no rows, and returns the number of lines about rows.
+/// Imports an export into `store`, which must be empty; returns the number of row lines.
 ///
-/// Rows are written as they are read: on an error throw the store away.
+/// Rows are written as they are read: after an error the store must be discarded.
 ///
 /// # Errors
-/// `Corrupt` with the line number for a damaged or cut export, `Format` for one of another version or a
-/// store with rows in it, and what `apply` fails with.
+/// Returns `Corrupt` with the line number for a damaged or truncated export, `Format` for an export of another version
+/// or a store that has rows, and the errors of `apply`.
 pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreError> {
     if store.verify()?.rows > 0 {
         return Err(StoreError::Format { what: "an import needs an empty store".to_owned() });
@@ -79,7 +78,7 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
         let damaged = |what: &str| StoreError::corrupt(format!("line {number} of the export {what}"));
         let text = read_line(from)?;
         if text.is_empty() {
-            return Err(damaged("is missing: the export is cut short"));
+            return Err(damaged("is missing: the export is truncated"));
         }
         match serde_json::from_slice(&text).map_err(|_| damaged("is not a line of an export"))? {
             Line::Head { penstock_export } if number == 1 => {
@@ -88,10 +87,10 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
                 }
             }
             Line::Row { space, key, value, crc32c } if number > 1 => {
-                let space = Space::of_name(&space).ok_or_else(|| damaged("names an unknown space"))?;
-                let key = unhex(&key).ok_or_else(|| damaged("has a broken key"))?;
+                let space = Space::of_name(&space).ok_or_else(|| damaged("names an unknown table"))?;
+                let key = unhex(&key).ok_or_else(|| damaged("has an invalid key"))?;
                 let value =
-                    value.map(|v| unhex(&v).ok_or_else(|| damaged("has a broken value"))).transpose()?;
+                    value.map(|v| unhex(&v).ok_or_else(|| damaged("has an invalid value"))).transpose()?;
                 if crc32c != row_sum(Copied { space, key: &key, value: value.as_deref() }) {
                     return Err(damaged("does not match its checksum"));
                 }
@@ -113,7 +112,7 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
                 }
                 return Ok(rows);
             }
-            _ => return Err(damaged("is out of place")),
+            _ => return Err(damaged("is in the wrong position")),
         }
         sum.update(&text);
     }

@@ -1,5 +1,5 @@
-//! Figures of speed, written down now and then so that they outlive a restart. Nothing depends on them: a row that is
-//! lost or damaged is measured again.
+//! Measured speeds, saved periodically so that they survive a restart. No other data depends on them: a lost or damaged
+//! row is measured again.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,23 +11,23 @@ use crate::{Batch, Space, Store, StoreError};
 
 const WHAT: &str = "a figure";
 
-/// The figures of a store, by names of the caller's own.
+/// Measurements of a store, by names that the caller chooses.
 #[derive(Clone, Debug)]
 pub struct FigureStore {
     store: Arc<dyn Store>,
 }
 
 impl FigureStore {
-    /// The figures in `store`.
+    /// Creates a view of the measurements in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> FigureStore {
         FigureStore { store }
     }
 
-    /// Writes figures down, over older ones of the same name; one commit for many.
+    /// Writes measurements, replacing older ones of the same name; one commit for many.
     ///
     /// # Errors
-    /// As [`Store::apply`].
+    /// Same as [`Store::apply`].
     pub fn put<T: Serialize>(&self, figures: &[(String, T)]) -> Result<(), StoreError> {
         for some in figures.chunks(MAX_STEPS) {
             let mut batch = Batch::new();
@@ -39,10 +39,10 @@ impl FigureStore {
         Ok(())
     }
 
-    /// Deletes the figures of these names.
+    /// Deletes the measurements of these names.
     ///
     /// # Errors
-    /// As [`Store::apply`].
+    /// Same as [`Store::apply`].
     pub fn delete(&self, names: &[String]) -> Result<(), StoreError> {
         for some in names.chunks(MAX_STEPS) {
             let batch =
@@ -52,10 +52,11 @@ impl FigureStore {
         Ok(())
     }
 
-    /// Gives every figure whose name begins with `prefix` to `each`; `None` for a row that this version cannot read.
+    /// Passes every measurement whose name starts with `prefix` to `each`; `None` for a row that this version cannot
+    /// read.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn each<T: DeserializeOwned>(
         &self,
         prefix: &str,

@@ -1,9 +1,9 @@
-//! Files in a store: what is known of each, found by id and listed by key, newest or oldest first. Their contents
-//! are plain files elsewhere.
+//! File metadata in a store, found by id and listed by key, newest or oldest first. The contents are plain files
+//! outside the store.
 //!
-//! Three rows each, written together: `f/<id>` is the record, `k/<key>\0<purpose><id>` lists it under its key,
-//! `e/<when><id>` under the time at which it goes. Ids rise with the time they were made at, so that a list in
-//! the order of ids is one in the order of time, and goes on at an id that is no more.
+//! Each file has up to three rows, written together: `f/<id>` is the record, `k/<key>\0<purpose><id>` lists it under
+//! its key, `e/<expiry time><id>` under its expiry time. Ids increase with the creation time, so that a list in id
+//! order is in time order and can resume after an id that is deleted.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -14,24 +14,24 @@ const WHAT: &str = "a file";
 const RECORDS: &[u8] = b"f/";
 const OF_KEY: &[u8] = b"k/";
 const ENDS: &[u8] = b"e/";
-/// Longest id, in bytes.
+/// Maximum length of a file id, in bytes.
 pub const MAX_FILE_ID: usize = 64;
 
-/// What a file is for.
+/// Purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// Requests of a batch.
+    /// Input file with the requests of a batch.
     Batch,
-    /// Results of a batch.
+    /// Output file with the results of a batch.
     BatchOutput,
 }
 
 impl Purpose {
-    /// Every purpose.
+    /// All purposes.
     pub const ALL: [Self; 2] = [Self::Batch, Self::BatchOutput];
 
-    /// Its name on the wire.
+    /// Returns the name used in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,20 +48,20 @@ impl Purpose {
     }
 }
 
-/// How far a file is.
+/// Processing status of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileStatus {
-    /// It still grows.
+    /// File that still grows.
     Uploaded,
-    /// It is whole.
+    /// File that is complete.
     Processed,
-    /// It is not what it should be.
+    /// File that is invalid.
     Error,
 }
 
 impl FileStatus {
-    /// Its name on the wire.
+    /// Returns the name used in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,112 +72,112 @@ impl FileStatus {
     }
 }
 
-/// A file as it is kept. Times are Unix seconds.
+/// Record of a file. Times are Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Its id: letters, digits and `-_`, rising with the time it was made at.
+    /// Id of the file: letters, digits and `-_`, increasing with the creation time.
     pub id: String,
-    /// Public id of the key it belongs to.
+    /// Public id of the owning key.
     pub key: String,
     /// Account of that key.
     pub account: String,
-    /// What its owner calls it.
+    /// Name that the owner gave the file.
     pub filename: String,
-    /// What it is for.
+    /// Purpose of the file.
     pub purpose: Purpose,
-    /// Bytes of its contents; of one that grows, those that count.
+    /// Size of the contents in bytes; committed bytes of a growing file.
     pub bytes: u64,
-    /// SHA-256 of its contents, 64 hex digits, once it is whole.
+    /// SHA-256 of the contents, 64 hex digits, once the file is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// CRC32C of the table of its blocks' checksums; of one that grows, of the bytes that count.
+    /// CRC32C of the table of block checksums; of the committed bytes for a growing file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<u32>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: u64,
-    /// When the last was added to one that grew.
+    /// Time of the last append to a file that grew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<u64>,
-    /// When it goes, if its owner said so.
+    /// Expiry time, if the owner set one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// How far it is.
+    /// Processing status.
     pub status: FileStatus,
-    /// What is wrong with it.
+    /// Reason of the status `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_details: Option<String>,
-    /// Requests in it.
+    /// Number of requests in the file.
     #[serde(default)]
     pub lines: u32,
-    /// What its requests ask.
+    /// API path of the requests in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// Which files, in which order.
+/// Filter, order and limit of a file list.
 #[derive(Clone, Copy, Debug)]
 pub struct FileQuery<'a> {
-    /// Of this key.
+    /// Public id of the owning key.
     pub key: &'a str,
-    /// For this alone, if said.
+    /// Purpose to list; `None` for all.
     pub purpose: Option<Purpose>,
-    /// Behind this id, which need not be there (any more).
+    /// Id after which the list starts; the file may be deleted.
     pub after: Option<&'a str>,
-    /// The oldest first.
+    /// True for the oldest first.
     pub rising: bool,
-    /// At most so many.
+    /// Maximum number of files.
     pub limit: usize,
 }
 
-/// Some of the files.
+/// Page of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePage {
-    /// The files.
+    /// Files of the page.
     pub files: Vec<FileRecord>,
-    /// Whether others follow.
+    /// True if more files follow.
     pub more: bool,
 }
 
-/// Row of the id of the folder that has the contents.
+/// Key of the row with the id of the contents directory.
 const FOLDER: &[u8] = b"files";
 
-/// The files of a store.
+/// Files of a store.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     store: Arc<dyn Store>,
 }
 
 impl FileStore {
-    /// The files in `store`.
+    /// Creates a view of the files in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> FileStore {
         FileStore { store }
     }
 
-    /// The id of the folder that has the contents, if it was noted.
+    /// Returns the id of the contents directory, if it is stored.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn folder(&self) -> Result<Option<String>, StoreError> {
         let row = self.store.get(Space::Meta, FOLDER)?;
         row.map(|row| {
-            String::from_utf8(row).map_err(|_| StoreError::corrupt("the id of the folder of files"))
+            String::from_utf8(row).map_err(|_| StoreError::corrupt("the id of the files directory"))
         })
         .transpose()
     }
 
-    /// Notes the id of the folder that has the contents.
+    /// Stores the id of the contents directory.
     ///
     /// # Errors
-    /// As [`Store::apply`].
+    /// Same as [`Store::apply`].
     pub fn note_folder(&self, id: &str) -> Result<(), StoreError> {
         self.store.apply(Batch::new().put(Space::Meta, FOLDER, id.as_bytes()))
     }
 
-    /// The steps that add a file, for a commit of the caller's.
+    /// Returns the operations that add a file, for a transaction of the caller.
     ///
     /// # Errors
-    /// `Format` if the id or the key is none.
+    /// Returns `Format` if the id or the key is invalid.
     pub fn insert(file: &FileRecord) -> Result<Batch, StoreError> {
         let may = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         if file.id.is_empty() || file.id.len() > MAX_FILE_ID || !file.id.bytes().all(may) {
@@ -195,16 +195,16 @@ impl FileStore {
         Ok(batch)
     }
 
-    /// The row of the record alone, for a commit that changes it: `space`, key, value. What it is listed under
-    /// (`id`, `key`, `purpose`, `expires_at`) may not change.
+    /// Returns table, key and value of the record's row, for a transaction that changes it. The indexed fields (`id`,
+    /// `key`, `purpose`, `expires_at`) must not change.
     ///
     /// # Errors
-    /// Never for a real record.
+    /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
     pub fn row(file: &FileRecord) -> Result<(Space, Vec<u8>, Vec<u8>), StoreError> {
         Ok((Space::Files, Self::place(&file.id), versioned::write(WHAT, file)?))
     }
 
-    /// The key of the record's row in [`Space::Files`], for guards.
+    /// Returns the key of the record's row in [`Space::Files`], for guards.
     #[must_use]
     pub fn place(id: &str) -> Vec<u8> {
         [RECORDS, id.as_bytes()].concat()
@@ -213,24 +213,25 @@ impl FileStore {
     /// Adds a file.
     ///
     /// # Errors
-    /// `Guard` if there is one of this id, and as [`FileStore::insert`] and [`Store::apply`].
+    /// Returns `Guard` if a file of this id exists, and the errors of [`FileStore::insert`] and [`Store::apply`].
     pub fn put(&self, file: &FileRecord) -> Result<(), StoreError> {
         self.store.apply(Self::insert(file)?)
     }
 
-    /// The file of an id.
+    /// Returns the file of an id.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn get(&self, id: &str) -> Result<Option<FileRecord>, StoreError> {
         let row = self.store.get(Space::Files, &Self::place(id))?;
         row.map(|row| versioned::read(WHAT, &row)).transpose()
     }
 
-    /// Changes a record that is still as `was`; its places stay. False if it is another meanwhile, or gone.
+    /// Replaces a record that is still equal to `was`; the index rows stay. Returns false if the record was changed or
+    /// deleted meanwhile.
     ///
     /// # Errors
-    /// As [`Store::apply`].
+    /// Same as [`Store::apply`].
     pub fn replace(&self, was: &FileRecord, now: &FileRecord) -> Result<bool, StoreError> {
         let (space, place, row) = Self::row(now)?;
         let (_, _, old) = Self::row(was)?;
@@ -240,7 +241,8 @@ impl FileStore {
         }
     }
 
-    /// The steps that remove a file, for a commit of the caller's. They hold only while it is there.
+    /// Returns the operations that remove a file, for a transaction of the caller. Their guard fails if the file does
+    /// not exist.
     #[must_use]
     pub fn remove(file: &FileRecord) -> Batch {
         let place = Self::place(&file.id);
@@ -254,10 +256,10 @@ impl FileStore {
         }
     }
 
-    /// Removes a file; false if it is gone already.
+    /// Removes a file; returns false if it does not exist.
     ///
     /// # Errors
-    /// As [`Store::apply`].
+    /// Same as [`Store::apply`].
     pub fn delete(&self, file: &FileRecord) -> Result<bool, StoreError> {
         match self.store.apply(Self::remove(file)) {
             Err(StoreError::Guard { .. }) => Ok(false),
@@ -265,10 +267,10 @@ impl FileStore {
         }
     }
 
-    /// Some of a key's files. Costs what it gives, however many there are.
+    /// Returns a page of a key's files. The cost depends on the page, not on the total number of files.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn list(&self, query: &FileQuery<'_>) -> Result<FilePage, StoreError> {
         let purposes = Purpose::ALL.into_iter().filter(|one| query.purpose.is_none_or(|asked| asked == *one));
         let mut ids = Vec::new();
@@ -283,13 +285,13 @@ impl FileStore {
         ids.truncate(query.limit);
         let mut files = Vec::with_capacity(ids.len());
         for id in &ids {
-            // One that was deleted since its id was read is no longer in the list.
+            // A file deleted since its id was read is left out.
             files.extend(self.get(id)?);
         }
         Ok(FilePage { files, more })
     }
 
-    /// Adds the ids for one purpose, at most one more than asked for.
+    /// Appends the ids of one purpose, at most one more than the limit.
     fn ids(&self, query: &FileQuery<'_>, purpose: Purpose, ids: &mut Vec<String>) -> Result<(), StoreError> {
         let prefix = listing(query.key, purpose, "");
         let mut at = query.after.map(|id| listing(query.key, purpose, id));
@@ -312,10 +314,10 @@ impl FileStore {
         Ok(())
     }
 
-    /// Every file, the oldest first, behind `after`.
+    /// Returns a page of all files, the oldest first, after the id `after`.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn all(&self, after: Option<&str>, limit: usize) -> Result<FilePage, StoreError> {
         let after = after.map(Self::place);
         let page = self.store.scan(Space::Files, RECORDS, after.as_deref(), limit)?;
@@ -324,10 +326,10 @@ impl FileStore {
         Ok(FilePage { files, more: page.more })
     }
 
-    /// Ids of files whose owners' time for them is over at `now`, the longest over first.
+    /// Returns ids of files that have expired at `now`, the earliest expiry first.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn ended(&self, now: u64, limit: usize) -> Result<Vec<String>, StoreError> {
         let page = self.store.scan(Space::Files, ENDS, None, limit)?;
         let parted = page.rows.iter().filter_map(|row| {
@@ -338,7 +340,7 @@ impl FileStore {
     }
 }
 
-/// No key has a NUL, so no key's list runs into another's.
+/// Returns the key of a list row. A key id has no NUL, so the lists of two keys never overlap.
 fn listing(key: &str, purpose: Purpose, id: &str) -> Vec<u8> {
     [OF_KEY, key.as_bytes(), b"\0", &[purpose.letter()], id.as_bytes()].concat()
 }

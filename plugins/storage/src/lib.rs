@@ -1,16 +1,16 @@
-//! The storage room: small state that must not be lost, as rows in typed spaces behind one seam.
+//! Embedded durable store for small state, as rows in typed tables behind the [`Store`] trait.
 //!
-//! - [`Store`] is the seam: `get`, `scan`, `apply` of atomic guarded batches, durable when they return.
-//! - [`open`] gives the durable engine (`sled/`), [`memory`] one that keeps nothing past the process.
-//! - [`export`] and [`import`] carry rows between stores, [`compact`] gives room back, [`repair`] saves what a
-//!   damaged store still holds.
-//! - [`ledger`] keeps the ledger's sheets, and a second copy of them in monthly files.
-//! - [`files`] tells what is known of files, whose contents lie elsewhere.
-//! - [`keys`] and [`accounts`] are the rows of API keys and of accounts, [`audit`] tells who changed them,
-//!   [`spend`] bounds their budgets across restarts. [`batches`] are those of batches, [`figures`] of measured speeds.
-//! - Rows on disk are versioned and checksummed (`row.rs`).
+//! - [`Store`] is the interface: `get`, `scan` and `apply` of atomic guarded transactions, durable when they return.
+//! - [`open`] opens the durable engine (`sled/`), [`memory`] creates one that lives as long as the process.
+//! - [`export`] and [`import`] move rows between stores, [`compact`] frees disk space, [`repair`] recovers the readable
+//!   rows of a damaged store.
+//! - [`ledger`] stores the blocks of ledger entries, and a replica of them in monthly files.
+//! - [`files`] stores the metadata of files; their contents are plain files outside the store.
+//! - [`keys`] and [`accounts`] store API keys and accounts, [`audit`] the log of changes to them, [`spend`] their
+//!   spending across restarts, [`batches`] the batches, [`figures`] measured speeds.
+//! - Rows on disk are versioned and checksummed.
 //!
-//! Every call blocks: callers on an async runtime put them on threads that may. Time is an argument.
+//! Every call blocks: callers on an async runtime run them on blocking threads. The current time is an argument.
 
 pub mod accounts;
 pub mod audit;

@@ -1,5 +1,5 @@
-//! The engine without a disk: same promises save durability. For tests, and for a gateway told to keep
-//! nothing.
+//! In-memory engine with the guarantees of the durable one except durability. For tests, and for a gateway configured
+//! without a data directory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use crate::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified};
 
 type Rows = BTreeMap<(Space, Vec<u8>), Vec<u8>>;
 
-/// A store that lives as long as the process.
+/// Creates a store that lives as long as the process.
 #[must_use]
 pub fn memory() -> Arc<dyn Store> {
     Arc::new(Memory { rows: RwLock::new(BTreeMap::new()) })
@@ -24,7 +24,7 @@ struct Memory {
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").field("rows", &self.rows.read().len()).finish()
+        f.debug_struct("MemoryStore").field("rows", &self.rows.read().len()).finish()
     }
 }
 
@@ -101,7 +101,7 @@ impl Store for Memory {
     }
 
     fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        // Cloned, so that a slow sink holds nobody up.
+        // The map is cloned so that a slow sink does not block writers.
         let rows = self.rows.read().clone();
         rows.iter()
             .try_for_each(|((space, key), value)| sink(Copied { space: *space, key, value: Some(value) }))

@@ -1,32 +1,32 @@
-//! Folders and files for their owner alone, whatever the umask of the process.
+//! Directories and files with owner-only permissions, regardless of the umask of the process.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::Result;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Mode of folders.
+/// Permission mode of directories.
 const FOLDER: u32 = 0o700;
-/// Mode of files.
+/// Permission mode of files.
 const FILE: u32 = 0o600;
 
-/// Makes a folder, and those above it that are missing.
+/// Creates a directory, and its missing parents.
 pub(crate) fn folder(path: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
-/// How files are opened that may have to be made.
+/// Returns the open options of files that may have to be created.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE);
     options
 }
 
-/// Takes a folder or a file, and all that is in it, from everybody but its owner. Links are not followed. What cannot be
-/// changed is passed over.
+/// Restricts a directory or a file, and everything inside, to its owner. Symbolic links are not followed. An entry that
+/// cannot be changed is skipped.
 ///
 /// # Errors
-/// The first that was passed over; what is gone meanwhile is none.
+/// Returns the error of the first skipped entry; a file deleted meanwhile is no error.
 pub fn restrict(path: &Path) -> Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

@@ -1,12 +1,12 @@
-//! How a row lies on disk: `version (1 byte) | CRC32C (4 bytes, little-endian) | value`, under the key
-//! `tag | key`. The checksum covers tag, key and value, so a row that turns up under another row's key is
-//! found out as surely as a flipped bit.
+//! Encoding of a row on disk: `version (1 byte) | CRC32C (4 bytes, little-endian) | value`, under the key `tag | key`.
+//! The checksum covers tag, key and value, so it detects a value stored under another row's key as well as a flipped
+//! bit.
 
 use crate::{Space, StoreError};
 
 const VERSION: u8 = 1;
 
-/// The key on disk.
+/// Returns the key of a row on disk.
 pub(crate) fn disk_key(space: Space, key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 + key.len());
     out.push(space.tag());
@@ -14,7 +14,7 @@ pub(crate) fn disk_key(space: Space, key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The bytes on disk for a row.
+/// Encodes a row for the disk.
 pub(crate) fn seal(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(5 + value.len());
     out.push(VERSION);
@@ -23,10 +23,10 @@ pub(crate) fn seal(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The value inside the bytes on disk.
+/// Decodes the value of a row from its bytes on disk.
 ///
 /// # Errors
-/// `Corrupt` if they are too short or their checksum differs, `Format` if the version is unknown.
+/// Returns `Corrupt` if the row is too short or its checksum differs, `Format` if its version is unknown.
 pub(crate) fn open<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
     let broken = |what: &str| {
         let space = disk_key.first().and_then(|tag| Space::of_tag(*tag)).map_or("unknown", Space::name);
@@ -36,15 +36,15 @@ pub(crate) fn open<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], St
     if version != VERSION {
         return Err(StoreError::Format { what: format!("row version {version}") });
     }
-    let Some((sum, value)) = rest.split_first_chunk::<4>() else { return Err(broken("is cut short")) };
+    let Some((sum, value)) = rest.split_first_chunk::<4>() else { return Err(broken("is truncated")) };
     if u32::from_le_bytes(*sum) != checksum(disk_key, value) {
         return Err(broken("does not match its checksum"));
     }
     Ok(value)
 }
 
-/// CRC32C over `key length (4 bytes, little-endian) | key | value`: the length keeps bytes from wandering
-/// between key and value unnoticed.
+/// Computes the CRC32C over `key length (4 bytes, little-endian) | key | value`: with the length, bytes cannot move
+/// between key and value undetected.
 fn checksum(disk_key: &[u8], value: &[u8]) -> u32 {
     let length = u32::try_from(disk_key.len()).unwrap_or(u32::MAX);
     let sum = crc32c::crc32c(&length.to_le_bytes());

@@ -1,44 +1,44 @@
-//! The spaces of the store: one flat key space per kind of row, told apart by a one-byte tag.
+//! Tables of the store: one flat key space per kind of row, distinguished by a one-byte tag.
 //!
-//! Tags are on disk for ever: a tag is never given to another space, and a retired one stays unused.
+//! Tags are permanent on disk: a tag is never reused for another table, and a retired tag stays unused.
 
-/// A kind of row. Keys of different spaces never collide.
+/// Table, a kind of row. Keys of different tables never collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Space {
-    /// Facts of the store itself: its format, counters.
+    /// Metadata of the store itself: its format, counters.
     Meta = 1,
     /// API keys by public id.
     Keys = 2,
-    /// Which keys an account has: `account \0 public id`, empty rows.
+    /// Index of the keys of an account: `account \0 public id`, with empty rows.
     AccountKeys = 3,
     /// Accounts.
     Accounts = 4,
-    /// Sheets of ledger entries, append-only.
+    /// Blocks of ledger entries, append-only.
     Ledger = 5,
     /// Open reserves.
     Reserves = 6,
-    /// What is known of uploaded files (their contents are plain files elsewhere).
+    /// Metadata of uploaded files; the contents are plain files outside the store.
     Files = 7,
     /// Batches and their state.
     Batches = 8,
-    /// Lines of batches that are not settled yet.
+    /// Lines of unfinished batches: a bit for each line that has its result.
     Lines = 9,
-    /// Answers kept for repeated requests.
+    /// Names of ledger entries that make a repeated request safe.
     Idempotency = 10,
-    /// Balances by account: what the ledger's entries add up to.
+    /// Balances by account: the sum of the ledger's entries.
     Balances = 11,
-    /// Who changed what and when, append-only.
+    /// Audit log of administrative changes, append-only.
     Audit = 16,
-    /// What keys and accounts spent in the running day and month.
+    /// Spending of keys and accounts in the current day and month.
     Spend = 17,
-    /// Speeds as they were measured: what offers and models were like before a restart.
+    /// Measured speeds of offers and models, restored after a restart.
     Figures = 18,
 }
 
 impl Space {
-    /// Every space, by rising tag.
+    /// All tables, by ascending tag.
     pub const ALL: [Space; 14] = [
         Space::Meta,
         Space::Keys,
@@ -56,19 +56,19 @@ impl Space {
         Space::Figures,
     ];
 
-    /// The byte that stands for this space on disk.
+    /// Returns the byte that identifies the table on disk.
     #[must_use]
     pub const fn tag(self) -> u8 {
         self as u8
     }
 
-    /// The space of a tag; `None` for a tag this version does not know.
+    /// Returns the table of a tag; `None` for a tag unknown to this version.
     #[must_use]
     pub fn of_tag(tag: u8) -> Option<Space> {
         Space::ALL.into_iter().find(|space| space.tag() == tag)
     }
 
-    /// The name used in exports.
+    /// Returns the table name used in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl Space {
         }
     }
 
-    /// The space of a name used in exports.
+    /// Returns the table of a name used in exports.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Space> {
         Space::ALL.into_iter().find(|space| space.name() == name)

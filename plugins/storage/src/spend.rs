@@ -1,5 +1,5 @@
-//! What keys and accounts have spent in the running day and month: written down now and then, so that a budget
-//! outlives a restart. The ledger stays the truth about money; these rows only bound it.
+//! Spending of keys and accounts in the current day and month, saved periodically so that a budget survives a restart.
+//! The ledger stays authoritative for money; these rows only limit spending.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -10,43 +10,43 @@ use crate::{Batch, Space, Store, StoreError};
 
 const WHAT: &str = "a spend";
 
-/// Whose spend it is.
+/// Owner of a spending record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Spender {
-    /// The key of this public id.
+    /// API key, by its public id.
     Key(String),
-    /// The account of this id.
+    /// Account, by its id.
     Account(String),
 }
 
-/// What was spent, in micro-credits.
+/// Amounts spent, in micro-credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpendRecord {
-    /// In the day of `at`, UTC.
+    /// Amount spent in the UTC day of `at`.
     pub day: u64,
-    /// In the month of `at`, UTC.
+    /// Amount spent in the UTC month of `at`.
     pub month: u64,
-    /// When this was so, Unix seconds.
+    /// Time of the measurement, Unix seconds.
     pub at: u64,
 }
 
-/// The spends of a store.
+/// Spending records of a store.
 #[derive(Clone, Debug)]
 pub struct SpendStore {
     store: Arc<dyn Store>,
 }
 
 impl SpendStore {
-    /// The spends in `store`.
+    /// Creates a view of the spending records in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> SpendStore {
         SpendStore { store }
     }
 
-    /// Writes spends down, over older ones; one commit for many.
+    /// Writes spending records, replacing older ones; one commit for many.
     ///
     /// # Errors
-    /// As [`Store::apply`].
+    /// Same as [`Store::apply`].
     pub fn put(&self, spends: &[(Spender, SpendRecord)]) -> Result<(), StoreError> {
         for some in spends.chunks(MAX_STEPS) {
             let mut batch = Batch::new();
@@ -58,10 +58,10 @@ impl SpendStore {
         Ok(())
     }
 
-    /// Gives every spend to `each`.
+    /// Passes every spending record to `each`.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn each(&self, mut each: impl FnMut(Spender, SpendRecord)) -> Result<(), StoreError> {
         let mut after: Option<Vec<u8>> = None;
         loop {

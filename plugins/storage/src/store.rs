@@ -1,90 +1,89 @@
-//! The seam: what every engine promises. Another engine implements `Store`, gets an arm in `open` and
-//! passes the conformance suite.
+//! Trait of a storage engine. A further engine implements `Store`, gets a branch in `open` and passes the conformance
+//! suite.
 
 use crate::{Batch, Space, StoreError};
 
-/// Most rows of one page.
+/// Maximum number of rows of one page.
 pub const MAX_PAGE: usize = 1_000;
-/// A page ends early once its rows hold this many bytes.
+/// Limit on the bytes of one page: the page ends early once its rows hold this many.
 pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// A row as the caller sees it.
+/// Row as returned to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Key within its space.
+    /// Key within its table.
     pub key: Vec<u8>,
-    /// Value as it was put.
+    /// Value as it was written.
     pub value: Vec<u8>,
 }
 
-/// Part of a space, by rising key.
+/// Page of the rows of a table, in ascending key order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The rows.
+    /// Rows of the page.
     pub rows: Vec<Row>,
-    /// Whether rows follow: ask again with the last key as `after`.
+    /// True if more rows follow: repeat the call with the last key as `after`.
     pub more: bool,
 }
 
-/// How a store is.
+/// Health of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Reads and writes.
+    /// Store that reads and writes.
     Ready,
-    /// Reads; refuses writes until the disk has room again, then resumes by itself.
+    /// Store that reads but refuses writes until the disk has free space again, and then resumes by itself.
     Full,
-    /// The writer has been at one group of batches for this many milliseconds, over the limit set in the
-    /// options. The process should fail its readiness and restart: recovery is safe, waiting is not.
+    /// Store whose writer has spent this many milliseconds on one group of transactions, more than the limit in the
+    /// options. The process should fail its readiness check and restart: recovery is safe, waiting is not.
     Stuck {
-        /// Milliseconds so far.
+        /// Milliseconds spent so far.
         milliseconds: u64,
     },
-    /// The disk failed. After a failed sync nothing is acknowledged any more and the process should restart;
-    /// after other failures the store goes on by itself once the disk does.
+    /// Store whose disk failed. After a failed sync no write is acknowledged any more and the process should restart;
+    /// after other failures the store resumes by itself once the disk works again.
     Failed,
 }
 
-/// What `verify` found.
+/// Result of [`Store::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Rows whose checksum matches.
+    /// Number of rows whose checksum matches.
     pub rows: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
-    /// Rows that are damaged or of an unknown space or version.
+    /// Number of rows that are damaged or of an unknown table or version.
     pub damaged: u64,
-    /// Whether rows that were written are not there, or not as they were written last, though no row that is
-    /// there is damaged.
+    /// True if written rows are missing or hold an older value although no row that was read is damaged.
     pub missing: bool,
-    /// A sentence for each of the first hundred damaged rows, and one for missing ones, without contents.
+    /// Sentence for each of the first hundred damaged rows, and one for missing rows, without row contents.
     pub findings: Vec<String>,
 }
 
-/// A step of a copy, see [`Store::copy`].
+/// Row passed to the sink of [`Store::copy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied<'a> {
-    /// The row's space.
+    /// Table of the row.
     pub space: Space,
-    /// The row's key.
+    /// Key of the row.
     pub key: &'a [u8],
-    /// Its value; `None` if the row, perhaps copied before, is gone.
+    /// Value of the row; `None` if the row was deleted, perhaps after an earlier step copied it.
     pub value: Option<&'a [u8]>,
 }
 
-/// A durable map of typed spaces. Every call blocks: async callers put it on threads that may.
+/// Durable map of typed tables. Every call blocks: async callers run it on blocking threads.
 pub trait Store: Send + Sync + std::fmt::Debug {
-    /// The row, if there is one. A batch may be seen a moment before its `apply` returns, never in part
-    /// within one row.
+    /// Returns the value of a row, if the row exists. A transaction may be visible shortly before its `apply` returns;
+    /// a single row is never read half-written.
     ///
     /// # Errors
-    /// `Corrupt` if the row is damaged, `Io` if the disk fails.
+    /// Returns `Corrupt` if the row is damaged, `Io` if the disk fails.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// The rows whose key starts with `prefix` and is greater than `after`, by rising key: at most `limit`
-    /// of them, at most [`MAX_PAGE`], fewer if they hold more than [`MAX_PAGE_BYTES`].
+    /// Returns the rows whose key starts with `prefix` and is greater than `after`, in ascending key order: at most
+    /// `limit`, at most [`MAX_PAGE`], and fewer if they hold more than [`MAX_PAGE_BYTES`].
     ///
     /// # Errors
-    /// As `get`.
+    /// Same as `get`.
     fn scan(
         &self,
         space: Space,
@@ -93,11 +92,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Page, StoreError>;
 
-    /// The same from the greatest key down: the rows whose key starts with `prefix` and is less than `before`, by
-    /// falling key.
+    /// Returns the rows whose key starts with `prefix` and is less than `before`, in descending key order, with the
+    /// limits of `scan`.
     ///
     /// # Errors
-    /// As `get`.
+    /// Same as `get`.
     fn scan_back(
         &self,
         space: Space,
@@ -106,39 +105,40 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Page, StoreError>;
 
-    /// Does the whole batch, or nothing of it. When it returns `Ok` the batch survives a power cut. Batches
-    /// of concurrent callers share one sync of the disk; a guard that does not hold fails its own batch only.
+    /// Applies a transaction completely or not at all. After `Ok` the transaction survives a power cut. Transactions of
+    /// concurrent callers share one disk sync; a failed guard fails only its own transaction.
     ///
     /// # Errors
-    /// `Guard`, `TooLarge`: nothing was written. `Full`, `Io`, `Stuck`: see there.
+    /// Returns `Guard` or `TooLarge` if nothing was written, and `Full`, `Io` or `Stuck` as described at
+    /// [`StoreError`].
     fn apply(&self, batch: Batch) -> Result<(), StoreError>;
 
-    /// Gives every row to `sink` while the store goes on working. Taken in order, the steps make up the
-    /// store as it was at one instant before `copy` returns.
+    /// Passes every row to `sink` while the store continues to work. Applied in order, the rows give the state of the
+    /// store at one instant before `copy` returns.
     ///
     /// # Errors
-    /// The first error of `sink`, or as `get`: a damaged row ends the copy.
+    /// Returns the first error of `sink`, or the errors of `get`: a damaged row ends the copy.
     fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError>;
 
-    /// Reads everything and checks every checksum.
+    /// Reads all rows and checks every checksum.
     ///
     /// # Errors
-    /// `Io` if the disk fails; damaged rows are findings, not errors.
+    /// Returns `Io` if the disk fails; damaged rows are findings, not errors.
     fn verify(&self) -> Result<Verified, StoreError> {
         self.verify_with(&mut |_| {})
     }
 
-    /// The same, with a call for each portion of rows that were read.
+    /// Verifies like [`Store::verify`], and calls `read` with the number of rows of each chunk.
     ///
     /// # Errors
-    /// As [`Store::verify`].
+    /// Same as [`Store::verify`].
     fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError>;
 
-    /// How the store is, without waiting for anything.
+    /// Returns the health of the store without blocking.
     fn health(&self) -> Health;
 }
 
-/// The first key after all those that start with `prefix`; `None` if there is no end to them.
+/// Returns the first key after all keys that start with `prefix`; `None` if there is no upper bound.
 pub(crate) fn past(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut past = prefix.get(..=last)?.to_vec();
@@ -148,7 +148,7 @@ pub(crate) fn past(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(past)
 }
 
-/// Collects rows into a page within the caps.
+/// Builder of a page within the row and byte limits.
 #[derive(Debug)]
 pub(crate) struct PageBuilder {
     page: Page,
@@ -161,7 +161,7 @@ impl PageBuilder {
         PageBuilder { page: Page::default(), limit: limit.clamp(1, MAX_PAGE), bytes: 0 }
     }
 
-    /// Whether another row fits; if not, the page is marked as followed by more.
+    /// Returns true if the page takes another row; otherwise marks the page as followed by more rows.
     pub(crate) fn has_room(&mut self) -> bool {
         let room = self.page.rows.len() < self.limit && self.bytes < MAX_PAGE_BYTES;
         self.page.more = !room;

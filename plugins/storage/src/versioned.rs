@@ -1,5 +1,5 @@
-//! Rows of versioned JSON: `{"v":1, …}`. Fields are only ever added, each with a default; a change of meaning
-//! is a new version, which an older program refuses to read instead of misreading it.
+//! Codec of versioned JSON rows, `{"v":1, …}`. Fields are only ever added, each with a default; a change of meaning
+//! gets a new version, which an older program rejects instead of misreading.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Batch, Space, Store, StoreError};
 
 const VERSION: u32 = 1;
-/// How a row begins that says so.
+/// Prefix of every row that this version writes.
 const FIRST: &[u8] = br#"{"v":1,"#;
 
 #[derive(Serialize)]
@@ -22,17 +22,17 @@ struct Version {
     v: u32,
 }
 
-/// The bytes of a row; `what` completes "the row of …".
+/// Encodes a row; `what` names it in errors, as in "the row of {what}".
 pub(crate) fn write<T: Serialize>(what: &'static str, record: &T) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(&Written { v: VERSION, record })
         .map_err(|_| StoreError::corrupt(format!("the row of {what} cannot be written as JSON")))
 }
 
-/// What a row says. An error does not quote it.
+/// Decodes a row. An error does not quote the row.
 pub(crate) fn read<T: DeserializeOwned>(what: &'static str, row: &[u8]) -> Result<T, StoreError> {
-    // Not the parser's own words: they can quote the row.
-    let broken = |_| StoreError::corrupt(format!("the row of {what} is not what this version reads"));
-    // So begin the rows that this version wrote: they are parsed once.
+    // The parser's own message is dropped: it can quote the row.
+    let broken = |_| StoreError::corrupt(format!("the row of {what} is in an unknown format"));
+    // Rows written by this version start with this prefix and are parsed only once.
     if row.starts_with(FIRST) {
         return serde_json::from_slice(row).map_err(broken);
     }
@@ -42,20 +42,19 @@ pub(crate) fn read<T: DeserializeOwned>(what: &'static str, row: &[u8]) -> Resul
     }
 }
 
-/// What a change came to.
+/// Outcome of a change function.
 pub(crate) enum Changed {
-    /// Nothing.
+    /// Record that is unchanged.
     No,
-    /// The row is another, and this goes with it.
+    /// Record that is changed, with further operations for the same transaction.
     Yes(Batch),
 }
 
-/// How often a change is tried against others changing the same rows.
+/// Maximum number of attempts to change a row that other writers change concurrently.
 pub(crate) const TRIES: usize = 32;
 
-/// Changes a row as long as nobody else does at the same time. `change` is asked anew each time; the batch that
-/// it gives is done together with the change. Returns the record as it is now and whether that is new; `None` if
-/// there is no such row.
+/// Changes a row by compare-and-swap. `change` is called again for each attempt; the operations it returns are part of
+/// the transaction. Returns the current record and true if it was changed; `None` if there is no such row.
 pub(crate) fn change<T: Serialize + DeserializeOwned>(
     store: &dyn Store,
     what: &'static str,

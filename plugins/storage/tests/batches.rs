@@ -1,4 +1,4 @@
-//! Batches in a store: pages that hold still, what is open, which lines are done.
+//! Batches in a store: stable pages, unfinished batches, and the bitmap of finished lines.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use penstock_storage::batches::{BatchRecord, BatchState, BatchStore, rows};
@@ -79,7 +79,7 @@ fn a_batch_is_not_made_twice_nor_of_a_file_that_is_gone() {
 #[test]
 fn batches_of_an_earlier_version_are_listed_once_they_are_indexed() {
     let (store, batches) = batches();
-    // Rows as they were before batches were listed by account; one account's name begins with the other's.
+    // Rows of an earlier version, without the index by account; one account's name is a prefix of the other's.
     let insert = |store: &dyn Store, record: &BatchRecord| {
         commit(store, rows(record, None).unwrap());
         if !record.state.is_end() {

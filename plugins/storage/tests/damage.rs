@@ -1,6 +1,6 @@
-//! Damage to the files at rest: single flipped bits and cut-off ends. Whatever becomes of the store, it never
-//! gives a value that was not put, never lacks a row without saying so, and never brings the process down.
-//! `PENSTOCK_DAMAGE_ROUNDS` sets how many are tried.
+//! Damage to files at rest: flipped bits and truncation. In all cases the store never returns a value that was not
+//! written, never lacks a row without an error, and never crashes the process. `PENSTOCK_DAMAGE_ROUNDS` sets the number
+//! of attempts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 use std::env;
@@ -21,7 +21,7 @@ fn value(n: u32) -> Vec<u8> {
     vec![u8::try_from(n % 251).unwrap(); 400 + (n as usize * 37) % 600]
 }
 
-/// A closed store with rows 0 to `ROWS`, written by two processes' worth of opening.
+/// Creates and closes a store with rows 0 to `ROWS`, opened twice.
 fn make(path: &Path) {
     for half in 0..2 {
         let store = open(path, options()).unwrap();
@@ -44,7 +44,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// How many rows are there; none may be wrong.
+/// Returns the number of rows; every value must be correct.
 fn right(store: &dyn Store, what: &str) -> u32 {
     let mut there = 0;
     for n in 0..ROWS {
@@ -83,7 +83,7 @@ fn damaged_files_never_give_a_wrong_value_nor_lack_one_in_silence() {
         let mut random = StdRng::seed_from_u64(round);
         let path = dir.path().join(round.to_string());
         copy(&original, &path);
-        // Mostly the log, where the rows are.
+        // Mostly the log, which contains the rows.
         let name = if random.random_bool(0.8) {
             "db".into()
         } else {

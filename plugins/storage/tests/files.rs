@@ -1,5 +1,4 @@
-//! Files in a store, on each engine that is quick to make: found, listed in pages that deletions do not shift,
-//! ended in time.
+//! File metadata in the fast engines: lookup, pages that deletions do not shift, and expiry.
 #![allow(clippy::unwrap_used)]
 
 use penstock_storage::files::{FilePage, FileQuery, FileRecord, FileStatus, FileStore, Purpose};

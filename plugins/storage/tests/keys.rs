@@ -188,7 +188,7 @@ fn a_change_is_told_and_a_rotation_comes_back() {
         assert_eq!(keys.get(&changed.id).unwrap().as_ref(), Some(&changed));
         assert_eq!(changed.previous, Some(Previous { digest: KeyDigest([0xab; 32]), until: 99 }));
         keys.touch(&changed.id, 7).unwrap();
-        // A use is no change that anybody made.
+        // The last use is not an audited change.
         let told = penstock_storage::audit::AuditLog::new(store).list(0, 9).unwrap().entries;
         assert_eq!(told.iter().map(|entry| entry.said.at).collect::<Vec<_>>(), [1, 2]);
         assert!(!serde_json::to_string(&told).unwrap().contains("abab"), "no digest is told");

@@ -1,5 +1,5 @@
-//! SIGKILL at random moments: what a child acknowledged on its standard output is there after reopening, whole,
-//! and nothing in part. `PENSTOCK_KILL_ROUNDS` sets the number of kills.
+//! SIGKILL at random moments: after reopening, transactions that a child acknowledged on its standard output are
+//! complete, and no other is partial. `PENSTOCK_KILL_ROUNDS` sets the number of kills.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
@@ -45,7 +45,7 @@ fn child_that_works_until_it_is_killed() {
     });
 }
 
-/// `worker n` of a line; `None` for lines of the test harness, and for one cut by the kill.
+/// Parses `worker n`; `None` for lines of the test harness, and for a line truncated by the kill.
 fn parse(line: &str) -> Option<(u8, u32)> {
     let (worker, n) = line.strip_prefix("acknowledged ")?.strip_suffix('\n')?.split_once(' ')?;
     Some((worker.parse().ok()?, n.parse().ok()?))
@@ -75,7 +75,7 @@ fn no_kill_takes_an_acknowledged_batch_or_leaves_half_of_one() {
                 seen += 1;
                 left = left.saturating_sub(1);
                 if left == 0 {
-                    // Killed once; what it had still said is read to the end.
+                    // Killed once; its remaining output is read to the end.
                     child.kill().unwrap();
                 }
             }
@@ -85,7 +85,7 @@ fn no_kill_takes_an_acknowledged_batch_or_leaves_half_of_one() {
         assert!(seen > 0, "round {round}: the child did not work");
         let store = open(&path, options()).unwrap();
         check(&*store, WORKERS, &acknowledged).unwrap_or_else(|why| panic!("round {round}: {why}"));
-        // What was written but not acknowledged may be there; from here on it counts.
+        // A transaction written but not acknowledged may exist; from here on it counts.
         for worker in 0..WORKERS {
             acknowledged.insert(worker, workload::head(&*store, worker).unwrap());
         }

@@ -1,4 +1,4 @@
-//! The ledger in a store, and its second copy: what is refused, what is made up for, what survives an export.
+//! Ledger in a store with its replica: refused commits, repairs, and an export with import.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 #[path = "powercut/ledger.rs"]
@@ -17,7 +17,7 @@ fn options() -> Options {
     Options { ballast_bytes: 0, ..Options::default() }
 }
 
-/// A ledger of 90 commits over three months, and where its copy is.
+/// Creates a ledger of 90 commits over three months, with a replica.
 fn made(dir: &Path) -> Arc<dyn Store> {
     let store = open(&dir.join("store"), options()).unwrap();
     let ledger = LedgerStore::open(store.clone(), Some(&dir.join("ledger"))).unwrap();
@@ -36,7 +36,7 @@ fn a_commit_is_made_once_however_often_it_is_asked_for() {
         let ledger = LedgerStore::open(store.clone(), Some(dir.path())).unwrap();
         for n in 1..=50 {
             assert!(ledger.append(&group(n)).unwrap().copied);
-            // The answer was lost: asked again with the same group.
+            // The reply was lost: the same commit is retried.
             assert!(ledger.append(&group(n)).unwrap().copied);
         }
         assert!(matches!(ledger.append(&group(40)), Err(StoreError::Guard { .. })), "an older one");
@@ -137,7 +137,7 @@ fn a_copy_that_has_more_than_the_store_is_proof_and_is_not_touched() {
     fs::write(&file, &more).unwrap();
     let refused = LedgerStore::open(store, Some(&dir.path().join("ledger"))).unwrap_err();
     assert!(matches!(&refused, StoreError::Corrupt { what } if what.contains("2026-03")), "{refused}");
-    // The store is lost altogether.
+    // The store is lost completely.
     let refused = LedgerStore::open(memory(), Some(&dir.path().join("ledger"))).unwrap_err();
     assert!(matches!(refused, StoreError::Corrupt { .. }));
     assert_eq!(fs::read(&file).unwrap(), more);
@@ -166,7 +166,7 @@ fn a_copy_that_could_not_be_written_is_made_up_for_by_the_next_commit() {
     let ledger = LedgerStore::open(store.clone(), Some(&dir.path().join("ledger"))).unwrap();
     let folder = dir.path().join("ledger");
     work(&ledger, 29, |_| {}).unwrap();
-    // The folder is gone when a month begins: the store takes the commit all the same.
+    // The directory is missing when a month begins: the store still accepts the commit.
     fs::rename(&folder, dir.path().join("elsewhere")).unwrap();
     assert!(!ledger.append(&group(120)).unwrap().copied);
     fs::rename(dir.path().join("elsewhere"), &folder).unwrap();

@@ -1,5 +1,5 @@
-//! What a store keeps in memory after all of it was read: little more than its cache may hold, however large it is.
-//! A binary of its own, since the memory of a process is all that can be measured.
+//! Memory of a store after a scan of all rows: little more than its cache limit, for any size of the store. A separate
+//! binary, since only the memory of a whole process can be measured.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use penstock_storage::{Batch, Options, Space, open};
@@ -8,7 +8,7 @@ use std::fs;
 const ROWS: u32 = 40_000;
 const ROW: usize = 2_000;
 
-/// Bytes of this process that are in memory.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> usize {
     let pages: usize =
         fs::read_to_string("/proc/self/statm").unwrap().split(' ').nth(1).unwrap().parse().unwrap();
@@ -25,7 +25,7 @@ fn a_walk_over_everything_leaves_little_behind() {
         store.apply(rows.iter().fold(Batch::new(), put)).unwrap();
     }
     drop(store);
-    // Its log is large enough for the look at every row that opening takes.
+    // The log is large enough that opening scans every row.
     let before = resident();
     let store = open(folder.path(), options()).unwrap();
     let opened = resident().saturating_sub(before);

@@ -1,4 +1,4 @@
-//! One line: a request with its name. The body is proven to be a JSON object and handed on as it stands.
+//! Parser of one line: a request with its `custom_id`. The body is checked to be a JSON object and returned unchanged.
 
 use super::mistake::LineError;
 use super::{BOM, MOST_CUSTOM_ID, Urls};
@@ -6,18 +6,18 @@ use memchr::memmem;
 use penstock_wire::json;
 use std::borrow::Cow;
 
-/// One request of a file.
+/// Request of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputLine<'a> {
-    /// What its owner calls it.
+    /// Identifier that the client chose.
     pub custom_id: Cow<'a, str>,
-    /// What it asks: one of those that it may.
+    /// API path of the request, one of the allowed ones.
     pub url: &'static str,
-    /// Its body, a JSON object, as it stands in the line.
+    /// Request body, a JSON object, as it is in the line.
     pub body: &'a [u8],
 }
 
-/// The fields of a line, as they stand in it.
+/// Raw fields of a line.
 #[derive(Default)]
 struct Found<'a> {
     custom_id: Option<&'a [u8]>,
@@ -26,7 +26,7 @@ struct Found<'a> {
     body: Option<&'a [u8]>,
 }
 
-/// A line without its end, and without what an editor put before the first.
+/// Returns a line without its line break, and without a byte order mark if it is the first.
 #[must_use]
 pub fn bare(line: &[u8], first: bool) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -34,10 +34,10 @@ pub fn bare(line: &[u8], first: bool) -> &[u8] {
     if first { line.strip_prefix(BOM).unwrap_or(line) } else { line }
 }
 
-/// Reads one line, without its end, that may ask one of `urls`.
+/// Parses one line, without its line break; `urls` are the allowed paths.
 ///
 /// # Errors
-/// The first mistake in it, of no line number.
+/// Returns the first error of the line, without a line number.
 pub fn line(bytes: &[u8], urls: Urls) -> Result<InputLine<'_>, LineError> {
     if simdutf8::basic::from_utf8(bytes).is_err() {
         return Err(LineError::new("invalid_utf8", None, "expected text in UTF-8"));
@@ -53,7 +53,7 @@ pub fn line(bytes: &[u8], urls: Urls) -> Result<InputLine<'_>, LineError> {
 
 fn fields(bytes: &[u8]) -> Result<Found<'_>, LineError> {
     let not_json = || {
-        let message = "expected a JSON object on one line, but this is no JSON";
+        let message = "expected a JSON object on one line, but this is not JSON";
         LineError::new("invalid_json_line", None, message)
     };
     let text = json::trim(bytes);
@@ -148,7 +148,7 @@ fn body_is_sound(body: &[u8]) -> Result<(), LineError> {
         let message = format!("expected an object, got {}", kind(body));
         return Err(LineError::new("invalid_body", Some("body"), message));
     }
-    // Most bodies never say the word, neither plainly nor in escapes: those are not looked at again.
+    // Most bodies contain neither "stream" nor escapes of it: those are not parsed again.
     let may = memmem::find(body, b"stream").is_some() || memmem::find(body, b"\\u00").is_some();
     if may && streams(body) {
         let message = "expected false or nothing: lines of a batch are not streamed";
@@ -167,7 +167,7 @@ fn streams(body: &[u8]) -> bool {
     false
 }
 
-/// What stands between the quotes, if it is a string.
+/// Returns the text between the quotes of a JSON string.
 fn quoted(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
@@ -176,7 +176,7 @@ fn text(value: &[u8]) -> Option<Cow<'_, str>> {
     json::unescape_lossy(quoted(value)?)
 }
 
-/// A value by its kind.
+/// Returns the JSON type of a value.
 fn kind(value: &[u8]) -> &'static str {
     match value.first() {
         Some(b'"') => "a string",
@@ -188,7 +188,7 @@ fn kind(value: &[u8]) -> &'static str {
     }
 }
 
-/// A short word that may be repeated to whoever wrote it.
+/// Returns a short plain word that is safe to repeat in an error message.
 fn shown(text: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:[]".contains(&byte);
     (!text.is_empty() && text.len() <= 64 && text.bytes().all(plain)).then_some(text)

@@ -1,56 +1,56 @@
-//! A whole file, pushed through: cut into lines wherever its pieces end, each line proven, the names compared.
+//! Streaming validator of a file: splits chunks into lines, validates each line, and checks that every `custom_id` is
+//! unique.
 
 use super::mistake::{LineError, Mistakes};
 use super::{BOM, MOST_LINES, MOST_MISTAKES, Urls, bare, line};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A held line that exceeds the longest one by more than this is too long, whatever follows: a line's end, and what an
-/// editor put before the first.
+/// Maximum excess in bytes of a buffered line over the longest line: a line break and a byte order mark.
 const AROUND: usize = 1 + BOM.len();
-/// Bytes beyond the longest line that are passed over of one that is too long: behind it may be others with mistakes to
-/// tell. A longer one has no end that anybody waits for.
+/// Bytes beyond the longest line that are skipped of a line that is too long, in search of its end: later lines may
+/// have errors to report. A longer line ends the validation.
 pub(super) const MOST_PASSED: usize = 8 << 20;
 
-/// Room that is kept from one line to the next, in bytes.
+/// Buffer capacity retained from one line to the next, in bytes.
 const KEPT: usize = 1 << 20;
 
-/// A file that is sound.
+/// Summary of a valid file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// How many requests.
+    /// Number of requests.
     pub lines: u32,
-    /// What all of them ask.
+    /// API path of all requests.
     pub url: &'static str,
 }
 
-/// A file on its way through.
+/// Streaming validator of a file.
 #[derive(Debug)]
 pub struct Lines {
-    /// What its lines may ask.
+    /// Allowed API paths.
     urls: Urls,
-    /// Longest line, in bytes, without its end.
+    /// Maximum line length, in bytes, without the line break.
     longest: usize,
-    /// The beginning of a line whose end has not come.
+    /// Buffered start of an incomplete line.
     pub(super) held: Vec<u8>,
-    /// The line is too long, and passed over up to its end: so many bytes of it so far.
+    /// Number of bytes so far of a line that is too long and is skipped up to its end.
     passing: Option<usize>,
-    /// Lines that have ended.
+    /// Number of complete lines.
     number: u64,
-    /// Requests among them, those with mistakes included.
+    /// Number of requests, invalid ones included.
     requests: u64,
-    /// Blank lines that nothing has followed yet: the first of them.
+    /// First of the trailing blank lines.
     blank: Option<u64>,
-    /// What the first sound line asks, and which line that is.
+    /// API path and line number of the first valid line.
     url: Option<(&'static str, u64)>,
-    /// Names by their digest, and the line of each.
+    /// Line number by digest of the `custom_id`.
     names: HashMap<u128, u64>,
     mistakes: Vec<LineError>,
     count: u64,
 }
 
 impl Lines {
-    /// A file of which nothing has come, and whose lines may ask one of `urls` in at most `longest` bytes.
+    /// Creates a validator; lines may use one of `urls` and have at most `longest` bytes.
     #[must_use]
     pub fn new(urls: Urls, longest: usize) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Lines {
         }
     }
 
-    /// Takes the next bytes.
+    /// Validates the next bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (head, rest) = bytes.split_at(end);
@@ -81,7 +81,7 @@ impl Lines {
                 let mut held = std::mem::take(&mut self.held);
                 held.extend_from_slice(head);
                 self.line(&held);
-                // The room of a long line is not kept for short ones.
+                // The large buffer of a long line is not retained for short ones.
                 if held.capacity() <= KEPT {
                     held.clear();
                     self.held = held;
@@ -98,10 +98,10 @@ impl Lines {
         }
     }
 
-    /// There is no more.
+    /// Ends the file.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// Returns the errors of the file.
     pub fn end(mut self) -> Result<Checked, Mistakes> {
         if self.passing.is_some() {
             self.too_long();
@@ -121,19 +121,19 @@ impl Lines {
         }
     }
 
-    /// Bytes of memory that are reserved for a line whose end has not come.
+    /// Returns the memory reserved for an incomplete line, in bytes.
     #[must_use]
     pub const fn held_bytes(&self) -> usize {
         self.held.capacity()
     }
 
-    /// Whether there is a mistake, whatever follows.
+    /// Returns true if the file already has an error.
     #[must_use]
     pub const fn are_wrong(&self) -> bool {
         self.count > 0 || self.passing.is_some()
     }
 
-    /// Whether the line that has begun is longer than anybody reads on for.
+    /// Returns true if the current line is too long to search for its end.
     #[must_use]
     pub fn are_endless(&self) -> bool {
         self.passing.is_some_and(|passed| passed > self.longest.saturating_add(MOST_PASSED))
@@ -146,7 +146,7 @@ impl Lines {
         }
     }
 
-    /// Another line that is no blank one; false if there are too many.
+    /// Counts a non-blank line; returns false if there are too many.
     fn request(&mut self) -> bool {
         if let Some(blank) = self.blank.take() {
             self.wrong(blank, LineError::new("blank_line", None, "expected a JSON object, got a blank line"));
@@ -188,7 +188,7 @@ impl Lines {
         }
     }
 
-    /// Holds a sound line against those before it.
+    /// Compares the path and `custom_id` of a valid line with those of earlier lines.
     fn compare(&mut self, number: u64, url: &'static str, custom_id: &str) {
         match self.url {
             Some((first, line)) if first != url => {
@@ -200,8 +200,7 @@ impl Lines {
         }
         match self.names.entry(digest(custom_id)) {
             std::collections::hash_map::Entry::Occupied(taken) => {
-                let message =
-                    format!("expected a name that no other line has, but line {} has it", taken.get());
+                let message = format!("expected a unique custom_id, but line {} has the same", taken.get());
                 self.wrong(number, LineError::new("duplicate_custom_id", Some("custom_id"), message));
             }
             std::collections::hash_map::Entry::Vacant(free) => {
@@ -211,8 +210,8 @@ impl Lines {
     }
 }
 
-/// 128 bits that stand for a name, so that memory does not grow with the names' length. Whoever finds two names
-/// of one digest spoils a file of their own.
+/// Returns a 128-bit digest of a `custom_id`, so that memory does not grow with its length. A collision can only
+/// invalidate the client's own file.
 fn digest(name: &str) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();

@@ -1,19 +1,19 @@
-//! What is wrong with a file: each mistake with its line, and all of them as one refusal.
+//! Validation errors of a file: each with its line, and all of them as one refusal.
 
 use penstock_contract::Refusal;
 use serde_json::json;
 use std::fmt::Write;
 
-/// One mistake.
+/// Validation error of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineError {
-    /// Its line, from 1 on; 0 is the whole file.
+    /// Line number from 1; 0 for the whole file.
     pub line: u64,
-    /// What kind of mistake, for programs.
+    /// Stable error code for programs.
     pub code: &'static str,
-    /// The field that is to blame, if it is one.
+    /// Invalid field, if the error concerns one.
     pub param: Option<&'static str>,
-    /// What was expected. Repeats nothing of a line but short names.
+    /// Expected value. Quotes nothing of the line but short names.
     pub message: String,
 }
 
@@ -26,7 +26,7 @@ impl LineError {
         Self { line, ..self }
     }
 
-    /// The mistake with its line and its field in front, as one sentence.
+    /// Returns the error as one sentence, with its line and field.
     #[must_use]
     pub fn sentence(&self) -> String {
         let mut text = String::new();
@@ -40,17 +40,17 @@ impl LineError {
     }
 }
 
-/// All mistakes of a file: the first of them, and how many there are.
+/// Validation errors of a file: the first ones, and the total number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes {
-    /// The first, by rising line; at least one, at most [`super::MOST_MISTAKES`].
+    /// First errors, by ascending line; at least one, at most [`super::MOST_MISTAKES`].
     pub first: Vec<LineError>,
-    /// How many there are.
+    /// Total number of errors.
     pub count: u64,
 }
 
 impl Mistakes {
-    /// The refusal of a file of this form field: the first mistake as its sentence, all that are told in its
+    /// Returns the refusal of a file in this form field: the first error as its message, all reported errors in its
     /// details.
     #[must_use]
     pub fn refusal(&self, field: &str) -> Refusal {

@@ -1,8 +1,8 @@
-//! Files of requests: JSON Lines, one request each.
+//! Files of requests in JSON Lines format, one request a line.
 //!
-//! [`Lines`] proves a whole file while it is pushed through: what it finds does not depend on how the bytes were
-//! cut, and what it holds is bounded by one line of the given length and a digest for each `custom_id`. [`line()`] reads one line
-//! without copying its body. A byte order mark, CRLF and blank lines at the end are forgiven.
+//! [`Lines`] validates a file as a stream: its findings do not depend on the chunk boundaries, and its memory is
+//! bounded by one line of the maximum length and a digest for each `custom_id`. [`line()`] parses one line without
+//! copying its body. A byte order mark, CRLF line breaks and trailing blank lines are accepted.
 
 mod line;
 mod lines;
@@ -15,13 +15,13 @@ pub use line::{InputLine, bare, line};
 pub use lines::{Checked, Lines};
 pub use mistake::{LineError, Mistakes};
 
-/// Most requests of one file.
+/// Maximum number of requests in a file.
 pub const MOST_LINES: u32 = 50_000;
-/// Longest line that any configuration may allow, in bytes, without its end.
+/// Upper bound of the configurable line length, in bytes, without the line break.
 pub const HIGHEST_LINE: usize = 256 << 20;
-/// Longest `custom_id`, in bytes.
+/// Maximum length of a `custom_id`, in bytes.
 pub const MOST_CUSTOM_ID: usize = 512;
-/// Mistakes that are told one by one; further ones are counted.
+/// Maximum number of errors reported individually; further ones are only counted.
 pub const MOST_MISTAKES: usize = 20;
 
 /// Paths that lines of batches may ask, in the order in which errors list them.
@@ -31,5 +31,5 @@ pub const BATCH_PATHS: Urls =
 /// List of paths that a line may ask.
 pub type Urls = &'static [&'static str];
 
-/// What some editors put before a text in UTF-8.
+/// Byte order mark that some editors write before UTF-8 text.
 const BOM: &[u8] = b"\xef\xbb\xbf";

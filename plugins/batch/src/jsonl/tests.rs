@@ -1,14 +1,14 @@
-//! Tests only: every mistake by its sentence, and the same findings whatever the cuts.
+//! Tests of the messages of all validation errors, and of their independence from chunk boundaries.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::lines::MOST_PASSED;
 use super::*;
 use proptest::prelude::*;
 
-/// Longest line of these tests.
+/// Maximum line length in these tests.
 const MOST_LINE: usize = 1 << 20;
 
-/// As long as what the gateway gives, so that the sentences are its own.
+/// List of paths as long as the gateway's, so that messages have the same form.
 const URLS: Urls =
     &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
 
@@ -22,7 +22,7 @@ fn check(file: &[u8]) -> Result<Checked, Mistakes> {
     lines.end()
 }
 
-/// The only mistake of a file.
+/// Returns the only error of a file.
 fn one(file: &str) -> LineError {
     let mut mistakes = check(file.as_bytes()).unwrap_err();
     assert_eq!((mistakes.count, mistakes.first.len()), (1, 1), "{mistakes:?}");
@@ -68,12 +68,12 @@ fn a_sound_file_is_counted_and_its_line_read_without_a_copy() {
 #[test]
 fn each_mistake_has_a_sentence_of_its_own() {
     let cases = [
-        ("{", "invalid_json_line", "line 2: expected a JSON object on one line, but this is no JSON."),
-        ("[1,", "invalid_json_line", "line 2: expected a JSON object on one line, but this is no JSON."),
-        ("hello", "invalid_json_line", "line 2: expected a JSON object on one line, but this is no JSON."),
+        ("{", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
+        ("[1,", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
+        ("hello", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
         ("[1]", "not_an_object", "line 2: expected a JSON object, got an array."),
         ("\"a\"", "not_an_object", "line 2: expected a JSON object, got a string."),
-        ("{} {}", "invalid_json_line", "line 2: expected a JSON object on one line, but this is no JSON."),
+        ("{} {}", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
     ];
     for (line, code, sentence) in cases {
         assert_eq!(told(line), (code, sentence.to_owned()));
@@ -127,7 +127,7 @@ fn each_mistake_has_a_sentence_of_its_own() {
             "custom_id",
             "\"a\"",
             "duplicate_custom_id",
-            "line 2: custom_id: expected a name that no other line has, but line 1 has it.",
+            "line 2: custom_id: expected a unique custom_id, but line 1 has the same.",
         ),
     ];
     for (field, value, code, sentence) in fields {
@@ -273,7 +273,7 @@ proptest! {
         line(&bytes, URLS).ok();
     }
 
-    /// What a real parser reads is what is read here.
+    /// Compares the line parser with serde_json.
     #[test]
     fn a_line_reads_as_a_parser_would(id in "\\PC{1,20}", body in "\\PC{0,40}") {
         let value = serde_json::json!({"custom_id": id, "method": "POST", "url": "/v1/rerank", "body": {"q": body}});

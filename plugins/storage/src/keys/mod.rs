@@ -1,5 +1,4 @@
-//! API keys in a store: one row by public id, and an empty row that lists it under its account, written
-//! together.
+//! API keys in a store: a row per key by public id, and an empty index row under its account, written together.
 
 mod record;
 
@@ -10,48 +9,48 @@ use crate::audit::{AuditLog, Said};
 use crate::versioned::{self, Changed};
 use crate::{Batch, Space, Store, StoreError};
 
-/// Length of a public id.
+/// Length of a public key id, in characters.
 pub const ID_LENGTH: usize = 16;
 const WHAT: &str = "a key";
 
-/// What a revocation found.
+/// Outcome of a key revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revocation {
-    /// The key was good and is revoked now.
+    /// Key that was valid and is now revoked.
     Revoked,
-    /// The key was revoked before; its first time of revocation stays.
+    /// Key that was revoked before; the first revocation time is retained.
     Already,
-    /// There is no such key.
+    /// Key that does not exist.
     Unknown,
 }
 
-/// Keys, by public id, a page at a time.
+/// Page of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPage {
-    /// The keys, by rising public id.
+    /// Keys in ascending order of their public id.
     pub keys: Vec<KeyRecord>,
-    /// The id to pass as `after` for the next page; `None` if there is none.
+    /// Id to pass as `after` for the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
-/// The keys of a store.
+/// API keys of a store.
 #[derive(Clone, Debug)]
 pub struct KeyStore {
     store: Arc<dyn Store>,
 }
 
 impl KeyStore {
-    /// The keys in `store`.
+    /// Creates a view of the keys in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> KeyStore {
         KeyStore { store }
     }
 
-    /// Adds a key, and tells of it.
+    /// Adds a key and writes an audit entry.
     ///
     /// # Errors
-    /// `Guard` if there is a key of this id, `Format` if the id is not 16 letters and digits or the account's
-    /// name is empty or has a NUL in it, and what [`Store::apply`] fails with.
+    /// Returns `Guard` if a key of this id exists, `Format` if the id is not 16 letters and digits or the account is
+    /// empty or contains a NUL, and the errors of [`Store::apply`].
     pub fn insert(&self, key: &KeyRecord, said: &Said) -> Result<(), StoreError> {
         if key.id.len() != ID_LENGTH || !key.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(StoreError::Format { what: "a key's id is 16 letters and digits".to_owned() });
@@ -66,18 +65,18 @@ impl KeyStore {
         AuditLog::new(self.store.clone()).apply(&batch, said)
     }
 
-    /// The key of a public id.
+    /// Returns the key of a public id.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn get(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
         self.store.get(Space::Keys, id.as_bytes())?.map(|row| versioned::read(WHAT, &row)).transpose()
     }
 
-    /// The keys of one account, or of all: at most `limit` of them after the id `after`.
+    /// Returns the keys of one account, or of all: at most `limit` after the id `after`.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn list(
         &self,
         account: Option<&str>,
@@ -111,17 +110,17 @@ impl KeyStore {
         for row in &page.rows {
             let id = row.key.get(prefix.len()..).unwrap_or_default();
             let key = self.store.get(Space::Keys, id)?;
-            let key = key.ok_or_else(|| StoreError::corrupt("an account lists a key that is not there"))?;
+            let key = key.ok_or_else(|| StoreError::corrupt("an account lists a key that does not exist"))?;
             keys.push(versioned::read(WHAT, &key)?);
         }
         Ok((keys, page.more))
     }
 
-    /// Changes a key; `change` says what it did, or `None` if nothing. Returns the key as it is now, `None` if
-    /// there is none.
+    /// Changes a key; `change` returns the audit description, or `None` if it changed nothing. Returns the current key,
+    /// or `None` if it does not exist.
     ///
     /// # Errors
-    /// As [`Store::apply`]; `Guard` only if others kept changing the key meanwhile.
+    /// Same as [`Store::apply`]; `Guard` only if concurrent changes of the key never ceased.
     pub fn change(
         &self,
         id: &str,
@@ -137,10 +136,10 @@ impl KeyStore {
         Ok(changed.map(|(key, _)| key))
     }
 
-    /// Revokes a key at the time of `said`, and tells of it. Doing so again changes nothing.
+    /// Revokes a key at the time of `said` and writes an audit entry. A second revocation changes nothing.
     ///
     /// # Errors
-    /// As [`KeyStore::change`].
+    /// Same as [`KeyStore::change`].
     pub fn revoke(&self, id: &str, said: &Said) -> Result<Revocation, StoreError> {
         let already = std::cell::Cell::new(false);
         let found = self.change(id, |key| {
@@ -158,11 +157,11 @@ impl KeyStore {
         })
     }
 
-    /// Notes that a key was used at `now` (Unix seconds), and returns whether there is such a key. The time
-    /// never goes back. Costs a commit: call it now and then, not per request.
+    /// Updates the last use of a key to `now` (Unix seconds); returns true if the key exists. The time never decreases.
+    /// Costs a commit: call it periodically, not per request.
     ///
     /// # Errors
-    /// As [`KeyStore::change`].
+    /// Same as [`KeyStore::change`].
     pub fn touch(&self, id: &str, now: u64) -> Result<bool, StoreError> {
         let touched =
             versioned::change(&*self.store, WHAT, (Space::Keys, id.as_bytes()), |key: &mut KeyRecord| {
@@ -176,7 +175,7 @@ impl KeyStore {
     }
 }
 
-/// `account \0 id`: no account's name has a NUL, so no account's list runs into another's.
+/// Returns the index key `account \0 id`: an account has no NUL, so the lists of two accounts never overlap.
 fn listing(account: &str, id: &str) -> Vec<u8> {
     [account.as_bytes(), b"\0", id.as_bytes()].concat()
 }

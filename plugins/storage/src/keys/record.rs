@@ -1,10 +1,10 @@
-//! The row of an API key.
+//! Row of an API key.
 
 use serde::{Deserialize, Serialize};
 
 use crate::export::{hex, unhex};
 
-/// The HMAC-SHA-256 of a key's secret. Printed as `***`; to be compared in constant time by whoever checks keys.
+/// HMAC-SHA-256 of a key's secret. Debug output is `***`; compare it in constant time.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeyDigest(pub [u8; 32]);
@@ -30,69 +30,69 @@ impl TryFrom<String> for KeyDigest {
     }
 }
 
-/// What a key, or an account's keys together, may use up. Absent is without limit.
+/// Usage limits of a key, or of all keys of an account together. An absent limit means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyLimits {
-    /// Requests per minute.
+    /// Limit on requests per minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u64>,
-    /// Tokens per minute.
+    /// Limit on tokens per minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
-    /// Requests at the same time.
+    /// Limit on requests in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrent: Option<u32>,
-    /// Micro-credits per day.
+    /// Budget in micro-credits per day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_per_day: Option<u64>,
-    /// Micro-credits per month.
+    /// Budget in micro-credits per month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_per_month: Option<u64>,
 }
 
-/// The secret that a key had before its last rotation.
+/// Secret that a key had before its last rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Previous {
-    /// HMAC-SHA-256 of it.
+    /// HMAC-SHA-256 of the previous secret.
     pub digest: KeyDigest,
-    /// Until when it is good, Unix seconds.
+    /// End of its validity, Unix seconds.
     pub until: u64,
 }
 
-/// An API key as it is kept. Times are Unix seconds.
+/// Record of an API key. Times are Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {
     /// Public id: 16 characters, `[0-9A-Za-z]`.
     pub id: String,
     /// HMAC-SHA-256 of the secret.
     pub digest: KeyDigest,
-    /// What its owner calls it.
+    /// Display name that the owner chose.
     pub name: String,
-    /// Account it draws on.
+    /// Account that pays for its requests.
     pub account: String,
-    /// What it may do.
+    /// Permission scopes.
     pub scopes: Vec<String>,
-    /// Models it may use; `None` for all, empty for none.
+    /// Models that the key may use; `None` for all, empty for none.
     #[serde(default)]
     pub models: Option<Vec<String>>,
-    /// What it may use up.
+    /// Usage limits.
     #[serde(default)]
     pub limits: KeyLimits,
-    /// When it ends, if it does.
+    /// Expiry time, if set.
     #[serde(default)]
     pub expires: Option<u64>,
-    /// When it was made.
+    /// Creation time.
     pub created: u64,
-    /// The secret before, while it is still good.
+    /// Previous secret, while it is still valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Previous>,
-    /// When its secret was last made anew, if it was.
+    /// Time of the last rotation of the secret, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotated: Option<u64>,
-    /// When it was last used, if it was.
+    /// Time of the last use, if any.
     #[serde(default)]
     pub last_used: Option<u64>,
-    /// When it was revoked, if it was.
+    /// Revocation time, if revoked.
     #[serde(default)]
     pub revoked: Option<u64>,
 }

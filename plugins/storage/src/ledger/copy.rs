@@ -1,6 +1,6 @@
-//! The second copy: a file a month, to which each commit's sheets are appended. The disk is asked to keep them at
-//! most [`LATER`] after that, once for all commits of that time: the store has each of them durably already, and
-//! what a power cut takes from the file is written again when it is opened.
+//! Replica of the ledger: one file a month, to which the blocks of each commit are appended. The file is synced at most
+//! [`LATER`] after an append, once for all commits of that time: the store already has each of them durably, and
+//! whatever a power cut removes from the file is written again when the ledger is opened.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -11,40 +11,40 @@ use std::time::{Duration, Instant};
 use super::{Group, LedgerStore, Sheet};
 use crate::{StoreError, private};
 
-/// Entries whose sheets are compared with the end of the file when it is opened: more than one commit's.
+/// Number of entries whose blocks are compared with the end of the file on opening: more than one commit has.
 const TAIL: u64 = 16_384;
-/// Longest time from an append to its sync.
+/// Maximum time from an append to its sync.
 const LATER: Duration = Duration::from_millis(250);
-/// Most entries without a sync, one commit aside: well within [`TAIL`].
+/// Maximum number of unsynced entries, without the current commit: well below [`TAIL`].
 const UNSYNCED: u64 = 4_096;
 
-/// Most repairs that are remembered until somebody asks.
+/// Maximum number of repairs retained until [`LedgerStore::take_healed`] returns them.
 const MOST_HEALED: usize = 24;
 
-/// The files of a ledger.
+/// Replica files of a ledger.
 #[derive(Debug)]
 pub(super) struct Copies {
     folder: PathBuf,
-    /// The month that is written, its open file and the file's length.
+    /// Current month, its open file and the file length.
     open: Option<(String, File, u64)>,
-    /// Why a commit could not be copied: what is missing is looked for before the next.
+    /// Error of the last failed append or sync; before the next append the files are compared with the store.
     behind: Option<StoreError>,
     unsynced: Option<Unsynced>,
-    /// What was written again from the store, by month.
+    /// Repairs from the store, a sentence for each month.
     healed: Vec<String>,
 }
 
-/// What was appended and not synced.
+/// Unsynced part of the replica.
 #[derive(Clone, Copy, Debug)]
 struct Unsynced {
     since: Instant,
-    /// Number of the first entry of it.
+    /// Number of its first entry.
     from: u64,
 }
 
 impl Copies {
     pub(super) fn open(folder: &Path) -> Result<Copies, StoreError> {
-        let failed = |error| StoreError::io("open the folder of the ledger's second copy", &error);
+        let failed = |error| StoreError::io("open the directory of the ledger's second copy", &error);
         let fresh = !folder.exists();
         private::folder(folder).map_err(failed)?;
         let folder = folder.canonicalize().map_err(failed)?;
@@ -54,10 +54,10 @@ impl Copies {
         Ok(Copies { folder, open: None, behind: None, unsynced: None, healed: Vec::new() })
     }
 
-    /// Appends a commit's sheets; whether that worked.
+    /// Appends the blocks of a commit; returns true on success.
     pub(super) fn append(&mut self, ledger: &LedgerStore, group: &Group) -> bool {
         let copied = match self.behind {
-            // The store has this commit too by now.
+            // The store already has this commit.
             Some(_) => self.catch_up(ledger),
             None => self.write(ledger, group).and_then(|()| self.sync_if_due(group.after.seq)),
         };
@@ -77,17 +77,17 @@ impl Copies {
         std::mem::take(&mut self.healed)
     }
 
-    /// Why the files lack something; `None` while they do not.
+    /// Returns the error because of which the files lag behind the store; `None` if they do not.
     pub(super) fn behind(&self) -> Option<StoreError> {
         self.behind.clone()
     }
 
-    /// How long the sync of what was appended may still wait; `None` if there is nothing to sync.
+    /// Returns the time until the next sync is due; `None` if everything is synced.
     pub(super) fn due(&self) -> Option<Duration> {
         self.unsynced.map(|unsynced| LATER.saturating_sub(unsynced.since.elapsed()))
     }
 
-    /// Makes durable what was appended; whether that worked.
+    /// Syncs the appended blocks; returns true on success.
     pub(super) fn sync(&mut self) -> bool {
         if self.unsynced.is_none() {
             return self.behind.is_none();
@@ -124,7 +124,7 @@ impl Copies {
                 self.sync_open()?;
             }
             let (file, at) = self.file(&first.month)?;
-            // A commit asked for again may be there; a file that was touched from outside is not appended to.
+            // A repeated commit may be in the file already; a file modified from outside is not appended to.
             match end.checked_sub(text.len() as u64) {
                 Some(start) if start == *at => {
                     file.write_all_at(&text, start).map_err(failed)?;
@@ -137,7 +137,7 @@ impl Copies {
         Ok(())
     }
 
-    /// The open file of a month, and its length.
+    /// Returns the open file of a month and its length.
     fn file(&mut self, month: &str) -> Result<(&File, &mut u64), StoreError> {
         if self.open.as_ref().is_none_or(|(open, ..)| open != month) {
             let path = path(&self.folder, month);
@@ -161,20 +161,20 @@ impl Copies {
         }
     }
 
-    /// Brings every file up to the store.
+    /// Brings every file up to date with the store.
     pub(super) fn catch_up(&mut self, ledger: &LedgerStore) -> Result<(), StoreError> {
         self.open = None;
         self.unsynced = None;
         let months = ledger.months()?;
         self.nothing_else(&months)?;
         for (place, month) in months.iter().enumerate() {
-            // A commit reaches over two months at most.
+            // A commit spans at most two months.
             self.catch_up_month(ledger, month, place + 2 >= months.len())?;
         }
         Ok(())
     }
 
-    /// A file of a month that the store has no entry of.
+    /// Returns an error if a file is of a month without entries in the store.
     fn nothing_else(&self, months: &[String]) -> Result<(), StoreError> {
         match files(&self.folder)?.iter().find(|file| !months.contains(file)) {
             Some(month) => Err(more(month)),
@@ -188,7 +188,7 @@ impl Copies {
         if *length > should {
             return Err(more(month));
         }
-        // Months that are over were synced long ago; in the others the end may be torn.
+        // Past months were synced long ago; in the last two the end may be torn.
         if *length == should && !recent {
             return Ok(());
         }
@@ -209,12 +209,12 @@ impl Copies {
         }
         let before = std::mem::replace(length, should);
         if let Some(at) = torn {
-            // A power cut takes the end of the file that was not synced; anything else is damage.
+            // A power cut removes the unsynced end of the file; any other difference is damage.
             self.healed.truncate(MOST_HEALED - 1);
             self.healed.push(if before < should {
                 format!("the file of {month} had {before} of {should} bytes")
             } else {
-                format!("the file of {month} differed from the store behind byte {at}")
+                format!("the file of {month} differed from the store after byte {at}")
             });
         }
         Ok(())
@@ -227,14 +227,14 @@ impl Drop for Copies {
     }
 }
 
-/// How often, and how long in between, a file that is still being written is looked at again.
+/// Number of reads of a file that is still being written, and the pause between them.
 const LOOKS: u32 = 50;
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// See [`LedgerStore::compare`]. A commit may be on its way meanwhile: the store has it a moment before its file.
+/// Implements [`LedgerStore::compare`]. A commit may be in progress: the store has it shortly before the file.
 pub(super) fn compare(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>, StoreError> {
     let files = files(folder)?;
-    // Read after the files: a month that begins meanwhile is in the store first.
+    // Read after the files: a new month is in the store first.
     let months = ledger.months()?;
     let unknown = files.iter().filter(|file| !months.contains(file));
     let mut findings: Vec<String> =
@@ -258,16 +258,16 @@ pub(super) fn compare(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>
             Ok::<_, StoreError>(())
         })?;
         let length = file.metadata().map_err(failed)?.len();
-        // Read after the file was measured, so a commit in between does not count against it.
+        // Read after the file length, so that a commit in between is no difference.
         let should = ledger.length(&month)?;
         if let Some(at) = differs.or_else(|| (length > should).then_some(should)) {
-            findings.push(format!("the file of {month} differs from the store behind byte {at}"));
+            findings.push(format!("the file of {month} differs from the store after byte {at}"));
         }
     }
     Ok(findings)
 }
 
-/// The months of the files that are not empty.
+/// Returns the months of the non-empty files.
 fn files(folder: &Path) -> Result<Vec<String>, StoreError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -287,7 +287,7 @@ fn files(folder: &Path) -> Result<Vec<String>, StoreError> {
     Ok(months)
 }
 
-/// Whether the file has these bytes there, or will have in a moment.
+/// Returns true if the file has these bytes at the offset, or gets them within a second.
 fn comes_to_hold(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
     for _ in 0..LOOKS {
         if holds(file, at, text)? {
@@ -305,7 +305,7 @@ fn path(folder: &Path, month: &str) -> PathBuf {
     folder.join(format!("{month}.jsonl"))
 }
 
-/// The last sheets of a month: enough to reach back to where the file ends, and over the last commit.
+/// Returns the last blocks of a month: from the end of the file on, and at least those of the last commit.
 fn ending(ledger: &LedgerStore, month: &str, should: u64, length: u64) -> Result<Vec<Sheet>, StoreError> {
     let last = ledger.tip()?.map_or(u64::MAX, |tip| tip.seq);
     let mut back = TAIL;
@@ -319,7 +319,7 @@ fn ending(ledger: &LedgerStore, month: &str, should: u64, length: u64) -> Result
         let bytes: u64 = sheets.iter().map(|sheet| sheet.text.len() as u64).sum();
         let start = should
             .checked_sub(bytes)
-            .ok_or_else(|| StoreError::corrupt(format!("the sheets of {month} are more than was written")))?;
+            .ok_or_else(|| StoreError::corrupt(format!("the blocks of {month} exceed the bytes written")))?;
         if start <= length || from == 0 {
             return if start <= length { Ok(sheets) } else { Err(lacks(month)) };
         }
@@ -327,7 +327,7 @@ fn ending(ledger: &LedgerStore, month: &str, should: u64, length: u64) -> Result
     }
 }
 
-/// Whether the file has these bytes there.
+/// Returns true if the file has these bytes at the offset.
 fn holds(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
     let mut there = vec![0; text.len()];
     match file.read_exact_at(&mut there, at) {
@@ -345,7 +345,9 @@ fn more(month: &str) -> StoreError {
 }
 
 fn lacks(month: &str) -> StoreError {
-    StoreError::corrupt(format!("sheets of {month} are missing from the store and from the second copy"))
+    StoreError::corrupt(format!(
+        "ledger blocks of {month} are missing from the store and from the second copy"
+    ))
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -1,21 +1,20 @@
-//! The ledger in a store: sheets of entries, balances and the ledger's tip, written together; and a second
-//! copy of the sheets in one file a month.
+//! Ledger in a store: blocks of entries, balances and the tip, written together, and a replica of the blocks in one
+//! file a month, which messages call the second copy.
 //!
-//! A sheet is a part of what one commit adds, as lines of text that nothing here reads. Each commit is one guarded
-//! batch (so no commit is ever made twice), and once the store has it durably its sheets are appended to the month's
-//! file, before [`LedgerStore::append`] returns. The file is synced within a quarter of a second, see
-//! [`LedgerStore::copy_due`].
+//! A block is a part of a commit, as lines of text that this module does not parse. Each commit is one guarded
+//! transaction, so it is never applied twice. Once it is durable in the store, its blocks are appended to the month's
+//! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see [`LedgerStore::copy_due`].
 //!
 //! ```text
-//! row of a sheet    `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, packed, see `pack.rs`
-//! row of the tip    meta `ledger`                                              →  [`Tip`]
-//! row of a month    meta `ledger/2026-11`                                      →  bytes of its file
-//! file of a month   <folder>/2026-11.jsonl                                     =  its sheets in order
+//! key of a block   `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, compressed
+//! key of the tip   meta `ledger`                                              →  [`Tip`]
+//! key of a month   meta `ledger/2026-11`                                      →  bytes of its file
+//! file of a month  <directory>/2026-11.jsonl                                  =  its blocks in order
 //! ```
-//! Rows of others may go with a commit: what was charged for and its charge are there together, or neither.
-//! The store is written first, so after a crash a file may lack its end, never have more than the store: that
-//! is made up for when the ledger is opened. A file that has more is proof that the store lost entries, and
-//! the ledger is not opened; see [`LedgerStore::clear`].
+//! A commit may contain rows of other modules: a charge and the state of the charged work are written together or not
+//! at all. The store is written first, so after a crash a file may lack its end but never has more than the store; the
+//! missing end is written when the ledger is opened. A file with more entries proves that the store lost some; then the
+//! ledger is not opened, see [`LedgerStore::clear`].
 
 mod copy;
 mod key;
@@ -36,79 +35,80 @@ use crate::{Batch, MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE, Space, Store, Store
 
 const TIP: &[u8] = b"ledger";
 
-/// Most bytes of one sheet.
+/// Maximum size of one block, in bytes.
 pub const MAX_SHEET: usize = MAX_VALUE;
-/// A sheet of so many bytes is long enough. sled keeps hundreds of the pages it wrote last, whatever its cache may
-/// hold (it looks at a 256th of them after 64 accesses), and a page is up to seventeen rows. Packed it is a third.
+/// Block size in bytes at which a new block should begin; LZ4 reduces it to a third. sled caches hundreds of recently
+/// written pages regardless of its cache limit (it checks a 256th of them after 64 accesses), and a page has up to 17
+/// rows.
 pub const GOOD_SHEET: usize = 6 * 1024;
-/// Most bytes of the sheets of one commit.
+/// Maximum bytes of the blocks of one commit.
 pub const MAX_GROUP: usize = MAX_BATCH / 2;
-/// Most sheets, balances, names and further rows of one commit together.
+/// Maximum number of blocks, balances, names and further rows of one commit together.
 pub const MAX_ROWS: usize = MAX_STEPS / 2;
-/// Most bytes of the further rows of one commit.
+/// Maximum bytes of the further rows of one commit.
 pub const MAX_ROW_BYTES: usize = MAX_BATCH / 4;
 
-/// Entries that are added together, all of one month.
+/// Block of entries that are added together, all of one month.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sheet {
-    /// `2026-11`.
+    /// Month of the entries, such as `2026-11`.
     pub month: String,
-    /// Number of the last entry in it.
+    /// Number of its last entry.
     pub last: u64,
-    /// Its lines.
+    /// Text of the block, a line for each entry.
     pub text: Vec<u8>,
 }
 
-/// A row that belongs to a commit and is none of the ledger's own: what became of the work that is charged.
+/// Row of another module that is written with a commit: the state of the work that is charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowWrite {
-    /// Its space.
+    /// Table of the row.
     pub space: Space,
-    /// Its key.
+    /// Key of the row.
     pub key: Vec<u8>,
-    /// Its value; `None` removes it.
+    /// Value of the row; `None` removes it.
     pub value: Option<Vec<u8>>,
 }
 
 impl RowWrite {
-    /// What it takes of [`MAX_ROW_BYTES`].
+    /// Returns the bytes counted against [`MAX_ROW_BYTES`].
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
     }
 
-    /// Whether it is within the store's caps for one row.
+    /// Returns true if the row is within the store's size limits.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.key.len() <= MAX_KEY && self.value.as_ref().is_none_or(|value| value.len() <= MAX_VALUE)
     }
 }
 
-/// One commit. Without sheets the ledger stands where it stood, `before` and `after` being the same.
+/// Commit to the ledger. Without blocks the tip does not change: `before` and `after` are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// Where the ledger has to stand for it; `None` before the first.
+    /// Required tip of the ledger before the commit; `None` before the first commit.
     pub before: Option<Tip>,
-    /// Where it stands afterwards.
+    /// Tip of the ledger after the commit.
     pub after: Tip,
-    /// In order.
+    /// Blocks in order.
     pub sheets: Vec<Sheet>,
-    /// Balances that changed, by account.
+    /// Changed balances, by account.
     pub balances: Vec<(String, BalanceRecord)>,
-    /// Names that are used up, see [`LedgerStore::number_of`], with the number of their entry.
+    /// Names used by the entries, with the number of each entry, see [`LedgerStore::number_of`].
     pub names: Vec<(String, u64)>,
-    /// Rows that are written with it, in order.
+    /// Further rows written with the commit, in order.
     pub rows: Vec<RowWrite>,
 }
 
-/// What became of a commit that is durable in the store.
+/// Result of a commit that is durable in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Whether the second copy has it too. If not, the next commit or opening makes up for it.
+    /// True if the replica has the commit too. If not, the next commit or opening adds it.
     pub copied: bool,
 }
 
-/// The ledger of a store.
+/// Ledger of a store.
 #[derive(Debug)]
 pub struct LedgerStore {
     store: Arc<dyn Store>,
@@ -117,12 +117,12 @@ pub struct LedgerStore {
 }
 
 impl LedgerStore {
-    /// The ledger in `store`, its second copy in the folder `copies`, made if it is missing; `None` for a
-    /// store that keeps nothing. Brings the copy up to the store.
+    /// Opens the ledger in `store` with its replica in the directory `copies`, created if missing; `None` for an
+    /// in-memory store. Brings the replica up to date with the store.
     ///
     /// # Errors
-    /// `Corrupt` if the copy has entries that the store lacks; as [`Store::scan`], and `Full` or `Io` if the
-    /// files cannot be brought up.
+    /// Returns `Corrupt` if the replica has entries that the store lacks, `Full` or `Io` if the files cannot be
+    /// updated, and the errors of [`Store::scan`].
     pub fn open(store: Arc<dyn Store>, copies: Option<&Path>) -> Result<LedgerStore, StoreError> {
         let folder = copies.map(Path::to_owned);
         let copies = copies.map(Copies::open).transpose()?;
@@ -133,47 +133,46 @@ impl LedgerStore {
         Ok(ledger)
     }
 
-    /// The ledger in `store`, to be looked at: its second copy is neither made nor brought up.
+    /// Opens the ledger in `store` for reading, without a replica.
     #[must_use]
     pub fn look(store: Arc<dyn Store>) -> LedgerStore {
         LedgerStore { store, copies: None, folder: None }
     }
 
-    /// The same, with the folder `copies` to compare: nothing is written to either.
+    /// Opens the ledger in `store` for reading and for comparison with the replica in the directory `copies`; writes to
+    /// neither.
     #[must_use]
     pub fn inspect(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
         LedgerStore { store, copies: None, folder: Some(copies.to_owned()) }
     }
 
-    /// What was wrong with the second copy and was written again from the store, since the last call: a sentence for
-    /// each month.
+    /// Returns the repairs of the replica from the store since the last call: a sentence for each month.
     #[must_use]
     pub fn take_healed(&self) -> Vec<String> {
         self.copies.as_ref().map(|copies| copies.lock().take_healed()).unwrap_or_default()
     }
 
-    /// Brings the second copy up to the store again, which another process may have written to.
+    /// Brings the replica up to date with the store, which another process may have written to.
     ///
     /// # Errors
-    /// As [`LedgerStore::open`].
+    /// Same as [`LedgerStore::open`].
     pub fn catch_up(&self) -> Result<(), StoreError> {
         self.copies.as_ref().map_or(Ok(()), |copies| copies.lock().catch_up(self))
     }
 
-    /// Where the ledger stands; `None` before its first entry.
+    /// Returns the tip of the ledger; `None` before its first entry.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn tip(&self) -> Result<Option<Tip>, StoreError> {
         self.store.get(Space::Meta, TIP)?.map(|row| Tip::from_row(&row)).transpose()
     }
 
-    /// Adds a commit. When it returns `Ok` the commit survives a power cut. Asking again with the same group
-    /// after any error is safe: a commit that was kept after all is found to be so, and one without sheets is
-    /// the same rows once more.
+    /// Adds a commit. After `Ok` the commit survives a power cut. A retry with the same commit after any error is safe:
+    /// a commit that was stored after all is detected, and one without blocks writes the same rows again.
     ///
     /// # Errors
-    /// `Guard` if the ledger stands elsewhere, `TooLarge`, and what [`Store::apply`] fails with.
+    /// Returns `Guard` if the ledger has another tip, `TooLarge`, and the errors of [`Store::apply`].
     pub fn append(&self, group: &Group) -> Result<Appended, StoreError> {
         let batch = self.batch(group)?;
         match self.store.apply(batch) {
@@ -184,20 +183,19 @@ impl LedgerStore {
         Ok(Appended { copied })
     }
 
-    /// When the second copy wants [`LedgerStore::sync_copy`]; `None` while all of it is synced. Commits that follow
-    /// sync it by themselves; this is for the time in which none does.
+    /// Returns the time until [`LedgerStore::sync_copy`] is due; `None` if the replica is synced. Later commits sync it
+    /// by themselves; this is for periods without commits.
     #[must_use]
     pub fn copy_due(&self) -> Option<Duration> {
         self.copies.as_ref().and_then(|copies| copies.lock().due())
     }
 
-    /// Makes durable what the second copy has; whether that worked. If not, the next commit or opening makes up
-    /// for it.
+    /// Syncs the replica; returns true on success. After a failure the next commit or opening repairs it.
     pub fn sync_copy(&self) -> bool {
         self.copies.as_ref().is_none_or(|copies| copies.lock().sync())
     }
 
-    /// Why the second copy lacks something; `None` while it does not.
+    /// Returns the error because of which the replica lags behind the store; `None` if it does not.
     #[must_use]
     pub fn why_behind(&self) -> Option<StoreError> {
         self.copies.as_ref().and_then(|copies| copies.lock().behind())
@@ -238,10 +236,10 @@ impl LedgerStore {
         Ok(batch)
     }
 
-    /// Bytes of a month's sheets.
+    /// Returns the bytes of a month's blocks, uncompressed.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn length(&self, month: &str) -> Result<u64, StoreError> {
         match self.store.get(Space::Meta, &month_key(month))? {
             None => Ok(0),
@@ -249,10 +247,10 @@ impl LedgerStore {
         }
     }
 
-    /// The months that have sheets, in order.
+    /// Returns the months that have blocks, in order.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn months(&self) -> Result<Vec<String>, StoreError> {
         let mut months = Vec::new();
         let mut after: Option<Vec<u8>> = None;
@@ -265,11 +263,11 @@ impl LedgerStore {
         }
     }
 
-    /// The sheets of a month that end behind the entry `after`, in order, as one comes to need them: a page of
-    /// them; and whether there are more.
+    /// Returns a page of the blocks of a month that end after the entry `after`, in order and decompressed lazily, and
+    /// true if more blocks follow.
     ///
     /// # Errors
-    /// As [`Store::scan`]; of a sheet, `Corrupt` if it cannot be read.
+    /// Same as [`Store::scan`]; an item is `Corrupt` if its block cannot be read.
     pub fn sheets(
         &self,
         month: &str,
@@ -281,7 +279,7 @@ impl LedgerStore {
             let (month, last) = split_key(&row.key)?;
             let unreadable = |_| {
                 StoreError::corrupt(format!(
-                    "the sheet of {month} that ends with entry {last} cannot be read"
+                    "the ledger block of {month} that ends with entry {last} cannot be read"
                 ))
             };
             let text = unpack(row.value).map_err(unreadable)?;
@@ -290,10 +288,10 @@ impl LedgerStore {
         Ok((page.rows.into_iter().map(sheet), page.more))
     }
 
-    /// Gives every sheet that ends behind the entry `after` to `each`, in order.
+    /// Passes every block that ends after the entry `after` to `each`, in order.
     ///
     /// # Errors
-    /// The first of `each`, or as [`Store::scan`].
+    /// Returns the first error of `each`, or the errors of [`Store::scan`].
     pub fn walk<E: From<StoreError>>(
         &self,
         after: u64,
@@ -305,10 +303,10 @@ impl LedgerStore {
         Ok(())
     }
 
-    /// As [`LedgerStore::walk`], within one month.
+    /// Iterates like [`LedgerStore::walk`], within one month.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`LedgerStore::walk`].
     pub fn walk_month<E: From<StoreError>>(
         &self,
         month: &str,
@@ -329,19 +327,19 @@ impl LedgerStore {
         }
     }
 
-    /// The balance of an account.
+    /// Returns the balance of an account.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn balance(&self, account: &str) -> Result<Option<BalanceRecord>, StoreError> {
         let row = self.store.get(Space::Balances, account.as_bytes())?;
         row.map(|row| BalanceRecord::from_row(&row)).transpose()
     }
 
-    /// Every balance, by account.
+    /// Returns all balances, by account.
     ///
     /// # Errors
-    /// As [`Store::scan`].
+    /// Same as [`Store::scan`].
     pub fn balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
         let mut all = Vec::new();
         let mut after: Option<Vec<u8>> = None;
@@ -349,7 +347,7 @@ impl LedgerStore {
             let page = self.store.scan(Space::Balances, b"", after.as_deref(), crate::MAX_PAGE)?;
             for row in &page.rows {
                 let account = String::from_utf8(row.key.clone())
-                    .map_err(|_| StoreError::corrupt("the name of an account is no text"))?;
+                    .map_err(|_| StoreError::corrupt("the name of an account is not UTF-8"))?;
                 all.push((account, BalanceRecord::from_row(&row.value)?));
             }
             match page.rows.into_iter().next_back() {
@@ -359,28 +357,28 @@ impl LedgerStore {
         }
     }
 
-    /// The number of the entry that used a name up; `None` if none did.
+    /// Returns the number of the entry that used a name; `None` if the name is unused.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// Same as [`Store::get`].
     pub fn number_of(&self, name: &str) -> Result<Option<u64>, StoreError> {
         self.store.get(Space::Idempotency, &name_key(name))?.map(|row| number(&row)).transpose()
     }
 
-    /// Compares the second copy with the store, byte by byte; a sentence for each month that differs. Nothing
-    /// where there is no copy.
+    /// Compares the replica with the store byte by byte; returns a sentence for each month that differs, and none
+    /// without a replica.
     ///
     /// # Errors
-    /// As [`Store::scan`], `Io` if a file cannot be read.
+    /// Same as [`Store::scan`], and `Io` if a file cannot be read.
     pub fn compare(&self) -> Result<Vec<String>, StoreError> {
         self.folder.as_ref().map_or_else(|| Ok(Vec::new()), |folder| copy::compare(folder, self))
     }
 
-    /// Removes the ledger from the store, so that it can be written again from its second copy, which is not
-    /// touched. A crash on the way leaves a ledger that is not opened; then this has to be done again.
+    /// Removes the ledger from the store, so that it can be rebuilt from its replica, which is not changed. A crash in
+    /// between leaves a ledger that cannot be opened; then this must be repeated.
     ///
     /// # Errors
-    /// As [`Store::apply`].
+    /// Same as [`Store::apply`].
     pub fn clear(store: &dyn Store) -> Result<(), StoreError> {
         let mut batch = Batch::new().delete(Space::Meta, TIP);
         for (space, prefix) in [

@@ -1,20 +1,20 @@
-//! A sheet as it lies in the store: its lines repeat each other, so they are packed with LZ4 where that makes them
-//! shorter. Packing loses nothing, and a row of plain text is read as it is.
+//! Compression of a block in the store: its lines repeat each other, so LZ4 is applied where it makes them shorter. A
+//! row of plain text is read unchanged.
 //!
 //! ```text
-//! row of a sheet = its text, which begins with `{`
+//! row of a block = its text, which begins with `{`
 //!                | 1, length of the text (4 bytes, little-endian), LZ4 block of the text
 //! ```
 
 use super::MAX_SHEET;
 use crate::StoreError;
 
-/// First byte of a packed row; no line begins with it.
+/// First byte of a compressed row; no line begins with it.
 const PACKED: u8 = 1;
-/// Bytes in front of the block.
+/// Bytes before the LZ4 block: the marker and the length.
 const HEAD: usize = 5;
 
-/// The row of a text; of one over its cap, the text, which no store takes.
+/// Encodes the text of a block as a row; a text over the limit stays uncompressed and is refused by the store.
 pub(super) fn pack(text: &[u8]) -> Vec<u8> {
     let packed = if text.len() <= MAX_SHEET { packed(text) } else { None };
     packed.filter(|row| row.len() < text.len()).unwrap_or_else(|| text.to_vec())
@@ -30,15 +30,15 @@ fn packed(text: &[u8]) -> Option<Vec<u8>> {
     Some(row)
 }
 
-/// The text of a sheet's row: its lines.
+/// Decodes the text of a block from its row.
 ///
 /// # Errors
-/// `Corrupt` if it is none.
+/// Returns `Corrupt` if the row cannot be decompressed.
 pub fn unpack(row: Vec<u8>) -> Result<Vec<u8>, StoreError> {
     let Some((head, block)) = row.split_first_chunk::<HEAD>().filter(|(head, _)| head[0] == PACKED) else {
         return Ok(row);
     };
-    let broken = || StoreError::corrupt("a packed sheet of the ledger cannot be read");
+    let broken = || StoreError::corrupt("a compressed block of the ledger cannot be read");
     let [_, length @ ..] = *head;
     let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| broken())?;
     if length > MAX_SHEET {

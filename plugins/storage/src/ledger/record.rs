@@ -1,4 +1,4 @@
-//! The rows of the ledger's tip and of balances: versioned JSON.
+//! Rows of the ledger's tip and of balances, as versioned JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,25 +7,25 @@ use crate::export::{hex, unhex};
 
 const VERSION: u32 = 1;
 
-/// Where a ledger stands.
+/// Tip of a ledger: its last entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tip {
     /// Number of the last entry.
     pub seq: u64,
-    /// Its hash.
+    /// Hash of the last entry.
     pub hash: [u8; 32],
-    /// When it was made, Unix seconds.
+    /// Time of the last entry, Unix seconds.
     pub at: u64,
-    /// Every reserve made before this entry has ended: where to look for open ones after a crash.
+    /// Number of an entry before which every reserve has ended: after a crash, open reserves are searched from it on.
     pub low: u64,
 }
 
-/// What the entries of an account add up to; open reserves are not taken off.
+/// Sum of the entries of an account; open reserves are not subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BalanceRecord {
-    /// Micro-credits.
+    /// Balance in micro-credits.
     pub credits: i64,
-    /// Nano-kWh.
+    /// Balance in nano-kWh.
     pub energy: i64,
 }
 
@@ -78,7 +78,7 @@ fn write(row: &impl Serialize) -> Result<Vec<u8>, StoreError> {
 
 fn read<'a, T: Deserialize<'a>>(row: &'a [u8], what: &str) -> Result<T, StoreError> {
     serde_json::from_slice(row)
-        .map_err(|_| StoreError::corrupt(format!("the row of {what} is not what this version reads")))
+        .map_err(|_| StoreError::corrupt(format!("the row of {what} is in an unknown format")))
 }
 
 fn check(version: u32) -> Result<(), StoreError> {

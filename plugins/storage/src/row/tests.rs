@@ -1,4 +1,4 @@
-//! The envelope: what goes in comes out, and nothing else does.
+//! Tests of the row encoding: a round trip, and the detection of every change.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;

@@ -1,5 +1,5 @@
-//! Room kept back for a full disk: sled cannot be opened without writing, so without it a store on a full
-//! disk could not even be read.
+//! Reserve file for a full disk: sled writes while opening, so without reserved space a store on a full disk could not
+//! even be read.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use crate::{StoreError, private};
 
 const CHUNK: usize = 1 << 20;
 
-/// A file of a fixed size that is given up when the disk is full.
+/// File of a fixed size that is deleted when the disk is full.
 #[derive(Debug)]
 pub(crate) struct Ballast {
     path: PathBuf,
@@ -22,20 +22,20 @@ impl Ballast {
         Ballast { path, bytes }
     }
 
-    /// Gives the room back to the disk.
+    /// Deletes the file to free its disk space.
     pub(crate) fn release(&self) -> Result<(), StoreError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::io("release its ballast", &error))
+                Err(StoreError::io("delete its ballast file", &error))
             }
             _ => self.sync(),
         }
     }
 
-    /// Takes the room, if it is not taken yet.
+    /// Creates the file, if it does not exist.
     ///
     /// # Errors
-    /// `Full` if there is not that much room; then none is taken.
+    /// Returns `Full` if there is not enough free space; then no space is used.
     pub(crate) fn secure(&self) -> Result<(), StoreError> {
         if self.bytes == 0 || fs::metadata(&self.path).is_ok_and(|file| file.len() == self.bytes) {
             return Ok(());
@@ -44,7 +44,7 @@ impl Ballast {
         let filled = fill(&part, self.bytes).and_then(|()| fs::rename(&part, &self.path));
         if let Err(error) = filled {
             let _ = fs::remove_file(&part);
-            return Err(StoreError::io("secure its ballast", &error));
+            return Err(StoreError::io("create its ballast file", &error));
         }
         self.sync()
     }
@@ -54,9 +54,9 @@ impl Ballast {
     }
 }
 
-/// Writes the bytes out: a file only set to a length takes no room.
+/// Fills the file with zeros: a file extended without writing allocates no blocks.
 fn fill(path: &Path, bytes: u64) -> io::Result<()> {
-    // More than there is would fill the disk for everybody before it is given up.
+    // Without this check, a file larger than the free space would fill the disk for all processes before the error.
     if bytes > room(path.parent().unwrap_or(path))? {
         return Err(io::ErrorKind::StorageFull.into());
     }

@@ -1,4 +1,4 @@
-//! Compaction: sled's log can grow to many times the rows in it, so now and then the rows move to a new one.
+//! Compaction: sled's log can grow to many times the size of its rows; compaction moves the rows to a new log.
 
 use std::path::Path;
 
@@ -9,36 +9,36 @@ use super::folder::{Folder, remove_all, sync_tree};
 use super::live::{Live, SEGMENT};
 use crate::{StoreError, row};
 
-/// The log may be this many times its rows.
+/// Maximum ratio of log size to row size.
 const SLACK: u64 = 4;
-/// Bytes written per batch while copying.
+/// Number of bytes written per sled batch while copying.
 const PORTION: usize = 1 << 20;
 
-/// What a compaction did.
+/// Result of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// Bytes of the log before.
+    /// Log size in bytes before.
     pub before: u64,
-    /// Bytes of the log after.
+    /// Log size in bytes after.
     pub after: u64,
 }
 
-/// Moves the rows of the store in the folder `path` to a new log. The store must not be open.
+/// Moves the rows of the store in the directory `path` to a new log. The store must not be open.
 ///
-/// A power cut at any moment leaves the old log or the new one, each complete.
+/// A power cut at any moment leaves either the old log or the new one, complete.
 ///
 /// # Errors
-/// As [`super::open`]; `Corrupt` if a row is damaged: repair first.
+/// Same as [`super::open`]; `Corrupt` if a row is damaged, which needs a repair first.
 pub fn compact(path: &Path, options: Options) -> Result<Compacted, StoreError> {
     let folder = Folder::claim(path)?;
     if !folder.has_store() {
-        return Err(StoreError::Format { what: "there is no store in this folder".to_owned() });
+        return Err(StoreError::Format { what: "there is no store in this directory".to_owned() });
     }
     let engine = Engine::start(folder, options)?;
     replace(&engine)
 }
 
-/// Compacts a store that is being opened, if its log is too large for its rows.
+/// Compacts a store while it is opened, if its log is too large for its rows.
 pub(crate) fn if_due(engine: &Engine) -> Result<(), StoreError> {
     let log = engine.with(Live::log_bytes)?;
     if log <= engine.options.compact_over_bytes {
@@ -53,17 +53,17 @@ pub(crate) fn if_due(engine: &Engine) -> Result<(), StoreError> {
         return Ok(());
     }
     match replace(engine) {
-        // Not worth refusing to open for: a store with a damaged row, or on a full disk, still reads.
+        // No reason to fail the opening: a store with a damaged row, or on a full disk, is still readable.
         Err(StoreError::Corrupt { .. } | StoreError::Full) => engine.with(|_| Ok(())),
         replaced => replaced.map(|_| ()),
     }
 }
 
-/// Whether the disk has room for a second log of so many bytes of rows: it is begun with whole segments, and the
-/// ballast may have to be taken beside it.
+/// Returns true if the disk has space for a second log with this many bytes of rows, its whole segments, and the
+/// reserve file.
 fn fits(engine: &Engine, rows: u64) -> bool {
     let needed = rows.saturating_add(2 * SEGMENT as u64).saturating_add(engine.options.ballast_bytes);
-    // A disk that does not tell is tried.
+    // If the free space is unknown, compaction is attempted.
     engine.folder.room().map_or(true, |room| room >= needed)
 }
 
@@ -71,7 +71,7 @@ fn replace(engine: &Engine) -> Result<Compacted, StoreError> {
     let before = engine.with(Live::log_bytes)?;
     let side = engine.folder.side()?;
     if let Err(why) = copy(engine, &side) {
-        // It is worthless, and on a full disk the room that it took is what the store needs to go on.
+        // The new log is useless, and on a full disk the store needs its space.
         remove_all(&side)?;
         return Err(why);
     }
@@ -81,8 +81,8 @@ fn replace(engine: &Engine) -> Result<Compacted, StoreError> {
     Ok(Compacted { before, after: engine.with(Live::log_bytes)? })
 }
 
-/// Copies every row to a new log in the folder `side`, closed and synced at the end: what the disk refuses, it
-/// refuses here, while the store is still open.
+/// Copies every row to a new log in the directory `side`, then closes and syncs it: disk errors occur here, while the
+/// store is still open.
 fn copy(engine: &Engine, side: &Path) -> Result<(), StoreError> {
     let new = Live::start(side, &engine.options)?;
     let mut portion: Writes = Vec::new();

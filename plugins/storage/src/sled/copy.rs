@@ -1,4 +1,4 @@
-//! Going over every row: a consistent copy of a store at work, and its verification.
+//! Scans over every row: a consistent copy of an open store, and its verification.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -8,17 +8,17 @@ use super::live::Live;
 use super::tip::{is_row, mark};
 use crate::{Copied, Space, StoreError, Verified, row};
 
-/// Rows read per turn, so that a failing store can be reopened in between.
+/// Number of rows read per chunk, so that a failing store can be reopened between chunks.
 const TURN: usize = 256;
-/// A copy holds writing up once this few rows are left to catch up with.
+/// Number of changed rows from which a copy pauses writes to finish.
 const FEW: usize = 256;
-/// Or after this many rounds of catching up.
+/// Maximum number of catch-up rounds before a copy pauses writes.
 const ROUNDS: usize = 16;
-/// Findings kept.
+/// Maximum number of findings retained.
 const FINDINGS: usize = 100;
 
-/// See [`crate::Store::copy`]: first every row as it is met, while the keys written meanwhile are noted; then
-/// the noted rows again; the last few of them while writing is held up.
+/// Implements [`crate::Store::copy`]: reads every row while the keys of concurrent writes are recorded, then reads the
+/// recorded rows again; the last few of them while writes are paused.
 pub(crate) fn copy(
     engine: &Engine,
     sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>,
@@ -74,11 +74,11 @@ fn give(
 
 fn part(key: &[u8]) -> Result<(Space, &[u8]), StoreError> {
     let known = key.split_first().and_then(|(tag, key)| Some((Space::of_tag(*tag)?, key)));
-    known.ok_or_else(|| StoreError::Format { what: "a row of an unknown space".to_owned() })
+    known.ok_or_else(|| StoreError::Format { what: "a row of an unknown table".to_owned() })
 }
 
-/// See [`crate::Store::verify`]. Each turn holds writing up for a moment, so that what is written meanwhile is
-/// told apart: behind the cursor it is counted by the writer, before it the walk will meet it.
+/// Implements [`crate::Store::verify`]. Each chunk pauses writes briefly, so that every concurrent write is counted
+/// once: by the writer if its key is before the cursor, otherwise by the scan.
 pub(crate) fn verify(engine: &Engine, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
     let _alone = engine.copying.lock();
     *engine.survey.lock() = Some(Survey::default());
@@ -100,16 +100,16 @@ pub(crate) fn verify(engine: &Engine, read: &mut dyn FnMut(u64)) -> Result<Verif
     let (found, should) = surveyed?;
     if verified.damaged == 0 && (found.rows, found.sum) != (should.rows, should.sum) {
         verified.missing = true;
-        verified.findings.push(format!("there are {} rows where {} were written", found.rows, should.rows));
+        verified.findings.push(format!("there are {} rows, but {} were written", found.rows, should.rows));
     }
     Ok(verified)
 }
 
 fn disturbed() -> StoreError {
-    StoreError::Io { what: "write while it was verified", kind: std::io::ErrorKind::Interrupted }
+    StoreError::Io { what: "write during a verification", kind: std::io::ErrorKind::Interrupted }
 }
 
-/// Refuses a store that is small enough to be looked through and lacks rows.
+/// Returns `Corrupt` if a store small enough to be verified on opening lacks rows.
 pub(crate) fn refuse_if_missing(engine: &Engine) -> Result<(), StoreError> {
     if engine.with(Live::log_bytes)? > engine.options.verify_under_bytes {
         return Ok(());
@@ -121,7 +121,7 @@ pub(crate) fn refuse_if_missing(engine: &Engine) -> Result<(), StoreError> {
     }
 }
 
-/// Whether there was anything left to read.
+/// Verifies one chunk; returns true if there were rows left to read.
 fn survey_turn(engine: &Engine, survey: &mut Survey, verified: &mut Verified) -> Result<bool, StoreError> {
     let turn = turn(engine, survey.cursor.as_deref())?;
     for (key, sealed) in turn.iter().filter(|(key, _)| is_row(key)) {
@@ -148,7 +148,7 @@ fn survey_turn(engine: &Engine, survey: &mut Survey, verified: &mut Verified) ->
     }
 }
 
-/// Every row by rising key, a turn at a time.
+/// Passes every row to `each` in ascending key order, a chunk at a time.
 pub(crate) fn walk(
     engine: &Engine,
     mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
@@ -168,7 +168,7 @@ pub(crate) fn walk(
 
 type Sealed = (Vec<u8>, Vec<u8>);
 
-/// The next rows after a key.
+/// Returns the next chunk of rows after a key.
 fn turn(engine: &Engine, after: Option<&[u8]>) -> Result<Vec<Sealed>, StoreError> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut turn = Vec::with_capacity(TURN);

@@ -1,4 +1,4 @@
-//! What the readers and the writer of one open store share.
+//! State that the readers and the writer of one open store share.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -13,29 +13,29 @@ use super::live::Live;
 use super::tip::{self, Note, Tip, mark};
 use crate::{Health, StoreError, row};
 
-/// How often a store that a failure closed is tried to be opened again.
+/// Minimum interval between attempts to reopen a store that a failure closed.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
-/// Writes by disk key; `None` removes.
+/// Writes by disk key; `None` removes the row.
 pub(crate) type Writes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// One open store.
+/// State of an open store.
 pub(crate) struct Engine {
-    /// The open sled; `None` while it could not be reopened after a failure. Declared before the folder, so
-    /// that it is closed before the lock is released.
+    /// Open sled database; `None` while it cannot be reopened after a failure. Declared before the directory, so that
+    /// it is closed before the lock is released.
     pub(crate) live: RwLock<Option<Live>>,
-    /// Held while a group is written: whoever takes it holds writing up.
+    /// Lock held while a group is written; holding it pauses writes.
     pub(crate) writing: Mutex<()>,
     /// Keys written since a copy began; `None` while no copy runs.
     pub(crate) touched: Mutex<Option<BTreeSet<Vec<u8>>>>,
-    /// What the store should hold.
+    /// Expected contents of the store.
     pub(crate) tip: Mutex<Tip>,
     note: Note,
-    /// A verification at work; `None` while none is.
+    /// Progress of a running verification; `None` while none runs.
     pub(crate) survey: Mutex<Option<Survey>>,
-    /// Held by a copy or a verification, so that there is one at a time.
+    /// Lock held by a copy or a verification, so that one runs at a time.
     pub(crate) copying: Mutex<()>,
-    /// When sled was last tried to be opened again.
+    /// Time of the last attempt to reopen sled.
     revived: Mutex<Option<Instant>>,
     pub(crate) ballast: Ballast,
     pub(crate) pulse: Pulse,
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Opens the store that is in the folder.
+    /// Opens the store in the directory.
     pub(crate) fn start(folder: Folder, options: Options) -> Result<Engine, StoreError> {
         let engine = Engine {
             live: RwLock::new(None),
@@ -64,7 +64,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Lends the open sled to `use_it`.
+    /// Calls `use_it` with the open database.
     pub(crate) fn with<T>(
         &self,
         use_it: impl FnOnce(&Live) -> Result<T, StoreError>,
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Opens sled again if a failure closed it, at most once a second.
+    /// Reopens sled if a failure closed it, at most once a second.
     pub(crate) fn revive(&self) -> Result<(), StoreError> {
         let mut revived = self.revived.lock();
         if self.live.read().is_some() {
@@ -91,7 +91,7 @@ impl Engine {
         self.reopen()
     }
 
-    /// What is said while sled is closed.
+    /// Returns the error of calls while sled is closed.
     fn refusal(&self) -> StoreError {
         match self.pulse.mode() {
             Mode::Full => StoreError::Full,
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Writes, durably on return. Only while holding `writing`.
+    /// Writes and syncs; durable on return. The caller must hold `writing`.
     pub(crate) fn commit(&self, writes: Writes) -> Result<(), Fault> {
         let live = self.live.read();
         let live = live.as_ref().ok_or_else(|| Fault::Write(self.refusal()))?;
@@ -124,7 +124,7 @@ impl Engine {
         sealed.push((tip::KEY.to_vec(), Some(row::seal(tip::KEY, &tip.to_bytes()))));
         let written = live.write(sealed).and_then(|()| live.flush()).map_err(Fault::Write);
         if let Err(fault) = written.and_then(|()| live.sync().map_err(Fault::Sync)) {
-            // What it counted may not be there.
+            // Rows counted by the verification may not be on disk.
             *survey = None;
             return Err(fault);
         }
@@ -133,12 +133,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the note of the last group durable: for a close in good order.
+    /// Syncs the number of the last group, on a clean shutdown.
     pub(crate) fn seal(&self) {
         self.note.sync();
     }
 
-    /// Takes up the tip of the store just opened.
+    /// Loads the commit marker of the newly opened store.
     fn take_up(&self, live: &Live) -> Result<(), StoreError> {
         let tip = match live.get(tip::KEY)? {
             Some(tip) => Tip::from_bytes(&tip)?,
@@ -148,14 +148,14 @@ impl Engine {
         if tip.groups < noted {
             let missing = noted - tip.groups;
             return Err(StoreError::corrupt(format!(
-                "its log ends {missing} commits before the last acknowledged one"
+                "its log lacks the last {missing} acknowledged commits"
             )));
         }
         *self.tip.lock() = tip;
         Ok(())
     }
 
-    /// Closes sled and opens it again from what the disk has; gives up the ballast if that takes room.
+    /// Closes sled and reopens it from the files on disk; deletes the reserve file if opening needs space.
     pub(crate) fn reopen(&self) -> Result<(), StoreError> {
         let mut live = self.live.write();
         *live = None;
@@ -173,12 +173,12 @@ impl Engine {
     }
 }
 
-/// A verification at work: what it has found of the rows up to a key.
+/// Progress of a verification: the rows counted up to a key.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// Greatest key met so far.
+    /// Greatest key read so far.
     pub(crate) cursor: Option<Vec<u8>>,
-    /// The rows up to it, kept up with what is written meanwhile.
+    /// Count and checksum of the rows up to the cursor, updated with concurrent writes.
     pub(crate) found: Tip,
 }
 
@@ -188,15 +188,15 @@ impl Survey {
     }
 }
 
-/// Where a commit failed. After a failed sync the operating system may drop the pages it could not write and
-/// report the next sync as done: nothing may be acknowledged any more.
+/// Error of a commit, by the failed step. After a failed sync the operating system may drop the pages it could not
+/// write and report the next sync as successful, so no later write may be acknowledged.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Write(StoreError),
     Sync(StoreError),
 }
 
-/// Whether writes are taken.
+/// Write mode of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mode {
@@ -205,13 +205,13 @@ pub(crate) enum Mode {
     Failed = 2,
 }
 
-/// How the writer is, readable without a lock.
+/// Health of the writer, readable without a lock.
 pub(crate) struct Pulse {
     origin: Instant,
-    /// Milliseconds after `origin`, plus one, at which the writer took up the group it is at; 0 if idle.
+    /// Start of the writer's current group, in milliseconds after `origin` plus one; 0 if idle.
     busy_since: AtomicU64,
     mode: AtomicU8,
-    /// Whether sled is closed since a failure.
+    /// True if sled is closed after a failure.
     closed: AtomicBool,
 }
 

@@ -1,14 +1,14 @@
-//! The folder of a store, and the steps on it that must survive a power cut at any moment.
+//! Directory of a store, and the operations on it that are safe against a power cut at any moment.
 //!
 //! ```text
-//! lock          held for as long as the store is open
+//! lock          locked while the store is open
 //! tip           number of the last acknowledged group
-//! ballast       room kept back for a full disk
-//! sled/         the live store; it only ever appears by a rename of a folder synced to the last file
-//! sled.new/     being built; worthless after a crash
-//! sled.next/    built and synced: takes the place of sled/ as soon as anybody opens the store
-//! sled.old/     was replaced; worthless
-//! sled.salvage/ copy of a damaged store a repair works on; worthless
+//! ballast       reserve file, deleted when the disk is full
+//! sled/         the live database; only ever created by renaming a fully synced directory
+//! sled.new/     under construction; discarded after a crash
+//! sled.next/    complete and synced: replaces sled/ at the next opening
+//! sled.old/     replaced; discarded
+//! sled.salvage/ copy of a damaged database for a repair; discarded
 //! ```
 
 use std::fs::{self, File, TryLockError};
@@ -21,19 +21,19 @@ use rustix::fs::statvfs;
 
 use crate::{StoreError, private};
 
-/// Tries for a lock that another process has, and the pause between them.
+/// Number of attempts to take a lock that another process holds, and the pause between them.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A store's folder, locked against other processes until dropped.
+/// Store directory, locked against other processes until dropped.
 #[derive(Debug)]
 pub(crate) struct Folder {
     root: PathBuf,
     _lock: File,
 }
 
-/// Takes the lock. A lock of this very process may outlive its store for a moment: until a program that another
-/// thread is just starting has closed what it inherited.
+/// Takes the lock. A lock of this process may outlive its store briefly, until a child process that another thread is
+/// starting has closed the inherited descriptor.
 fn locked(lock: &File) -> Result<(), TryLockError> {
     for _ in 1..TRIES {
         match lock.try_lock() {
@@ -45,12 +45,12 @@ fn locked(lock: &File) -> Result<(), TryLockError> {
 }
 
 impl Folder {
-    /// Takes the folder, made if it is missing, and finishes or undoes what a crash left half done.
+    /// Locks the directory, creates it if missing, and completes or reverts an operation that a crash interrupted.
     pub(crate) fn claim(root: &Path) -> Result<Folder, StoreError> {
-        let failed = |error| StoreError::io("open its folder", &error);
+        let failed = |error| StoreError::io("open its directory", &error);
         let fresh = !root.exists();
         private::folder(root).map_err(failed)?;
-        // Absolute, so that a later change of the working folder does not lead elsewhere.
+        // Absolute path, so that a later change of the working directory has no effect.
         let root = root.canonicalize().map_err(failed)?;
         if fresh && let Some(parent) = root.parent() {
             sync_dir(parent)?;
@@ -64,7 +64,7 @@ impl Folder {
         match locked(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { path: root }),
-            Err(TryLockError::Error(error)) => return Err(StoreError::io("lock its folder", &error)),
+            Err(TryLockError::Error(error)) => return Err(StoreError::io("lock its directory", &error)),
         }
         let folder = Folder { root, _lock: lock };
         folder.settle()?;
@@ -75,12 +75,12 @@ impl Folder {
         self.root.join("sled")
     }
 
-    /// Bytes that may still be written to its disk.
+    /// Returns the free bytes of its disk.
     pub(crate) fn room(&self) -> io::Result<u64> {
         room(&self.root)
     }
 
-    /// Where a store is built aside; empty.
+    /// Returns the staging directory, emptied.
     pub(crate) fn side(&self) -> Result<PathBuf, StoreError> {
         let side = self.root.join("sled.new");
         remove_all(&side)?;
@@ -99,7 +99,8 @@ impl Folder {
         self.live().exists()
     }
 
-    /// Makes a closed store built aside the live one. After a crash in between, [`Folder::claim`] goes on.
+    /// Replaces the live database by a closed one from the staging directory. After a crash in between,
+    /// [`Folder::claim`] completes it.
     pub(crate) fn promote(&self, side: &Path) -> Result<(), StoreError> {
         sync_tree(side)?;
         if self.has_store() {
@@ -125,15 +126,14 @@ impl Folder {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
-        fs::rename(from, to).map_err(|error| StoreError::io("rename a folder", &error))?;
+        fs::rename(from, to).map_err(|error| StoreError::io("rename a directory", &error))?;
         sync_dir(&self.root)
     }
 }
 
-/// Removes what a crash left of a snapshot being written: sled takes the file for a finished one, and then
-/// does not open.
+/// Removes half-written snapshots left by a crash: sled mistakes such a file for a complete one and then does not open.
 pub(crate) fn sweep(store: &Path) -> Result<(), StoreError> {
-    let failed = |error| StoreError::io("sweep its folder", &error);
+    let failed = |error| StoreError::io("remove incomplete snapshots", &error);
     let entries = match fs::read_dir(store) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(failed)?,
@@ -147,9 +147,9 @@ pub(crate) fn sweep(store: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Syncs every file and folder below `folder`, and itself, innermost first.
+/// Syncs every file and directory below `folder`, innermost first, and then `folder` itself.
 pub(crate) fn sync_tree(folder: &Path) -> Result<(), StoreError> {
-    let failed = |error| StoreError::io("sync its folder", &error);
+    let failed = |error| StoreError::io("sync its directory", &error);
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if entry.file_type().map_err(failed)?.is_dir() {
@@ -161,14 +161,14 @@ pub(crate) fn sync_tree(folder: &Path) -> Result<(), StoreError> {
     sync_dir(folder)
 }
 
-/// Syncs the names in a folder.
+/// Syncs the names in a directory.
 pub(crate) fn sync_dir(folder: &Path) -> Result<(), StoreError> {
     File::open(folder)
         .and_then(|file| file.sync_all())
-        .map_err(|error| StoreError::io("sync its folder", &error))
+        .map_err(|error| StoreError::io("sync its directory", &error))
 }
 
-/// Bytes that may still be written to the disk of a folder.
+/// Returns the free bytes of the disk of a directory.
 pub(crate) fn room(folder: &Path) -> io::Result<u64> {
     let disk = statvfs(folder)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -177,7 +177,7 @@ pub(crate) fn room(folder: &Path) -> io::Result<u64> {
 pub(crate) fn remove_all(folder: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StoreError::io("remove a folder", &error))
+            Err(StoreError::io("remove a directory", &error))
         }
         _ => Ok(()),
     }

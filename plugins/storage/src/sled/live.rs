@@ -1,5 +1,5 @@
-//! An open sled, never touched but through here: errors become ours, panics become errors, and `flush` is
-//! followed by a sync that is one.
+//! Open sled database; all calls into sled go through this module. It converts sled's errors and panics to
+//! [`StoreError`], and follows `flush` by a real sync.
 
 use std::fs::File;
 use std::ops::Bound;
@@ -12,37 +12,37 @@ use super::Options;
 use super::folder::{sweep, sync_tree};
 use crate::{StoreError, row};
 
-/// How long to wait for sled's own lock: after a store is closed, sled may hold its file a moment longer.
+/// Timeout for sled's own lock: after a store is closed, sled may hold its file briefly.
 const LINGERS: Duration = Duration::from_secs(10);
 
-/// Bytes of a segment of sled's log.
+/// Segment size of sled's log, in bytes.
 ///
-/// sled writes pages, not rows: a leaf of up to 17 rows is one message, and a message over a quarter of a segment
-/// goes to a file of its own, which sled never syncs. With sled's default of 512 KiB that begins at rows of
-/// 7 KiB. Here the largest page, 17 rows of 64 KiB and their keys (1.1 MiB), stays under the quarter (2 MiB).
+/// sled writes pages, not rows: a leaf of up to 17 rows is one message, and a message over a quarter of a segment goes
+/// to a file of its own, which sled never syncs. With sled's default of 512 KiB this affects rows of 7 KiB and more.
+/// Here the largest page, 17 rows of 64 KiB and their keys (1.1 MiB), stays below the quarter (2 MiB).
 pub(crate) const SEGMENT: usize = 8 << 20;
 
-/// sled divides its cache into 256 parts and looks at what a part holds once it was read 64 times. A walk that reads
-/// each page once would leave up to 63 pages in each part behind, 500 MiB of a ledger's, for as long as the store is
-/// open. So the rows of a long walk are read again, so often that a full page, which holds 17, is read 64 times.
+/// Extra reads of each row in a long scan. sled divides its cache into 256 shards and checks the size of a shard after
+/// 64 reads. A scan that reads each page once would leave up to 63 pages in each shard, 500 MiB of ledger pages, while
+/// the store is open. With the extra reads, a full page of 17 rows is read 64 times.
 const AGAIN: usize = 4;
-/// Bytes of a long row: pages of such rows that were written are as good as never read again, and kept all the same.
+/// Size in bytes of a long row: pages of such rows are rarely read after the write, but sled would cache them.
 const LONG: usize = 1024;
-/// Rows of a walk that is not long.
+/// Number of rows up to which a scan is short.
 const FEW: usize = 64;
 
-/// How often sled moves rows together so that old parts of its log become free, ms. Each time it also syncs, and wakes
-/// all its threads; what has to be durable is synced here, by `sync`, so every half second, as it would, is for nothing.
+/// Interval in ms at which sled compacts rows to free old log segments. Each time it also syncs and wakes all its
+/// threads. Durability comes from `sync` here, so sled's default of 500 ms is of no use.
 const TIDY: u64 = 2_000;
 
-/// An open sled and our own descriptor of its log.
+/// Open sled database, with a second descriptor of its log.
 pub(crate) struct Live {
     db: ::sled::Db,
     log: File,
 }
 
 impl Live {
-    /// Opens, or makes, the sled in `folder` and syncs what opening changed.
+    /// Opens or creates the database in `folder` and syncs the changes made by opening.
     pub(crate) fn start(folder: &Path, options: &Options) -> Result<Live, StoreError> {
         sweep(folder)?;
         let patience = Instant::now();
@@ -62,13 +62,13 @@ impl Live {
         Ok(Live { db, log })
     }
 
-    /// The value of a row, checked.
+    /// Returns the value of a row after checking its checksum.
     pub(crate) fn get(&self, disk_key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(sealed) = self.sealed(disk_key)? else { return Ok(None) };
         row::open(disk_key, &sealed).map(|value| Some(value.to_vec()))
     }
 
-    /// Rows from `from` on, unchecked, until `each` returns false.
+    /// Passes rows from `from` on to `each`, unchecked, until it returns false.
     pub(crate) fn walk(
         &self,
         from: Bound<&[u8]>,
@@ -88,7 +88,7 @@ impl Live {
         Ok(())
     }
 
-    /// Lets sled notice what its cache holds around this row.
+    /// Makes sled check the size of the cache shard of this row.
     fn settle(&self, disk_key: &[u8]) -> Result<(), StoreError> {
         for _ in 0..AGAIN {
             self.sealed(disk_key)?;
@@ -96,7 +96,7 @@ impl Live {
         Ok(())
     }
 
-    /// Rows from `upto` down, unchecked, until `each` returns false.
+    /// Passes rows from `upto` down to `each`, unchecked, until it returns false.
     pub(crate) fn walk_back(
         &self,
         upto: Bound<&[u8]>,
@@ -111,12 +111,12 @@ impl Live {
         Ok(())
     }
 
-    /// A row as it lies on disk, unchecked.
+    /// Returns an encoded row as stored on disk, unchecked.
     pub(crate) fn sealed(&self, disk_key: &[u8]) -> Result<Option<::sled::IVec>, StoreError> {
         Ok(shielded("read", || self.db.get(disk_key))?)
     }
 
-    /// Writes sealed rows by their disk key (`None` removes), all or none, not yet durable.
+    /// Writes encoded rows by disk key (`None` removes), atomically; not yet durable.
     pub(crate) fn write(
         &self,
         writes: impl IntoIterator<Item = (Vec<u8>, Option<Vec<u8>>)>,
@@ -135,29 +135,32 @@ impl Live {
             }
         }
         shielded("write", || self.db.apply_batch(batch))?;
-        // It is written, whatever comes of this.
+        // The write is complete: errors of these reads are ignored.
         long.iter().for_each(|key| drop(self.settle(key)));
         Ok(())
     }
 
-    /// Hands everything written to the operating system. sled's `flush` stops there: on Linux it ends in
-    /// `sync_file_range`, which neither writes the file's length nor empties the disk's cache.
+    /// Passes all writes to the operating system. sled's `flush` ends in `sync_file_range` on Linux, which neither
+    /// writes the file length nor flushes the disk cache.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         shielded("write", || self.db.flush())?;
         Ok(())
     }
 
-    /// Makes durable what was flushed.
+    /// Syncs the flushed writes to disk.
     ///
-    /// Only the log needs it: rows of our size live nowhere else, and files beside it appear only while
-    /// sled opens, after which the whole folder is synced.
+    /// Only the log needs it: rows of this size are stored nowhere else, and other files change only while sled opens,
+    /// after which the whole directory is synced.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.log.sync_data().map_err(|error| StoreError::io("sync", &error))
     }
 
-    /// Bytes of the log on disk.
+    /// Returns the size of the log on disk, in bytes.
     pub(crate) fn log_bytes(&self) -> Result<u64, StoreError> {
-        self.log.metadata().map(|log| log.len()).map_err(|error| StoreError::io("measure its log", &error))
+        self.log
+            .metadata()
+            .map(|log| log.len())
+            .map_err(|error| StoreError::io("read the size of its log", &error))
     }
 }
 
@@ -182,7 +185,7 @@ impl From<Failure> for StoreError {
     fn from(failure: Failure) -> StoreError {
         match failure {
             Failure::Lingering => StoreError::Io {
-                what: "open: sled still holds its file",
+                what: "open a file that sled still has locked",
                 kind: std::io::ErrorKind::WouldBlock,
             },
             Failure::Other(error) => error,
@@ -190,12 +193,12 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Runs a call into sled, which reports some damage by panicking.
+/// Runs a call into sled and converts a panic, by which sled reports some damage, to an error.
 fn shielded<T>(what: &'static str, call: impl FnOnce() -> ::sled::Result<T>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(failure(what, &error)),
-        Err(_) => Err(Failure::Other(StoreError::corrupt(format!("sled gave up while asked to {what}")))),
+        Err(_) => Err(Failure::Other(StoreError::corrupt(format!("sled panicked in the operation: {what}")))),
     }
 }
 

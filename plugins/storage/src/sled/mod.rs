@@ -1,10 +1,10 @@
-//! The durable engine: sled 0.34.7 behind a wrapper that makes up for what it lacks.
+//! Durable engine: a wrapper of sled 0.34.7 that compensates for its defects.
 //!
-//! Left alone, that version acknowledges what a power cut then takes (its `flush` is no sync), does not open
-//! after some crashes (half-written snapshots), dead-locks when flushed asynchronously, and keeps large values
-//! in files it never syncs. So: one tree, one writing thread (`writer.rs`), a sync of our own after each
-//! flush (`live.rs`), creation aside and sweeping (`folder.rs`), small values only (`batch.rs`), a checksum
-//! in every row (`row.rs`), a count that shows what is missing (`tip.rs`), room kept for a full disk (`ballast.rs`), compaction and repair by copying.
+//! This version of sled acknowledges writes that a power cut loses (its `flush` does not sync), does not open after
+//! some crashes (half-written snapshots), deadlocks when flushed asynchronously, and keeps large values in files it
+//! never syncs. The wrapper therefore uses one tree, one writer thread, its own sync after each flush, a staging
+//! directory and cleanup, small values only, a checksum in every row, a count that detects missing rows, a reserve file
+//! for a full disk, and compaction and repair by copying.
 
 mod ballast;
 mod compact;
@@ -33,23 +33,22 @@ use crate::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified, row
 pub use self::compact::{Compacted, compact};
 pub use self::repair::{Repaired, repair, repair_with};
 
-/// What may be set about a store on disk.
+/// Options of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Size of the ballast in bytes, given up when the disk is full; 0 for none. Default 64 MiB.
+    /// Size in bytes of the reserve file, which is deleted when the disk is full; 0 for none. Default 64 MiB.
     pub ballast_bytes: u64,
-    /// A group of batches that takes longer makes the store's health `Stuck`. Default 5 s.
+    /// Time limit for a group of transactions; beyond it the health is `Stuck`. Default 5 s.
     pub stuck_after: Duration,
-    /// How long `apply` waits before it answers `Stuck`. Default 30 s.
+    /// Timeout of `apply`, which then returns `Stuck`. Default 30 s.
     pub answer_within: Duration,
-    /// Memory for sled's page cache in bytes. Default 8 MiB: what requests need is in memory anyway, and the sheets
-    /// of the ledger would fill any cache and are hardly ever read.
+    /// Size of sled's page cache in bytes. Default 8 MiB: data needed by requests is in memory anyway, and ledger
+    /// blocks would fill any cache and are rarely read.
     pub cache_bytes: u64,
-    /// Opening compacts a store whose log is over this many bytes and over four times its rows, where
-    /// a second log fits on the disk. Default 64 MiB.
+    /// Log size in bytes above which opening compacts the store, if the log is also over four times its rows and a
+    /// second log fits on the disk. Default 64 MiB.
     pub compact_over_bytes: u64,
-    /// Opening looks for missing rows in a store whose log is of at most this many bytes, and refuses to open
-    /// without them. Default 64 MiB.
+    /// Log size in bytes up to which opening looks for missing rows, and fails if there are any. Default 64 MiB.
     pub verify_under_bytes: u64,
 }
 
@@ -66,11 +65,11 @@ impl Default for Options {
     }
 }
 
-/// Opens the store in the folder `path`, made if it is missing.
+/// Opens the store in the directory `path`, created if missing.
 ///
 /// # Errors
-/// `Locked` if another process has it, `Full` if there is no room and no ballast to give up, `Corrupt` if sled
-/// refuses its files, `Format` if they are of another version, `Io` otherwise.
+/// Returns `Locked` if another process has it open, `Full` if there is neither free space nor a reserve file to delete,
+/// `Corrupt` if sled rejects its files, `Format` if they are of another version, `Io` otherwise.
 pub fn open(path: &Path, options: Options) -> Result<Arc<dyn Store>, StoreError> {
     let folder = Folder::claim(path)?;
     if !folder.has_store() {
@@ -92,7 +91,7 @@ pub fn open(path: &Path, options: Options) -> Result<Arc<dyn Store>, StoreError>
 
 struct Sled {
     engine: Arc<Engine>,
-    /// `None` once closing.
+    /// Sender of transactions to the writer thread; `None` while closing.
     jobs: Option<SyncSender<Job>>,
     writer: Option<JoinHandle<()>>,
 }
@@ -105,7 +104,7 @@ impl Sled {
         let writer = Builder::new()
             .name("store writer".to_owned())
             .spawn(move || writer::run(&shared, &waiting))
-            .map_err(|error| StoreError::io("start its writer", &error))?;
+            .map_err(|error| StoreError::io("start its writer thread", &error))?;
         Ok(Sled { engine, jobs: Some(jobs), writer: Some(writer) })
     }
 }
@@ -122,7 +121,7 @@ impl Drop for Sled {
 
 impl std::fmt::Debug for Sled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sled").field("health", &self.health()).finish_non_exhaustive()
+        f.debug_struct("SledStore").field("health", &self.health()).finish_non_exhaustive()
     }
 }
 
@@ -188,7 +187,8 @@ impl Store for Sled {
     fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         batch.check()?;
         let (answer, answered) = sync_channel(1);
-        let gone = || StoreError::Io { what: "write: it is closing", kind: std::io::ErrorKind::BrokenPipe };
+        let gone =
+            || StoreError::Io { what: "write, because it is closing", kind: std::io::ErrorKind::BrokenPipe };
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
         jobs.send(Job { batch, answer }).map_err(|_| gone())?;
         match answered.recv_timeout(self.engine.options.answer_within) {

@@ -1,4 +1,4 @@
-//! Repair: what can still be read of a damaged store moves to a new one. The damaged store is not changed.
+//! Repair of a damaged store: copies the readable rows to a new store. The damaged store is not changed.
 
 use std::fs;
 use std::ops::Bound;
@@ -11,38 +11,38 @@ use super::live::Live;
 use super::tip::{self, Tip, is_row, mark};
 use crate::{Space, StoreError, private, row};
 
-/// Bytes written per batch.
+/// Number of bytes written per sled batch.
 const PORTION: usize = 1 << 20;
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// Rows in the new store.
+    /// Number of rows in the new store.
     pub saved: u64,
-    /// Rows met whose checksum did not match.
+    /// Number of rows whose checksum did not match.
     pub damaged: u64,
-    /// Whether sled could go over all it knows of; if not, there may be further rows that were not met.
+    /// True if sled iterated over all its rows; if false, there may be further rows that were not read.
     pub whole: bool,
 }
 
-/// What to do without, by rising damage: sled can rebuild its snapshot from the log, and its settings are
-/// always the default ones.
+/// File name prefixes to leave out, attempt by attempt: sled can rebuild its snapshot from the log, and its settings
+/// always have default values.
 const ATTEMPTS: [&[&str]; 3] = [&[], &["snap"], &["snap", "conf"]];
 
-/// Saves the readable rows of the store in the folder `from` to a new store in the folder `to`.
+/// Copies the readable rows of the store in the directory `from` to a new store in the directory `to`.
 ///
 /// # Errors
-/// `Format` if `to` has a store or `from` has none, `Corrupt` if sled opens none of it, `Locked`, `Full`, `Io`
-/// as for opening.
+/// Returns `Format` if `to` has a store or `from` has none, `Corrupt` if sled cannot open any of it, and `Locked`,
+/// `Full` or `Io` as [`super::open`].
 pub fn repair(from: &Path, to: &Path, options: Options) -> Result<Repaired, StoreError> {
     repair_with(from, to, options, &mut |_| {})
 }
 
-/// The same, with a call for each portion of rows that were saved; an attempt that is dropped for a better one counts
+/// Repairs like [`repair`], and calls `saved` with the number of rows of each chunk; rows of discarded attempts count
 /// too.
 ///
 /// # Errors
-/// As [`repair`].
+/// Same as [`repair`].
 pub fn repair_with(
     from: &Path,
     to: &Path,
@@ -51,7 +51,7 @@ pub fn repair_with(
 ) -> Result<Repaired, StoreError> {
     let (from, to) = (Folder::claim(from)?, Folder::claim(to)?);
     if !from.has_store() || to.has_store() {
-        let what = "a repair needs a folder with a store and one without".to_owned();
+        let what = "a repair needs a directory with a store and one without".to_owned();
         return Err(StoreError::Format { what });
     }
     let mut best: Option<(Repaired, &[&str])> = None;
@@ -62,14 +62,15 @@ pub fn repair_with(
         }
     }
     let Some((_, without)) = best else {
-        return Err(StoreError::corrupt("sled opens none of its files"));
+        return Err(StoreError::corrupt("sled cannot open its files"));
     };
     let repaired = attempt(&from, &to, without, &options, saved)?;
     to.promote(&to.live().with_extension("new"))?;
     Ok(repaired)
 }
 
-/// Builds the new store aside from a copy of the damaged one that lacks the files starting with `without`.
+/// Builds the new store in the staging directory, from a copy of the damaged one without the files whose names start
+/// with `without`.
 fn attempt(
     from: &Folder,
     to: &Folder,
@@ -103,7 +104,8 @@ fn copy_files(from: &Path, to: &Path, without: &[&str]) -> Result<(), StoreError
     Ok(())
 }
 
-/// Goes up from the first row, and if that breaks off, down from the last and up from the start of each space.
+/// Scans upwards from the first row; after an error, also downwards from the last row and upwards from the start of
+/// each table.
 fn salvage(old: &Live, new: &Live, saved: &mut dyn FnMut(u64)) -> Result<Repaired, StoreError> {
     let mut saving = Saving { new, saved, portion: Vec::new(), bytes: 0, repaired: Repaired::default() };
     saving.repaired.whole = old.walk(Bound::Unbounded, |key, sealed| saving.take(key, sealed)).is_ok();
@@ -126,7 +128,7 @@ fn salvage(old: &Live, new: &Live, saved: &mut dyn FnMut(u64)) -> Result<Repaire
 
 struct Saving<'a> {
     new: &'a Live,
-    /// Call with the number of rows of each portion.
+    /// Callback with the number of rows of each chunk.
     saved: &'a mut dyn FnMut(u64),
     portion: Writes,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! What only the engine on disk promises, seen from inside.
+//! Tests of guarantees that only the durable engine gives, with access to its internals.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::fs;
@@ -52,13 +52,13 @@ fn left_overs_of_building_aside_are_cleared_and_a_finished_one_takes_over() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fill(&*open(dir.path(), small()).unwrap(), 3);
-    // Cut after the replacement was finished, before the old log was moved away.
+    // Crash after the new log was complete, before the old log was moved away.
     fs::rename(at("sled"), at("sled.next")).unwrap();
     fill(&*open(&at("other"), small()).unwrap(), 7);
     fs::rename(at("other/sled"), at("sled")).unwrap();
     fs::create_dir(at("sled.new")).unwrap();
     assert_eq!(open(dir.path(), small()).unwrap().verify().unwrap().rows, 3);
-    // Cut after the old log was moved away.
+    // Crash after the old log was moved away.
     fs::rename(at("sled"), at("sled.next")).unwrap();
     fs::create_dir(at("sled.old")).unwrap();
     assert_eq!(open(dir.path(), small()).unwrap().verify().unwrap().rows, 3);
@@ -117,7 +117,7 @@ fn opening_compacts_nothing_where_a_second_log_would_not_fit() {
     drop(store);
     let size = || fs::metadata(dir.path().join("sled/db")).unwrap().len();
     let before = size();
-    // No file system has room for that ballast beside the copy.
+    // No file system has enough space for this reserve file next to the copy.
     let options = Options { compact_over_bytes: 100_000, ballast_bytes: 1 << 60, ..small() };
     let store = open(dir.path(), options).unwrap();
     assert!(size() >= before, "{} is under {before}", size());
@@ -127,7 +127,7 @@ fn opening_compacts_nothing_where_a_second_log_would_not_fit() {
 #[test]
 fn a_ballast_larger_than_the_disk_leaves_the_disk_alone() {
     let dir = tempfile::tempdir().unwrap();
-    // More than any file system holds: were it written out, the disk would be full long before.
+    // More than any file system holds: writing it would fill the disk long before the end.
     let options = Options { ballast_bytes: 1 << 60, ..small() };
     let store = open(dir.path(), options).unwrap();
     assert_eq!(store.health(), Health::Full);
@@ -152,7 +152,7 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), Options { stuck_after: Duration::ZERO, ..small() }).unwrap();
     fill(&*store, 3);
-    // A copy holds writing up during its last step; here that step waits for the writer to be seen stuck.
+    // A copy pauses writes in its last step; here that step waits until the writer is reported as stuck.
     let mut seen = false;
     std::thread::scope(|scope| {
         let (go, wait) = sync_channel(1);
@@ -168,7 +168,7 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
             .copy(&mut |row| {
                 rows += 1;
                 if rows == 3 {
-                    // Written during the walk, which meets it; it is given again while writing is held up.
+                    // Written during the scan, which reads it; it is copied again while writes are paused.
                     store.apply(Batch::new().put(Space::Meta, b"early", b"")).unwrap();
                 }
                 early += u32::from(row.key == b"early");
@@ -182,7 +182,7 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
                 Ok(())
             })
             .unwrap();
-        // Whatever happened, nobody waits for ever.
+        // Avoids a test that never ends.
         let _ = go.try_send(());
     });
     assert!(seen);

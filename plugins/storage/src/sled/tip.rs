@@ -1,9 +1,9 @@
-//! The tip: a row of the engine's own that says how many groups were written, how many rows there are, and the
-//! sum of their checksums. It is written with each group.
+//! Commit marker: a row of the engine with the number of groups written, the number of rows, and the sum of their
+//! checksums. It is written with each group.
 //!
-//! sled takes damage in its log for the end of the log and silently drops what follows. So the number of the
-//! last acknowledged group is also noted in a file beside the log, and an older store is not opened as if
-//! nothing had happened; and a walk over all rows can tell that one is missing.
+//! sled mistakes damage in its log for the end of the log and silently drops the rest. Therefore the number of the last
+//! acknowledged group is also stored in a file next to the log, so that an outdated log is detected on opening, and a
+//! scan of all rows detects missing ones.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -11,20 +11,20 @@ use std::path::Path;
 
 use crate::{StoreError, private};
 
-/// Key of the row. Tag 0 is no space's, so no caller sees it.
+/// Key of the marker row. Tag 0 belongs to no table, so callers never see it.
 pub(crate) const KEY: &[u8] = b"\0tip";
 
-/// Whether a key is that of a caller's row.
+/// Returns true if a key belongs to a row of a caller.
 pub(crate) fn is_row(disk_key: &[u8]) -> bool {
     disk_key.first() != Some(&0)
 }
 
-/// What a store should hold.
+/// Expected contents of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tip {
-    /// Groups written so far.
+    /// Number of groups written so far.
     pub(crate) groups: u64,
-    /// Rows there are.
+    /// Number of rows.
     pub(crate) rows: u64,
     /// Sum of [`mark`] over the rows, modulo 2^64: independent of their order.
     pub(crate) sum: u64,
@@ -52,12 +52,13 @@ impl Tip {
                 rows: u64::from_le_bytes(*rows),
                 sum: u64::from_le_bytes(*sum),
             }),
-            _ => Err(StoreError::corrupt("the store's own count has a wrong length")),
+            _ => Err(StoreError::corrupt("the store's commit marker has the wrong length")),
         }
     }
 }
 
-/// Sixty-four bits of a row: the CRC32C of its key and of its sealed value, mixed so that sums do not cancel.
+/// Returns a 64-bit fingerprint of a row: the CRC32C of its key and of its encoded value, mixed so that sums do not
+/// cancel out.
 pub(crate) fn mark(disk_key: &[u8], sealed: &[u8]) -> u64 {
     let key = crc32c::crc32c(disk_key);
     let both = u64::from(key) << 32 | u64::from(crc32c::crc32c_append(key, sealed));
@@ -66,9 +67,9 @@ pub(crate) fn mark(disk_key: &[u8], sealed: &[u8]) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// The file that notes the last acknowledged group: its number (8 bytes, little-endian) and their CRC32C.
+/// File with the last acknowledged group: its number (8 bytes, little-endian) and the CRC32C of the number.
 ///
-/// It is written but not synced with each group, so after a power cut it may be behind, never ahead.
+/// The file is written but not synced with each group, so after a power cut it may be behind the log, never ahead.
 #[derive(Debug)]
 pub(crate) struct Note {
     file: File,
@@ -77,11 +78,12 @@ pub(crate) struct Note {
 impl Note {
     pub(crate) fn open(path: &Path) -> Result<Note, StoreError> {
         let opened = private::options().create(true).truncate(false).read(true).write(true).open(path);
-        let file = opened.map_err(|error| StoreError::io("open its note of the last group", &error))?;
+        let file =
+            opened.map_err(|error| StoreError::io("open the file with the last commit number", &error))?;
         Ok(Note { file })
     }
 
-    /// The group noted; 0 if there is no readable note.
+    /// Returns the number of the last acknowledged group; 0 if the file is missing or damaged.
     pub(crate) fn read(&self) -> u64 {
         let (mut number, mut sum) = ([0; 8], [0; 4]);
         let mut file = &self.file;
@@ -93,7 +95,7 @@ impl Note {
         if intact { u64::from_le_bytes(number) } else { 0 }
     }
 
-    /// Notes a group. That it cannot be noted is no reason to refuse what is durable.
+    /// Writes the number of a group. An I/O error is ignored: the group itself is durable.
     pub(crate) fn write(&self, groups: u64) {
         let number = groups.to_le_bytes();
         let mut bytes = [0; 12];

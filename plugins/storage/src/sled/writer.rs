@@ -1,8 +1,8 @@
-//! The one thread that writes. It takes the batches that wait, evaluates their guards in order, writes all
-//! that hold as one sled batch, syncs once, and only then answers.
+//! Writer thread. It takes the queued transactions as a group, evaluates their guards in order, writes those that hold
+//! as one sled batch, syncs once, and only then replies.
 //!
-//! One thread, because sled 0.34 can dead-lock when flushes are called concurrently; one sync for many
-//! callers, because a sync is what a commit costs.
+//! There is one thread because sled 0.34 can deadlock when flushes run concurrently; there is one sync for many callers
+//! because the sync dominates the cost of a commit.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,20 +14,20 @@ use super::engine::{Engine, Fault, Mode, RETRY, Writes};
 use super::live::Live;
 use crate::{Batch, StoreError, row};
 
-/// Batches that may wait; further callers block.
+/// Capacity of the transaction queue; further callers block.
 pub(crate) const QUEUE: usize = 1_024;
-/// Most batches of one group.
+/// Maximum number of transactions in a group.
 const GROUP: usize = 256;
-/// A group takes no further batch once it holds this many bytes.
+/// Size in bytes from which a group takes no further transaction.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
-/// A batch and who waits for it.
+/// Queued transaction with the reply channel of its caller.
 pub(crate) struct Job {
     pub(crate) batch: Batch,
     pub(crate) answer: SyncSender<Result<(), StoreError>>,
 }
 
-/// Works until every sender of `jobs` is gone.
+/// Runs until every sender of `jobs` is dropped.
 pub(crate) fn run(engine: &Arc<Engine>, jobs: &Receiver<Job>) {
     let mut looked = None;
     while let Ok(first) = jobs.recv() {
@@ -45,18 +45,18 @@ pub(crate) fn run(engine: &Arc<Engine>, jobs: &Receiver<Job>) {
         };
         engine.pulse.idle();
         for (job, answer) in group.into_iter().zip(answers) {
-            // A caller that gave up waiting is no longer there.
+            // The receiver is gone if the caller timed out.
             let _ = job.answer.send(answer);
         }
     }
 }
 
-/// Whether writes are taken now; on a disk that was full, looks for room at most once a second.
+/// Returns an error if writes are refused now; on a full disk, checks for free space at most once a second.
 fn admit(engine: &Engine, looked: &mut Option<Instant>) -> Result<(), StoreError> {
     match engine.pulse.mode() {
         Mode::Ready => engine.revive(),
         Mode::Failed => {
-            Err(StoreError::Io { what: "write since a sync failed", kind: std::io::ErrorKind::Other })
+            Err(StoreError::Io { what: "write after a failed sync", kind: std::io::ErrorKind::Other })
         }
         Mode::Full if looked.is_some_and(|at| at.elapsed() < RETRY) => Err(StoreError::Full),
         Mode::Full => {
@@ -88,7 +88,7 @@ fn commit(engine: &Engine, group: &[Job]) -> Vec<Result<(), StoreError>> {
     answers
 }
 
-/// Each batch against the store and the batches before it in the group.
+/// Evaluates each transaction against the store and the earlier transactions of the group.
 fn evaluate(live: &Live, group: &[Job]) -> (Vec<Result<(), StoreError>>, Writes) {
     let mut order: Writes = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -123,7 +123,7 @@ fn evaluate(live: &Live, group: &[Job]) -> (Vec<Result<(), StoreError>>, Writes)
     (answers, order)
 }
 
-/// After a failed commit memory and disk may differ, so memory is thrown away. Returns what to tell the
+/// Discards the state in memory after a failed commit, since memory and disk may differ. Returns the error for the
 /// callers of the group.
 fn recover(engine: &Engine, fault: Fault) -> StoreError {
     let (error, mode) = match fault {
@@ -132,7 +132,7 @@ fn recover(engine: &Engine, fault: Fault) -> StoreError {
         Fault::Write(error) => (error, Mode::Ready),
     };
     engine.pulse.set(mode);
-    // If it cannot be reopened now, whoever comes next tries again.
+    // If reopening fails, the next caller tries again.
     if mode != Mode::Failed {
         let _ = engine.reopen();
     }

@@ -1,4 +1,4 @@
-//! Copies and exports: the store at one instant, read back the same, and refused where they are damaged.
+//! Copies and exports: a snapshot of one instant, a round trip, and the rejection of damaged exports.
 
 use crate::{ENGINES, each_engine};
 use penstock_storage::{Batch, Space, StoreError, export, import, memory};
@@ -11,7 +11,7 @@ use std::thread;
 #[test]
 fn a_copy_made_while_others_write_is_the_store_at_one_instant() {
     each_engine(|store| {
-        // Every batch moves one unit between two of many rows: any one instant has the same sum.
+        // Every transaction moves one unit between two of many rows, so the sum is the same at every instant.
         let at = Space::Accounts;
         for account in 0..40_u8 {
             store.apply(Batch::new().put(at, [account], 100_i64.to_be_bytes())).unwrap();
@@ -84,7 +84,7 @@ fn a_damaged_or_cut_export_is_refused() {
     }
     for place in 0..text.len() - 1 {
         let mut damaged = text.clone();
-        // Another digit for a digit, so that the line often stays valid JSON.
+        // Replaces a digit by another digit, so that the line often remains valid JSON.
         damaged[place] = if damaged[place] == b'1' { b'2' } else { b'1' };
         assert!(import(&*memory(), &mut damaged.as_slice()).is_err(), "changed at {place}");
     }

@@ -1,4 +1,4 @@
-//! A batch is written whole or not at all: by what it guards, by its caps, and beside others.
+//! Atomicity of a transaction: guards, size limits and concurrency.
 
 use crate::{each_engine, keys};
 use penstock_storage::{Batch, MAX_KEY, MAX_STEPS, MAX_VALUE, Space, StoreError};

@@ -1,4 +1,4 @@
-//! What every engine promises, once for all of them. A new engine adds a line to `ENGINES`.
+//! Conformance suite for every engine. A new engine adds a line to `ENGINES`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod copies;
@@ -16,7 +16,7 @@ type Make = fn() -> (Option<TempDir>, Arc<dyn Store>);
 const ENGINES: [(&str, Make); 2] = [("memory", || (None, memory())), ("sled", sled)];
 
 fn sled() -> (Option<TempDir>, Arc<dyn Store>) {
-    // In memory if there is room made for it: what is tried here is not durability.
+    // In memory if possible: these tests do not concern durability.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let store = open(dir.path(), Options { ballast_bytes: 0, ..Options::default() }).unwrap();
     (Some(dir), store)

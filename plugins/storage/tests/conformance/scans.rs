@@ -1,4 +1,4 @@
-//! Pages of rows: in order, from either end, of a prefix, up to a cap, and together every row once.
+//! Pages of rows: ascending and descending order, prefixes, limits, and every row exactly once.
 
 use crate::each_engine;
 use penstock_storage::{Batch, MAX_PAGE, MAX_STEPS, MAX_VALUE, Space};

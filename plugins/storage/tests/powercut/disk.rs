@@ -1,8 +1,8 @@
-//! What a disk may hold after the power is cut behind a given event.
+//! Model of the disk contents after a power cut at a given event.
 //!
-//! The model is ext4-like: a sync of any file or folder also commits every earlier change of names; data of a
-//! file is safe once that file was synced after it was written; names change in order. Nothing else is
-//! promised, so each policy makes something else of the rest.
+//! The model is ext4-like: a sync of any file or directory also commits every earlier change of names; data of a file
+//! is durable once that file was synced after the write; names change in order. Nothing else is guaranteed, so each
+//! policy treats the rest differently.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -13,16 +13,16 @@ use rand::rngs::StdRng;
 
 use crate::trace::Event;
 
-/// What becomes of the changes that were not synced.
+/// Fate of the unsynced changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// All are there: as after a kill.
+    /// Retains all of them, as after a kill.
     KeepAll,
-    /// None is there.
+    /// Loses all of them.
     LoseUnsynced,
-    /// Names and sizes are there, new data are zeros, overwritten data are the old ones.
+    /// Retains names and sizes; new data are zeros, overwritten data are the old ones.
     MetadataOnly,
-    /// The names up to some moment; any 512-byte sectors of the data, the others old or zero.
+    /// Retains names up to some moment, and a random subset of 512-byte sectors; the others are old or zero.
     Torn,
 }
 
@@ -33,7 +33,7 @@ const SECTOR: usize = 512;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Node {
     Folder,
-    /// A file is known by the event that created it, whatever its name became.
+    /// File, identified by the event that created it, under any name.
     File(usize),
 }
 
@@ -47,11 +47,11 @@ enum Change<'a> {
 #[derive(Default)]
 struct File<'a> {
     changes: Vec<(usize, Change<'a>)>,
-    /// Changes before this event are safe.
+    /// Number of events whose changes are durable.
     synced: usize,
 }
 
-/// Puts into `folder` (new) what the disk holds if the power is cut before event `cut`.
+/// Writes the disk contents after a power cut before event `cut` to the new directory `folder`.
 pub fn image(events: &[Event], cut: usize, policy: Policy, random: &mut StdRng, folder: &Path) {
     let events = &events[..cut];
     let committed = events.iter().rposition(|event| matches!(event, Event::Sync(_))).unwrap_or(0);
@@ -70,7 +70,7 @@ pub fn image(events: &[Event], cut: usize, policy: Policy, random: &mut StdRng, 
         }
     }
     fs::create_dir_all(folder).unwrap();
-    // By rising name, so folders come before what is in them.
+    // In ascending name order, so that directories come before their contents.
     for (name, node) in surviving.unwrap() {
         match node {
             Node::Folder => fs::create_dir_all(folder.join(name)).unwrap(),

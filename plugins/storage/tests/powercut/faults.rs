@@ -1,5 +1,5 @@
-//! A full disk and a failing one, simulated by the shim: the store acknowledges nothing false, keeps what it
-//! acknowledged, and goes on by itself where it may.
+//! Full and failing disks, simulated by the shim: the store acknowledges no lost write, retains what it acknowledged,
+//! and resumes by itself where possible.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,19 +15,19 @@ use crate::workload::{Acknowledged, check, head, work};
 use crate::{as_child, child, finish};
 
 const QUOTA: u64 = 30_000_000;
-/// Less than the rows of [`grown`] take.
+/// Fewer bytes than the rows of [`grown`] take.
 const ROOM: u64 = 2_000_000;
 
 fn options() -> Options {
     Options { ballast_bytes: 10_000_000, ..Options::default() }
 }
 
-/// The file that switches a fault of the shim.
+/// Returns the path of the file that switches a fault of the shim.
 fn marker(variable: &str) -> PathBuf {
     env::var_os(variable).unwrap().into()
 }
 
-/// The store promises to go on within ten seconds; a machine under load is given more.
+/// Waits until the store works again: it guarantees ten seconds, the test allows more for a loaded machine.
 fn until_it_works(store: &dyn Store, mut refused: impl FnMut(StoreError)) {
     let patience = Instant::now();
     while let Err(error) = work(store, 0, 1, |_| {}) {
@@ -59,7 +59,7 @@ fn child_on_a_disk_that_fails_to_write_for_a_while() {
         assert_eq!(store.health(), Health::Failed);
         fs::remove_file(marker("SHIM_EIO_WRITE")).unwrap();
         if round == 1 {
-            // Reading alone brings it back, too.
+            // Reads alone also make it recover.
             let patience = Instant::now();
             while failed(store.get(Space::Meta, &[0])) {
                 assert!(patience.elapsed() < Duration::from_secs(60), "it does not go on");
@@ -69,7 +69,7 @@ fn child_on_a_disk_that_fails_to_write_for_a_while() {
         }
         until_it_works(&*store, |refused| assert!(matches!(refused, StoreError::Io { .. }), "{refused}"));
         assert_eq!(store.health(), Health::Ready);
-        // The refused batch may have been kept; whichever it was, the store is whole.
+        // The refused transaction may have been stored; in both cases the store is complete.
         acknowledged.insert(0, head(&*store, 0).unwrap());
         check(&*store, 1, &acknowledged).unwrap();
     }
@@ -95,9 +95,9 @@ fn child_on_a_disk_that_fails_to_sync_once() {
     fs::write(marker("SHIM_EIO_SYNC"), b"").unwrap();
     assert!(failed(work(&*store, 0, 1, |_| {})));
     fs::remove_file(marker("SHIM_EIO_SYNC")).unwrap();
-    // The disk syncs again, but what the failed sync left out would be acknowledged along with the next.
+    // The disk syncs again, but data lost by the failed sync would be acknowledged with the next one.
     let refused = work(&*store, 1, 1, |_| {});
-    let why = StoreError::Io { what: "write since a sync failed", kind: ErrorKind::Other };
+    let why = StoreError::Io { what: "write after a failed sync", kind: ErrorKind::Other };
     assert_eq!(refused, Err(why));
     assert_eq!(store.health(), Health::Failed);
     assert!(head(&*store, 0).unwrap() >= 20, "it still reads");
@@ -132,13 +132,13 @@ fn child_on_a_disk_that_fills_up() {
     assert_eq!(work(&*store, 0, 1, |_| {}), Err(StoreError::Full));
     drop(store);
 
-    // Still full: it opens, reads and refuses.
+    // Still full: the store opens, reads, and refuses writes.
     let store = open(&path, options()).unwrap();
     assert_eq!(store.health(), Health::Full);
     check(&*store, 1, &acknowledged).unwrap();
     assert_eq!(work(&*store, 0, 1, |_| {}), Err(StoreError::Full));
 
-    // Room again: it resumes by itself, well within the ten seconds promised.
+    // Free space again: the store resumes by itself within the guaranteed ten seconds.
     fs::write(marker("SHIM_LIFT"), b"").unwrap();
     until_it_works(&*store, |refused| assert_eq!(refused, StoreError::Full));
     assert_eq!(store.health(), Health::Ready);
@@ -157,7 +157,7 @@ fn a_full_disk_takes_nothing_and_ends_by_itself() {
     finish(command);
 }
 
-/// A store whose log is many times its rows, and what is in it.
+/// Creates a store whose log is many times its rows; returns its rows.
 fn grown(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let never = Options { compact_over_bytes: u64::MAX, ..options() };
     let store = open(path, never).unwrap();
@@ -188,7 +188,7 @@ fn a_compaction_that_finds_no_room_leaves_the_store_as_it_was() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("root/store");
     let rows = grown(&path);
-    // Room for a part of the copy.
+    // Space for a part of the copy.
     let quota = size(&dir.path().join("root")) + ROOM;
     let mut command = child(dir.path(), "faults::child_that_has_no_room_to_compact");
     command.env("SHIM_QUOTA", quota.to_string());
@@ -200,7 +200,7 @@ fn a_compaction_that_finds_no_room_leaves_the_store_as_it_was() {
     assert!(store.get(Space::Files, b"later").unwrap().is_some());
 }
 
-/// Bytes of the files in a folder and below.
+/// Returns the bytes of all files below a directory.
 fn size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| if path.is_dir() { size(&path) } else { path.metadata().unwrap().len() }).sum()

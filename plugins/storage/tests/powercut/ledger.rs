@@ -1,6 +1,6 @@
-//! A workload on the ledger whose every state can be told right from wrong: commit `n` adds one sheet, moves the
-//! tip from `n - 1` to `n`, puts the balance `n`, and the row `n` of work that is charged, the one before it removed. Every `PER_MONTH` commits a month begins, with a commit
-//! that has a sheet of both.
+//! Ledger workload whose every state can be verified: commit `n` adds one block, moves the tip from `n - 1` to `n`,
+//! writes the balance `n` and the row `n` of charged work, and removes the row before it. A month begins every
+//! `PER_MONTH` commits, with a commit that has a block of both months.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub fn group(n: u64) -> Group {
     }
 }
 
-/// The work of commit `n` in place of the one before, and how far it is.
+/// Returns the rows of the work of commit `n`, which replace those of the previous commit.
 fn rows(n: u64) -> Vec<RowWrite> {
     let row = |space, key: String, value| RowWrite { space, key: key.into_bytes(), value };
     vec![
@@ -51,12 +51,12 @@ fn rows(n: u64) -> Vec<RowWrite> {
     ]
 }
 
-/// The number of the last commit.
+/// Returns the number of the last commit.
 pub fn head(ledger: &LedgerStore) -> Result<u64, StoreError> {
     Ok(ledger.tip()?.map_or(0, |tip| tip.seq / 2))
 }
 
-/// Makes `count` commits after what is there, telling `acknowledge` of each.
+/// Makes `count` further commits and calls `acknowledge` for each.
 pub fn work(ledger: &LedgerStore, count: u64, mut acknowledge: impl FnMut(u64)) -> Result<(), StoreError> {
     let first = head(ledger)? + 1;
     for n in first..first.saturating_add(count) {
@@ -67,7 +67,7 @@ pub fn work(ledger: &LedgerStore, count: u64, mut acknowledge: impl FnMut(u64)) 
     Ok(())
 }
 
-/// Opens the ledger and looks whether it is what it may be after commit `acknowledged`; its head.
+/// Opens the ledger and checks it after commit `acknowledged`; returns the number of the last commit.
 pub fn check(store: &Arc<dyn Store>, copies: &Path, acknowledged: u64) -> Result<(LedgerStore, u64), String> {
     let ledger = LedgerStore::open(Arc::clone(store), Some(copies))
         .map_err(|error| format!("the ledger does not open: {error}"))?;
@@ -101,7 +101,7 @@ pub fn check(store: &Arc<dyn Store>, copies: &Path, acknowledged: u64) -> Result
     if findings.is_empty() { Ok((ledger, head)) } else { Err(findings.join("; ")) }
 }
 
-/// Which work is there, alone, and how far it says it is.
+/// Returns the number of the only work row, and the number in the batch row.
 fn work_done(store: &dyn Store) -> Result<(u64, u64), StoreError> {
     let page = store.scan(Space::Lines, b"", None, 10)?;
     let row = match page.rows.as_slice() {

@@ -1,8 +1,8 @@
-//! Power cuts, simulated: a child works on a store while a preloaded shim records its every call; then disks
-//! are made up as a cut at some moment could have left them, and the real store opens each. Every batch that
-//! was acknowledged before the cut must be there, whole, and no other in part.
+//! Simulated power cuts: a child uses a store while a preloaded shim records its system calls; then possible disk
+//! contents after a cut at some moment are built, and the real store opens each. Every transaction acknowledged before
+//! the cut must be complete, and no other partial.
 //!
-//! `PENSTOCK_POWERCUT_ROUNDS=20 cargo test -p penstock-storage --release --test powercut` is the long form.
+//! The long form is `PENSTOCK_POWERCUT_ROUNDS=20 cargo test -p penstock-storage --release --test powercut`.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
@@ -33,14 +33,14 @@ use self::trace::{ACKS, Event};
 use self::workload::{Acknowledged, check, work};
 
 const WORKERS: u8 = 3;
-/// Cut points per round; each is tried under every policy.
+/// Number of cuts per round; each is tested under every policy.
 const CUTS: usize = 30;
 
 fn options() -> Options {
     Options { ballast_bytes: 10_000, ..Options::default() }
 }
 
-/// A recorded run of a child.
+/// Recorded run of a child.
 struct Recorded {
     dir: TempDir,
     events: Vec<Event>,
@@ -60,7 +60,7 @@ fn shim(into: &Path) -> PathBuf {
     library
 }
 
-/// This test binary again, to run only `entry`, under the shim.
+/// Returns a command that runs only the test `entry` of this binary, under the shim.
 fn child(dir: &Path, entry: &str) -> Command {
     let root = dir.join("root");
     fs::create_dir_all(&root).unwrap();
@@ -79,7 +79,7 @@ fn finish(mut command: Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Where images are opened: in memory if there is room made for it, since judging them syncs a lot.
+/// Creates the directory for disk images: in memory if possible, since the checks sync often.
 fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))).unwrap()
@@ -93,12 +93,12 @@ fn record(entry: &str) -> Recorded {
     Recorded { dir, events }
 }
 
-/// The folder a child is to work in; `None` if the test is not run as a child.
+/// Returns the directory of a child; `None` if the test does not run as a child.
 fn as_child() -> Option<PathBuf> {
     env::var_os("PENSTOCK_CHILD").map(PathBuf::from)
 }
 
-/// Appends acknowledgements where the shim sees them.
+/// Writer of acknowledgements that the shim records.
 struct Acks(Mutex<File>);
 
 impl Acks {
@@ -139,7 +139,7 @@ fn child_that_trusts_the_flush_of_sled() {
     let Some(root) = as_child() else { return };
     let acks = Acks::open(&root);
     let db = sled::open(root.join("store")).unwrap();
-    // What came before is synced, as the wrapper would: only the flushes are on trial.
+    // Earlier changes are synced, as the wrapper does: only the flushes are tested.
     File::open(root.join("store/db")).unwrap().sync_all().unwrap();
     File::open(root.join("store/conf")).unwrap().sync_all().unwrap();
     for n in 1..=100_u32 {
@@ -159,7 +159,7 @@ fn acknowledged(events: &[Event]) -> Acknowledged {
     last
 }
 
-/// Opens the store of an image and checks it, and that it works on.
+/// Opens the store of a disk image, checks it, and checks that it accepts writes.
 fn judge(folder: &Path, acknowledged: &Acknowledged) -> Result<(), String> {
     let store = open(&folder.join("store"), options()).map_err(|error| format!("does not open: {error}"))?;
     check(&*store, WORKERS, acknowledged)?;
@@ -173,8 +173,8 @@ fn judge(folder: &Path, acknowledged: &Acknowledged) -> Result<(), String> {
     check(&*again, WORKERS, &after)
 }
 
-/// Cuts of which a quarter each lie before the first acknowledgement, behind an acknowledgement, at a change of
-/// names (rare, and where stores break), and anywhere.
+/// Chooses cuts: a quarter each before the first acknowledgement, after an acknowledgement, at a change of names (rare
+/// and critical), and anywhere.
 fn cuts(events: &[Event], count: usize, random: &mut StdRng) -> Vec<usize> {
     let places = |of: fn(&Event) -> bool| -> Vec<usize> {
         (0..events.len()).filter(|at| of(&events[*at])).map(|at| at + 1).collect()
@@ -231,7 +231,7 @@ fn child_that_keeps_a_ledger() {
     }
 }
 
-/// Opens the ledger of an image and checks it, its second copy too, and that it works on.
+/// Opens the ledger of a disk image, checks it and its replica, and checks that it accepts commits.
 fn judge_ledger(folder: &Path, acknowledged: &Acknowledged) -> Result<(), String> {
     let opened = || open(&folder.join("store"), options()).map_err(|error| format!("does not open: {error}"));
     let (copies, last) = (folder.join("ledger"), acknowledged.get(&0).copied().unwrap_or(0));
@@ -262,7 +262,7 @@ fn try_cuts(
     let rounds = env::var("PENSTOCK_POWERCUT_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
         let Recorded { dir, events } = record(entry);
-        // The record is complete: played back to its end it is what the child left on the disk.
+        // The recording is complete: played back to its end it gives the child's files.
         let all = dir.path().join("all");
         image(&events, events.len(), Policy::KeepAll, &mut StdRng::seed_from_u64(0), &all);
         assert_same_tree(&all, &dir.path().join("root"));

@@ -1,11 +1,11 @@
-//! What the shim recorded: reads its log into events with paths relative to the recorded folder.
+//! Parser of the shim's log: events with paths relative to the recorded directory.
 
 use std::path::Path;
 
-/// The file the child appends its acknowledgements to, `worker n` a line, inside the recorded folder.
+/// File with the child's acknowledgements, `worker n` a line, inside the recorded directory.
 pub const ACKS: &str = "acks";
 
-/// A call of the child, in order.
+/// Recorded call of the child.
 #[derive(Debug)]
 pub enum Event {
     Create(String),
@@ -24,21 +24,21 @@ pub enum Event {
         to: String,
     },
     Remove(String),
-    /// A sync of one file or folder.
+    /// Sync of one file or directory.
     Sync(String),
-    /// Batch `n` of a worker was acknowledged.
+    /// Acknowledgement of transaction `n` of a worker.
     Acknowledged {
         worker: u8,
         n: u32,
     },
 }
 
-/// Reads a log.
+/// Parses a log.
 pub fn read(log: &Path, root: &Path) -> Vec<Event> {
     read_placed(log, root).into_iter().map(|(_, event)| event).collect()
 }
 
-/// Reads a log, with the place in it where each event ends.
+/// Parses a log; returns each event with the offset of its end.
 pub fn read_placed(log: &Path, root: &Path) -> Vec<(u64, Event)> {
     let bytes = std::fs::read(log).unwrap();
     let mut rest = bytes.as_slice();

@@ -1,29 +1,28 @@
-//! A workload whose every state can be told right from wrong.
+//! Store workload whose every state can be verified.
 //!
-//! Each worker `w` makes batches `n = 1, 2, ...`, each once the one before is acknowledged. Batch `n` puts
-//! three rows of its own, removes the three of batch `n - KEEP`, and moves the worker's head from `n - 1` to
-//! `n` under a guard. So after any crash the head is the last acknowledged batch or the one after it, and the
-//! rows are exactly those of the `KEEP` batches up to the head: a lost batch, half a batch and a batch out of
-//! order all show.
+//! Each worker `w` applies transactions `n = 1, 2, ...`, each after the previous one is acknowledged. Transaction `n`
+//! writes three rows of its own, removes the three of transaction `n - KEEP`, and moves the worker's head from `n - 1`
+//! to `n` under a guard. So after any crash the head is the last acknowledged transaction or the next one, and the rows
+//! are exactly those of the `KEEP` transactions up to the head: a lost, partial or reordered transaction is detected.
 
 use std::collections::BTreeMap;
 
 use penstock_storage::{Batch, Space, Store, StoreError};
 
-/// Batches whose rows are there at a time.
+/// Number of transactions whose rows exist at a time.
 const KEEP: u32 = 30;
 const PARTS: u8 = 3;
 
-/// The last acknowledged batch of each worker.
+/// Last acknowledged transaction of each worker.
 pub type Acknowledged = BTreeMap<u8, u32>;
 
-/// The head of a worker; 0 before its first batch.
+/// Returns the head of a worker; 0 before its first transaction.
 pub fn head(store: &dyn Store, worker: u8) -> Result<u32, StoreError> {
     let row = store.get(Space::Meta, &[worker])?;
     Ok(row.map_or(0, |row| u32::from_be_bytes(row.try_into().unwrap())))
 }
 
-/// The batch after head `n - 1`.
+/// Returns the transaction that follows head `n - 1`.
 pub fn batch(worker: u8, n: u32) -> Batch {
     let before = n - 1;
     let mut batch = match before {
@@ -39,7 +38,7 @@ pub fn batch(worker: u8, n: u32) -> Batch {
     batch.put(Space::Meta, [worker], n.to_be_bytes())
 }
 
-/// Makes `count` batches after what is there, telling `acknowledge` of each.
+/// Applies `count` further transactions and calls `acknowledge` for each.
 pub fn work(
     store: &dyn Store,
     worker: u8,
@@ -54,7 +53,7 @@ pub fn work(
     Ok(())
 }
 
-/// Whether the store is what it may be after `acknowledged`.
+/// Checks the store after the transactions of `acknowledged`.
 pub fn check(store: &dyn Store, workers: u8, acknowledged: &Acknowledged) -> Result<(), String> {
     let verified = store.verify().map_err(|error| error.to_string())?;
     if verified.damaged > 0 || verified.missing {
@@ -92,10 +91,10 @@ fn key(worker: u8, n: u32, part: u8) -> Vec<u8> {
     [&[worker][..], &n.to_be_bytes(), &[part]].concat()
 }
 
-/// Bytes that no other part has; mostly small, now and then as large as they may be.
+/// Returns unique bytes for each part; mostly short, sometimes of the maximum length.
 fn value(worker: u8, n: u32, part: u8) -> Vec<u8> {
     let seed = n.wrapping_mul(2_654_435_761) ^ (u32::from(worker) << 8 | u32::from(part));
-    // In a row, so that they come to lie in one page.
+    // Consecutive keys, so that they share a page.
     let length = if worker == 0 && n % 50 >= 47 { 65_000 } else { seed % 900 };
     let mut state = seed;
     let mut bytes = vec![worker, part];
