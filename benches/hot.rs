@@ -11,7 +11,7 @@ use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use penstock::billing::Ledger;
-use penstock::config::{Surroundings, load_text};
+use penstock::config::{ResolveEnv, load_text};
 use penstock::time::clock::Clock;
 use penstock::upstream::pricing::{Bill, Terms};
 use penstock_admission::{Limits, Purpose};
@@ -19,7 +19,7 @@ use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
 use penstock_contract::{Abilities, Ask, Dialect, Done, Kind, Out, Target, Usage};
 use penstock_dialect::translator;
 use penstock_footprint::{EnergyCard, METHODOLOGY, Place, Prepared, Work, boundary_name, grid};
-use penstock_pricing::{PaidWith, Sold, Tariff, charge};
+use penstock_pricing::{BilledWork, PaymentSource, Tariff, charge};
 use penstock_routing::{BALANCED, Candidate, ECO, SPEED, plan, price_hint};
 use penstock_storage::ledger::LedgerStore;
 use penstock_tokens::{Conversation, Counter};
@@ -240,7 +240,14 @@ fn bill(c: &mut Criterion) {
             let work = Work::tokens(usage, Duration::from_secs(3));
             let drawn = prepared.attempt(&work, None).footprint();
             let billable = prepared.billable_kwh(&work, None);
-            let charge = charge(&tariff, &Sold::Tokens(usage), PaidWith::Credits, false, billable, credit);
+            let charge = compute_charge(
+                &tariff,
+                &BilledWork::Tokens(usage),
+                PaymentSource::Credits,
+                false,
+                billable,
+                credit,
+            );
             let provenance = Provenance {
                 method: drawn.method.name(),
                 boundary: Some(boundary_name(drawn.boundary)),
@@ -290,18 +297,19 @@ model = "m"
 /// What money adds to a request: the most it may come to, set aside; its charge,
 /// settled. The writing behind it is another thread's.
 fn money(c: &mut Criterion) {
-    let loaded = load_text("bench.toml", OFFER, Surroundings { env: &|_| None }).unwrap();
+    let loaded = load_text("bench.toml", OFFER, ResolveEnv { env: &|_| None }).unwrap();
     let settings = loaded.settings;
     let offer = settings.offers.first().unwrap();
     let bill = Bill::new(offer, &settings.billing);
-    let rules = penstock::config::settings::Ledger { debt: i64::MAX, backlog: usize::MAX, ..settings.ledger };
-    let store = Arc::new(LedgerStore::look(penstock_storage::memory()));
+    let rules =
+        penstock::config::settings::LedgerSettings { debt: i64::MAX, backlog: usize::MAX, ..settings.ledger };
+    let store = Arc::new(LedgerStore::open_read_only(penstock_storage::open_in_memory()));
     let ledger = Ledger::open(store, &rules, Clock::start()).unwrap();
     let done = Done::Tokens(Usage { input: 512, cached: 128, output: 300, ..Usage::default() });
     let most = Done::Tokens(Usage { input: 2_304, output: 4_096, ..Usage::default() });
     let eur_per_credit = settings.billing.eur_per_credit;
     let amounts = penstock_annotate::Amounts::Numbers;
-    let wallet = PaidWith::Credits;
+    let wallet = PaymentSource::Credits;
     let terms = Terms { eur_per_credit, provenance: true, amounts, batch: false, wallet, at: 1 };
     let settled = bill.of(done, done, None, Duration::from_secs(3), None, terms);
     let key: Arc<str> = "0123456789abcdef".into();

@@ -9,7 +9,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use penstock::auth::key_cache::Keyring;
-use penstock::config::settings::Storage;
+use penstock::config::settings::StorageSettings;
 use penstock::limits::rate_limit;
 use penstock::proxy::response::head::Head;
 use penstock::storage::stores::Vault;
@@ -17,9 +17,9 @@ use penstock::telemetry::request_id::RequestId;
 use penstock::time::clock::Clock;
 use penstock_contract::{Dialect, MicroCredits};
 use penstock_limits::{Cost, Used, Work};
-use penstock_storage::audit::Said;
+use penstock_storage::audit::AuditedChange;
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
-use penstock_storage::{Batch, Space};
+use penstock_storage::{StoreTable, Transaction};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ fn key(number: u32) -> KeyRecord {
 
 /// Makes the keys: one the usual way, the rest as copies of its row, many to a commit.
 fn fill(vault: &Vault) {
-    let said = Said {
+    let said = AuditedChange {
         at: 1,
         who: "bench".to_owned(),
         what: "key.create".to_owned(),
@@ -63,25 +63,25 @@ fn fill(vault: &Vault) {
         change: serde_json::Value::Null,
     };
     vault.keys.insert(&key(0), &said).unwrap();
-    let row = vault.store.get(Space::Keys, key(0).id.as_bytes()).unwrap().unwrap();
+    let row = vault.store.get(StoreTable::Keys, key(0).id.as_bytes()).unwrap().unwrap();
     let row = String::from_utf8(row).unwrap();
     let numbers: Vec<u32> = (1..KEYS).collect();
     for some in numbers.chunks(900) {
-        let mut batch = Batch::new();
+        let mut batch = Transaction::new();
         for number in some {
             let row = row
                 .replace(&key(0).id, &key(*number).id)
                 .replace("account-0", &key(*number).account)
                 .replace("project 0", &format!("project {number}"));
-            batch = batch.put(Space::Keys, key(*number).id, row);
+            batch = batch.put(StoreTable::Keys, key(*number).id, row);
         }
         vault.store.apply(batch).unwrap();
     }
-    let mut accounts = Batch::new();
+    let mut accounts = Transaction::new();
     for number in 0..ACCOUNTS {
         let id = format!("account-{number}");
         let row = format!("{{\"v\":1,\"id\":\"{id}\",\"name\":\"Account {number}\",\"created\":5}}");
-        accounts = accounts.put(Space::Accounts, format!("a/{id}"), row);
+        accounts = accounts.put(StoreTable::Accounts, format!("a/{id}"), row);
     }
     vault.store.apply(accounts).unwrap();
 }
@@ -115,7 +115,7 @@ fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
 
 fn measure(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
-    let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+    let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
     let vault = Vault::open(&storage).unwrap();
     fill(&vault);
     // Read once before, so that the store's own cache is not counted as the keyring's.

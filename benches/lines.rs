@@ -15,10 +15,10 @@ use penstock::app::gateway::Gateway;
 use penstock::app::startup::fixed;
 use penstock::batch::{LineAsk, LineDone};
 use penstock::billing::MOST_ENDS;
-use penstock::config::{Surroundings, load_text};
+use penstock::config::{ResolveEnv, load_text};
 use penstock::state::House;
 use penstock::telemetry::log;
-use penstock_storage::Space;
+use penstock_storage::StoreTable;
 use penstock_storage::ledger::RowWrite;
 use std::fs::File;
 use std::io::Write as _;
@@ -55,7 +55,7 @@ async fn run() {
         provider().await
     );
     let settings =
-        load_text("bench.toml", &toml, Surroundings { env: &|_| None }).expect("it is sane").settings;
+        load_text("bench.toml", &toml, ResolveEnv { env: &|_| None }).expect("it is sane").settings;
     log::set(settings.log);
     let gateway = Gateway::start(settings.clone(), fixed(settings)).await.unwrap();
     let key = keys::create_demo(&gateway.house).await.unwrap();
@@ -184,7 +184,7 @@ async fn keep(house: Arc<House>, mut ended: mpsc::Receiver<LineDone>, file: File
             .unwrap()
             .unwrap();
         let progress = [count.to_le_bytes(), bytes.to_le_bytes()].concat();
-        let row = RowWrite { space: Space::Batches, key: b"bench".to_vec(), value: Some(progress) };
+        let row = RowWrite { table: StoreTable::Batches, key: b"bench".to_vec(), value: Some(progress) };
         ticket = house.ledger.enter(ends, vec![row]).map_err(|_| "too much").unwrap();
         // Lets a group gather while the disk is at the last one.
         assert!(house.ledger.kept(ticket).await);

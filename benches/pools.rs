@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "what is made up here is well-formed")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use penstock::config::{Surroundings, load_text};
+use penstock::config::{ResolveEnv, load_text};
 use penstock::upstream::config_snapshot::Live;
 use penstock::upstream::connection_pool::ConnectionPools;
 use penstock::upstream::pools::{Exploration, PlanRequest};
@@ -55,7 +55,7 @@ fn configuration(models: usize, providers: usize) -> String {
 
 fn live(models: usize, providers: usize) -> Live {
     let text = configuration(models, providers);
-    let Ok(loaded) = load_text("bench.toml", &text, Surroundings { env: &|_| None }) else {
+    let Ok(loaded) = load_text("bench.toml", &text, ResolveEnv { env: &|_| None }) else {
         unreachable!("the configuration is sound")
     };
     Live::build(loaded.settings, None, &ConnectionPools::default(), 0).unwrap()

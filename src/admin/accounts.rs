@@ -1,9 +1,9 @@
 //! Admin requests for accounts: create, list, change, suspend.
 
-use super::input::{Fields, Given};
-use super::openapi::{page, reference};
-use super::request::{Asked, Done, Effect, difference, failed};
-use super::routes::{Route, Work};
+use super::input::{PatchValue, RequestFields};
+use super::openapi::{page_schema, schema_ref};
+use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
+use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json::{DEFAULT, STATES, told};
 use crate::storage::stores::Vault;
 use penstock_contract::{Code, Refusal};
@@ -22,62 +22,70 @@ pub const LIST: [&str; 2] = ["after", "limit"];
 const ID: usize = 64;
 
 /// Routes of accounts.
-pub const ROUTES: &[Route] = &[
-    Route::get("/admin/accounts", "listAccounts", "Lists accounts", Work::Store(list))
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get("/admin/accounts", "listAccounts", "Lists accounts", RouteHandler::Store(list))
         .query(&LIST)
-        .answers(200, || page(reference("Account"))),
-    Route::post("/admin/accounts", "createAccount", "Creates an account", Work::Store(create))
+        .answers(200, || page_schema(schema_ref("Account"))),
+    AdminRoute::post("/admin/accounts", "createAccount", "Creates an account", RouteHandler::Store(create))
         .body(&CREATE, &["id"])
-        .answers(201, || reference("Account")),
-    Route::get("/admin/accounts/{id}", "getAccount", "Shows an account", Work::Store(get))
-        .answers(200, || reference("Account")),
-    Route::patch(
+        .answers(201, || schema_ref("Account")),
+    AdminRoute::get("/admin/accounts/{id}", "getAccount", "Shows an account", RouteHandler::Store(get))
+        .answers(200, || schema_ref("Account")),
+    AdminRoute::patch(
         "/admin/accounts/{id}",
         "changeAccount",
         "Changes an account: name, state, limits",
-        Work::Store(change),
+        RouteHandler::Store(change),
     )
     .body(&CHANGE, &[])
-    .answers(200, || reference("Account")),
+    .answers(200, || schema_ref("Account")),
 ];
 
-fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
     let limit = asked.limit(&LIST)?;
-    let page = vault.accounts.list(asked.query("after", &LIST)?, limit).map_err(failed)?;
+    let page = vault.accounts.list(asked.query("after", &LIST)?, limit).map_err(store_refusal)?;
     let data: Vec<Value> = page.accounts.iter().map(told).collect();
-    Ok(Done::told(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
+    Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    let fields = Fields::of(&asked.body, &CREATE)?;
-    let id = fields.text("id")?.some().filter(|id| good_id(id)).ok_or_else(|| {
+fn create(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    let fields = RequestFields::parse(&asked.body, &CREATE)?;
+    let id = fields.text("id")?.into_option().filter(|id| is_valid_id(id)).ok_or_else(|| {
         let wanted = format!("1 to {ID} letters, digits, `.`, `_` or `-`, the first a letter or a digit");
         Refusal::invalid("id", format!("id has to be {wanted}."))
     })?;
     let mut limits = KeyLimits::default();
     fields.limits(&mut limits)?;
-    let name = fields.text("name")?.some().unwrap_or_else(|| id.clone());
+    let name = fields.text("name")?.into_option().unwrap_or_else(|| id.clone());
     let account = AccountRecord { id, name, created: asked.now, state: AccountState::Active, limits };
     insert(vault, asked, &account)?;
-    Ok(Done { status: 201, answer: told(&account), effect: Effect::Account(Box::new(account)) })
+    Ok(AdminResponse {
+        status: 201,
+        answer: told(&account),
+        cache_update: CacheUpdate::Account(Box::new(account)),
+    })
 }
 
-fn insert(vault: &Vault, asked: &Asked, account: &AccountRecord) -> Result<(), Refusal> {
-    let said = asked.said("account.create", &account.id, told(account));
+fn insert(vault: &Vault, asked: &AdminRequest, account: &AccountRecord) -> Result<(), Refusal> {
+    let said = asked.audit_entry("account.create", &account.id, told(account));
     vault.accounts.insert(account, &said).map_err(|error| match error {
         StoreError::Guard { .. } => {
             Refusal::because(Code::Conflict, "There is an account of this id already.").at("id")
         }
-        error => failed(error),
+        error => store_refusal(error),
     })
 }
 
 /// Returns the account that a new key names, and true if this call created it.
-pub(super) fn named(vault: &Vault, asked: &Asked, id: &str) -> Result<(AccountRecord, bool), Refusal> {
-    if let Some(account) = vault.accounts.get(id).map_err(failed)? {
+pub(super) fn find_or_create(
+    vault: &Vault,
+    asked: &AdminRequest,
+    id: &str,
+) -> Result<(AccountRecord, bool), Refusal> {
+    if let Some(account) = vault.accounts.get(id).map_err(store_refusal)? {
         return Ok((account, false));
     }
-    if !expected(vault, id)? {
+    if !is_implicit(vault, id)? {
         let message = "There is no account of this id; make it first (penstock accounts create).";
         return Err(Refusal::invalid("account", message));
     }
@@ -94,58 +102,63 @@ pub(super) fn named(vault: &Vault, asked: &Asked, id: &str) -> Result<(AccountRe
 
 /// Returns true if an account may be created implicitly: the default one, and accounts named by keys of earlier
 /// versions.
-fn expected(vault: &Vault, id: &str) -> Result<bool, Refusal> {
-    Ok(id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(failed)?.keys.is_empty())
+fn is_implicit(vault: &Vault, id: &str) -> Result<bool, Refusal> {
+    Ok(id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(store_refusal)?.keys.is_empty())
 }
 
 /// Checks that an account exists or may be created implicitly, so that a mistyped name is refused.
 ///
 /// # Errors
 /// Returns 404 if it does not, or the error of the store.
-pub(super) fn known(vault: &Vault, id: &str) -> Result<(), Refusal> {
-    let there = vault.accounts.get(id).map_err(failed)?.is_some() || expected(vault, id)?;
+pub(super) fn check_account_exists(vault: &Vault, id: &str) -> Result<(), Refusal> {
+    let there = vault.accounts.get(id).map_err(store_refusal)?.is_some() || is_implicit(vault, id)?;
     let message = || format!("There is no account {id}; make it first (penstock accounts create).");
     if there { Ok(()) } else { Err(Refusal::because(Code::NotFound, message()).at("account")) }
 }
 
-fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    let account = vault.accounts.get(&asked.id).map_err(failed)?.ok_or_else(nobody)?;
-    Ok(Done::told(told(&account)))
+fn get(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    let account = vault.accounts.get(&asked.id).map_err(store_refusal)?.ok_or_else(account_not_found)?;
+    Ok(AdminResponse::ok(told(&account)))
 }
 
-fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    let fields = Fields::of(&asked.body, &CHANGE)?;
+fn change(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    let fields = RequestFields::parse(&asked.body, &CHANGE)?;
     let (name, state) = (fields.text("name")?, fields.word("state", &STATES)?);
-    if state == Given::Null {
+    if state == PatchValue::Null {
         return Err(Refusal::invalid("state", "state has to be active or suspended."));
     }
     fields.limits(&mut KeyLimits::default())?;
     let changed = vault.accounts.change(&asked.id, |account| {
         let before = told(account);
         match &name {
-            Given::Absent => {}
-            Given::Null => account.name = account.id.clone(),
-            Given::Some(name) => account.name.clone_from(name),
+            PatchValue::Absent => {}
+            PatchValue::Null => account.name = account.id.clone(),
+            PatchValue::Some(name) => account.name.clone_from(name),
         }
-        if let Given::Some(state) = state {
+        if let PatchValue::Some(state) = state {
             account.state = state;
         }
         // The limits were validated above.
         fields.limits(&mut account.limits).ok();
         let after = told(account);
-        (before != after).then(|| asked.said("account.change", &account.id, difference(&before, &after)))
+        (before != after)
+            .then(|| asked.audit_entry("account.change", &account.id, changed_fields(&before, &after)))
     });
-    let account = changed.map_err(failed)?.ok_or_else(nobody)?;
-    Ok(Done { status: 200, answer: told(&account), effect: Effect::Account(Box::new(account)) })
+    let account = changed.map_err(store_refusal)?.ok_or_else(account_not_found)?;
+    Ok(AdminResponse {
+        status: 200,
+        answer: told(&account),
+        cache_update: CacheUpdate::Account(Box::new(account)),
+    })
 }
 
-fn good_id(id: &str) -> bool {
+fn is_valid_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     id.len() <= ID
         && id.bytes().all(plain)
         && id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn nobody() -> Refusal {
+fn account_not_found() -> Refusal {
     Refusal::because(Code::NotFound, "There is no account of this id.")
 }

@@ -1,15 +1,15 @@
 //! Grants and corrections of credits and energy, written to the ledger.
 
-use super::credits::{known, off_thread};
-use super::input::Fields;
-use super::openapi::reference;
-use super::request::{Asked, Told};
-use super::routes::{Route, Work};
+use super::credits::{check_account, run_blocking};
+use super::input::RequestFields;
+use super::openapi::schema_ref;
+use super::request::{AdminRequest, LedgerReply};
+use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json::DEFAULT as DEFAULT_ACCOUNT;
 use crate::billing::{Ledger, Refused, format, report, rerate};
 use crate::storage::stores::Vault;
 use penstock_contract::{Code, Refusal};
-use penstock_ledger::{Act, Ending, Entry, Wallet};
+use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -20,28 +20,28 @@ pub const GRANT: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
 pub const CORRECT: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
 
 /// Routes that write to the ledger.
-pub const ROUTES: &[Route] = &[
-    Route::post(
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::post(
         "/admin/credits/grant",
         "grant",
         "Gives an account credits or energy",
-        Work::Ledger(|vault, ledger, asked| Box::pin(grant(vault, ledger, asked))),
+        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(handle_grant(vault, ledger, asked))),
     )
     .body(&GRANT, &["account"])
-    .answers(201, || reference("Granted")),
-    Route::post(
+    .answers(201, || schema_ref("Granted")),
+    AdminRoute::post(
         "/admin/credits/correct",
         "correct",
         "Replaces the amount of a charge or a grant",
-        Work::Ledger(|_, ledger, asked| Box::pin(correct(ledger, asked))),
+        RouteHandler::Ledger(|_, ledger, asked| Box::pin(handle_correct(ledger, asked))),
     )
     .body(&CORRECT, &["entry"])
-    .answers(201, || reference("Granted")),
+    .answers(201, || schema_ref("Granted")),
 ];
 
 /// Parsed request for a grant.
 #[derive(Debug)]
-struct Grant {
+struct GrantRequest {
     account: String,
     id: String,
     wallet: Wallet,
@@ -49,29 +49,29 @@ struct Grant {
     note: String,
 }
 
-impl Grant {
+impl GrantRequest {
     /// Parses a request body.
     ///
     /// # Errors
     /// Returns 400 with the invalid field.
     fn read(body: &Value) -> Result<Self, Refusal> {
-        let fields = Fields::of(body, &GRANT)?;
-        let account = fields.text("account")?.some().filter(|name| !name.is_empty());
+        let fields = RequestFields::parse(body, &GRANT)?;
+        let account = fields.text("account")?.into_option().filter(|name| !name.is_empty());
         let account =
             account.ok_or_else(|| Refusal::invalid("account", "account has to be the id of an account."))?;
-        let (field, wallet, amount) = amount(body)?;
+        let (field, wallet, amount) = parse_amount(body)?;
         if amount <= 0 {
             let sentence = format!("{field} has to be more than 0; use a correction to take back a grant.");
             return Err(Refusal::invalid(field, sentence));
         }
-        let id = fields.text("id")?.some().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
-        Ok(Self { account, id, wallet, amount, note: fields.text("note")?.some().unwrap_or_default() })
+        let id = fields.text("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        Ok(Self { account, id, wallet, amount, note: fields.text("note")?.into_option().unwrap_or_default() })
     }
 }
 
 /// Parsed request for a correction.
 #[derive(Debug)]
-struct Correction {
+struct CorrectionRequest {
     entry: u64,
     id: String,
     wallet: Wallet,
@@ -79,19 +79,19 @@ struct Correction {
     note: String,
 }
 
-impl Correction {
+impl CorrectionRequest {
     /// Parses a request body.
     ///
     /// # Errors
     /// Returns 400 with the invalid field.
     fn read(body: &Value) -> Result<Self, Refusal> {
-        let fields = Fields::of(body, &CORRECT)?;
+        let fields = RequestFields::parse(body, &CORRECT)?;
         let entry = body.get("entry").and_then(Value::as_u64);
         let entry = entry
             .ok_or_else(|| Refusal::invalid("entry", "entry has to be the number of a charge or a grant."))?;
-        let (_, wallet, instead) = amount(body)?;
-        let id = fields.text("id")?.some().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
-        Ok(Self { entry, id, wallet, instead, note: fields.text("note")?.some().unwrap_or_default() })
+        let (_, wallet, instead) = parse_amount(body)?;
+        let id = fields.text("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        Ok(Self { entry, id, wallet, instead, note: fields.text("note")?.into_option().unwrap_or_default() })
     }
 }
 
@@ -100,21 +100,21 @@ impl Correction {
 ///
 /// # Errors
 /// Returns the reason if nothing was granted.
-async fn grant(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
-    let Grant { account, id, wallet, amount, note } = Grant::read(&asked.body)?;
-    known(vault, &account).await?;
-    let wanted = Order::grant(&account, wallet, amount);
-    let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, &asked.who)).await {
+async fn handle_grant(vault: &Vault, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
+    let GrantRequest { account, id, wallet, amount, note } = GrantRequest::read(&asked.body)?;
+    check_account(vault, &account).await?;
+    let wanted = LedgerAdjustment::grant(&account, wallet, amount);
+    let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, &asked.actor)).await {
         Ok(entry) => (201, entry),
-        Err(Refused::Already(entry)) => (200, repeated(ledger, entry, &id, &wanted).await?),
-        Err(why) => return Err(refused(why).with("id", &*id)),
+        Err(Refused::Already(entry)) => (200, existing_entry(ledger, entry, &id, &wanted).await?),
+        Err(why) => return Err(adjustment_refusal(why).with("id", &*id)),
     };
-    Ok(Told::Json(status, made(ledger, &account, &id, entry)))
+    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry)))
 }
 
 /// Effect of a grant or correction, for comparison.
 #[derive(Debug, PartialEq, Eq)]
-struct Order {
+struct LedgerAdjustment {
     account: Box<str>,
     wallet: Wallet,
     amount: i64,
@@ -122,19 +122,19 @@ struct Order {
     of: Option<u64>,
 }
 
-impl Order {
+impl LedgerAdjustment {
     fn grant(account: &str, wallet: Wallet, amount: i64) -> Self {
         Self { account: account.into(), wallet, amount, of: None }
     }
 
     /// Converts a ledger entry. Returns `None` if it is neither a grant nor a correction.
-    fn of(entry: &Entry) -> Option<Self> {
+    fn of(entry: &LedgerEntry) -> Option<Self> {
         let account = (*entry.account).into();
-        match &entry.act {
-            Act::Grant { wallet, amount, .. } => {
+        match &entry.kind {
+            EntryKind::Grant { wallet, amount, .. } => {
                 Some(Self { account, wallet: *wallet, amount: *amount, of: None })
             }
-            Act::Correct { wallet, instead, of, .. } => {
+            EntryKind::Correct { wallet, instead, of, .. } => {
                 Some(Self { account, wallet: *wallet, amount: *instead, of: Some(*of) })
             }
             _ => None,
@@ -142,7 +142,7 @@ impl Order {
     }
 
     /// Description for an error message, and as JSON for programs.
-    fn told(&self) -> (String, Value) {
+    fn describe(&self) -> (String, Value) {
         let unit = match self.wallet {
             Wallet::Credits => "credits",
             Wallet::Energy => "kwh",
@@ -160,18 +160,23 @@ impl Order {
 ///
 /// # Errors
 /// Returns 409 with both if the effect differs.
-async fn repeated(ledger: &Ledger, entry: u64, id: &str, wanted: &Order) -> Result<u64, Refusal> {
+async fn existing_entry(
+    ledger: &Ledger,
+    entry: u64,
+    id: &str,
+    wanted: &LedgerAdjustment,
+) -> Result<u64, Refusal> {
     let book = ledger.store.clone();
-    let found = off_thread(move || report::find(&book, entry)).await?;
-    let Some(before) = found.as_ref().and_then(Order::of) else {
-        return Err(refused(Refused::Already(entry)).with("id", id));
+    let found = run_blocking(move || report::find(&book, entry)).await?;
+    let Some(before) = found.as_ref().and_then(LedgerAdjustment::of) else {
+        return Err(adjustment_refusal(Refused::Already(entry)).with("id", id));
     };
     // Each entry can be corrected once, so the existing correction may have another id.
-    let other_id = before.of.is_some() && !same_id(found.as_ref(), id);
+    let other_id = before.of.is_some() && !has_correction_id(found.as_ref(), id);
     if before == *wanted && !other_id {
         return Ok(entry);
     }
-    let ((was, old), (is, new)) = (before.told(), wanted.told());
+    let ((was, old), (is, new)) = (before.describe(), wanted.describe());
     let sentence = if other_id {
         format!(
             "This entry was corrected before, by entry {entry} ({was}); asked was {is}. Nothing was changed."
@@ -183,12 +188,12 @@ async fn repeated(ledger: &Ledger, entry: u64, id: &str, wanted: &Order) -> Resu
     Err(refusal.with("entry", entry).with("id", id).with("before", old).with("asked", new))
 }
 
-fn same_id(entry: Option<&Entry>, wanted: &str) -> bool {
-    matches!(entry.map(|entry| &entry.act), Some(Act::Correct { id, .. }) if **id == *wanted)
+fn has_correction_id(entry: Option<&LedgerEntry>, wanted: &str) -> bool {
+    matches!(entry.map(|entry| &entry.kind), Some(EntryKind::Correct { id, .. }) if **id == *wanted)
 }
 
 /// Grants of the demo's account, made once at the first start.
-const DEMO: [(&str, Wallet, i64); 2] =
+const DEMO_GRANTS: [(&str, Wallet, i64); 2] =
     [("demo", Wallet::Credits, 1_000_000_000_000), ("demo-energy", Wallet::Energy, 1_000_000_000_000)];
 
 /// Grants credits and energy to the demo's account.
@@ -196,10 +201,10 @@ const DEMO: [(&str, Wallet, i64); 2] =
 /// # Errors
 /// Returns the reason as one sentence.
 pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
-    for (id, wallet, amount) in DEMO {
+    for (id, wallet, amount) in DEMO_GRANTS {
         match ledger.grant(DEFAULT_ACCOUNT, id, wallet, amount, ("for trying things out", "the demo")).await {
             Ok(_) | Err(Refused::Already(_)) => {}
-            Err(why) => return Err(refused(why).message.into_owned()),
+            Err(why) => return Err(adjustment_refusal(why).message.into_owned()),
         }
     }
     Ok(())
@@ -209,15 +214,15 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns the reason if nothing was corrected.
-async fn correct(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
-    let wanted = Correction::read(&asked.body)?;
+async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
+    let wanted = CorrectionRequest::read(&asked.body)?;
     let (book, number) = (ledger.store.clone(), wanted.entry);
-    let found = off_thread(move || {
+    let found = run_blocking(move || {
         let found = report::find(&book, number)?;
         // The EUR value of a part of a charge follows from its price. A free charge has no price, so its tariff is
         // read.
-        let unit = match found.as_ref().map(|entry| &entry.act) {
-            Some(Act::Settle { wallet, amount: 0, sale, .. }) => {
+        let unit = match found.as_ref().map(|entry| &entry.kind) {
+            Some(EntryKind::Settle { wallet, amount: 0, sale, .. }) => {
                 Some(rerate::unit(&book, &sale.terms, *wallet)?)
             }
             _ => None,
@@ -225,40 +230,47 @@ async fn correct(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
         Ok((found, unit))
     });
     let (found, unit) = found.await?;
-    let (account, act) = correction(found, unit, wanted, &asked.who)?;
+    let (account, act) = correction_act(found, unit, wanted, &asked.actor)?;
     let id = match &act {
-        Act::Correct { id, .. } => id.to_string(),
+        EntryKind::Correct { id, .. } => id.to_string(),
         _ => String::new(),
     };
     let wanted = match &act {
-        Act::Correct { wallet, instead, of, .. } => {
-            Some(Order { account: (*account).into(), wallet: *wallet, amount: *instead, of: Some(*of) })
-        }
+        EntryKind::Correct { wallet, instead, of, .. } => Some(LedgerAdjustment {
+            account: (*account).into(),
+            wallet: *wallet,
+            amount: *instead,
+            of: Some(*of),
+        }),
         _ => None,
     };
     let (status, entry) = match (ledger.correct(&account, act).await, wanted) {
         (Ok(entry), _) => (201, entry),
-        (Err(Refused::Already(entry)), Some(wanted)) => (200, repeated(ledger, entry, &id, &wanted).await?),
-        (Err(why), _) => return Err(refused(why).with("id", &*id)),
+        (Err(Refused::Already(entry)), Some(wanted)) => {
+            (200, existing_entry(ledger, entry, &id, &wanted).await?)
+        }
+        (Err(why), _) => return Err(adjustment_refusal(why).with("id", &*id)),
     };
-    Ok(Told::Json(status, made(ledger, &account, &id, entry)))
+    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry)))
 }
 
 /// Builds the ledger act that corrects an entry. `unit` is the price of one unit of the wallet in EUR, for a free
 /// charge.
-fn correction(
-    found: Option<Entry>,
+fn correction_act(
+    found: Option<LedgerEntry>,
     unit: Option<Decimal>,
-    wanted: Correction,
+    wanted: CorrectionRequest,
     by: &str,
-) -> Result<(Arc<str>, Act), Refusal> {
+) -> Result<(Arc<str>, EntryKind), Refusal> {
     let none = || Refusal::invalid("entry", "No charge or grant has this number.");
     let entry = found.ok_or_else(none)?;
-    let (what, key, wallet, was, eur) = match &entry.act {
-        Act::Settle { key, wallet, amount, sale, .. } => {
-            (Ending::Settle, Some(key.clone()), *wallet, *amount, sale.eur)
+    let (what, key, wallet, was, eur) = match &entry.kind {
+        EntryKind::Settle { key, wallet, amount, sale, .. } => {
+            (CorrectedKind::Settle, Some(key.clone()), *wallet, *amount, sale.eur)
         }
-        Act::Grant { wallet, amount, .. } => (Ending::Grant, None, *wallet, *amount, Decimal::ZERO),
+        EntryKind::Grant { wallet, amount, .. } => {
+            (CorrectedKind::Grant, None, *wallet, *amount, Decimal::ZERO)
+        }
         _ => return Err(none()),
     };
     if wallet != wanted.wallet {
@@ -272,7 +284,7 @@ fn correction(
     };
     let (id, note) = (wanted.id.into(), wanted.note.into());
     let eur = eur.unwrap_or_default().round_dp(8);
-    let act = Act::Correct {
+    let act = EntryKind::Correct {
         id,
         of: entry.seq,
         what,
@@ -287,7 +299,7 @@ fn correction(
     Ok((entry.account, act))
 }
 
-fn made(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Value {
+fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Value {
     let mut told = format::account(account, &ledger.balance(account));
     if let Some(members) = told.as_object_mut() {
         members.insert("id".to_owned(), id.into());
@@ -296,7 +308,7 @@ fn made(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Value {
     told
 }
 
-fn refused(why: Refused) -> Refusal {
+fn adjustment_refusal(why: Refused) -> Refusal {
     match why {
         Refused::Failing => Refusal::because(
             Code::StorageFull,
@@ -319,7 +331,7 @@ fn refused(why: Refused) -> Refusal {
 }
 
 /// Reads `credits` or `kwh`, exactly one of them, in the smallest unit of the wallet.
-fn amount(body: &Value) -> Result<(&'static str, Wallet, i64), Refusal> {
+fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), Refusal> {
     let given = |field: &str| body.get(field).filter(|value| !value.is_null());
     let (field, wallet, places, value) = match (given("credits"), given("kwh")) {
         (Some(value), None) => ("credits", Wallet::Credits, 6, value),

@@ -1,33 +1,38 @@
 //! Admin requests for the audit log.
 
-use super::openapi::{answered, page};
-use super::request::{Asked, Done, failed};
-use super::routes::{Route, Work};
+use super::openapi::{answer_schema, page_schema};
+use super::request::{AdminRequest, AdminResponse, store_refusal};
+use super::routes::{AdminRoute, RouteHandler};
 use crate::storage::stores::Vault;
 use penstock_contract::Refusal;
-use penstock_storage::audit::Entry;
+use penstock_storage::audit::AuditEntry;
 use serde_json::{Value, json};
 
 /// Query parameters of the list.
 pub const LIST: [&str; 3] = ["after", "limit", "target"];
 /// Limit on the pages that one request searches for a target.
-const SEARCHED: usize = 100;
+const MAX_SEARCHED_PAGES: usize = 100;
 
 /// Routes of the audit log.
-pub const ROUTES: &[Route] = &[
-    Route::get("/admin/audit", "listAudit", "Lists changes with author and time", Work::Store(list))
-        .query(&LIST)
-        .answers(200, || page(answered(&["number", "at", "who", "what", "target", "change"]))),
-    Route::get(
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get(
+        "/admin/audit",
+        "listAudit",
+        "Lists changes with author and time",
+        RouteHandler::Store(list),
+    )
+    .query(&LIST)
+    .answers(200, || page_schema(answer_schema(&["number", "at", "who", "what", "target", "change"]))),
+    AdminRoute::get(
         "/admin/audit/verify",
         "verifyAudit",
         "Verifies the hash chain of the audit log",
-        Work::Store(|vault, _| verify(vault)),
+        RouteHandler::Store(|vault, _| verify(vault)),
     )
-    .answers(200, || answered(&["good", "entries", "first_bad"])),
+    .answers(200, || answer_schema(&["good", "entries", "first_bad"])),
 ];
 
-fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
     let limit = asked.limit(&LIST)?;
     let target = asked.query("target", &LIST)?;
     let mut after: u64 = match asked.query("after", &LIST)? {
@@ -38,27 +43,27 @@ fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
     };
     let mut data: Vec<Value> = Vec::new();
     let mut next = None;
-    for _ in 0..SEARCHED {
-        let page = vault.audit.list(after, limit).map_err(failed)?;
+    for _ in 0..MAX_SEARCHED_PAGES {
+        let page = vault.audit.list(after, limit).map_err(store_refusal)?;
         let ours =
             page.entries.iter().filter(|entry| target.is_none_or(|target| entry.said.target == target));
-        data.extend(ours.map(told));
+        data.extend(ours.map(entry_json));
         next = page.next;
         match next {
             Some(last) if target.is_some() && data.len() < limit => after = last,
             _ => break,
         }
     }
-    Ok(Done::told(json!({ "data": data, "has_more": next.is_some(), "next": next })))
+    Ok(AdminResponse::ok(json!({ "data": data, "has_more": next.is_some(), "next": next })))
 }
 
-fn verify(vault: &Vault) -> Result<Done, Refusal> {
-    let first_bad = vault.audit.verify().map_err(failed)?;
-    let entries = vault.audit.last().map_err(failed)?;
-    Ok(Done::told(json!({ "good": first_bad.is_none(), "entries": entries, "first_bad": first_bad })))
+fn verify(vault: &Vault) -> Result<AdminResponse, Refusal> {
+    let first_bad = vault.audit.verify().map_err(store_refusal)?;
+    let entries = vault.audit.last().map_err(store_refusal)?;
+    Ok(AdminResponse::ok(json!({ "good": first_bad.is_none(), "entries": entries, "first_bad": first_bad })))
 }
 
-fn told(entry: &Entry) -> Value {
+fn entry_json(entry: &AuditEntry) -> Value {
     let said = &entry.said;
     json!({
         "number": entry.number,

@@ -7,23 +7,23 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// Failed attempts per minute that get 401.
-const A_MINUTE: NonZeroU64 = NonZeroU64::new(10).unwrap();
+const FAILURES_PER_MINUTE: NonZeroU64 = NonZeroU64::new(10).unwrap();
 
 /// Rate limiter of failed admin authentication.
 #[derive(Debug, Default)]
-pub struct Tokens(Mutex<Bucket>);
+pub struct FailedAuthThrottle(Mutex<Bucket>);
 
-impl Tokens {
+impl FailedAuthThrottle {
     /// Returns the error response to a missing or invalid token.
     pub fn refusal(&self, now: Duration) -> Refusal {
         let mut bucket = self.0.lock();
-        if let Some(Wait::For(wait)) = bucket.wait(A_MINUTE, 1, now) {
+        if let Some(Wait::For(wait)) = bucket.wait(FAILURES_PER_MINUTE, 1, now) {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             let seconds = u32::try_from(seconds.max(1)).unwrap_or(u32::MAX);
             let message = format!("There were too many wrong admin tokens; try again in {seconds} s.");
             return Refusal::because(Code::RateLimited, message).retry_after(seconds);
         }
-        bucket.take(A_MINUTE, 1, now);
+        bucket.take(FAILURES_PER_MINUTE, 1, now);
         let message =
             "The admin token is missing or wrong; it is in the file admin.token of the storage folder.";
         Refusal::because(Code::InvalidKey, message)
@@ -35,8 +35,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_a_minute_are_told_so_and_the_rest_to_wait() {
-        let (tokens, now) = (Tokens::default(), Duration::from_secs(1_763_800_000));
+    fn ten_failures_a_minute_get_401_and_the_rest_429() {
+        let (tokens, now) = (FailedAuthThrottle::default(), Duration::from_secs(1_763_800_000));
         for _ in 0..10 {
             assert_eq!(tokens.refusal(now).code, Code::InvalidKey);
         }

@@ -1,13 +1,13 @@
 //! Batches of all accounts for the operator: list, show, cancel.
 
-use super::openapi::{page, reference};
-use super::request::{Asked, Done, failed};
-use super::routes::{Route, Work};
+use super::openapi::{page_schema, schema_ref};
+use super::request::{AdminRequest, AdminResponse, store_refusal};
+use super::routes::{AdminRoute, RouteHandler};
 use crate::batch::api_object;
 use crate::state::House;
 use crate::storage::stores::{Vault, off_thread};
 use penstock_contract::{Code, Refusal};
-use penstock_storage::Batch;
+use penstock_storage::Transaction;
 use penstock_storage::batches::{BatchRecord, BatchStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -41,61 +41,67 @@ pub(super) const BATCH: [&str; 18] = [
 ];
 
 /// Routes of batches.
-pub const ROUTES: &[Route] = &[
-    Route::get("/admin/batches", "listBatches", "Lists the batches of all accounts", Work::Store(list))
-        .query(&LIST)
-        .answers(200, || page(reference("Batch"))),
-    Route::get("/admin/batches/{id}", "getBatch", "Shows a batch", Work::Store(get))
-        .answers(200, || reference("Batch")),
-    Route::post(
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get(
+        "/admin/batches",
+        "listBatches",
+        "Lists the batches of all accounts",
+        RouteHandler::Store(list),
+    )
+    .query(&LIST)
+    .answers(200, || page_schema(schema_ref("Batch"))),
+    AdminRoute::get("/admin/batches/{id}", "getBatch", "Shows a batch", RouteHandler::Store(get))
+        .answers(200, || schema_ref("Batch")),
+    AdminRoute::post(
         "/admin/batches/{id}/cancel",
         "cancelBatch",
         "Cancels a batch; its finished results stay readable",
-        Work::House(|house, _, asked| Box::pin(cancel(house, asked))),
+        RouteHandler::Runtime(|house, _, asked| Box::pin(cancel(house, asked))),
     )
-    .answers(200, || reference("Batch")),
+    .answers(200, || schema_ref("Batch")),
 ];
 
 /// A page of batches in the order of their ids. Rows that a filter leaves out count towards the limit of the page, so
 /// that a page never reads more than that from the store.
-fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
     let limit = asked.limit(&LIST)?;
     let (account, state) = (asked.query("account", &LIST)?, asked.query("state", &LIST)?);
-    let found =
-        BatchStore::new(vault.store.clone()).all(asked.query("after", &LIST)?, limit).map_err(failed)?;
+    let found = BatchStore::new(vault.store.clone())
+        .all(asked.query("after", &LIST)?, limit)
+        .map_err(store_refusal)?;
     let wanted = |record: &&BatchRecord| {
         account.is_none_or(|account| record.account == account)
             && state.is_none_or(|state| api_object::state(record.state).name() == state)
     };
-    let data: Vec<Value> = found.batches.iter().filter(wanted).map(object).collect();
+    let data: Vec<Value> = found.batches.iter().filter(wanted).map(batch_json).collect();
     let next = found.batches.last().filter(|_| found.more).map(|record| record.id.as_str());
-    Ok(Done::told(json!({ "data": data, "has_more": found.more, "next": next })))
+    Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))
 }
 
-fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    let record = BatchStore::new(vault.store.clone()).get(&asked.id).map_err(failed)?;
-    Ok(Done::told(object(&record.ok_or_else(unknown)?)))
+fn get(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    let record = BatchStore::new(vault.store.clone()).get(&asked.id).map_err(store_refusal)?;
+    Ok(AdminResponse::ok(batch_json(&record.ok_or_else(batch_not_found)?)))
 }
 
-async fn cancel(house: &Arc<House>, asked: &Asked) -> Result<Value, Refusal> {
+async fn cancel(house: &Arc<House>, asked: &AdminRequest) -> Result<Value, Refusal> {
     let (store, id) = (house.vault.store.clone(), asked.id.clone());
     let record = off_thread(move || BatchStore::new(store).get(&id)).await;
-    let record = record.map_err(|why| Refusal::because(Code::Internal, why))?.ok_or_else(unknown)?;
+    let record = record.map_err(|why| Refusal::because(Code::Internal, why))?.ok_or_else(batch_not_found)?;
     let record = house.batches.cancel(&record.account, &record.id).await?;
-    let entry = asked.said("batch.cancel", &record.id, json!({ "account": record.account }));
+    let entry = asked.audit_entry("batch.cancel", &record.id, json!({ "account": record.account }));
     let audit = house.vault.audit.clone();
-    off_thread(move || audit.apply(&Batch::new(), &entry))
+    off_thread(move || audit.apply(&Transaction::new(), &entry))
         .await
         .map_err(|why| Refusal::because(Code::Internal, why))?;
-    Ok(object(&record))
+    Ok(batch_json(&record))
 }
 
-fn unknown() -> Refusal {
+fn batch_not_found() -> Refusal {
     Refusal::because(Code::NotFound, "There is no batch with this id.")
 }
 
 /// A batch as the admin API shows it. Times are Unix seconds.
-fn object(record: &BatchRecord) -> Value {
+fn batch_json(record: &BatchRecord) -> Value {
     let public = api_object::object(record);
     let member = |name: &str| public.get(name).cloned().unwrap_or_default();
     json!({
@@ -127,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_batch_has_the_members_that_the_document_names() {
-        let object = object(&BatchRecord::default());
+        let object = batch_json(&BatchRecord::default());
         let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(names, BATCH);
     }

@@ -1,37 +1,37 @@
 //! Admin requests for credits and energy: balances, verification, ledger pages and monthly statements. The CLI uses the
 //! same functions on a store that no gateway has open.
 
-use super::openapi::{answered, reference};
-use super::request::{Asked, Told};
-use super::routes::{Route, Work};
+use super::openapi::{answer_schema, schema_ref};
+use super::request::{AdminRequest, LedgerReply};
+use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, openapi};
 use crate::billing::report::{self, Failed, Monthly};
 use crate::billing::rerate::rerate;
 use crate::billing::{Ledger, format};
 use crate::storage::stores::Vault;
 use penstock_contract::{Code, Refusal};
-use penstock_ledger::{Day, Month, Sums};
+use penstock_ledger::{Day, Month, StatementSums};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// Checks that an account exists, so that a mistyped name is refused.
-pub(super) async fn known(vault: &Vault, account: &str) -> Result<(), Refusal> {
+pub(super) async fn check_account(vault: &Vault, account: &str) -> Result<(), Refusal> {
     let (vault, name) = (vault.clone(), account.to_owned());
-    let known = tokio::task::spawn_blocking(move || accounts::known(&vault, &name)).await;
+    let known = tokio::task::spawn_blocking(move || accounts::check_account_exists(&vault, &name)).await;
     known.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
 }
 
 /// Returns the account of the query, if it names one. An account with ledger entries always counts as existing.
-async fn meant(
+async fn requested_account(
     vault: &Vault,
     ledger: &Ledger,
-    asked: &Asked,
+    asked: &AdminRequest,
     names: &[&str],
 ) -> Result<Option<String>, Refusal> {
     let Some(name) = asked.query("account", names)? else { return Ok(None) };
     if !ledger.accounts().iter().any(|account| **account == *name) {
-        known(vault, name).await?;
+        check_account(vault, name).await?;
     }
     Ok(Some(name.to_owned()))
 }
@@ -53,15 +53,16 @@ pub fn statement(monthly: &Monthly) -> Value {
     };
     let accounts = monthly.statement.accounts();
     let each = accounts.iter().map(|name| {
-        let mut row = sums(&monthly.statement.account(name));
+        let mut row = sums_json(&monthly.statement.account(name));
         row.insert("account".to_owned(), (**name).into());
-        let keys = monthly.statement.keys(name).filter(|(key, _)| !key.is_empty()).map(|(key, of)| {
-            let mut told = sums(of);
-            told.insert("key".to_owned(), (**key).into());
-            Value::Object(told)
-        });
+        let keys =
+            monthly.statement.account_rows(name).filter(|(key, _)| !key.is_empty()).map(|(key, of)| {
+                let mut told = sums_json(of);
+                told.insert("key".to_owned(), (**key).into());
+                Value::Object(told)
+            });
         let models = monthly.statement.models(name).map(|(model, of)| {
-            let mut told = sums(of);
+            let mut told = sums_json(of);
             told.insert("model".to_owned(), (**model).into());
             Value::Object(told)
         });
@@ -82,7 +83,7 @@ pub fn statement(monthly: &Monthly) -> Value {
 }
 
 /// Sums of one row. Amounts that may have many digits are strings.
-fn sums(of: &Sums) -> Map<String, Value> {
+fn sums_json(of: &StatementSums) -> Map<String, Value> {
     let exact = |decimal: Decimal| Value::from(decimal.normalize().to_string());
     let scaled = |amount: i128, places: u32| exact(Decimal::from_i128_with_scale(amount, places));
     let members = [
@@ -100,7 +101,7 @@ fn sums(of: &Sums) -> Map<String, Value> {
         ("credits", scaled(of.credits, 6)),
         ("charged_kwh", scaled(of.energy, 9)),
         ("eur", exact(of.eur)),
-        ("eur_rounded", of.invoiced().to_string().into()),
+        ("eur_rounded", of.rounded_eur().to_string().into()),
         ("granted_credits", scaled(of.granted_credits, 6)),
         ("granted_kwh", scaled(of.granted_energy, 9)),
     ];
@@ -144,81 +145,81 @@ pub const MONTHLY: [&str; 7] =
     ["month", "accounts", "boundary", "methodologies", "grid_sources", "places", "terms"];
 
 /// Routes that read the ledger.
-pub const ROUTES: &[Route] = &[
-    Route::get(
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get(
         "/admin/credits",
         "listBalances",
         "Lists the balances of accounts: total, reserved and available",
-        Work::Ledger(|vault, ledger, asked| Box::pin(list(vault, ledger, asked))),
+        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(list(vault, ledger, asked))),
     )
     .query(&BALANCES)
-    .answers(200, || openapi::list(reference("Balance"))),
-    Route::get(
+    .answers(200, || openapi::list_schema(schema_ref("Balance"))),
+    AdminRoute::get(
         "/admin/credits/verify",
         "verifyLedger",
         "Recomputes the ledger, and names the first incorrect entry",
-        Work::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
+        RouteHandler::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
     )
-    .answers(200, || answered(&PROOF)),
-    Route::get(
+    .answers(200, || answer_schema(&PROOF)),
+    AdminRoute::get(
         "/admin/credits/rerate",
         "rerateDay",
         "Recomputes every charge of a day from its usage and its terms",
-        Work::Ledger(|_, ledger, asked| Box::pin(rerated(ledger, asked))),
+        RouteHandler::Ledger(|_, ledger, asked| Box::pin(rerate_day(ledger, asked))),
     )
     .query(&RERATE)
-    .answers(200, || answered(&RERATED)),
-    Route::get(
+    .answers(200, || answer_schema(&RERATED)),
+    AdminRoute::get(
         "/admin/ledger",
         "readLedger",
         "Lists ledger lines after an entry; empty at the end",
-        Work::Ledger(|_, ledger, asked| Box::pin(lines(ledger, asked))),
+        RouteHandler::Ledger(|_, ledger, asked| Box::pin(lines(ledger, asked))),
     )
     .query(&READ)
     .answers(200, || json!({ "type": "string", "description": "JSON lines, one for each entry." })),
-    Route::get(
+    AdminRoute::get(
         "/admin/statement",
         "statement",
         "Adds a month up: requests, tokens, energy, carbon, water, EUR, by account and key",
-        Work::Ledger(|vault, ledger, asked| Box::pin(monthly(vault, ledger, asked))),
+        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(monthly(vault, ledger, asked))),
     )
     .query(&STATEMENT)
-    .answers(200, || answered(&MONTHLY)),
+    .answers(200, || answer_schema(&MONTHLY)),
 ];
 
-async fn list(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
-    let account = meant(vault, ledger, asked, &BALANCES).await?;
-    Ok(Told::Json(200, balances(ledger, account.as_deref())))
+async fn list(vault: &Vault, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
+    let account = requested_account(vault, ledger, asked, &BALANCES).await?;
+    Ok(LedgerReply::Json(200, balances(ledger, account.as_deref())))
 }
 
-async fn verify(ledger: &Ledger) -> Result<Told, Refusal> {
+async fn verify(ledger: &Ledger) -> Result<LedgerReply, Refusal> {
     let store = ledger.store.clone();
-    Ok(Told::Json(200, off_thread(move || report::verify(&store)).await?.told()))
+    Ok(LedgerReply::Json(200, run_blocking(move || report::verify(&store)).await?.told()))
 }
 
-async fn rerated(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+async fn rerate_day(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
     let store = ledger.store.clone();
     let day = day(asked.query("day", &RERATE)?, asked.now)?;
-    Ok(Told::Json(200, off_thread(move || rerate(&store, day)).await?.told(day)))
+    Ok(LedgerReply::Json(200, run_blocking(move || rerate(&store, day)).await?.told(day)))
 }
 
-async fn lines(ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
     let store = ledger.store.clone();
     let wrong = || Refusal::invalid("after", "after has to be the number of an entry.");
     let after = asked.query("after", &READ)?.map_or(Ok(0), |text| text.parse().map_err(|_| wrong()))?;
-    let page = off_thread(move || report::page(&store, after)).await?;
-    Ok(Told::Lines(page.map(|(text, _)| text).unwrap_or_default()))
+    let page = run_blocking(move || report::page(&store, after)).await?;
+    Ok(LedgerReply::Lines(page.map(|(text, _)| text).unwrap_or_default()))
 }
 
-async fn monthly(vault: &Vault, ledger: &Ledger, asked: &Asked) -> Result<Told, Refusal> {
+async fn monthly(vault: &Vault, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
     let store = ledger.store.clone();
     let month = month(asked.query("month", &STATEMENT)?, asked.now)?;
-    let account = meant(vault, ledger, asked, &STATEMENT).await?;
-    let monthly = off_thread(move || report::monthly(&store, month, account.as_deref())).await?;
-    Ok(Told::Json(200, statement(&monthly)))
+    let account = requested_account(vault, ledger, asked, &STATEMENT).await?;
+    let monthly = run_blocking(move || report::monthly(&store, month, account.as_deref())).await?;
+    Ok(LedgerReply::Json(200, statement(&monthly)))
 }
 
-pub(super) async fn off_thread<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failed> + Send + 'static,
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;

@@ -1,12 +1,12 @@
 //! Files of all accounts for the operator: list, show, delete. Contents are not shown.
 
-use super::openapi::{answered, page, reference};
-use super::request::{Asked, Done, failed};
-use super::routes::{Route, Work};
+use super::openapi::{answer_schema, page_schema, schema_ref};
+use super::request::{AdminRequest, AdminResponse, store_refusal};
+use super::routes::{AdminRoute, RouteHandler};
 use crate::state::House;
 use crate::storage::stores::{Vault, off_thread};
 use penstock_contract::{Code, Refusal};
-use penstock_storage::Batch;
+use penstock_storage::Transaction;
 use penstock_storage::files::{FileRecord, FileStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -20,66 +20,72 @@ pub(super) const FILE: [&str; 11] = [
 ];
 
 /// Routes of files.
-pub const ROUTES: &[Route] = &[
-    Route::get(
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get(
         "/admin/files",
         "listFiles",
         "Lists the files of all accounts, the oldest first",
-        Work::Store(list),
+        RouteHandler::Store(list),
     )
     .query(&LIST)
-    .answers(200, || page(reference("File"))),
-    Route::get("/admin/files/{id}", "getFile", "Shows a file, without its contents", Work::Store(get))
-        .answers(200, || reference("File")),
-    Route::delete(
+    .answers(200, || page_schema(schema_ref("File"))),
+    AdminRoute::get(
+        "/admin/files/{id}",
+        "getFile",
+        "Shows a file, without its contents",
+        RouteHandler::Store(get),
+    )
+    .answers(200, || schema_ref("File")),
+    AdminRoute::delete(
         "/admin/files/{id}",
         "deleteFile",
         "Deletes a file; a batch that reads it is cancelled first",
-        Work::House(|house, _, asked| Box::pin(delete(house, asked))),
+        RouteHandler::Runtime(|house, _, asked| Box::pin(delete(house, asked))),
     )
-    .answers(200, || answered(&["id", "deleted"])),
+    .answers(200, || answer_schema(&["id", "deleted"])),
 ];
 
 /// A page of files in the order of their ids. Rows that a filter leaves out count towards the limit of the page, so
 /// that a page never reads more than that from the store.
-fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
     let limit = asked.limit(&LIST)?;
     let (account, purpose) = (asked.query("account", &LIST)?, asked.query("purpose", &LIST)?);
-    let found =
-        FileStore::new(vault.store.clone()).all(asked.query("after", &LIST)?, limit).map_err(failed)?;
+    let found = FileStore::new(vault.store.clone())
+        .all(asked.query("after", &LIST)?, limit)
+        .map_err(store_refusal)?;
     let wanted = |record: &&FileRecord| {
         account.is_none_or(|account| record.account == account)
             && purpose.is_none_or(|purpose| record.purpose.name() == purpose)
     };
-    let data: Vec<Value> = found.files.iter().filter(wanted).map(object).collect();
+    let data: Vec<Value> = found.files.iter().filter(wanted).map(file_json).collect();
     let next = found.files.last().filter(|_| found.more).map(|record| record.id.as_str());
-    Ok(Done::told(json!({ "data": data, "has_more": found.more, "next": next })))
+    Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))
 }
 
-fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    let record = FileStore::new(vault.store.clone()).get(&asked.id).map_err(failed)?;
-    Ok(Done::told(object(&record.ok_or_else(unknown)?)))
+fn get(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    let record = FileStore::new(vault.store.clone()).get(&asked.id).map_err(store_refusal)?;
+    Ok(AdminResponse::ok(file_json(&record.ok_or_else(file_not_found)?)))
 }
 
-async fn delete(house: &Arc<House>, asked: &Asked) -> Result<Value, Refusal> {
+async fn delete(house: &Arc<House>, asked: &AdminRequest) -> Result<Value, Refusal> {
     let (store, id) = (house.vault.store.clone(), asked.id.clone());
     let record = off_thread(move || FileStore::new(store).get(&id)).await;
-    let record = record.map_err(|why| Refusal::because(Code::Internal, why))?.ok_or_else(unknown)?;
+    let record = record.map_err(|why| Refusal::because(Code::Internal, why))?.ok_or_else(file_not_found)?;
     house.files.delete(&record.key, &record.id, house.when()).await?;
-    let entry = asked.said("file.delete", &record.id, json!({ "account": record.account }));
+    let entry = asked.audit_entry("file.delete", &record.id, json!({ "account": record.account }));
     let audit = house.vault.audit.clone();
-    off_thread(move || audit.apply(&Batch::new(), &entry))
+    off_thread(move || audit.apply(&Transaction::new(), &entry))
         .await
         .map_err(|why| Refusal::because(Code::Internal, why))?;
     Ok(json!({ "id": record.id, "deleted": true }))
 }
 
-fn unknown() -> Refusal {
+fn file_not_found() -> Refusal {
     Refusal::because(Code::NotFound, "There is no file with this id.")
 }
 
 /// A file as the admin API shows it. Times are Unix seconds.
-fn object(record: &FileRecord) -> Value {
+fn file_json(record: &FileRecord) -> Value {
     json!({
         "id": record.id,
         "account": record.account,
@@ -99,7 +105,7 @@ fn object(record: &FileRecord) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use penstock_storage::files::{FileStatus, Purpose};
+    use penstock_storage::files::{FilePurpose, FileStatus};
 
     #[test]
     fn a_file_has_the_members_that_the_document_names() {
@@ -108,7 +114,7 @@ mod tests {
             key: "k".to_owned(),
             account: "a".to_owned(),
             filename: "in.jsonl".to_owned(),
-            purpose: Purpose::Batch,
+            purpose: FilePurpose::Batch,
             bytes: 1,
             sha256: None,
             sums: None,
@@ -120,7 +126,7 @@ mod tests {
             lines: 1,
             url: None,
         };
-        let object = object(&record);
+        let object = file_json(&record);
         let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(names, FILE);
     }

@@ -17,14 +17,14 @@ const MOST: u64 = 1_000_000_000_000;
 const LAST: u64 = 253_402_300_799;
 
 /// Members of a JSON object, checked against the known names.
-pub struct Fields<'b> {
+pub struct RequestFields<'b> {
     members: &'b Map<String, Value>,
     within: &'static str,
 }
 
 /// Value of a field in a request that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Given<T> {
+pub enum PatchValue<T> {
     /// Absent field: the stored value stays.
     Absent,
     /// `null`: the stored value is removed.
@@ -33,9 +33,9 @@ pub enum Given<T> {
     Some(T),
 }
 
-impl<T> Given<T> {
+impl<T> PatchValue<T> {
     /// Returns the value, if there is one.
-    pub fn some(self) -> Option<T> {
+    pub fn into_option(self) -> Option<T> {
         match self {
             Self::Some(value) => Some(value),
             Self::Absent | Self::Null => None,
@@ -43,7 +43,7 @@ impl<T> Given<T> {
     }
 
     /// Applies the new value to a stored one.
-    pub fn onto(self, place: &mut Option<T>) {
+    pub fn apply_to(self, place: &mut Option<T>) {
         match self {
             Self::Absent => {}
             Self::Null => *place = None,
@@ -52,18 +52,18 @@ impl<T> Given<T> {
     }
 }
 
-impl<'b> Fields<'b> {
+impl<'b> RequestFields<'b> {
     /// Reads the members of a request body.
     ///
     /// # Errors
     /// Returns 400 if a member is unknown.
-    pub fn of(body: &'b Value, known: &[&str]) -> Result<Self, Refusal> {
+    pub fn parse(body: &'b Value, known: &[&str]) -> Result<Self, Refusal> {
         let members =
             body.as_object().ok_or_else(|| Refusal::invalid("body", "The body has to be a JSON object."))?;
-        Self { members, within: "" }.known(known)
+        Self { members, within: "" }.check_known(known)
     }
 
-    fn known(self, known: &[&str]) -> Result<Self, Refusal> {
+    fn check_known(self, known: &[&str]) -> Result<Self, Refusal> {
         match self.members.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(self),
             Some(name) => {
@@ -74,22 +74,22 @@ impl<'b> Fields<'b> {
         }
     }
 
-    fn wrong(&self, name: &str, wanted: &str) -> Refusal {
+    fn invalid_field(&self, name: &str, wanted: &str) -> Refusal {
         let path = format!("{}{name}", self.within);
         let message = format!("{path} has to be {wanted}.");
         Refusal::invalid(path, message)
     }
 
-    fn read<T>(
+    fn read_field<T>(
         &self,
         name: &str,
         wanted: &str,
         read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Given<T>, Refusal> {
+    ) -> Result<PatchValue<T>, Refusal> {
         match self.members.get(name) {
-            None => Ok(Given::Absent),
-            Some(Value::Null) => Ok(Given::Null),
-            Some(value) => read(value).map(Given::Some).ok_or_else(|| self.wrong(name, wanted)),
+            None => Ok(PatchValue::Absent),
+            Some(Value::Null) => Ok(PatchValue::Null),
+            Some(value) => read(value).map(PatchValue::Some).ok_or_else(|| self.invalid_field(name, wanted)),
         }
     }
 
@@ -97,9 +97,9 @@ impl<'b> Fields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not a text or too long.
-    pub fn text(&self, name: &str) -> Result<Given<String>, Refusal> {
+    pub fn text(&self, name: &str) -> Result<PatchValue<String>, Refusal> {
         let fits = |text: &&str| text.len() <= NAME && !text.chars().any(char::is_control);
-        self.read(name, &format!("a text of at most {NAME} bytes on one line"), |value| {
+        self.read_field(name, &format!("a text of at most {NAME} bytes on one line"), |value| {
             value.as_str().filter(fits).map(str::to_owned)
         })
     }
@@ -108,11 +108,11 @@ impl<'b> Fields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not a list of names or too long.
-    pub fn texts(&self, name: &str) -> Result<Given<Vec<String>>, Refusal> {
+    pub fn texts(&self, name: &str) -> Result<PatchValue<Vec<String>>, Refusal> {
         let fits =
             |text: &&str| !text.is_empty() && text.len() <= NAME && !text.chars().any(char::is_control);
         let wanted = format!("a list of at most {ENTRIES} names, {LIST_BYTES} bytes together");
-        self.read(name, &wanted, |value| {
+        self.read_field(name, &wanted, |value| {
             let items = value.as_array().filter(|items| items.len() <= ENTRIES)?;
             let texts = items.iter().map(|item| item.as_str().filter(fits).map(str::to_owned));
             let texts: Vec<String> = texts.collect::<Option<_>>()?;
@@ -124,9 +124,9 @@ impl<'b> Fields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is none of them.
-    pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<Given<T>, Refusal> {
+    pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<PatchValue<T>, Refusal> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        self.read(name, &names.join(" or "), |value| {
+        self.read_field(name, &names.join(" or "), |value| {
             let text = value.as_str()?;
             words.iter().find(|(word, _)| *word == text).map(|(_, meant)| *meant)
         })
@@ -136,8 +136,8 @@ impl<'b> Fields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not an integer or out of range.
-    pub fn number(&self, name: &str, least: u64, most: u64) -> Result<Given<u64>, Refusal> {
-        self.read(name, &format!("a whole number from {least} to {most}"), |value| {
+    pub fn number(&self, name: &str, least: u64, most: u64) -> Result<PatchValue<u64>, Refusal> {
+        self.read_field(name, &format!("a whole number from {least} to {most}"), |value| {
             value.as_u64().filter(|number| (least..=most).contains(number))
         })
     }
@@ -146,8 +146,8 @@ impl<'b> Fields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not a time or in the past.
-    pub fn future(&self, name: &str, now: u64) -> Result<Given<u64>, Refusal> {
-        self.read(name, "a future Unix time in seconds", |value| {
+    pub fn future(&self, name: &str, now: u64) -> Result<PatchValue<u64>, Refusal> {
+        self.read_field(name, "a future Unix time in seconds", |value| {
             value.as_u64().filter(|at| *at > now && *at <= LAST)
         })
     }
@@ -156,24 +156,28 @@ impl<'b> Fields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not such an amount.
-    pub fn credits(&self, name: &str) -> Result<Given<u64>, Refusal> {
+    pub fn format_credits(&self, name: &str) -> Result<PatchValue<u64>, Refusal> {
         let text = match self.members.get(name) {
-            None => return Ok(Given::Absent),
-            Some(Value::Null) => return Ok(Given::Null),
+            None => return Ok(PatchValue::Absent),
+            Some(Value::Null) => return Ok(PatchValue::Null),
             Some(Value::String(text)) => text.clone(),
             Some(Value::Number(number)) => number.to_string(),
-            Some(_) => return Err(self.wrong(name, "an amount of credits")),
+            Some(_) => return Err(self.invalid_field(name, "an amount of credits")),
         };
         let amount = Decimal::from_str_exact(&text).or_else(|_| Decimal::from_scientific(&text));
-        let Ok(amount) = amount else { return Err(self.wrong(name, "an amount of credits, such as 12.5")) };
+        let Ok(amount) = amount else {
+            return Err(self.invalid_field(name, "an amount of credits, such as 12.5"));
+        };
         if amount <= Decimal::ZERO {
-            return Err(self.wrong(name, "more than 0 credits; leave it out, or null, for no limit"));
+            return Err(self.invalid_field(name, "more than 0 credits; leave it out, or null, for no limit"));
         }
         if amount.normalize().scale() > 6 {
-            return Err(self.wrong(name, "an amount with at most six decimals"));
+            return Err(self.invalid_field(name, "an amount with at most six decimals"));
         }
         let micro = MicroCredits::from_credits(amount).and_then(|micro| u64::try_from(micro.0).ok());
-        micro.map(Given::Some).ok_or_else(|| self.wrong(name, "an amount of at most 9000000000000 credits"))
+        micro
+            .map(PatchValue::Some)
+            .ok_or_else(|| self.invalid_field(name, "an amount of at most 9000000000000 credits"))
     }
 
     /// Applies the member `limits` to stored limits.
@@ -187,24 +191,24 @@ impl<'b> Fields<'b> {
                 *onto = KeyLimits::default();
                 return Ok(());
             }
-            Some(value) => value.as_object().ok_or_else(|| self.wrong("limits", "an object"))?,
+            Some(value) => value.as_object().ok_or_else(|| self.invalid_field("limits", "an object"))?,
         };
-        let limits = Fields { members, within: "limits." }.known(&LIMITS)?;
-        limits.limit("requests_per_minute", MOST)?.onto(&mut onto.requests_per_minute);
-        limits.limit("tokens_per_minute", MOST)?.onto(&mut onto.tokens_per_minute);
+        let limits = RequestFields { members, within: "limits." }.check_known(&LIMITS)?;
+        limits.limit("requests_per_minute", MOST)?.apply_to(&mut onto.requests_per_minute);
+        limits.limit("tokens_per_minute", MOST)?.apply_to(&mut onto.tokens_per_minute);
         match limits.limit("concurrent", u32::MAX.into())? {
-            Given::Absent => {}
-            Given::Null => onto.concurrent = None,
-            Given::Some(most) => onto.concurrent = u32::try_from(most).ok(),
+            PatchValue::Absent => {}
+            PatchValue::Null => onto.concurrent = None,
+            PatchValue::Some(most) => onto.concurrent = u32::try_from(most).ok(),
         }
-        limits.credits("budget_per_day")?.onto(&mut onto.budget_per_day);
-        limits.credits("budget_per_month")?.onto(&mut onto.budget_per_month);
+        limits.format_credits("budget_per_day")?.apply_to(&mut onto.budget_per_day);
+        limits.format_credits("budget_per_month")?.apply_to(&mut onto.budget_per_month);
         Ok(())
     }
 
-    fn limit(&self, name: &str, most: u64) -> Result<Given<u64>, Refusal> {
+    fn limit(&self, name: &str, most: u64) -> Result<PatchValue<u64>, Refusal> {
         let wanted = format!("a whole number from 1 to {most}; leave it out, or null, for no limit");
-        self.read(name, &wanted, |value| value.as_u64().filter(|number| (1..=most).contains(number)))
+        self.read_field(name, &wanted, |value| value.as_u64().filter(|number| (1..=most).contains(number)))
     }
 }
 

@@ -1,16 +1,16 @@
 //! Admin requests for keys: create, list, change, rotate, revoke. A secret is shown once, when it is created.
 
 use super::accounts;
-use super::input::{Fields, Given};
-use super::openapi::{answered, page, reference};
-use super::request::{Asked, Done, Effect, difference, failed};
-use super::routes::{Route, Work};
+use super::input::{PatchValue, RequestFields};
+use super::openapi::{answer_schema, page_schema, schema_ref};
+use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
+use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json;
 use crate::state::House;
 use crate::storage::stores::Vault;
-use penstock_auth::{Key, Scopes};
+use penstock_auth::{ApiKey, KeyScopes};
 use penstock_contract::{Code, Refusal};
-use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, Previous, Revocation};
+use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret, RevokeOutcome};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -28,52 +28,62 @@ pub const LIST: [&str; 3] = ["account", "after", "limit"];
 pub const OVERLAP: (u64, u64) = (86_400, 7 * 86_400);
 
 /// Routes of keys.
-pub const ROUTES: &[Route] = &[
-    Route::get("/admin/keys", "listKeys", "Lists keys", Work::Store(list))
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get("/admin/keys", "listKeys", "Lists keys", RouteHandler::Store(list))
         .query(&LIST)
-        .answers(200, || page(reference("Key"))),
-    Route::post("/admin/keys", "createKey", "Creates a key and shows it once", Work::Store(create))
-        .may_hold(&CREATE)
-        .answers(201, || reference("NewKey")),
-    Route::get("/admin/keys/{id}", "getKey", "Shows a key, without its secret", Work::Store(get))
-        .answers(200, || reference("Key")),
-    Route::patch(
+        .answers(200, || page_schema(schema_ref("Key"))),
+    AdminRoute::post(
+        "/admin/keys",
+        "createKey",
+        "Creates a key and shows it once",
+        RouteHandler::Store(create),
+    )
+    .optional_body(&CREATE)
+    .answers(201, || schema_ref("NewKey")),
+    AdminRoute::get(
+        "/admin/keys/{id}",
+        "getKey",
+        "Shows a key, without its secret",
+        RouteHandler::Store(get),
+    )
+    .answers(200, || schema_ref("Key")),
+    AdminRoute::patch(
         "/admin/keys/{id}",
         "changeKey",
         "Changes a key: name, scopes, models, limits, expiry",
-        Work::Store(change),
+        RouteHandler::Store(change),
     )
     .body(&CHANGE, &[])
-    .answers(200, || reference("Key")),
-    Route::post(
+    .answers(200, || schema_ref("Key")),
+    AdminRoute::post(
         "/admin/keys/{id}/revoke",
         "revokeKey",
         "Revokes a key at once, and closes its open streams",
-        Work::Store(revoke),
+        RouteHandler::Store(revoke),
     )
-    .answers(200, || answered(&["id", "revoked", "already"])),
-    Route::post(
+    .answers(200, || answer_schema(&["id", "revoked", "already"])),
+    AdminRoute::post(
         "/admin/keys/{id}/rotate",
         "rotateKey",
         "Gives a key a new secret and shows it once; the old one stays valid for a while",
-        Work::Store(rotate),
+        RouteHandler::Store(rotate),
     )
-    .may_hold(&ROTATE)
-    .answers(200, || reference("NewKey")),
+    .optional_body(&ROTATE)
+    .answers(200, || schema_ref("NewKey")),
 ];
 
 /// Requested properties of a new or changed key.
-struct Wanted<'b> {
-    fields: Fields<'b>,
-    name: Given<String>,
-    scopes: Given<Vec<String>>,
-    models: Given<Vec<String>>,
-    expires: Given<u64>,
+struct KeyPatch<'b> {
+    fields: RequestFields<'b>,
+    name: PatchValue<String>,
+    scopes: PatchValue<Vec<String>>,
+    models: PatchValue<Vec<String>>,
+    expires: PatchValue<u64>,
 }
 
-impl<'b> Wanted<'b> {
-    fn read(asked: &'b Asked, known: &[&str]) -> Result<Self, Refusal> {
-        let fields = Fields::of(&asked.body, known)?;
+impl<'b> KeyPatch<'b> {
+    fn parse(asked: &'b AdminRequest, known: &[&str]) -> Result<Self, Refusal> {
+        let fields = RequestFields::parse(&asked.body, known)?;
         let wanted = Self {
             name: fields.text("name")?,
             scopes: fields.texts("scopes")?,
@@ -81,50 +91,51 @@ impl<'b> Wanted<'b> {
             expires: fields.future("expires", asked.now)?,
             fields,
         };
-        if let Given::Some(scopes) = &wanted.scopes {
+        if let PatchValue::Some(scopes) = &wanted.scopes {
             let unknown =
                 |unknown: penstock_auth::UnknownScopes| Refusal::invalid("scopes", format!("{unknown}."));
-            Scopes::parse(scopes).map_err(unknown)?;
+            KeyScopes::parse(scopes).map_err(unknown)?;
         }
         wanted.fields.limits(&mut KeyLimits::default())?;
         Ok(wanted)
     }
 
     /// Applies the requested properties to a key.
-    fn onto(&self, key: &mut KeyRecord) {
+    fn apply_to(&self, key: &mut KeyRecord) {
         match &self.name {
-            Given::Absent => {}
-            Given::Null => key.name = String::new(),
-            Given::Some(name) => key.name.clone_from(name),
+            PatchValue::Absent => {}
+            PatchValue::Null => key.name = String::new(),
+            PatchValue::Some(name) => key.name.clone_from(name),
         }
         match &self.scopes {
-            Given::Absent => {}
-            Given::Null => key.scopes = vec![DEFAULT_SCOPES.to_owned()],
-            Given::Some(scopes) => key.scopes.clone_from(scopes),
+            PatchValue::Absent => {}
+            PatchValue::Null => key.scopes = vec![DEFAULT_SCOPES.to_owned()],
+            PatchValue::Some(scopes) => key.scopes.clone_from(scopes),
         }
-        self.models.clone().onto(&mut key.models);
-        self.expires.clone().onto(&mut key.expires);
+        self.models.clone().apply_to(&mut key.models);
+        self.expires.clone().apply_to(&mut key.expires);
         // The limits were validated in `read`.
         self.fields.limits(&mut key.limits).ok();
     }
 }
 
-fn list(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
+fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
     let limit = asked.limit(&LIST)?;
     let (account, after) = (asked.query("account", &LIST)?, asked.query("after", &LIST)?);
-    let page = vault.keys.list(account, after, limit).map_err(failed)?;
-    let data: Vec<Value> = page.keys.iter().map(told).collect();
-    Ok(Done::told(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
+    let page = vault.keys.list(account, after, limit).map_err(store_refusal)?;
+    let data: Vec<Value> = page.keys.iter().map(key_json).collect();
+    Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    let wanted = Wanted::read(asked, &CREATE)?;
-    let account = wanted.fields.text("account")?.some().unwrap_or_else(|| account_json::DEFAULT.to_owned());
-    let (account, made) = accounts::named(vault, asked, &account)?;
-    let key = Key::generate(&mut random);
+fn create(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    let wanted = KeyPatch::parse(asked, &CREATE)?;
+    let account =
+        wanted.fields.text("account")?.into_option().unwrap_or_else(|| account_json::DEFAULT.to_owned());
+    let (account, made) = accounts::find_or_create(vault, asked, &account)?;
+    let key = ApiKey::generate(&mut fill_random);
     let mut record = KeyRecord {
         id: key.public_id().to_owned(),
-        digest: KeyDigest(penstock_auth::digest(&vault.pepper.0, &key)),
+        digest: KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key)),
         name: String::new(),
         account: account.id.clone(),
         scopes: vec![DEFAULT_SCOPES.to_owned()],
@@ -137,47 +148,55 @@ fn create(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
         last_used: None,
         revoked: None,
     };
-    wanted.onto(&mut record);
-    let said = asked.said("key.create", &record.id, told(&record));
-    vault.keys.insert(&record, &said).map_err(failed)?;
+    wanted.apply_to(&mut record);
+    let said = asked.audit_entry("key.create", &record.id, key_json(&record));
+    vault.keys.insert(&record, &said).map_err(store_refusal)?;
     let account = made.then(|| Box::new(account));
-    Ok(Done { status: 201, answer: shown(&record, &key), effect: Effect::Key(Box::new(record), account) })
+    Ok(AdminResponse {
+        status: 201,
+        answer: new_key_json(&record, &key),
+        cache_update: CacheUpdate::Key(Box::new(record), account),
+    })
 }
 
-fn get(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    let key = vault.keys.get(&asked.id).map_err(failed)?.ok_or_else(nobody)?;
-    Ok(Done::told(told(&key)))
+fn get(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    let key = vault.keys.get(&asked.id).map_err(store_refusal)?.ok_or_else(key_not_found)?;
+    Ok(AdminResponse::ok(key_json(&key)))
 }
 
-fn change(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    let wanted = Wanted::read(asked, &CHANGE)?;
+fn change(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    let wanted = KeyPatch::parse(asked, &CHANGE)?;
     let changed = vault.keys.change(&asked.id, |key| {
-        let before = told(key);
-        wanted.onto(key);
-        let after = told(key);
-        (before != after).then(|| asked.said("key.change", &key.id, difference(&before, &after)))
+        let before = key_json(key);
+        wanted.apply_to(key);
+        let after = key_json(key);
+        (before != after).then(|| asked.audit_entry("key.change", &key.id, changed_fields(&before, &after)))
     });
-    let key = changed.map_err(failed)?.ok_or_else(nobody)?;
-    Ok(Done { status: 200, answer: told(&key), effect: Effect::Key(Box::new(key), None) })
+    let key = changed.map_err(store_refusal)?.ok_or_else(key_not_found)?;
+    Ok(AdminResponse {
+        status: 200,
+        answer: key_json(&key),
+        cache_update: CacheUpdate::Key(Box::new(key), None),
+    })
 }
 
-fn revoke(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    Fields::of(&asked.body, &[])?;
-    let said = asked.said("key.revoke", &asked.id, json!({}));
-    let already = match vault.keys.revoke(&asked.id, &said).map_err(failed)? {
-        Revocation::Unknown => return Err(nobody()),
-        found => found == Revocation::Already,
+fn revoke(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    RequestFields::parse(&asked.body, &[])?;
+    let said = asked.audit_entry("key.revoke", &asked.id, json!({}));
+    let already = match vault.keys.revoke(&asked.id, &said).map_err(store_refusal)? {
+        RevokeOutcome::UnknownKey => return Err(key_not_found()),
+        found => found == RevokeOutcome::AlreadyRevoked,
     };
-    let key = vault.keys.get(&asked.id).map_err(failed)?.ok_or_else(nobody)?;
+    let key = vault.keys.get(&asked.id).map_err(store_refusal)?.ok_or_else(key_not_found)?;
     let answer = json!({ "id": key.id, "revoked": true, "already": already });
-    Ok(Done { status: 200, answer, effect: Effect::Key(Box::new(key), None) })
+    Ok(AdminResponse { status: 200, answer, cache_update: CacheUpdate::Key(Box::new(key), None) })
 }
 
-fn rotate(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
-    let fields = Fields::of(&asked.body, &ROTATE)?;
-    let overlap = fields.number("overlap_seconds", 0, OVERLAP.1)?.some().unwrap_or(OVERLAP.0);
-    let key = Key::renew(&asked.id, &mut random).ok_or_else(nobody)?;
-    let digest = KeyDigest(penstock_auth::digest(&vault.pepper.0, &key));
+fn rotate(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+    let fields = RequestFields::parse(&asked.body, &ROTATE)?;
+    let overlap = fields.number("overlap_seconds", 0, OVERLAP.1)?.into_option().unwrap_or(OVERLAP.0);
+    let key = ApiKey::with_new_secret(&asked.id, &mut fill_random).ok_or_else(key_not_found)?;
+    let digest = KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key));
     let over =
         |record: &KeyRecord| record.revoked.is_some() || record.expires.is_some_and(|end| end <= asked.now);
     let changed = vault.keys.change(&asked.id, |record| {
@@ -185,17 +204,21 @@ fn rotate(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
             return None;
         }
         let until = asked.now.saturating_add(overlap);
-        record.previous = (overlap > 0).then_some(Previous { digest: record.digest, until });
+        record.previous = (overlap > 0).then_some(PreviousSecret { digest: record.digest, until });
         record.digest = digest;
         record.rotated = Some(asked.now);
-        Some(asked.said("key.rotate", &record.id, json!({ "overlap_seconds": overlap })))
+        Some(asked.audit_entry("key.rotate", &record.id, json!({ "overlap_seconds": overlap })))
     });
-    let record = changed.map_err(failed)?.ok_or_else(nobody)?;
+    let record = changed.map_err(store_refusal)?.ok_or_else(key_not_found)?;
     if over(&record) {
         let message = "This key is revoked or expired; create a new one instead.";
         return Err(Refusal::because(Code::Conflict, message));
     }
-    Ok(Done { status: 200, answer: shown(&record, &key), effect: Effect::Key(Box::new(record), None) })
+    Ok(AdminResponse {
+        status: 200,
+        answer: new_key_json(&record, &key),
+        cache_update: CacheUpdate::Key(Box::new(record), None),
+    })
 }
 
 /// Creates the key that the demo prints, through the admin functions.
@@ -203,8 +226,9 @@ fn rotate(vault: &Vault, asked: &Asked) -> Result<Done, Refusal> {
 /// # Errors
 /// Returns the error of the store.
 pub async fn create_demo(house: &Arc<House>) -> Result<String, String> {
-    let made =
-        create_in(house, &json!({ "name": "demo" })).await.map_err(|refusal| refusal.message.into_owned())?;
+    let made = create_key(house, &json!({ "name": "demo" }))
+        .await
+        .map_err(|refusal| refusal.message.into_owned())?;
     made.get("key").and_then(Value::as_str).map(str::to_owned).ok_or_else(|| "No key was created.".to_owned())
 }
 
@@ -212,23 +236,23 @@ pub async fn create_demo(house: &Arc<House>) -> Result<String, String> {
 ///
 /// # Errors
 /// Returns an error if the requested properties are invalid, or the error of the store.
-pub async fn create_in(house: &Arc<House>, wanted: &Value) -> Result<Value, Refusal> {
-    let asked = Asked {
+pub async fn create_key(house: &Arc<House>, wanted: &Value) -> Result<Value, Refusal> {
+    let asked = AdminRequest {
         body: wanted.clone(),
-        who: "gateway".to_owned(),
+        actor: "gateway".to_owned(),
         now: house.clock.unix(),
-        ..Asked::default()
+        ..AdminRequest::default()
     };
-    super::done_in(house, create, asked).await.map(|done| done.answer)
+    super::run_store_request(house, create, asked).await.map(|done| done.answer)
 }
 
 /// Reads all keys of the store.
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn every(vault: &Vault) -> Result<Vec<Value>, Refusal> {
+pub fn all_keys(vault: &Vault) -> Result<Vec<Value>, Refusal> {
     let mut all = Vec::new();
-    let mut asked = Asked::default();
+    let mut asked = AdminRequest::default();
     loop {
         let page = list(vault, &asked)?.answer;
         all.extend(page.get("data").and_then(Value::as_array).into_iter().flatten().cloned());
@@ -241,7 +265,7 @@ pub fn every(vault: &Vault) -> Result<Vec<Value>, Refusal> {
 
 /// JSON object of a key in answers, without its digests.
 #[must_use]
-pub fn told(record: &KeyRecord) -> Value {
+pub fn key_json(record: &KeyRecord) -> Value {
     json!({
         "id": record.id,
         "name": record.name,
@@ -259,18 +283,18 @@ pub fn told(record: &KeyRecord) -> Value {
 }
 
 /// JSON object of a new key, with its secret.
-fn shown(record: &KeyRecord, key: &Key) -> Value {
-    let mut shown = told(record);
+fn new_key_json(record: &KeyRecord, key: &ApiKey) -> Value {
+    let mut shown = key_json(record);
     if let Some(members) = shown.as_object_mut() {
         members.insert("key".to_owned(), key.reveal().into());
     }
     shown
 }
 
-fn nobody() -> Refusal {
+fn key_not_found() -> Refusal {
     Refusal::because(Code::NotFound, "There is no key of this id.")
 }
 
-fn random(bytes: &mut [u8]) {
+fn fill_random(bytes: &mut [u8]) {
     rand::fill(bytes);
 }

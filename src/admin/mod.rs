@@ -19,7 +19,7 @@ mod runtime_fields;
 mod schema;
 mod status;
 
-use crate::config::ConfigSource;
+use crate::config::ConfigReader;
 use crate::proxy::downstream::Caller;
 use crate::proxy::endpoint::parameters;
 use crate::proxy::response::cors::CrossOrigin;
@@ -39,8 +39,8 @@ use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use pingora_http::RequestHeader;
-use request::{Asked, Done, Effect, Told};
-use routes::{OnStore, Work};
+use request::{AdminRequest, AdminResponse, CacheUpdate, LedgerReply};
+use routes::{RouteHandler, StoreHandler};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::Arc;
@@ -52,29 +52,33 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Timeout of a request head, and of a request body.
-const PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of an admin request body, in bytes.
-const BODY: usize = 64 * 1024;
+const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// Serves the admin listener until `stop`.
 pub fn serve(
     bound: Bound,
     house: &Arc<House>,
-    source: ConfigSource,
+    source: ConfigReader,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
     crate::server::listener::serve(
         bound,
         "admin",
-        Admin { house: house.clone(), source, wrong: auth_throttle::Tokens::default() },
+        AdminListener {
+            house: house.clone(),
+            source,
+            failed_auth: auth_throttle::FailedAuthThrottle::default(),
+        },
         stop,
     )
 }
 
-struct Admin {
+struct AdminListener {
     house: Arc<House>,
-    source: ConfigSource,
-    wrong: auth_throttle::Tokens,
+    source: ConfigReader,
+    failed_auth: auth_throttle::FailedAuthThrottle,
 }
 
 /// Request header that names the person on whose behalf a client acts, for the audit log.
@@ -83,7 +87,7 @@ pub const ACTOR: &str = "x-penstock-actor";
 const ACTOR_BYTES: usize = 64;
 
 /// HTTP response: status, content type, body.
-struct Answer(u16, &'static str, Vec<u8>);
+struct HttpAnswer(u16, &'static str, Vec<u8>);
 
 /// Minimum body size for compression, in bytes.
 const COMPRESSIBLE: usize = 1024;
@@ -94,24 +98,24 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 #[async_trait]
-impl HttpServerApp for Admin {
+impl HttpServerApp for AdminListener {
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        timeout(PATIENCE, session.read_request()).await.ok()?.ok()?.then_some(())?;
+        timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
-        let _served = Served::new(&self.house);
+        let _served = AdminRequestGuard::new(&self.house);
         let id = RequestId::random();
-        let gzip = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
+        let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
         let answer = self.answer(&mut session).await;
         let caller = &mut Caller::new(&mut session, None);
         match answer {
-            Ok(Answer(status, kind, body)) => {
+            Ok(HttpAnswer(status, kind, body)) => {
                 let head = Head::new(status, &id).with("vary", "accept-encoding");
                 let (head, body) =
-                    match (gzip && body.len() >= COMPRESSIBLE).then(|| compressed(&body)).flatten() {
+                    match (accepts && body.len() >= COMPRESSIBLE).then(|| gzip(&body)).flatten() {
                         Some(compressed) => (head.with("content-encoding", "gzip"), compressed),
                         None => (head, body),
                     };
@@ -136,32 +140,32 @@ impl HttpServerApp for Admin {
 }
 
 /// Guard of an admin request in flight: the store is not handed over while one exists.
-struct Served<'a>(&'a House);
+struct AdminRequestGuard<'a>(&'a House);
 
-impl<'a> Served<'a> {
+impl<'a> AdminRequestGuard<'a> {
     fn new(house: &'a House) -> Self {
         house.desks.fetch_add(1, Ordering::AcqRel);
         Self(house)
     }
 }
 
-impl Drop for Served<'_> {
+impl Drop for AdminRequestGuard<'_> {
     fn drop(&mut self) {
         self.0.desks.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Admin {
-    async fn answer(&self, session: &mut ServerSession) -> Result<Answer, Refusal> {
+impl AdminListener {
+    async fn answer(&self, session: &mut ServerSession) -> Result<HttpAnswer, Refusal> {
         let head = session.req_header();
         self.check_host(head)?;
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
         match (&method, path.as_str()) {
-            (&Method::GET, "/metrics") => Ok(Answer(200, METRICS, self.house.metrics_text())),
-            (&Method::GET, "/healthz") => Ok(Answer(200, TEXT, b"ok\n".to_vec())),
-            (&Method::GET, "/readyz") => Ok(self.ready()),
-            (&Method::GET, "/admin/openapi.json") => Ok(written(200, &openapi::document())),
-            (&Method::GET, "/status") => Ok(written(200, &status::status(&self.house))),
+            (&Method::GET, "/metrics") => Ok(HttpAnswer(200, METRICS, self.house.metrics_text())),
+            (&Method::GET, "/healthz") => Ok(HttpAnswer(200, TEXT, b"ok\n".to_vec())),
+            (&Method::GET, "/readyz") => Ok(self.readiness()),
+            (&Method::GET, "/admin/openapi.json") => Ok(json_answer(200, &openapi::document())),
+            (&Method::GET, "/status") => Ok(json_answer(200, &status::status(&self.house))),
             _ => {
                 self.authorise(session)?;
                 self.administer(session, &method, &path).await
@@ -187,23 +191,23 @@ impl Admin {
 
     /// Readiness: the gateway is not draining, and its store works. Other problems are reported in the text, but do not
     /// take the gateway out of a load balancer.
-    fn ready(&self) -> Answer {
+    fn readiness(&self) -> HttpAnswer {
         let (status, text) = match (status::not_ready(&self.house), status::degraded(&self.house)) {
             (Some(why), _) => (503, format!("{why}\n")),
             (None, Some(why)) => (200, format!("ready, but {why}\n")),
             (None, None) => (200, "ready\n".to_owned()),
         };
-        Answer(status, TEXT, text.into_bytes())
+        HttpAnswer(status, TEXT, text.into_bytes())
     }
 
     /// Checks the admin token in constant time. Failed attempts have a rate limit of their own, which never delays the
     /// right token.
     fn authorise(&self, session: &ServerSession) -> Result<(), Refusal> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
-        if bears(given, &self.house.vault.admin_token) {
+        if has_token(given, &self.house.vault.admin_token) {
             return Ok(());
         }
-        Err(self.wrong.refusal(self.house.clock.now()))
+        Err(self.failed_auth.refusal(self.house.clock.now()))
     }
 
     async fn administer(
@@ -211,34 +215,40 @@ impl Admin {
         session: &mut ServerSession,
         method: &Method,
         path: &str,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<HttpAnswer, Refusal> {
         let (route, id) = routes::find(method, path)?;
         let house = &self.house;
         if house.has_left() {
             let message = "Another process is taking over; try again.";
             return Err(Refusal::because(Code::Unavailable, message).retry_after(1));
         }
-        match route.work {
-            Work::House(work) => {
-                let asked = self.asked(session, id).await?;
-                Ok(written(200, &work(house, &self.source, &asked).await?))
+        match route.handler {
+            RouteHandler::Runtime(work) => {
+                let asked = self.read_request(session, id).await?;
+                Ok(json_answer(200, &work(house, &self.source, &asked).await?))
             }
-            Work::Ledger(work) => {
-                match work(&house.vault, &house.ledger, &self.asked(session, id).await?).await? {
-                    Told::Json(status, value) => Ok(written(status, &value)),
-                    Told::Lines(lines) => Ok(Answer(200, JSON_LINES, lines)),
+            RouteHandler::Ledger(work) => {
+                match work(&house.vault, &house.ledger, &self.read_request(session, id).await?).await? {
+                    LedgerReply::Json(status, value) => Ok(json_answer(status, &value)),
+                    LedgerReply::Lines(lines) => Ok(HttpAnswer(200, JSON_LINES, lines)),
                 }
             }
-            Work::Store(work) => {
-                let done = done_in(house, work, self.asked(session, id).await?).await?;
-                Ok(written(done.status, &done.answer))
+            RouteHandler::Store(work) => {
+                let done = run_store_request(house, work, self.read_request(session, id).await?).await?;
+                Ok(json_answer(done.status, &done.answer))
             }
         }
     }
 
-    async fn asked(&self, session: &mut ServerSession, id: String) -> Result<Asked, Refusal> {
-        let (who, query) = (who(session), query(session));
-        Ok(Asked { id, query, body: body(session).await?, who, now: self.house.clock.unix() })
+    async fn read_request(&self, session: &mut ServerSession, id: String) -> Result<AdminRequest, Refusal> {
+        let (who, query) = (caller_name(session), query_pairs(session));
+        Ok(AdminRequest {
+            id,
+            query,
+            body: read_body(session).await?,
+            actor: who,
+            now: self.house.clock.unix(),
+        })
     }
 }
 
@@ -247,15 +257,19 @@ impl Admin {
 ///
 /// # Errors
 /// Returns an error if the request is invalid, or the error of the store.
-pub async fn done_in(house: &Arc<House>, work: OnStore, asked: Asked) -> Result<Done, Refusal> {
+pub async fn run_store_request(
+    house: &Arc<House>,
+    work: StoreHandler,
+    asked: AdminRequest,
+) -> Result<AdminResponse, Refusal> {
     let house = house.clone();
     let turn = move || {
         let mut done = {
             let _turn = house.desk.lock();
             let done = work(&house.vault, &asked)?;
-            match &done.effect {
-                Effect::None => {}
-                Effect::Key(key, account) => {
+            match &done.cache_update {
+                CacheUpdate::None => {}
+                CacheUpdate::Key(key, account) => {
                     if let Some(account) = account {
                         house.keyring.set_account(account);
                         house.account_changed(&account.id);
@@ -263,15 +277,15 @@ pub async fn done_in(house: &Arc<House>, work: OnStore, asked: Asked) -> Result<
                     house.keyring.set_key(key);
                     house.key_changed(&key.id);
                 }
-                Effect::Account(account) => {
+                CacheUpdate::Account(account) => {
                     house.keyring.set_account(account);
                     house.account_changed(&account.id);
                 }
             }
             done
         };
-        runtime_fields::enrich(&house, &mut done.answer);
-        let warnings = dangling_references::after_change(&house, &house.vault, &done.effect);
+        runtime_fields::add_runtime_fields(&house, &mut done.answer);
+        let warnings = dangling_references::change_warnings(&house, &house.vault, &done.cache_update);
         if let Some(members) = done.answer.as_object_mut().filter(|_| !warnings.is_empty()) {
             members.insert("warnings".to_owned(), warnings.into());
         }
@@ -294,20 +308,20 @@ fn accepts_gzip(accepted: &[u8]) -> bool {
     weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
 }
 
-fn compressed(body: &[u8]) -> Option<Vec<u8>> {
+fn gzip(body: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
     encoder.write_all(body).ok()?;
     encoder.finish().ok()
 }
 
 /// Returns true if an `authorization` header has this token. An empty token never matches.
-fn bears(authorization: &[u8], token: &str) -> bool {
+fn has_token(authorization: &[u8], token: &str) -> bool {
     let given = authorization.strip_prefix(b"Bearer ").filter(|given| !given.is_empty());
     given.is_some_and(|given| given.ct_eq(token.as_bytes()).into())
 }
 
 /// Describes the caller for the audit log: the name in the `x-penstock-actor` header, and the client address.
-fn who(session: &ServerSession) -> String {
+fn caller_name(session: &ServerSession) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\<>".contains(byte);
     let given = session.get_header_bytes(ACTOR);
     let name = std::str::from_utf8(given)
@@ -318,31 +332,31 @@ fn who(session: &ServerSession) -> String {
 }
 
 /// Names and values of the query string, decoded.
-fn query(session: &ServerSession) -> Vec<(String, String)> {
+fn query_pairs(session: &ServerSession) -> Vec<(String, String)> {
     let query = session.req_header().uri.query().unwrap_or_default();
     parameters(query).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
-fn written(status: u16, value: &Value) -> Answer {
+fn json_answer(status: u16, value: &Value) -> HttpAnswer {
     let mut body = serde_json::to_vec_pretty(value).unwrap_or_default();
     body.push(b'\n');
-    Answer(status, JSON, body)
+    HttpAnswer(status, JSON, body)
 }
 
 /// Reads the JSON object of a request body; an empty body is an empty object.
-async fn body(session: &mut ServerSession) -> Result<Value, Refusal> {
+async fn read_body(session: &mut ServerSession) -> Result<Value, Refusal> {
     let read = async {
         let mut body = BytesMut::new();
         let cut = |_| Refusal::because(Code::InvalidRequest, "The body ended before its length.");
         while let Some(piece) = session.read_request_body().await.map_err(cut)? {
-            if body.len() + piece.len() > BODY {
+            if body.len() + piece.len() > MAX_BODY_BYTES {
                 return Err(Refusal::new(Code::TooLarge));
             }
             body.extend_from_slice(&piece);
         }
         Ok(body.freeze())
     };
-    let body = timeout(PATIENCE, read).await.map_err(|_| Refusal::new(Code::RequestTimeout))??;
+    let body = timeout(READ_TIMEOUT, read).await.map_err(|_| Refusal::new(Code::RequestTimeout))??;
     if body.is_empty() {
         return Ok(json!({}));
     }
@@ -370,10 +384,10 @@ mod tests {
     fn no_token_and_an_empty_one_open_nothing() {
         for token in ["", "0123456789abcdef0123456789abcdef"] {
             for nothing in ["", "Bearer", "Bearer ", "Basic ", token] {
-                assert!(!bears(nothing.as_bytes(), token), "{nothing:?} for {token:?}");
+                assert!(!has_token(nothing.as_bytes(), token), "{nothing:?} for {token:?}");
             }
         }
-        assert!(bears(b"Bearer s3cret", "s3cret"));
-        assert!(!bears(b"Bearer s3cre", "s3cret"));
+        assert!(has_token(b"Bearer s3cret", "s3cret"));
+        assert!(!has_token(b"Bearer s3cre", "s3cret"));
     }
 }

@@ -1,10 +1,10 @@
 //! OpenAPI document of the admin listener. It is generated from the routes and from the same lists of members that
 //! parse the requests, so that it always matches them.
 
-use super::routes::{self, Route};
-use super::schema::member;
+use super::routes::{self, AdminRoute};
+use super::schema::member_schema;
 use super::{batches, files, input};
-use penstock_storage::files::Purpose;
+use penstock_storage::files::FilePurpose;
 use serde_json::{Map, Value, json};
 
 /// Returns the OpenAPI 3.1 document.
@@ -17,16 +17,16 @@ pub fn document() -> Value {
             item.insert(route.method.as_str().to_ascii_lowercase(), operation(route));
         }
     }
-    paths.insert("/admin/openapi.json".to_owned(), open("This document", "application/json"));
+    paths.insert("/admin/openapi.json".to_owned(), public_path("This document", "application/json"));
     paths.insert(
         "/status".to_owned(),
-        open("Version, configuration, ledger and providers", "application/json"),
+        public_path("Version, configuration, ledger and providers", "application/json"),
     );
-    paths.insert("/metrics".to_owned(), open("Metrics for Prometheus", "text/plain"));
-    paths.insert("/healthz".to_owned(), open("200 while the process runs", "text/plain"));
+    paths.insert("/metrics".to_owned(), public_path("Metrics for Prometheus", "text/plain"));
+    paths.insert("/healthz".to_owned(), public_path("200 while the process runs", "text/plain"));
     paths.insert(
         "/readyz".to_owned(),
-        open("200 while requests are accepted, otherwise 503 with the reason", "text/plain"),
+        public_path("200 while requests are accepted, otherwise 503 with the reason", "text/plain"),
     );
     json!({
         "openapi": "3.1.0",
@@ -57,13 +57,13 @@ pub fn text() -> String {
 }
 
 /// Path item of a path that needs no token.
-fn open(summary: &str, kind: &str) -> Value {
+fn public_path(summary: &str, kind: &str) -> Value {
     let content = Map::from_iter([(kind.to_owned(), json!({}))]);
     json!({ "get": { "summary": summary, "security": [], "responses": { "200": {
         "description": summary, "content": content } } } })
 }
 
-fn operation(route: &Route) -> Value {
+fn operation(route: &AdminRoute) -> Value {
     let (status, answer) = (route.answer.0.to_string(), route.answer.1());
     let mut parameters = Vec::new();
     if route.path.contains("{id}") {
@@ -71,7 +71,7 @@ fn operation(route: &Route) -> Value {
             .push(json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } }));
     }
     for name in route.query {
-        parameters.push(json!({ "name": name, "in": "query", "schema": parameter(name) }));
+        parameters.push(json!({ "name": name, "in": "query", "schema": parameter_schema(name) }));
     }
     let mut operation = json!({
         "operationId": route.name,
@@ -79,7 +79,7 @@ fn operation(route: &Route) -> Value {
         "responses": {
             (status): { "description": "Done", "content": { "application/json": { "schema": answer } } },
             "default": { "description": "Refused: nothing was done", "content": { "application/json": {
-                "schema": reference("Error") } } },
+                "schema": schema_ref("Error") } } },
         },
     });
     if let Some(members) = operation.as_object_mut() {
@@ -87,7 +87,7 @@ fn operation(route: &Route) -> Value {
             members.insert("parameters".to_owned(), parameters.into());
         }
         if let Some(body) = route.body {
-            let schema = object(body.members, body.needed);
+            let schema = body_schema(body.members, body.required_members);
             let body =
                 json!({ "required": body.required, "content": { "application/json": { "schema": schema } } });
             members.insert("requestBody".to_owned(), body);
@@ -96,15 +96,15 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-fn parameter(name: &str) -> Value {
+fn parameter_schema(name: &str) -> Value {
     match name {
-        "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::request::PAGE,
-            "default": super::request::PAGE, "description": "Maximum number of rows on the page." }),
+        "limit" => json!({ "type": "integer", "minimum": 1, "maximum": super::request::PAGE_ROWS,
+            "default": super::request::PAGE_ROWS, "description": "Maximum number of rows on the page." }),
         "after" => json!({ "type": "string", "description": "Value of `next` on the previous page." }),
         "account" => json!({ "type": "string", "description": "Only this account, or what belongs to it." }),
         "state" => json!({ "enum": batches::STATES, "description": "Only batches with this status." }),
         "purpose" => {
-            json!({ "enum": Purpose::ALL.map(Purpose::name), "description": "Only files with this purpose." })
+            json!({ "enum": FilePurpose::ALL.map(FilePurpose::name), "description": "Only files with this purpose." })
         }
         "month" => {
             json!({ "type": "string", "description": "UTC month such as 2026-11; by default the current one." })
@@ -116,12 +116,12 @@ fn parameter(name: &str) -> Value {
 }
 
 /// Schema of a complete list of rows.
-pub(super) fn list(item: Value) -> Value {
+pub(super) fn list_schema(item: Value) -> Value {
     json!({ "type": "object", "properties": { "data": { "type": "array", "items": item } } })
 }
 
 /// Schema of a page of rows.
-pub(super) fn page(item: Value) -> Value {
+pub(super) fn page_schema(item: Value) -> Value {
     json!({ "type": "object", "properties": {
         "data": { "type": "array", "items": item },
         "has_more": { "type": "boolean" },
@@ -129,14 +129,14 @@ pub(super) fn page(item: Value) -> Value {
     } })
 }
 
-pub(super) fn reference(name: &str) -> Value {
+pub(super) fn schema_ref(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
 /// Schema of a request body, without additional members.
-fn object(members: &[&str], required: &[&str]) -> Value {
+fn body_schema(members: &[&str], required: &[&str]) -> Value {
     let properties: Map<String, Value> =
-        members.iter().map(|name| ((*name).to_owned(), member(name))).collect();
+        members.iter().map(|name| ((*name).to_owned(), member_schema(name))).collect();
     let mut object = json!({ "type": "object", "properties": properties, "additionalProperties": false });
     if let Some(members) = object.as_object_mut().filter(|_| !required.is_empty()) {
         members.insert("required".to_owned(), required.into());
@@ -145,9 +145,9 @@ fn object(members: &[&str], required: &[&str]) -> Value {
 }
 
 /// Schema of an answer.
-pub(super) fn answered(members: &[&str]) -> Value {
+pub(super) fn answer_schema(members: &[&str]) -> Value {
     let properties: Map<String, Value> =
-        members.iter().map(|name| ((*name).to_owned(), member(name))).collect();
+        members.iter().map(|name| ((*name).to_owned(), member_schema(name))).collect();
     json!({ "type": "object", "properties": properties })
 }
 
@@ -175,7 +175,7 @@ pub(super) const NOW: [&str; 6] =
 
 fn schemas() -> Value {
     let with_key: Vec<&str> = KEY.iter().copied().chain(["key"]).collect();
-    let mut limits = object(&input::LIMITS, &[]);
+    let mut limits = body_schema(&input::LIMITS, &[]);
     if let Some(members) = limits.as_object_mut() {
         members.insert(
             "description".to_owned(),
@@ -183,15 +183,15 @@ fn schemas() -> Value {
         );
     }
     json!({
-        "Account": answered(&ACCOUNT),
-        "Key": answered(&KEY),
-        "NewKey": answered(&with_key),
-        "Balance": answered(&["account", "credits", "energy_kwh"]),
-        "Granted": answered(&["account", "credits", "energy_kwh", "id", "entry"]),
-        "Batch": answered(&batches::BATCH),
-        "File": answered(&files::FILE),
+        "Account": answer_schema(&ACCOUNT),
+        "Key": answer_schema(&KEY),
+        "NewKey": answer_schema(&with_key),
+        "Balance": answer_schema(&["account", "credits", "energy_kwh"]),
+        "Granted": answer_schema(&["account", "credits", "energy_kwh", "id", "entry"]),
+        "Batch": answer_schema(&batches::BATCH),
+        "File": answer_schema(&files::FILE),
         "Limits": limits,
-        "Now": answered(&NOW),
+        "Now": answer_schema(&NOW),
         "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {
             "message": { "type": "string" },
             "type": { "type": "string" },
@@ -212,7 +212,7 @@ mod tests {
     use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
 
     #[test]
-    fn the_kept_document_is_this_one() {
+    fn the_document_in_the_repository_is_the_generated_one() {
         let kept = include_str!("../../docs/admin.openapi.json");
         assert!(kept == text(), "run `penstock openapi > docs/admin.openapi.json`");
     }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_what_the_document_says() {
+    fn answers_match_the_document() {
         let account = AccountRecord {
             id: "a".to_owned(),
             name: String::new(),
@@ -259,7 +259,7 @@ mod tests {
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let told: Vec<String> = names(&account_json::told(&account));
         assert_eq!(told, ACCOUNT[..5]);
-        assert_eq!(names(&keys::told(&key)), KEY[..12]);
+        assert_eq!(names(&keys::key_json(&key)), KEY[..12]);
         assert_eq!(names(&account_json::limits(&key.limits)), input::LIMITS);
     }
 
@@ -276,7 +276,10 @@ mod tests {
             assert_eq!(named, expected, "{}", route.path);
             assert!(!route.answer.1().is_null(), "{} says nothing of its answer", route.name);
             assert!(names.insert(route.name), "{} is there twice", route.name);
-            let body = route.body.iter().flat_map(|body| body.needed.iter().map(|name| (name, body.members)));
+            let body = route
+                .body
+                .iter()
+                .flat_map(|body| body.required_members.iter().map(|name| (name, body.members)));
             body.for_each(|(name, members)| assert!(members.contains(name), "{}: {name}", route.name));
         }
     }

@@ -1,9 +1,9 @@
 //! Reload of the configuration: on an admin request, on a signal, or when its files change.
 
-use super::openapi::answered;
-use super::routes::{Route, Work};
-use crate::config::ConfigSource;
-use crate::config::{Change, Mistake};
+use super::openapi::answer_schema;
+use super::routes::{AdminRoute, RouteHandler};
+use crate::config::ConfigReader;
+use crate::config::{ConfigChange, Diagnostic};
 use crate::state::House;
 use crate::telemetry::log;
 use penstock_contract::{Code, Refusal};
@@ -11,25 +11,25 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Routes of the reload.
-pub const ROUTES: &[Route] = &[Route::post(
+pub const ROUTES: &[AdminRoute] = &[AdminRoute::post(
     "/admin/reload",
     "reload",
     "Reloads the configuration from its files",
-    Work::House(|house, source, _| Box::pin(answer(house, source))),
+    RouteHandler::Runtime(|house, source, _| Box::pin(handle_reload(house, source))),
 )
-.answers(200, || answered(&["config", "changes", "more_changes", "next_start", "warnings"]))];
+.answers(200, || answer_schema(&["config", "changes", "more_changes", "next_start", "warnings"]))];
 
 /// Maximum number of changes in an answer; the rest are only counted.
-const LISTED: usize = 200;
+const MAX_LISTED: usize = 200;
 /// Maximum number of changes in a log event.
-const LOGGED: usize = 20;
+const MAX_LOGGED: usize = 20;
 
-async fn answer(house: &Arc<House>, source: &ConfigSource) -> Result<Value, Refusal> {
-    let Reloaded { version, changes, waiting, warnings } =
+async fn handle_reload(house: &Arc<House>, source: &ConfigReader) -> Result<Value, Refusal> {
+    let ReloadOutcome { version, changes, next_start: waiting, warnings } =
         reload(house, source).await.map_err(|mistakes| Refusal::because(Code::InvalidRequest, mistakes))?;
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    let more = changes.len().saturating_sub(LISTED);
-    let changes = changes.iter().take(LISTED);
+    let more = changes.len().saturating_sub(MAX_LISTED);
+    let changes = changes.iter().take(MAX_LISTED);
     let changes: Vec<Value> =
         changes.map(|change| json!({ "key": change.key, "old": change.old, "new": change.new })).collect();
     Ok(json!({
@@ -42,21 +42,21 @@ async fn answer(house: &Arc<House>, source: &ConfigSource) -> Result<Value, Refu
 }
 
 /// Result of a reload.
-pub struct Reloaded {
+pub struct ReloadOutcome {
     version: String,
     /// Configuration keys with a new value.
-    changes: Vec<Change>,
+    changes: Vec<ConfigChange>,
     /// Changed settings that take effect only at the next start.
-    waiting: Vec<&'static str>,
+    next_start: Vec<&'static str>,
     /// Warnings about the configuration.
-    warnings: Vec<Mistake>,
+    warnings: Vec<Diagnostic>,
 }
 
 /// Reloads the configuration; on an error the old one stays active.
 ///
 /// # Errors
 /// Returns every mistake in the new configuration.
-pub async fn reload(house: &Arc<House>, source: &ConfigSource) -> Result<Reloaded, String> {
+pub async fn reload(house: &Arc<House>, source: &ConfigReader) -> Result<ReloadOutcome, String> {
     let (fresh, kept) = (source.clone(), house.clone());
     let runtime = tokio::runtime::Handle::current();
     let swap = move || {
@@ -76,13 +76,13 @@ pub async fn reload(house: &Arc<House>, source: &ConfigSource) -> Result<Reloade
             let live = house.live();
             log::set(live.settings.log);
             let version = live.settings.version.0.to_string();
-            log::event(log::info(), "reloaded", &[("config", &version), ("changes", &logged(&changes))]);
-            let waiting = house.fixed.waiting(&live.settings);
+            log::event(log::info(), "reloaded", &[("config", &version), ("changes", &log_text(&changes))]);
+            let waiting = house.fixed.changed_keys(&live.settings);
             if !waiting.is_empty() {
                 log::event(log::warn(), "reload_waits_for_start", &[("what", &waiting.join(", "))]);
             }
-            warnings.iter().for_each(warn);
-            Ok(Reloaded { version, changes, waiting, warnings })
+            warnings.iter().for_each(log_warning);
+            Ok(ReloadOutcome { version, changes, next_start: waiting, warnings })
         }
         Err(mistakes) => {
             log::event(log::error(), "reload_refused", &[("why", &mistakes)]);
@@ -92,25 +92,25 @@ pub async fn reload(house: &Arc<House>, source: &ConfigSource) -> Result<Reloade
 }
 
 /// Changes as one log text. Addresses of providers are masked.
-fn logged(changes: &[Change]) -> String {
-    let side = |change: &Change, side: &Option<String>| match side {
+fn log_text(changes: &[ConfigChange]) -> String {
+    let side = |change: &ConfigChange, side: &Option<String>| match side {
         None => "unset".to_owned(),
         Some(_) if change.is_address() => "***".to_owned(),
         Some(value) => value.clone(),
     };
-    let told = |change: &Change| {
+    let told = |change: &ConfigChange| {
         format!("{}: {} -> {}", change.key, side(change, &change.old), side(change, &change.new))
     };
-    let mut all: Vec<String> = changes.iter().take(LOGGED).map(told).collect();
-    if changes.len() > LOGGED {
-        all.push(format!("{} more", changes.len() - LOGGED));
+    let mut all: Vec<String> = changes.iter().take(MAX_LOGGED).map(told).collect();
+    if changes.len() > MAX_LOGGED {
+        all.push(format!("{} more", changes.len() - MAX_LOGGED));
     }
     all.join("; ")
 }
 
 /// Logs a warning about the configuration.
-fn warn(warning: &Mistake) {
-    let Mistake { file, line, key, why, fix, .. } = warning;
+fn log_warning(warning: &Diagnostic) {
+    let Diagnostic { file, line, key, why, fix, .. } = warning;
     let line = line.map(|line| line.to_string()).unwrap_or_default();
     let members = [("file", file.as_str()), ("line", &line), ("key", key), ("why", why), ("fix", fix)];
     log::event(log::warn(), "config_warning", &members);

@@ -3,16 +3,16 @@
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::AccountRecord;
-use penstock_storage::audit::Said;
+use penstock_storage::audit::AuditedChange;
 use penstock_storage::keys::KeyRecord;
 use serde_json::{Value, json};
 
 /// Default and maximum number of rows on a page.
-pub const PAGE: usize = 1_000;
+pub const PAGE_ROWS: usize = 1_000;
 
 /// An admin request.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct AdminRequest {
     /// Path segment for `{id}`.
     pub id: String,
     /// Names and values of the query string, decoded.
@@ -20,25 +20,25 @@ pub struct Asked {
     /// Request body, a JSON object.
     pub body: Value,
     /// Name of the caller, for the audit log.
-    pub who: String,
+    pub actor: String,
     /// Current time in Unix seconds.
     pub now: u64,
 }
 
 /// Response to an admin request, with its effect on the key cache.
 #[derive(Debug)]
-pub struct Done {
+pub struct AdminResponse {
     /// HTTP status.
     pub status: u16,
     /// Response body.
     pub answer: Value,
     /// Update of the key cache.
-    pub effect: Effect,
+    pub cache_update: CacheUpdate,
 }
 
 /// Update of the key cache after a change in the store.
 #[derive(Debug)]
-pub enum Effect {
+pub enum CacheUpdate {
     /// No update.
     None,
     /// A changed key, and the account that was created for it, if any.
@@ -47,25 +47,31 @@ pub enum Effect {
     Account(Box<AccountRecord>),
 }
 
-impl Done {
-    pub(super) fn told(answer: Value) -> Self {
-        Self { status: 200, answer, effect: Effect::None }
+impl AdminResponse {
+    pub(super) fn ok(answer: Value) -> Self {
+        Self { status: 200, answer, cache_update: CacheUpdate::None }
     }
 }
 
 /// Response of a ledger request.
 #[derive(Debug)]
-pub enum Told {
+pub enum LedgerReply {
     /// Status and JSON object.
     Json(u16, Value),
     /// Ledger lines (JSON Lines).
     Lines(Vec<u8>),
 }
 
-impl Asked {
+impl AdminRequest {
     /// Audit log entry of a change.
-    pub(super) fn said(&self, what: &str, target: &str, change: Value) -> Said {
-        Said { at: self.now, who: self.who.clone(), what: what.to_owned(), target: target.to_owned(), change }
+    pub(super) fn audit_entry(&self, what: &str, target: &str, change: Value) -> AuditedChange {
+        AuditedChange {
+            at: self.now,
+            who: self.actor.clone(),
+            what: what.to_owned(),
+            target: target.to_owned(),
+            change,
+        }
     }
 
     /// Returns a value of the query. Returns 400 if the query has an unknown parameter.
@@ -79,21 +85,22 @@ impl Asked {
 
     /// Returns the parameter `limit`: the maximum number of rows on a page.
     pub(super) fn limit(&self, known: &[&str]) -> Result<usize, Refusal> {
-        let Some(text) = self.query("limit", known)? else { return Ok(PAGE) };
-        let wrong = || Refusal::invalid("limit", format!("limit has to be a whole number from 1 to {PAGE}."));
-        text.parse().ok().filter(|limit| (1..=PAGE).contains(limit)).ok_or_else(wrong)
+        let Some(text) = self.query("limit", known)? else { return Ok(PAGE_ROWS) };
+        let wrong =
+            || Refusal::invalid("limit", format!("limit has to be a whole number from 1 to {PAGE_ROWS}."));
+        text.parse().ok().filter(|limit| (1..=PAGE_ROWS).contains(limit)).ok_or_else(wrong)
     }
 }
 
 /// Fields that differ, as `name: [before, after]`.
-pub(super) fn difference(before: &Value, after: &Value) -> Value {
+pub(super) fn changed_fields(before: &Value, after: &Value) -> Value {
     let mut changed = serde_json::Map::new();
     for (name, now) in after.as_object().into_iter().flatten() {
         let then = before.get(name).unwrap_or(&Value::Null);
         match (then, now) {
             (then, now) if then == now => {}
             (Value::Object(_), Value::Object(_)) => {
-                changed.insert(name.clone(), difference(then, now));
+                changed.insert(name.clone(), changed_fields(then, now));
             }
             (then, now) => {
                 changed.insert(name.clone(), json!([then, now]));
@@ -104,7 +111,7 @@ pub(super) fn difference(before: &Value, after: &Value) -> Value {
 }
 
 /// Error response for a store error.
-pub(super) fn failed(error: StoreError) -> Refusal {
+pub(super) fn store_refusal(error: StoreError) -> Refusal {
     match error {
         StoreError::Full => Refusal::new(Code::StorageFull),
         StoreError::Guard { .. } => {

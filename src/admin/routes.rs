@@ -1,12 +1,12 @@
 //! Routes of the admin listener that need the admin token. The listener, the CLI on a store and the OpenAPI document
 //! use the same list. A new route is a row in the file that implements it.
 
-use super::request::{Asked, Done, Told};
+use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
     accounts, adjustments, audit, batches, credits, dangling_references, files, keys, reload, status,
 };
 use crate::billing::Ledger;
-use crate::config::ConfigSource;
+use crate::config::ConfigReader;
 use crate::state::House;
 use crate::storage::stores::Vault;
 use http::Method;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// One method on one path.
 #[derive(Clone, Copy, Debug)]
-pub struct Route {
+pub struct AdminRoute {
     /// Operation id for generated clients.
     pub name: &'static str,
     /// HTTP method.
@@ -29,33 +29,33 @@ pub struct Route {
     /// Query parameters.
     pub query: &'static [&'static str],
     /// Request body, if there is one.
-    pub body: Option<Body>,
+    pub body: Option<BodySchema>,
     /// Status of a successful answer, and its schema.
     pub answer: (u16, fn() -> Value),
     /// Handler.
-    pub work: Work,
+    pub handler: RouteHandler,
 }
 
 /// Schema of a request body.
 #[derive(Clone, Copy, Debug)]
-pub struct Body {
+pub struct BodySchema {
     /// Allowed members; others are refused.
     pub members: &'static [&'static str],
     /// Required members.
-    pub needed: &'static [&'static str],
+    pub required_members: &'static [&'static str],
     /// True if an empty body is refused.
     pub required: bool,
 }
 
-impl Route {
+impl AdminRoute {
     const fn new(
         method: &'static Method,
         path: &'static str,
         name: &'static str,
         summary: &'static str,
-        work: Work,
+        handler: RouteHandler,
     ) -> Self {
-        Self { name, method, path, summary, query: &[], body: None, answer: (200, || Value::Null), work }
+        Self { name, method, path, summary, query: &[], body: None, answer: (200, || Value::Null), handler }
     }
 
     /// Creates a route that reads.
@@ -63,7 +63,7 @@ impl Route {
         path: &'static str,
         name: &'static str,
         summary: &'static str,
-        work: Work,
+        work: RouteHandler,
     ) -> Self {
         Self::new(&Method::GET, path, name, summary, work)
     }
@@ -73,7 +73,7 @@ impl Route {
         path: &'static str,
         name: &'static str,
         summary: &'static str,
-        work: Work,
+        work: RouteHandler,
     ) -> Self {
         Self::new(&Method::POST, path, name, summary, work)
     }
@@ -83,7 +83,7 @@ impl Route {
         path: &'static str,
         name: &'static str,
         summary: &'static str,
-        work: Work,
+        work: RouteHandler,
     ) -> Self {
         Self::new(&Method::DELETE, path, name, summary, work)
     }
@@ -93,7 +93,7 @@ impl Route {
         path: &'static str,
         name: &'static str,
         summary: &'static str,
-        work: Work,
+        work: RouteHandler,
     ) -> Self {
         Self::new(&Method::PATCH, path, name, summary, work)
     }
@@ -110,13 +110,13 @@ impl Route {
         members: &'static [&'static str],
         needed: &'static [&'static str],
     ) -> Self {
-        self.body = Some(Body { members, needed, required: true });
+        self.body = Some(BodySchema { members, required_members: needed, required: true });
         self
     }
 
     /// Adds an optional body with these members.
-    pub(super) const fn may_hold(mut self, members: &'static [&'static str]) -> Self {
-        self.body = Some(Body { members, needed: &[], required: false });
+    pub(super) const fn optional_body(mut self, members: &'static [&'static str]) -> Self {
+        self.body = Some(BodySchema { members, required_members: &[], required: false });
         self
     }
 
@@ -128,31 +128,33 @@ impl Route {
 }
 
 /// Handler of requests about accounts, keys and the audit log; blocks.
-pub type OnStore = fn(&Vault, &Asked) -> Result<Done, Refusal>;
+pub type StoreHandler = fn(&Vault, &AdminRequest) -> Result<AdminResponse, Refusal>;
 /// Handler of requests about the ledger.
-pub type OnLedger = for<'a> fn(&'a Vault, &'a Arc<Ledger>, &'a Asked) -> Working<'a, Told>;
+pub type LedgerHandler =
+    for<'a> fn(&'a Vault, &'a Arc<Ledger>, &'a AdminRequest) -> HandlerFuture<'a, LedgerReply>;
 /// Handler of requests that need a running gateway.
-pub type OnHouse = for<'a> fn(&'a Arc<House>, &'a ConfigSource, &'a Asked) -> Working<'a, Value>;
+pub type RuntimeHandler =
+    for<'a> fn(&'a Arc<House>, &'a ConfigReader, &'a AdminRequest) -> HandlerFuture<'a, Value>;
 /// Boxed future of a handler.
-pub type Working<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+pub type HandlerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
 /// Handler of a route, by the resources it needs.
 #[derive(Clone, Copy, Debug)]
-pub enum Work {
+pub enum RouteHandler {
     /// Needs the store only, with or without a gateway.
-    Store(OnStore),
+    Store(StoreHandler),
     /// Needs the ledger, with or without a gateway.
-    Ledger(OnLedger),
+    Ledger(LedgerHandler),
     /// Needs a running gateway.
-    House(OnHouse),
+    Runtime(RuntimeHandler),
 }
 
 /// All routes that need the admin token.
-pub fn all() -> impl Iterator<Item = &'static Route> {
+pub fn all() -> impl Iterator<Item = &'static AdminRoute> {
     ROUTES.iter().copied().flatten()
 }
 
-const ROUTES: &[&[Route]] = &[
+const ROUTES: &[&[AdminRoute]] = &[
     accounts::ROUTES,
     keys::ROUTES,
     audit::ROUTES,
@@ -169,10 +171,10 @@ const ROUTES: &[&[Route]] = &[
 ///
 /// # Errors
 /// Returns 404 if there is nothing at this path, or 405 if there is, but not with this method.
-pub fn find(method: &Method, path: &str) -> Result<(&'static Route, String), Refusal> {
+pub fn find(method: &Method, path: &str) -> Result<(&'static AdminRoute, String), Refusal> {
     let mut allowed = Vec::new();
     for route in all() {
-        let Some(id) = matches(route.path, path) else { continue };
+        let Some(id) = match_path(route.path, path) else { continue };
         if route.method == method {
             return Ok((route, crate::proxy::endpoint::decoded(id).into_owned()));
         }
@@ -186,7 +188,7 @@ pub fn find(method: &Method, path: &str) -> Result<(&'static Route, String), Ref
     Err(Refusal::because(Code::MethodNotAllowed, message).with("allow", allow))
 }
 
-fn matches<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+fn match_path<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     let Some((before, after)) = pattern.split_once("{id}") else { return (pattern == path).then_some("") };
     let id = path.strip_prefix(before)?.strip_suffix(after)?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_method_names_the_right_ones_and_a_wrong_path_nothing() {
+    fn an_unsupported_method_names_the_supported_ones_and_an_unknown_path_none() {
         let refusal = find(&Method::DELETE, "/admin/keys/0123456789abcdef").unwrap_err();
         assert_eq!(refusal.details.get("allow").unwrap(), "GET, PATCH");
         for path in ["/admin", "/admin/keys/", "/admin/keys//revoke", "/admin/keys/a/b", "/admin/nothing"] {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Adds live data to an answer: to a single object, or to each object under `data`.
-pub fn enrich(house: &House, answer: &mut Value) {
+pub fn add_runtime_fields(house: &House, answer: &mut Value) {
     let now = house.clock.date();
     let one = |item: &mut Value| {
         let Some(id) = item.get("id").and_then(Value::as_str).map(str::to_owned) else { return };
@@ -18,10 +18,10 @@ pub fn enrich(house: &House, answer: &mut Value) {
             if let Some(used) = grant.last_used() {
                 members.insert("last_used".to_owned(), used.into());
             }
-            figures(grant.tally(), now)
+            usage_figures(grant.tally(), now)
         } else if members.contains_key("state") {
             let Some(account) = house.keyring.account(&id) else { return };
-            figures(&account.tally, now)
+            usage_figures(&account.tally, now)
         } else {
             return;
         };
@@ -33,7 +33,7 @@ pub fn enrich(house: &House, answer: &mut Value) {
     }
 }
 
-fn figures(tally: &Tally, now: Duration) -> Value {
+fn usage_figures(tally: &Tally, now: Duration) -> Value {
     let (working, debt, standing) = tally.now(now);
     let spent = tally.spent(now);
     json!({

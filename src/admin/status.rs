@@ -1,14 +1,14 @@
 //! `/status`: version, configuration, ledger and providers.
 
 use super::openapi;
-use super::routes::{Route, Work};
+use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::format::number;
 use crate::state::House;
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::provider_state::ProviderLive;
 use penstock_contract::Dialect;
 use penstock_routing::{Health as OfferHealth, State};
-use penstock_storage::Health;
+use penstock_storage::StoreHealth;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -17,21 +17,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Routes about the running configuration.
-pub const ROUTES: &[Route] = &[
-    Route::get(
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get(
         "/admin/models",
         "listModels",
         "Lists the catalogue",
-        Work::House(|house, _, _| Box::pin(ready(Ok(models(house))))),
+        RouteHandler::Runtime(|house, _, _| Box::pin(ready(Ok(list_models(house))))),
     )
-    .answers(200, || openapi::list(json!({ "type": "object" }))),
-    Route::get(
+    .answers(200, || openapi::list_schema(json!({ "type": "object" }))),
+    AdminRoute::get(
         "/admin/providers",
         "listProviders",
         "Lists providers and their state",
-        Work::House(|house, _, _| Box::pin(ready(Ok(providers(house))))),
+        RouteHandler::Runtime(|house, _, _| Box::pin(ready(Ok(list_providers(house))))),
     )
-    .answers(200, || openapi::list(json!({ "type": "object" }))),
+    .answers(200, || openapi::list_schema(json!({ "type": "object" }))),
 ];
 
 /// Returns the reason why the gateway takes no requests, if there is one. Unhealthy providers are no reason: all
@@ -41,9 +41,9 @@ pub fn not_ready(house: &House) -> Option<&'static str> {
         return Some("draining");
     }
     match house.vault.store.health() {
-        Health::Ready | Health::Full => {}
-        Health::Stuck { .. } => return Some("the store is stuck"),
-        Health::Failed => return Some("the store failed"),
+        StoreHealth::Ready | StoreHealth::Full => {}
+        StoreHealth::Stuck { .. } => return Some("the store is stuck"),
+        StoreHealth::Failed => return Some("the store failed"),
     }
     if house.ledger.state().exhausted {
         return Some("charges cannot be written, and no more may wait");
@@ -86,13 +86,13 @@ pub fn status(house: &House) -> Value {
         "not_ready_because": why,
         "degraded_because": degraded(house),
         "requests_open": house.exchanges(),
-        "ledger": ledger(house),
-        "providers": each_provider(house, &live),
+        "ledger": ledger_json(house),
+        "providers": providers_json(house, &live),
     })
 }
 
 /// State of the ledger's writes to the disk.
-fn ledger(house: &House) -> Value {
+fn ledger_json(house: &House) -> Value {
     let state = house.ledger.state();
     json!({
         "state": match (state.exhausted, state.failing, state.copied) {
@@ -109,12 +109,12 @@ fn ledger(house: &House) -> Value {
 }
 
 /// `GET /admin/providers`.
-fn providers(house: &House) -> Value {
-    json!({ "data": each_provider(house, &house.live()) })
+fn list_providers(house: &House) -> Value {
+    json!({ "data": providers_json(house, &house.live()) })
 }
 
 /// `GET /admin/models`.
-fn models(house: &House) -> Value {
+fn list_models(house: &House) -> Value {
     let live = house.live();
     let each = live.settings.models.iter().map(|model| {
         let offers = live.offers.iter().filter(|offer| offer.offer.model.card.id == model.card.id);
@@ -129,7 +129,7 @@ fn models(house: &House) -> Value {
     json!({ "data": each.collect::<Vec<_>>() })
 }
 
-fn each_provider(house: &House, live: &Live) -> Vec<Value> {
+fn providers_json(house: &House, live: &Live) -> Vec<Value> {
     let now = house.clock.now();
     let each = live.providers.iter().map(|provider| {
         let settings = &provider.provider;
@@ -146,15 +146,15 @@ fn each_provider(house: &House, live: &Live) -> Vec<Value> {
             "dialects": settings.dialects.iter().map(|dialect: &Dialect| dialect.name()).collect::<Vec<_>>(),
             "check": provider.checked.lock().map(|good| if good { "good" } else { "bad" }),
             "requests_in_flight": provider.working(),
-            "seats": settings.seats,
+            "seats": settings.max_in_flight,
             "last_error": last_error,
-            "offers": offers.map(|offer| one_offer(offer, now)).collect::<Vec<_>>(),
+            "offers": offers.map(|offer| offer_json(offer, now)).collect::<Vec<_>>(),
         })
     });
     each.collect()
 }
 
-fn one_offer(offer: &crate::upstream::offer::OfferLive, now: Duration) -> Value {
+fn offer_json(offer: &crate::upstream::offer::OfferLive, now: Duration) -> Value {
     let figures = offer.figures.lock().clone();
     let breaker = offer.breaker.lock();
     let rest = match breaker.state(now) {

@@ -8,7 +8,7 @@ use crate::state::latency_records::{self, Extent};
 use crate::telemetry::log;
 use crate::time::clock::{self, Clock, Followed};
 use crate::upstream::provider_state::resolve_all;
-use penstock_storage::Health;
+use penstock_storage::StoreHealth;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -84,7 +84,7 @@ const HOPELESS: u64 = 30_000;
 /// Waiting on a store that is locked up may lose what it still acknowledges: the process ends, and the next start
 /// recovers.
 fn watch_store(house: &House) {
-    if let Health::Stuck { milliseconds: milliseconds @ HOPELESS.. } = house.vault.store.health() {
+    if let StoreHealth::Stuck { milliseconds: milliseconds @ HOPELESS.. } = house.vault.store.health() {
         let since = milliseconds.to_string();
         log::event(log::error(), "store_stuck", &[("milliseconds", &since)]);
         log::flush();

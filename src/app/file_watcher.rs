@@ -4,7 +4,7 @@
 //! What cannot be read now is no change: it is told, and looked at again.
 
 use crate::admin;
-use crate::config::ConfigSource;
+use crate::config::ConfigReader;
 use crate::state::House;
 use crate::telemetry::log;
 use sha2::{Digest, Sha256};
@@ -19,13 +19,13 @@ use tokio::task::{JoinHandle, spawn_blocking};
 const MOST: usize = 1 << 20;
 
 /// Starts to look, until told to stop.
-pub fn start(house: &Arc<House>, source: &ConfigSource, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
+pub fn start(house: &Arc<House>, source: &ConfigReader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
     let (house, source, mut stop) = (house.clone(), source.clone(), stop.clone());
     tokio::spawn(async move {
         let (mut known, mut told) = (seen(&house).await.ok(), false);
         loop {
             let reloaded = house.reloaded.notified();
-            let pause = house.live().settings.watch;
+            let pause = house.live().settings.watch_interval;
             tokio::select! {
                 () = rest(pause) => {}
                 // It may say another pause.
@@ -64,7 +64,7 @@ async fn rest(pause: Duration) {
 
 /// The files that the configuration at work names, and what is in them, or why that is not known.
 async fn seen(house: &House) -> Result<(Vec<PathBuf>, [u8; 32]), String> {
-    let paths = house.live().settings.watched.clone();
+    let paths = house.live().settings.watched_files.clone();
     let look = move || contents(&paths).map(|contents| (paths, contents));
     spawn_blocking(look).await.map_err(|error| error.to_string())?
 }

@@ -8,7 +8,7 @@ use crate::app::demo_providers::{self, Simulators};
 use crate::app::file_watcher;
 use crate::batch::Batches;
 use crate::billing::handover::Holds;
-use crate::config::ConfigSource;
+use crate::config::ConfigReader;
 use crate::config::settings::Settings;
 use crate::net::executor::Threads;
 use crate::proxy;
@@ -49,7 +49,7 @@ pub struct Gateway {
     /// Stopped last: open requests are still answered.
     simulators: Simulators,
     threads: Arc<Threads>,
-    source: ConfigSource,
+    source: ConfigReader,
     /// The admin listener, and what stops it alone.
     desk: Option<JoinHandle<()>>,
     desk_stop: watch::Sender<bool>,
@@ -63,7 +63,7 @@ impl Gateway {
     ///
     /// # Errors
     /// One sentence that says what is in the way; nothing is left running.
-    pub async fn start(settings: Settings, source: ConfigSource) -> Result<Self, String> {
+    pub async fn start(settings: Settings, source: ConfigReader) -> Result<Self, String> {
         Self::begin(settings, source, None).await
     }
 
@@ -73,7 +73,7 @@ impl Gateway {
     /// As [`Gateway::start`]; the other process goes on then.
     pub async fn begin(
         mut settings: Settings,
-        source: ConfigSource,
+        source: ConfigReader,
         mut arrival: Option<Arrival>,
     ) -> Result<Self, String> {
         let public = Public::bind(&settings, &mut arrival)?;

@@ -3,8 +3,8 @@
 use crate::admin;
 use crate::app::gateway::Gateway;
 use crate::app::sd_notify;
-use crate::config::ConfigSource;
-use crate::config::Loaded;
+use crate::config::ConfigReader;
+use crate::config::LoadedConfig;
 use crate::config::settings::Settings;
 use crate::storage::stores::DEMO;
 use crate::telemetry::fd_limit;
@@ -27,7 +27,7 @@ const HOUSE: usize = 1;
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn run(settings: Settings, source: ConfigSource) -> Result<(), String> {
+pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
     runtime(HOUSE)?.block_on(async move {
         let drain = settings.drain;
         log::set(settings.log);
@@ -65,7 +65,7 @@ pub fn run(settings: Settings, source: ConfigSource) -> Result<(), String> {
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn demo(settings: Settings, source: ConfigSource) -> Result<(), String> {
+pub fn demo(settings: Settings, source: ConfigReader) -> Result<(), String> {
     runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
         log::set(settings.log);
@@ -162,7 +162,7 @@ impl Signals {
     }
 
     /// Waits for the end, or for an upgrade; reloads meanwhile when asked to.
-    async fn until_told(&mut self, gateway: &Gateway, source: &ConfigSource) -> Order {
+    async fn until_told(&mut self, gateway: &Gateway, source: &ConfigReader) -> Order {
         loop {
             tokio::select! {
                 () = stop(&mut self.terminate, &mut self.interrupt) => return Order::Stop,
@@ -227,6 +227,6 @@ fn say(text: &str) -> Result<(), String> {
 
 /// A source that never changes, for gateways without a file.
 #[must_use]
-pub fn fixed(settings: Settings) -> ConfigSource {
-    Arc::new(move || Ok(Loaded { settings: settings.clone(), warnings: Vec::new() }))
+pub fn fixed(settings: Settings) -> ConfigReader {
+    Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
 }

@@ -11,12 +11,12 @@ use crate::storage::stores::{Pepper, Vault};
 use crate::telemetry::log;
 use crate::time::clock::Clock;
 use parking_lot::{Mutex, RwLock};
-use penstock_auth::Key;
+use penstock_auth::ApiKey;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::accounts::{AccountRecord, AccountState};
-use penstock_storage::audit::Said;
+use penstock_storage::audit::AuditedChange;
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
-use penstock_storage::spend::{SpendRecord, SpendStore, Spender};
+use penstock_storage::spend::{SpendOwner, SpendRecord, SpendStore};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub struct Keyring {
 /// What keys and their accounts have spent.
 pub struct Spent {
     due: Vec<Arc<Grant>>,
-    rows: Vec<(Spender, SpendRecord)>,
+    rows: Vec<(SpendOwner, SpendRecord)>,
 }
 
 impl Keyring {
@@ -53,11 +53,11 @@ impl Keyring {
     /// What the store says.
     pub fn load(vault: &Vault, clock: Clock) -> Result<Self, String> {
         let told = |error: penstock_storage::StoreError| error.to_string();
-        let mut spends: HashMap<Spender, SpendRecord, ahash::RandomState> = HashMap::default();
+        let mut spends: HashMap<SpendOwner, SpendRecord, ahash::RandomState> = HashMap::default();
         let keep = |spender, spend| {
             spends.insert(spender, spend);
         };
-        vault.spends.each(keep).map_err(told)?;
+        vault.spends.for_each(keep).map_err(told)?;
         let ring = Self {
             grants: RwLock::default(),
             accounts: RwLock::default(),
@@ -70,7 +70,7 @@ impl Keyring {
             let page = vault.accounts.list(after.as_deref(), PAGE).map_err(told)?;
             let mut accounts = ring.accounts.write();
             for record in &page.accounts {
-                let spent = spends.get(&Spender::Account(record.id.clone()));
+                let spent = spends.get(&SpendOwner::Account(record.id.clone()));
                 accounts.insert(record.id.as_str().into(), Arc::new(Account::of(record, spent)));
             }
             after = page.next;
@@ -83,7 +83,7 @@ impl Keyring {
         loop {
             let page = vault.keys.list(None, after.as_deref(), PAGE).map_err(told)?;
             for record in &page.keys {
-                ring.put(record, spends.get(&Spender::Key(record.id.clone())));
+                ring.put(record, spends.get(&SpendOwner::Key(record.id.clone())));
             }
             after = page.next;
             if after.is_none() {
@@ -107,7 +107,7 @@ impl Keyring {
                 state: AccountState::Active,
                 limits: KeyLimits::default(),
             };
-            let said = Said {
+            let said = AuditedChange {
                 at: now,
                 who: "gateway".to_owned(),
                 what: "account.create".to_owned(),
@@ -131,12 +131,12 @@ impl Keyring {
     pub fn admit(&self, authorization: Option<&[u8]>, api_key: Option<&[u8]>) -> Result<Arc<Grant>, Refusal> {
         let now = self.clock.unix();
         let mut offered = false;
-        for text in penstock_auth::presented(authorization, api_key) {
+        for text in penstock_auth::presented_keys(authorization, api_key) {
             offered = true;
-            let Ok(key) = Key::parse(text) else { continue };
+            let Ok(key) = ApiKey::parse(text) else { continue };
             // An id that nobody has takes as long as a wrong secret: who guesses learns nothing by the clock.
             let grant = self.grant(key.public_id()).unwrap_or_else(Grant::nobody);
-            let digest = penstock_auth::digest(&self.pepper.0, &key);
+            let digest = penstock_auth::key_digest(&self.pepper.0, &key);
             // Nobody is never good.
             if grant.knows(&digest, now) && grant.good(now) {
                 grant.live.used.store(now, Ordering::Relaxed);
@@ -231,13 +231,13 @@ impl Keyring {
     pub fn spent(&self) -> Spent {
         let due = std::mem::take(&mut *self.spenders.lock());
         let now = self.clock.date();
-        let mut rows: Map<Spender, SpendRecord> = HashMap::default();
+        let mut rows: Map<SpendOwner, SpendRecord> = HashMap::default();
         for grant in &due {
             // Before looking: what comes after is due again.
             grant.live.spent.store(false, Ordering::Release);
             grant.account.spent.store(false, Ordering::Release);
-            rows.insert(Spender::Key(grant.public_id.to_string()), grant.tally().spent(now));
-            rows.insert(Spender::Account(grant.account.id.to_string()), grant.account.tally.spent(now));
+            rows.insert(SpendOwner::Key(grant.public_id.to_string()), grant.tally().spent(now));
+            rows.insert(SpendOwner::Account(grant.account.id.to_string()), grant.account.tally.spent(now));
         }
         Spent { due, rows: rows.into_iter().collect() }
     }

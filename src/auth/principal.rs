@@ -2,7 +2,7 @@
 //! exchange, but that its key is revoked, its account suspended, or what they have is used up.
 
 use crate::auth::key_limiter::Tally;
-use penstock_auth::{Scope, Scopes};
+use penstock_auth::{KeyScope, KeyScopes};
 use penstock_contract::Refusal;
 use penstock_routing::Client;
 use penstock_storage::accounts::{AccountRecord, AccountState};
@@ -25,7 +25,7 @@ pub struct Grant {
     digest: [u8; 32],
     /// The secret before the last rotation, and until when it is good.
     previous: Option<Box<([u8; 32], u64)>>,
-    scopes: Scopes,
+    scopes: KeyScopes,
     models: Option<Box<[Box<str>]>>,
     expires: Option<u64>,
     pub(super) live: Arc<Live>,
@@ -84,7 +84,7 @@ impl Grant {
                     client: Client { key: 0, account: 0 },
                     digest: [0; 32],
                     previous: None,
-                    scopes: Scopes::default(),
+                    scopes: KeyScopes::default(),
                     models: None,
                     expires: None,
                     live: Arc::new(Live { revoked: AtomicBool::new(true), ..Live::default() }),
@@ -102,7 +102,7 @@ impl Grant {
             digest: record.digest.0,
             previous: record.previous.map(|previous| Box::new((previous.digest.0, previous.until))),
             // Unknown scopes of a later version allow nothing here.
-            scopes: Scopes::lenient(record.scopes.iter().map(String::as_str)),
+            scopes: KeyScopes::parse_lenient(record.scopes.iter().map(String::as_str)),
             models: models.map(|models| models.iter().map(|model| model.as_str().into()).collect()),
             expires: record.expires,
             live,
@@ -125,19 +125,19 @@ impl Grant {
     ///
     /// # Errors
     /// The scope that is missing.
-    pub fn require(&self, scope: Scope) -> Result<(), Refusal> {
+    pub fn require(&self, scope: KeyScope) -> Result<(), Refusal> {
         self.scopes.require(scope)
     }
 
     /// The key has the scope by its own name or by a wildcard, not because another scope includes it.
     #[must_use]
-    pub const fn holds(&self, scope: Scope) -> bool {
-        self.scopes.holds(scope)
+    pub const fn holds(&self, scope: KeyScope) -> bool {
+        self.scopes.contains(scope)
     }
 
     /// Whether the key has a scope.
     #[must_use]
-    pub fn allows(&self, scope: Scope) -> bool {
+    pub fn allows(&self, scope: KeyScope) -> bool {
         self.scopes.allows(scope)
     }
 
@@ -167,8 +167,8 @@ impl Grant {
     /// Whether this is its secret, or the one before while that is good.
     pub(super) fn knows(&self, digest: &[u8; 32], now: u64) -> bool {
         let before = self.previous.as_ref().filter(|previous| now < previous.1);
-        let now = penstock_auth::verify(&self.digest, digest);
-        before.map_or(now, |previous| now | penstock_auth::verify(&previous.0, digest))
+        let now = penstock_auth::digests_equal(&self.digest, digest);
+        before.map_or(now, |previous| now | penstock_auth::digests_equal(&previous.0, digest))
     }
 
     /// Ends when the key is revoked, or its account suspended.

@@ -33,9 +33,9 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
     if all > counts.total || (batch.state == BatchState::Completed && all != counts.total) {
         wrong.push(format!("its counts add up to {all} of {} lines", counts.total));
     }
-    let done = known.batches.done(&batch.id)?;
+    let done = known.batches.finished_lines(&batch.id)?;
     let bits: u32 = done.iter().flatten().map(|byte| byte.count_ones()).sum();
-    match (batch.state.is_end(), &done) {
+    match (batch.state.is_final(), &done) {
         (true, Some(_)) => wrong.push("it is over, and its lines are still noted".to_owned()),
         (false, _) if bits != answered => {
             wrong.push(format!("{bits} lines are noted to be done, and {answered} are counted"));
@@ -49,7 +49,7 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
     match (&batch.output, output) {
         (_, Some(output)) => results(known, batch, &output, answered, &mut wrong)?,
         // Its owner may delete it once the batch is over.
-        (Some(_), None) if !batch.state.is_end() => {
+        (Some(_), None) if !batch.state.is_final() => {
             wrong.push("the file of its results is missing".to_owned())
         }
         (None, None) if answered > 0 => wrong.push("it has results and no file of them".to_owned()),

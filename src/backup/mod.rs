@@ -21,9 +21,9 @@ pub use progress::Progress;
 pub use repair::{Salvaged, repair};
 pub use verify::{Verdict, verify};
 
-use crate::config::settings::Storage;
+use crate::config::settings::StorageSettings;
 use crate::storage::stores::{LEDGER, PEPPER, STORE};
-use penstock_storage::{Options, Store, StoreError};
+use penstock_storage::{Store, StoreError, StoreOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The store, and the folder it is in.
-    pub storage: Storage,
+    pub storage: StorageSettings,
     /// Folder of the contents of files.
     pub files: PathBuf,
 }
@@ -62,8 +62,8 @@ impl Place {
         self.storage.path.join(PEPPER)
     }
 
-    fn options(&self) -> Options {
-        Options { ballast_bytes: self.storage.ballast_bytes, ..Options::default() }
+    fn options(&self) -> StoreOptions {
+        StoreOptions { ballast_bytes: self.storage.ballast_bytes, ..StoreOptions::default() }
     }
 
     /// The store, which has to be there.
@@ -77,7 +77,7 @@ impl Place {
 
     /// The same elsewhere, files and all in one folder.
     fn moved(&self, to: &Path) -> Self {
-        let storage = Storage { path: to.to_owned(), ..self.storage.clone() };
+        let storage = StorageSettings { path: to.to_owned(), ..self.storage.clone() };
         Self { storage, files: to.join(copy::FILES) }
     }
 }

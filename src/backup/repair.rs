@@ -10,7 +10,7 @@ use super::{Place, told};
 use crate::billing::{rebuild, report};
 use penstock_storage::files::FileStore;
 use penstock_storage::ledger::LedgerStore;
-use penstock_storage::{Repaired, Store, StoreError};
+use penstock_storage::{RepairOutcome, Store, StoreError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Salvaged {
     /// Rows, and how many were lost.
-    pub rows: Repaired,
+    pub rows: RepairOutcome,
     /// Entries of the ledger that were written again from the second copy.
     pub rebuilt: Option<u64>,
     /// Why the ledger is not whole, if it is not.

@@ -109,7 +109,7 @@ pub fn verify(place: &Place, progress: &Progress) -> Result<Verdict, String> {
         progress.advance(1);
         Ok(())
     };
-    batch_store.walk(check).map_err(said)?;
+    batch_store.for_each(check).map_err(said)?;
     progress.finish();
     Ok(verdict)
 }
@@ -122,7 +122,7 @@ fn ledger(
 ) -> Result<(), String> {
     progress.begin("Ledger", Unit::Entries, None);
     // Opening it for work would repair what is to be reported.
-    let book = LedgerStore::inspect(store.clone(), &place.ledger());
+    let book = LedgerStore::open_for_compare(store.clone(), &place.ledger());
     let proof =
         report::verify_with(&book, &mut |entries| progress.advance(entries)).map_err(|failed| failed.0)?;
     verdict.entries = proof.entries;

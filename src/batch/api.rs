@@ -8,11 +8,11 @@ use crate::auth::key_cache::Grant;
 use crate::storage::files::off_thread;
 use crate::storage::object_id;
 use crate::telemetry::log;
-use penstock_batch::create::Create;
+use penstock_batch::create_request::CreateBatchRequest;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::batches::{BatchPage, BatchRecord, BatchState};
 use penstock_storage::files::FileStore;
-use penstock_storage::{Batch, Health, Space, StoreError};
+use penstock_storage::{StoreError, StoreHealth, StoreTable, Transaction};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -25,7 +25,7 @@ impl Batches {
     pub async fn create(
         house: &Arc<BatchContext>,
         grant: &Grant,
-        asked: Create,
+        asked: CreateBatchRequest,
     ) -> Result<Arc<BatchRecord>, Refusal> {
         let batches = &house.batches;
         batches.may_create(house)?;
@@ -38,7 +38,7 @@ impl Batches {
             input: asked.input_file_id,
             window: asked.completion_window,
             created_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
-            expires: now.as_secs().saturating_add(asked.window),
+            expires: now.as_secs().saturating_add(asked.window_seconds),
             metadata: asked.metadata,
             state: BatchState::Validating,
             ..BatchRecord::default()
@@ -51,7 +51,8 @@ impl Batches {
             return Err(no_file());
         }
         let (store, kept) = (batches.store.clone(), record.clone());
-        let input = Batch::new().present(Space::Files, FileStore::place(&record.input));
+        let input =
+            Transaction::new().require_present(StoreTable::Files, FileStore::record_key(&record.input));
         let inserted = tokio::task::spawn_blocking(move || store.insert(&kept, input)).await;
         if let Some(refusal) = refused(inserted.unwrap_or(Err(StoreError::Stuck))) {
             batches.gone(&record.id);
@@ -70,8 +71,8 @@ impl Batches {
         // A process that hands over keeps the batch for the next one.
         let shut = house.lifecycle.is_draining() && !house.lifecycle.is_handed_over();
         match self.engine.health() {
-            Health::Full => Err(Refusal::new(Code::StorageFull)),
-            Health::Ready if !shut && !house.ledger.failing() => Ok(()),
+            StoreHealth::Full => Err(Refusal::new(Code::StorageFull)),
+            StoreHealth::Ready if !shut && !house.ledger.failing() => Ok(()),
             _ => Err(unkept()),
         }
     }
@@ -121,7 +122,7 @@ impl Batches {
     /// 404 if the account has none of this id, 409 if it has ended otherwise.
     pub async fn cancel(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, Refusal> {
         let mut record = self.get(account, id).await?;
-        if !record.state.is_end() {
+        if !record.state.is_final() {
             let (asker, ended) = oneshot::channel();
             match self.running.lock().get(id) {
                 Some(running) => {

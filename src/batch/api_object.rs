@@ -1,22 +1,22 @@
 //! A batch as clients read it, with every member that their libraries know.
 
-use penstock_batch::state::{Counts, Life, Moments, State};
+use penstock_batch::state::{BatchLifecycle, LifecycleState, LineCounts, TransitionTimes};
 use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchUsage};
 use serde_json::{Map, Value, json};
 
 /// The life of a batch as it is kept.
-pub fn life(record: &BatchRecord) -> Life {
+pub fn life(record: &BatchRecord) -> BatchLifecycle {
     let counts = &record.counts;
-    Life {
+    BatchLifecycle {
         state: state(record.state),
-        counts: Counts {
+        counts: LineCounts {
             total: counts.total,
             completed: counts.completed,
             failed: counts.failed,
             cancelled: counts.cancelled,
             expired: counts.expired,
         },
-        at: Moments {
+        times: TransitionTimes {
             in_progress: record.in_progress,
             completed: record.completed,
             failed: record.failed,
@@ -26,13 +26,13 @@ pub fn life(record: &BatchRecord) -> Life {
 }
 
 /// Keeps a life in its record.
-pub fn keep(record: &mut BatchRecord, life: &Life) {
+pub fn keep(record: &mut BatchRecord, life: &BatchLifecycle) {
     record.state = match life.state {
-        State::Validating => BatchState::Validating,
-        State::InProgress => BatchState::InProgress,
-        State::Completed => BatchState::Completed,
-        State::Failed => BatchState::Failed,
-        State::Cancelled => BatchState::Cancelled,
+        LifecycleState::Validating => BatchState::Validating,
+        LifecycleState::InProgress => BatchState::InProgress,
+        LifecycleState::Completed => BatchState::Completed,
+        LifecycleState::Failed => BatchState::Failed,
+        LifecycleState::Cancelled => BatchState::Cancelled,
     };
     let counts = &life.counts;
     record.counts = BatchCounts {
@@ -42,20 +42,20 @@ pub fn keep(record: &mut BatchRecord, life: &Life) {
         cancelled: counts.cancelled,
         expired: counts.expired,
     };
-    record.in_progress = life.at.in_progress;
-    record.completed = life.at.completed;
-    record.failed = life.at.failed;
-    record.cancelled = life.at.cancelled;
+    record.in_progress = life.times.in_progress;
+    record.completed = life.times.completed;
+    record.failed = life.times.failed;
+    record.cancelled = life.times.cancelled;
 }
 
 /// The state of a record.
-pub const fn state(state: BatchState) -> State {
+pub const fn state(state: BatchState) -> LifecycleState {
     match state {
-        BatchState::Validating => State::Validating,
-        BatchState::InProgress => State::InProgress,
-        BatchState::Completed => State::Completed,
-        BatchState::Failed => State::Failed,
-        BatchState::Cancelled => State::Cancelled,
+        BatchState::Validating => LifecycleState::Validating,
+        BatchState::InProgress => LifecycleState::InProgress,
+        BatchState::Completed => LifecycleState::Completed,
+        BatchState::Failed => LifecycleState::Failed,
+        BatchState::Cancelled => LifecycleState::Cancelled,
     }
 }
 

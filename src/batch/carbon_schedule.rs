@@ -3,7 +3,7 @@
 
 use crate::time::clock::Clock;
 use crate::upstream::config_snapshot::Live;
-use penstock_batch::grid::{Place, Plan, plan};
+use penstock_batch::carbon_forecast::{GridZone, StartPlan, plan_start};
 use penstock_storage::batches::BatchRecord;
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ const LINE: f64 = 5.0;
 const LEAST: u64 = 600;
 
 /// When the batch is best begun; `None` if that is now, or nothing is known.
-pub fn planned(live: &Live, record: &BatchRecord, lines: u32, clock: Clock) -> Option<Plan> {
+pub fn planned(live: &Live, record: &BatchRecord, lines: u32, clock: Clock) -> Option<StartPlan> {
     let grid = &live.settings.grid;
     if grid.places.is_empty() {
         return None;
     }
     let (name, _) = penstock_routing::split(record.model.as_deref()?);
     let model = live.model(&live.catalog.resolve(name)?.id)?;
-    let mut places: Vec<&Place> = Vec::new();
+    let mut places: Vec<&GridZone> = Vec::new();
     for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
         let provider = &offer.offer.provider;
         let own = grid.places.get(&*provider.id);
@@ -32,5 +32,5 @@ pub fn planned(live: &Live, record: &BatchRecord, lines: u32, clock: Clock) -> O
     // Half of what is left at the start stays for what goes wrong.
     let latest = record.expires.saturating_sub(takes.saturating_mul(2));
     let now = clock.unix();
-    plan(&places, now, latest, takes, grid.saving).filter(|plan| plan.start > now)
+    plan_start(&places, now, latest, takes, grid.saving).filter(|plan| plan.start > now)
 }

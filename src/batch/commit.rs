@@ -8,12 +8,12 @@ use super::scheduler::Turn;
 use crate::billing::{Ending, MOST_ENDS, TooMuch};
 use crate::storage::files::{Files, Output, Owner};
 use crate::telemetry::log;
-use penstock_batch::state::Why;
+use penstock_batch::state::EndReason;
 use penstock_contract::Usage;
 use penstock_storage::batches::{self, BatchError};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::RowWrite;
-use penstock_storage::{Batch, Step, StoreError};
+use penstock_storage::{StoreError, Transaction, TransactionOp};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ struct Written {
 impl Work {
     /// Takes the next group to the disk, if there is one and none is on its way.
     pub(super) fn commit(&mut self) {
-        if self.disk.writing || self.life.state.is_end() {
+        if self.disk.writing || self.life.state.is_final() {
             return;
         }
         let ends = self.exit.why.is_some() && self.is_idle();
@@ -77,7 +77,7 @@ impl Work {
             output: self.files.output.take(),
             results: self.files.results.clone(),
             known: self.record.output.clone(),
-            damaged: self.exit.why == Some(Why::OutputDamaged),
+            damaged: self.exit.why == Some(EndReason::OutputDamaged),
             key: self.record.key.clone(),
             account: self.record.account.clone(),
             name: format!("{}_output.jsonl", self.record.id),
@@ -106,7 +106,7 @@ impl Work {
         self.short.freed(group.lines.len());
         for line in group.lines {
             // A line counts once, whatever else may go wrong.
-            if self.done.add(line.index) && self.life.finish(line.good, now) {
+            if self.done.mark_finished(line.index) && self.life.finish_line(line.good, now) {
                 self.house.metrics.batches.line(if line.good { "completed" } else { "failed" });
             }
             if let Some(usage) = line.usage {
@@ -124,7 +124,7 @@ impl Work {
         }
         let mut rows = Vec::with_capacity(6);
         if let Some(mut results) = results {
-            results.lines = self.life.counts.done();
+            results.lines = self.life.counts.finished();
             let before = self.record.output_bytes;
             self.house.files.grown(&self.record.key, results.bytes.saturating_sub(before));
             self.record.output = Some(results.id.clone());
@@ -135,7 +135,7 @@ impl Work {
         self.enter(ends, rows);
     }
 
-    fn ended(&mut self, why: Why, now: u64) {
+    fn ended(&mut self, why: EndReason, now: u64) {
         if !self.life.end(why, now) {
             return;
         }
@@ -162,7 +162,7 @@ impl Work {
     fn enter(&mut self, ends: Vec<Ending>, mut rows: Vec<RowWrite>) {
         api_object::keep(&mut self.record, &self.life);
         let others = rows.len();
-        match batches::rows(&self.record, Some(self.done.bytes())) {
+        match batches::record_rows(&self.record, Some(self.done.bytes())) {
             Ok(own) => rows.extend(own),
             Err(error) => return self.impossible(&error.to_string()),
         }
@@ -190,13 +190,13 @@ impl Work {
         log::event(log::error(), "batch_too_large", &[("batch", &self.record.id)]);
         self.record.model = None;
         self.record.metadata.clear();
-        rows.retain(RowWrite::fits);
-        rows.extend(batches::rows(&self.record, Some(self.done.bytes())).unwrap_or_default());
+        rows.retain(RowWrite::is_within_limits);
+        rows.extend(batches::record_rows(&self.record, Some(self.done.bytes())).unwrap_or_default());
         match self.house.ledger.enter(ends, rows) {
             Ok(ticket) => self.entered(ticket),
             Err(_) => return self.impossible("more than one commit can hold"),
         }
-        self.end(Why::Invalid);
+        self.end(EndReason::Invalid);
     }
 
     /// Told all the same. The next start goes on from what was kept.
@@ -213,8 +213,8 @@ impl Work {
             // What cannot be given is not charged either: with its end dropped, a line is voided.
             self.unwritten.lines.clear();
             self.unwritten.bytes = 0;
-            self.end(Why::OutputDamaged);
-            self.exit.why = Some(Why::OutputDamaged);
+            self.end(EndReason::OutputDamaged);
+            self.exit.why = Some(EndReason::OutputDamaged);
             return;
         }
         if self.disk.failures == 0 {
@@ -260,7 +260,7 @@ impl Job {
             let results = known.map(|record| FileRecord {
                 status: FileStatus::Error,
                 finished_at: Some(self.now.as_secs()),
-                status_details: Some(Why::OutputDamaged.sentence().to_owned()),
+                status_details: Some(EndReason::OutputDamaged.sentence().to_owned()),
                 ..record
             });
             return Ok(Written { output: None, results, fresh: false });
@@ -313,21 +313,21 @@ fn grow(
 /// The rows of the output file; of a new one those that list it too.
 fn file_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     if !fresh {
-        let row = FileStore::row(results);
+        let row = FileStore::record_row(results);
         return row
             .into_iter()
-            .map(|(space, key, value)| RowWrite { space, key, value: Some(value) })
+            .map(|(space, key, value)| RowWrite { table: space, key, value: Some(value) })
             .collect();
     }
-    let steps: Result<Batch, StoreError> = FileStore::insert(results);
-    let operations = steps.iter().flat_map(Batch::operations);
+    let steps: Result<Transaction, StoreError> = FileStore::insert_operations(results);
+    let operations = steps.iter().flat_map(Transaction::operations);
     // Its id is new: what guards against another of the same has nothing to do here.
-    let rows = operations.filter_map(|operation| match &operation.step {
-        Step::Put(value) => Some((operation, Some(value.clone()))),
-        Step::Delete => Some((operation, None)),
-        Step::Absent | Step::Present | Step::Is(_) => None,
+    let rows = operations.filter_map(|operation| match &operation.op {
+        TransactionOp::Put(value) => Some((operation, Some(value.clone()))),
+        TransactionOp::Delete => Some((operation, None)),
+        TransactionOp::Absent | TransactionOp::Present | TransactionOp::Equals(_) => None,
     });
-    rows.map(|(operation, value)| RowWrite { space: operation.space, key: operation.key.clone(), value })
+    rows.map(|(operation, value)| RowWrite { table: operation.table, key: operation.key.clone(), value })
         .collect()
 }
 
@@ -352,7 +352,7 @@ mod tests {
             errors: vec![BatchError { code: text(32), message: text(128), line: None, param: None }],
             ..BatchRecord::default()
         };
-        let rows = batches::rows(&record, Some(&vec![0; 50_000 / 8])).unwrap_or_default();
-        assert!(rows.len() == 2 && rows.iter().all(RowWrite::fits));
+        let rows = batches::record_rows(&record, Some(&vec![0; 50_000 / 8])).unwrap_or_default();
+        assert!(rows.len() == 2 && rows.iter().all(RowWrite::is_within_limits));
     }
 }

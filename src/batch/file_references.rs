@@ -57,8 +57,8 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_swept_before_it_is_known_which_batches_there_are() {
-        let (folder, store) = (tempfile::tempdir().unwrap(), memory());
-        let settings = settings::Files {
+        let (folder, store) = (tempfile::tempdir().unwrap(), open_in_memory());
+        let settings = settings::FileSettings {
             path: folder.path().to_owned(),
             upload: 1,
             disk: 1,
@@ -73,7 +73,7 @@ mod tests {
         let old = || {
             let name = "in.jsonl".to_owned();
             let file = files.new_output(owner, name, "/v1/rerank", Duration::from_secs(1)).unwrap();
-            files.store().put(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
+            files.store().add(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
         };
         let swept = || files.sweep(When { now: 1_000, retention: Some(10) }).unwrap();
         old();

@@ -5,7 +5,7 @@
 use crate::storage::files::{FileLine, LineReader, Next};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use penstock_batch::done::Done;
+use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::jsonl;
 use std::io::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Input {
     ///
     /// # Errors
     /// `InvalidData` if they are damaged; what the disk says.
-    pub fn read(&mut self, done: &Done, most: usize) -> Result<Vec<Asked>> {
+    pub fn read(&mut self, done: &CompletionBitmap, most: usize) -> Result<Vec<Asked>> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -108,7 +108,7 @@ impl Input {
     }
 
     /// The next line that is not done, and its length in the file.
-    fn line(&mut self, done: &Done) -> Result<Option<(Asked, usize)>> {
+    fn line(&mut self, done: &CompletionBitmap) -> Result<Option<(Asked, usize)>> {
         loop {
             let found = match self.reader.next_within(LARGE)? {
                 Next::Line(line) => self.asked(&line, done)?,
@@ -127,10 +127,10 @@ impl Input {
     }
 
     /// What a line asks, and its length, unless it is done.
-    fn asked(&mut self, line: &FileLine, done: &Done) -> Result<Option<(Asked, usize)>> {
+    fn asked(&mut self, line: &FileLine, done: &CompletionBitmap) -> Result<Option<(Asked, usize)>> {
         let index = self.next;
         self.next += 1;
-        if done.has(index) {
+        if done.has_result(index) {
             return Ok(None);
         }
         let damaged = || Error::from(ErrorKind::InvalidData);
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::config::settings;
     use crate::storage::files::{Files, Owner, quota::Bounds};
-    use penstock_batch::upload::Uploaded;
+    use penstock_batch::upload_form::Uploaded;
     use penstock_storage::{files::FileStore, memory};
     use std::fs;
     use std::time::Duration;
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_for_a_moment_costs_no_line() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = settings::Files {
+        let settings = settings::FileSettings {
             path: folder.path().to_owned(),
             upload: 8 << 20,
             disk: 1 << 30,
@@ -182,7 +182,7 @@ mod tests {
             keep_free: 0,
             retention: None,
         };
-        let files = Files::open(&settings, FileStore::new(memory()), false).unwrap();
+        let files = Files::open(&settings, FileStore::new(open_in_memory()), false).unwrap();
         let bounds = Bounds { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
         let mut incoming = files.incoming("k", bounds).unwrap();
         for number in 0..400 {
@@ -196,7 +196,7 @@ mod tests {
         let record = files.keep(incoming, owner, said, Duration::from_secs(1)).unwrap();
         let mut input = Input::new(files.read_lines(&record).unwrap(), LargeGate::default());
         let path = files.path(&record.id);
-        let (whole, done) = (fs::read(&path).unwrap(), Done::none(400));
+        let (whole, done) = (fs::read(&path).unwrap(), CompletionBitmap::with_lines(400));
         // The second stride is not there for a while.
         fs::write(&path, whole.get(..256 << 10).unwrap()).unwrap();
         let mut all = input.read(&done, usize::MAX).unwrap();

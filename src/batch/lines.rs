@@ -7,10 +7,10 @@ use super::input::Asked;
 use super::large;
 use super::runner::{Event, LOOK, Work};
 use super::scheduler::Turn;
-use crate::config::settings::BatchResults;
+use crate::config::settings::BatchResultFormat;
 use bytes::Bytes;
-use penstock_batch::result;
-use penstock_batch::state::{State, Why};
+use penstock_batch::result_line;
+use penstock_batch::state::{EndReason, LifecycleState};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ impl Work {
     /// Begins as many lines as there are turns for.
     pub(super) fn begin_lines(&mut self) {
         let now = self.house.clock.unix();
-        let due = self.life.state == State::InProgress
+        let due = self.life.state == LifecycleState::InProgress
             && self.record.scheduled.is_none_or(|hour| hour <= now)
             && !self.paused.held_up
             // As long as the disk takes no results, none are asked for.
@@ -71,9 +71,9 @@ impl Work {
     fn begin(&mut self, asked: Asked, turn: Turn) {
         let Some(grant) = self.house.keyring.grant(&self.record.key) else {
             self.put_back(asked);
-            return self.end(Why::KeyRevoked);
+            return self.end(EndReason::KeyRevoked);
         };
-        let Some(path) = self.path else { return self.end(Why::Invalid) };
+        let Some(path) = self.path else { return self.end(EndReason::Invalid) };
         self.flying.lines += 1;
         self.short.begun();
         self.flying.bytes += asked.body.len();
@@ -112,7 +112,7 @@ impl Work {
             }
             return;
         };
-        if self.exit.why == Some(Why::OutputDamaged) {
+        if self.exit.why == Some(EndReason::OutputDamaged) {
             // Its result has no place to go to; with its end dropped, it is voided.
             return;
         }
@@ -143,11 +143,11 @@ impl Work {
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
         let id = format!("batch_{}", done.request.as_str());
         let form = match self.house.live().settings.compatibility.batch_results {
-            BatchResults::Flat => result::Form::Flat,
-            BatchResults::Nested => result::Form::Nested,
+            BatchResultFormat::Flat => result_line::ResultFormat::Flat,
+            BatchResultFormat::Nested => result_line::ResultFormat::Nested,
         };
         let body = done.body.iter().map(|piece| &**piece);
-        result::write(&mut text, form, &id, &asked.custom_id, done.status, body);
+        result_line::write(&mut text, form, &id, &asked.custom_id, done.status, body);
         self.unwritten.bytes += text.len();
         self.unwritten.typical = (self.unwritten.typical * 7 + text.len()) / 8;
         self.unwritten.lines.push_back(Finished {
@@ -166,19 +166,19 @@ impl Work {
     }
 
     fn may_again(&self, asked: &Asked) -> bool {
-        let again = self.house.live().settings.batches.again;
-        again.pause(asked.times, Duration::ZERO, 0, self.left()).is_some()
+        let again = self.house.live().settings.batches.retry;
+        again.next_delay(asked.times, Duration::ZERO, 0, self.left()).is_some()
     }
 
     /// Asks a line again after a while; at once if it was only in the way of others.
     fn again(&mut self, asked: Asked, wanted: Duration, waived: bool) {
-        let again = self.house.live().settings.batches.again;
-        let pause = again.pause(asked.times, wanted, rand::random(), self.left());
+        let again = self.house.live().settings.batches.retry;
+        let pause = again.next_delay(asked.times, wanted, rand::random(), self.left());
         let pause = match pause {
             _ if waived => wanted.max(BREATH),
             Some(pause) => pause,
             // One that the window has no room for ends with the window.
-            None => wanted.max(again.first),
+            None => wanted.max(again.base_delay),
         };
         self.later.push(asked, Instant::now() + pause);
     }

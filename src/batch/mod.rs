@@ -141,11 +141,11 @@ impl Batches {
         let batches = &house.batches;
         let store = batches.store.clone();
         let read = move || {
-            if let Err(error) = store.index() {
+            if let Err(error) = store.build_account_index() {
                 let why = error.to_string();
                 log::event(log::error(), "batches_not_indexed", &[("why", &why)]);
             }
-            store.open()
+            store.list_unfinished()
         };
         let open = crate::storage::stores::off_thread(read).await;
         let mut open = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
@@ -207,8 +207,9 @@ impl Batches {
             return None;
         }
         // One that has ended is still here for a moment, when its client may know already.
-        let open =
-            |running: &&Running| *running.account == *record.account && !running.seen.borrow().state.is_end();
+        let open = |running: &&Running| {
+            *running.account == *record.account && !running.seen.borrow().state.is_final()
+        };
         if all.values().filter(open).count() >= most {
             return None;
         }

@@ -4,7 +4,7 @@
 use super::context::BatchContext;
 use super::input::{Asked, Input};
 use crate::storage::files::Output;
-use penstock_batch::done::Done;
+use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{BatchRecord, BatchState};
 use penstock_storage::files::FileRecord;
@@ -16,7 +16,7 @@ pub(super) struct Opened {
     pub(super) first: Vec<Asked>,
     pub(super) file: FileRecord,
     pub(super) output: Option<(Output, FileRecord)>,
-    pub(super) done: Done,
+    pub(super) done: CompletionBitmap,
 }
 
 /// Opens the files of a batch.
@@ -34,10 +34,10 @@ pub(super) fn open(house: &BatchContext, record: &BatchRecord) -> Result<Opened>
     })?;
     let mut input = Input::new(reader, house.batches.large.gate());
     let done = match record.state {
-        BatchState::Validating => Done::none(file.lines),
-        _ => match house.batches.store.done(&record.id).map_err(store)? {
-            Some(bits) => Done::of(&bits),
-            None => Done::none(record.counts.total),
+        BatchState::Validating => CompletionBitmap::with_lines(file.lines),
+        _ => match house.batches.store.finished_lines(&record.id).map_err(store)? {
+            Some(bits) => CompletionBitmap::from_bytes(&bits),
+            None => CompletionBitmap::with_lines(record.counts.total),
         },
     };
     let lost = |_| Error::from(ErrorKind::UnexpectedEof);

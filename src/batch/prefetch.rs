@@ -6,8 +6,8 @@ use super::input::Asked;
 use super::open::{self, Opened};
 use super::runner::{Event, Work};
 use crate::telemetry::log;
-use penstock_batch::done::Done;
-use penstock_batch::state::{State, Why};
+use penstock_batch::completion_bitmap::CompletionBitmap;
+use penstock_batch::state::{EndReason, LifecycleState};
 use std::io::ErrorKind;
 
 /// Lines read ahead, below which more are read.
@@ -59,14 +59,14 @@ impl Work {
         if self.exit.why.is_some() {
             return;
         }
-        if self.life.state == State::Validating {
+        if self.life.state == LifecycleState::Validating {
             if file.lines == 0 {
-                return self.end(Why::Invalid);
+                return self.end(EndReason::Invalid);
             }
             self.record.model = model;
-            self.done = Done::none(file.lines);
+            self.done = CompletionBitmap::with_lines(file.lines);
             let clock = self.house.clock;
-            self.life.begin(file.lines, clock.unix());
+            self.life.start(file.lines, clock.unix());
             let plan = carbon_schedule::planned(&self.house.live(), &self.record, file.lines, clock);
             self.record.scheduled = plan.map(|plan| plan.start);
             self.keep_row();
@@ -82,10 +82,10 @@ impl Work {
     pub(super) fn unopened(&mut self, kind: ErrorKind) {
         self.disk.reading = false;
         match kind {
-            ErrorKind::NotFound => self.end(Why::InputDeleted),
-            ErrorKind::InvalidData => self.end(Why::Invalid),
+            ErrorKind::NotFound => self.end(EndReason::InputDeleted),
+            ErrorKind::InvalidData => self.end(EndReason::Invalid),
             // Said by `open` alone: less of the results is there than was committed.
-            ErrorKind::UnexpectedEof => self.end(Why::OutputDamaged),
+            ErrorKind::UnexpectedEof => self.end(EndReason::OutputDamaged),
             kind => {
                 let why = kind.to_string();
                 log::event(log::error(), "batch_not_read", &[("batch", &self.record.id), ("why", &why)]);

@@ -13,10 +13,10 @@ use super::retry_queue::Later;
 use super::runner_state::{Ahead, Disk, Exit, Flying, OpenFiles, Paused, Unwritten, Watchers};
 use super::scheduler::{Place, Turn};
 use super::{Tell, api_object};
-use penstock_batch::done::Done;
+use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::jsonl::BATCH_PATHS;
-use penstock_batch::state::{Life, State, Why};
-use penstock_storage::Health;
+use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};
+use penstock_storage::StoreHealth;
 use penstock_storage::batches::BatchRecord;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub(super) struct Work {
     pub(super) house: Arc<BatchContext>,
     /// As it is with the next commit; what the world sees is what was committed.
     pub(super) record: BatchRecord,
-    pub(super) life: Life,
-    pub(super) done: Done,
+    pub(super) life: BatchLifecycle,
+    pub(super) done: CompletionBitmap,
     pub(super) path: Option<&'static str>,
     pub(super) files: OpenFiles,
     pub(super) ahead: Ahead,
@@ -123,7 +123,7 @@ impl Work {
             place,
             house,
             record,
-            done: Done::default(),
+            done: CompletionBitmap::default(),
             files: OpenFiles::default(),
             ahead: Ahead::default(),
             later: Later::default(),
@@ -207,18 +207,18 @@ impl Work {
         }
         let unix = self.house.clock.unix();
         if unix >= self.record.expires {
-            self.end(Why::Expired);
+            self.end(EndReason::Expired);
         }
         let grant = self.house.keyring.grant(&self.record.key);
         match grant {
             Some(grant) if grant.good(unix) => {
                 self.paused.suspended = false;
-                self.paused.held_up = self.house.batches.engine.health() != Health::Ready;
+                self.paused.held_up = self.house.batches.engine.health() != StoreHealth::Ready;
             }
             Some(grant) if grant.is_suspended() => {
                 (self.paused.suspended, self.paused.held_up) = (true, true);
             }
-            _ => self.end(Why::KeyRevoked),
+            _ => self.end(EndReason::KeyRevoked),
         }
         self.park();
         self.share = self.house.batches.share(&self.house, &self.record.account);
@@ -227,7 +227,7 @@ impl Work {
     /// It will begin no line for long: its hour is to come, or its key is suspended.
     fn waits(&self) -> bool {
         let hour = self.record.scheduled.is_some_and(|hour| hour > self.house.clock.unix());
-        self.life.state == State::InProgress && (hour || self.paused.suspended)
+        self.life.state == LifecycleState::InProgress && (hour || self.paused.suspended)
     }
 
     /// While it waits it holds nothing of its files, and its share is that of others. Afterwards it opens them as
@@ -246,16 +246,16 @@ impl Work {
 
     fn told(&mut self, told: Tell) {
         let (why, asker) = match told {
-            Tell::Cancel(asker) => (Why::Cancelled, asker),
-            Tell::InputDeleted(asker) => (Why::InputDeleted, asker),
+            Tell::Cancel(asker) => (EndReason::Cancelled, asker),
+            Tell::InputDeleted(asker) => (EndReason::InputDeleted, asker),
         };
         self.watchers.askers.push(asker);
         self.end(why);
     }
 
     /// It ends before its last line, unless it has ended already.
-    pub(super) fn end(&mut self, why: Why) {
-        if self.exit.why.is_some() || self.life.state.is_end() {
+    pub(super) fn end(&mut self, why: EndReason) {
+        if self.exit.why.is_some() || self.life.state.is_final() {
             return;
         }
         self.exit.why = Some(why);
@@ -295,7 +295,7 @@ impl Work {
         self.kept_soon.clear();
         let record = Arc::new(self.record.clone());
         self.watchers.seen.send_replace(record.clone());
-        if self.life.state.is_end() {
+        if self.life.state.is_final() {
             self.house.batches.told_end(&self.house, &record);
             self.exit.over = true;
             for asker in self.watchers.askers.drain(..) {

@@ -4,7 +4,7 @@
 use super::commit::Finished;
 use super::input::{Asked, Input};
 use crate::storage::files::Output;
-use penstock_batch::state::Why;
+use penstock_batch::state::EndReason;
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::files::FileRecord;
 use std::collections::VecDeque;
@@ -78,7 +78,7 @@ pub(super) struct Paused {
 #[derive(Default)]
 pub(super) struct Exit {
     /// Why it ends, once it does.
-    pub(super) why: Option<Why>,
+    pub(super) why: Option<EndReason>,
     /// The house stops.
     pub(super) stopping: bool,
     /// When started lines are called off.

@@ -13,7 +13,7 @@ impl Batches {
         let mut standing = Standing { working: self.turns.taken(), ..Standing::default() };
         for running in self.running.lock().values() {
             let record = running.seen.borrow();
-            if record.state.is_end() {
+            if record.state.is_final() {
                 continue;
             }
             let waits = record.scheduled.is_some_and(|hour| hour > now);

@@ -1,7 +1,7 @@
 //! An account's purse in memory: what there is and how much of it is available,
 //! changed without a lock. The difference is held.
 
-use penstock_ledger::{Account, Balance, Wallet};
+use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -67,13 +67,13 @@ impl Purse {
     }
 
     /// Balances as they are told: what is held counts until it is settled.
-    pub(super) fn account(&self) -> Account {
+    pub(super) fn account(&self) -> AccountBalances {
         let balance = |pocket: &Pocket| {
             let available = pocket.available.load(Ordering::Acquire);
             let amount = pocket.balance.load(Ordering::Acquire);
-            Balance { amount, held: amount.saturating_sub(available).max(0) }
+            WalletBalance { amount, held: amount.saturating_sub(available).max(0) }
         };
-        Account { credits: balance(&self.credits), energy: balance(&self.energy) }
+        AccountBalances { credits: balance(&self.credits), energy: balance(&self.energy) }
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
         });
         assert_eq!(taken, 10_000 / 7);
         assert_eq!(purse.available(Wallet::Credits), 10_000 % 7);
-        assert_eq!(purse.account().credits, Balance { amount: 10_000, held: 10_000 - 10_000 % 7 });
+        assert_eq!(purse.account().credits, WalletBalance { amount: 10_000, held: 10_000 - 10_000 % 7 });
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         purse.take(Wallet::Credits, 60, true).unwrap();
         assert_eq!(purse.take(Wallet::Credits, 41, true), Err(40));
         purse.end(Wallet::Credits, 60, 10);
-        assert_eq!(purse.account().credits, Balance { amount: 90, held: 0 });
+        assert_eq!(purse.account().credits, WalletBalance { amount: 90, held: 0 });
         purse.take(Wallet::Credits, 90, true).unwrap();
         purse.end(Wallet::Credits, 90, 95);
         assert_eq!(purse.available(Wallet::Credits), -5);

@@ -1,7 +1,7 @@
 //! Amounts as they are told: exact decimals, as JSON numbers and as text.
 
 use penstock_contract::{MicroCredits, NanoKwh};
-use penstock_ledger::{Account, Balance, Wallet};
+use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Number, Value, json};
@@ -35,9 +35,9 @@ pub fn amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
 
 /// What an account has.
 #[must_use]
-pub fn account(name: &str, account: &Account) -> Value {
+pub fn account(name: &str, account: &AccountBalances) -> Value {
     let one = |wallet: Wallet| {
-        let Balance { amount, held } = *account.wallet(wallet);
+        let WalletBalance { amount, held } = *account.wallet(wallet);
         json!({
             "balance": number(decimal(wallet, amount)),
             "reserved": number(decimal(wallet, held)),

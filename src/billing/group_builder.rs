@@ -2,9 +2,10 @@
 //! in it: an op's bytes and rows are bounded before any of it is entered.
 
 use super::op::{Deed, Op, Order};
-use penstock_ledger::{Act, MAX_LINE};
+use penstock_ledger::{EntryKind, MAX_LINE_BYTES};
 use penstock_storage::ledger::{
-    BalanceRecord, MAX_GROUP, MAX_ROW_BYTES, MAX_ROWS, MAX_SHEET, RowWrite, Sheet,
+    BalanceRecord, EntryBlock, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS, MAX_EXTRA_ROW_BYTES,
+    RowWrite,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,7 +17,7 @@ pub(super) const PLAIN: usize = 1_024;
 /// The group in the making.
 #[derive(Default)]
 pub(super) struct Draft {
-    pub(super) sheets: Vec<Sheet>,
+    pub(super) sheets: Vec<EntryBlock>,
     pub(super) bytes: usize,
     pub(super) balances: BTreeMap<String, BalanceRecord>,
     pub(super) names: Vec<(String, u64)>,
@@ -37,10 +38,10 @@ impl Draft {
         let (bytes, rows, row_bytes) = room(op);
         let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len();
         // A sheet ends a line's room before its end, and a last one is begun.
-        let sheets = SHORT + bytes / (MAX_SHEET - MAX_LINE) + 2;
-        self.bytes + bytes <= MAX_GROUP
-            && own + rows + sheets <= MAX_ROWS
-            && self.row_bytes + row_bytes <= MAX_ROW_BYTES
+        let sheets = SHORT + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
+        self.bytes + bytes <= MAX_COMMIT_BYTES
+            && own + rows + sheets <= MAX_COMMIT_ROWS
+            && self.row_bytes + row_bytes <= MAX_EXTRA_ROW_BYTES
     }
 }
 
@@ -48,7 +49,7 @@ impl Draft {
 fn room(op: &Op) -> (usize, usize, usize) {
     match op {
         Op::Act(deed) => (most(deed) + deed.terms.as_ref().map_or(0, |terms| line(terms.text.len())), 2, 0),
-        Op::Order(order) => (MAX_LINE, 1 + order.names.len(), 0),
+        Op::Order(order) => (MAX_LINE_BYTES, 1 + order.names.len(), 0),
         Op::Lines(lines) => {
             let accounts: HashSet<&str> = lines.ends.iter().map(|deed| &*deed.account).collect();
             let terms = lines.ends.iter().filter_map(|deed| deed.terms.as_ref());
@@ -64,11 +65,13 @@ fn room(op: &Op) -> (usize, usize, usize) {
 /// Bytes of an act at most, the terms that may go before it aside.
 fn most(deed: &Deed) -> usize {
     let names = match &deed.act {
-        Act::Settle { request, key, sale, .. } => {
+        EntryKind::Settle { request, key, sale, .. } => {
             request.len() + key.len() + sale.model.len() + sale.provider.len() + sale.terms.len()
         }
-        Act::Reserve { request, key, .. } | Act::Void { request, key, .. } => request.len() + key.len(),
-        Act::Grant { .. } | Act::Correct { .. } | Act::Terms { .. } => MAX_LINE,
+        EntryKind::Reserve { request, key, .. } | EntryKind::Void { request, key, .. } => {
+            request.len() + key.len()
+        }
+        EntryKind::Grant { .. } | EntryKind::Correct { .. } | EntryKind::Terms { .. } => MAX_LINE_BYTES,
     };
     line(deed.account.len() + names)
 }
@@ -76,5 +79,5 @@ fn most(deed: &Deed) -> usize {
 /// Bytes of an entry with names of this length at most: a letter takes six.
 const fn line(names: usize) -> usize {
     let bytes = PLAIN + 6 * names;
-    if bytes < MAX_LINE { bytes } else { MAX_LINE }
+    if bytes < MAX_LINE_BYTES { bytes } else { MAX_LINE_BYTES }
 }

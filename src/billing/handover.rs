@@ -8,7 +8,7 @@ use super::write_queue::{Kept, Piece};
 use super::{Ledger, writer};
 use crate::telemetry::log;
 use crate::upgrade::messages::Sent;
-use penstock_ledger::{Act, Chain, Drawn, Entry, Open, Wallet};
+use penstock_ledger::{EntryKind, HashChain, LedgerEntry, OpenReserves, RequestFootprint, Wallet};
 use penstock_storage::StoreError;
 use rust_decimal::Decimal;
 use std::collections::HashMap;
@@ -49,7 +49,7 @@ impl Holds {
 
     /// Their process is gone: nobody pays for what it did not tell.
     pub fn void(mut self) {
-        self.0.drain().for_each(|(_, hold)| hold.void("crash", Drawn::default()));
+        self.0.drain().for_each(|(_, hold)| hold.void("crash", RequestFootprint::default()));
     }
 }
 
@@ -63,16 +63,16 @@ impl Drop for Holds {
 /// Encodes an act for the process that writes.
 fn sent(deed: Deed, counted: bool) -> Option<Sent> {
     let terms = deed.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
-    let entry = Entry { seq: 1, at: deed.at, account: deed.account, act: deed.act };
+    let entry = LedgerEntry { seq: 1, at: deed.at, account: deed.account, kind: deed.act };
     let mut line = Vec::new();
-    Chain::default().seal(&entry, &mut line).ok()?;
+    HashChain::default().append(&entry, &mut line).ok()?;
     Some(Sent { line: String::from_utf8(line).ok()?, terms, eur: deed.exposed, counted })
 }
 
 impl Ledger {
     /// The reserves that the store has open, as those of a process that goes on with them.
-    pub(super) fn holds(self: &Arc<Self>, open: &Open) -> Holds {
-        let hold = |request: &Arc<str>, hold: &penstock_ledger::Hold| {
+    pub(super) fn holds(self: &Arc<Self>, open: &OpenReserves) -> Holds {
+        let hold = |request: &Arc<str>, hold: &penstock_ledger::OpenReserve| {
             self.held(&hold.account, request, &hold.key, hold.wallet, hold.amount)
         };
         Holds(open.iter().map(|(request, known)| (request.clone(), hold(request, known))).collect())
@@ -95,12 +95,12 @@ impl Ledger {
     /// Enters an act of another process; returns what was charged and is not in the
     /// noted spends. What does not fit its open reserves is not entered.
     pub fn take(self: &Arc<Self>, holds: &mut Holds, sent: &Sent) -> Option<Charged> {
-        let Ok(entry) = Chain::default().open(sent.line.as_bytes()) else {
+        let Ok(entry) = HashChain::default().verify_next(sent.line.as_bytes()) else {
             log::event(log::error(), "handover_unread", &[]);
             return None;
         };
-        match entry.act {
-            Act::Reserve { request, key, wallet, amount } => {
+        match entry.kind {
+            EntryKind::Reserve { request, key, wallet, amount } => {
                 if holds.0.contains_key(&request) {
                     return None;
                 }
@@ -109,7 +109,7 @@ impl Ledger {
                 holds.0.insert(request, hold);
                 None
             }
-            Act::Settle { request, key, wallet, amount, sale, drawn, .. } => {
+            EntryKind::Settle { request, key, wallet, amount, sale, drawn, .. } => {
                 let hold = holds.0.remove(&request).or_else(unmatched)?;
                 let (id, text) = sent.terms.clone().unwrap_or_default();
                 let eur = sale.eur;
@@ -117,11 +117,11 @@ impl Ledger {
                 hold.settle(Settlement { amount, eur: sent.eur, sale: *sale, terms, drawn });
                 (!sent.counted).then_some(Charged { key, wallet, amount, eur })
             }
-            Act::Void { request, why, drawn, .. } => {
+            EntryKind::Void { request, why, drawn, .. } => {
                 holds.0.remove(&request).or_else(unmatched)?.void(&why, drawn);
                 None
             }
-            Act::Grant { .. } | Act::Correct { .. } | Act::Terms { .. } => None,
+            EntryKind::Grant { .. } | EntryKind::Correct { .. } | EntryKind::Terms { .. } => None,
         }
     }
 
@@ -138,7 +138,7 @@ impl Ledger {
             writer.join().ok();
         }
         // The next process reads it.
-        self.store.sync_copy();
+        self.store.sync_replica();
         self.queue.hand_over(false);
     }
 
@@ -148,7 +148,7 @@ impl Ledger {
     /// One sentence that says what is in the way.
     pub fn attach(&self) -> Result<(), String> {
         let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
-        self.store.catch_up().map_err(said)?;
+        self.store.update_replica().map_err(said)?;
         let tip = self.store.tip().map_err(said)?;
         let balances = self.store.balances().map_err(said)?;
         let open = super::recovery::left_open(&self.store).map_err(said)?;

@@ -4,7 +4,7 @@
 use super::Ledger;
 use super::balance::Purse;
 use super::op::{Deed, Op, TermsText};
-use penstock_ledger::{Act, Drawn, Sale, Wallet};
+use penstock_ledger::{EntryKind, RequestFootprint, SaleDetails, Wallet};
 use std::sync::Arc;
 
 /// A charge.
@@ -14,11 +14,11 @@ pub struct Settlement {
     /// The same in 1e-8 EUR.
     pub eur: i64,
     /// What was sold.
-    pub sale: Sale,
+    pub sale: SaleDetails,
     /// The terms it was sold under.
     pub terms: Arc<TermsText>,
     /// What it drew.
-    pub drawn: Drawn,
+    pub drawn: RequestFootprint,
 }
 
 /// An open reserve. Dropped without an end it is voided.
@@ -49,7 +49,7 @@ impl Hold {
     /// Writes the reserve down.
     pub(super) fn reserved(&self) {
         let (request, key) = (self.request.clone(), self.key.clone());
-        let act = Act::Reserve { request, key, wallet: self.wallet, amount: self.amount };
+        let act = EntryKind::Reserve { request, key, wallet: self.wallet, amount: self.amount };
         self.ledger.queue.push(Op::Act(self.deed(act, None, 0)));
     }
 
@@ -67,7 +67,7 @@ impl Hold {
     }
 
     /// The request ended without a charge.
-    pub fn void(mut self, why: &str, drawn: Drawn) {
+    pub fn void(mut self, why: &str, drawn: RequestFootprint) {
         self.end(why, drawn);
     }
 
@@ -84,7 +84,7 @@ impl Hold {
 
     /// The request ended without a charge, which is entered later.
     #[must_use]
-    pub const fn voiding(self, why: &'static str, drawn: Drawn) -> Ending {
+    pub const fn voiding(self, why: &'static str, drawn: RequestFootprint) -> Ending {
         Ending { hold: self, how: How::Voided(why, drawn) }
     }
 
@@ -92,7 +92,7 @@ impl Hold {
         self.ended = true;
         self.purse.end(self.wallet, self.amount, charge.amount);
         self.ledger.queue.expose(charge.eur.saturating_sub(self.exposed));
-        let act = Act::Settle {
+        let act = EntryKind::Settle {
             request: self.request.clone(),
             key: self.key.clone(),
             wallet: self.wallet,
@@ -104,16 +104,16 @@ impl Hold {
         self.deed(act, Some(charge.terms), charge.eur)
     }
 
-    fn end(&mut self, why: &str, drawn: Drawn) {
+    fn end(&mut self, why: &str, drawn: RequestFootprint) {
         let deed = self.voided(why, drawn);
         self.ledger.queue.push(Op::Act(deed));
     }
 
-    fn voided(&mut self, why: &str, drawn: Drawn) -> Deed {
+    fn voided(&mut self, why: &str, drawn: RequestFootprint) -> Deed {
         self.ended = true;
         self.purse.end(self.wallet, self.amount, 0);
         self.ledger.queue.expose(-self.exposed);
-        let act = Act::Void {
+        let act = EntryKind::Void {
             request: self.request.clone(),
             key: self.key.clone(),
             wallet: self.wallet,
@@ -124,7 +124,7 @@ impl Hold {
         self.deed(act, None, 0)
     }
 
-    fn deed(&self, act: Act, terms: Option<Arc<TermsText>>, exposed: i64) -> Deed {
+    fn deed(&self, act: EntryKind, terms: Option<Arc<TermsText>>, exposed: i64) -> Deed {
         Deed { at: self.ledger.clock.unix(), account: self.purse.name.clone(), act, terms, exposed }
     }
 }
@@ -138,7 +138,7 @@ pub struct Ending {
 
 enum How {
     Settled(Box<Settlement>),
-    Voided(&'static str, Drawn),
+    Voided(&'static str, RequestFootprint),
 }
 
 impl Ending {
@@ -160,7 +160,7 @@ impl Ending {
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.ended {
-            self.end("dropped", Drawn::default());
+            self.end("dropped", RequestFootprint::default());
         }
     }
 }

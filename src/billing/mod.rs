@@ -44,8 +44,8 @@ use crate::time::clock::Clock;
 use balance::Purse;
 use op::{Lines, Op, Order};
 use parking_lot::{Mutex, RwLock};
-use penstock_ledger::{Act, Wallet};
-use penstock_storage::ledger::{LedgerStore, MAX_ROW_BYTES, RowWrite};
+use penstock_ledger::{EntryKind, Wallet};
+use penstock_storage::ledger::{LedgerStore, MAX_EXTRA_ROW_BYTES, RowWrite};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -62,7 +62,7 @@ pub const MOST_ENDS: usize = 512;
 /// Most rows of one [`Ledger::enter`].
 pub const MOST_ROWS: usize = 128;
 /// Most bytes of its rows, keys included.
-pub const MOST_ROW_BYTES: usize = MAX_ROW_BYTES;
+pub const MOST_ROW_BYTES: usize = MAX_EXTRA_ROW_BYTES;
 
 /// More than one commit or one row can hold; nothing of it was entered.
 pub struct TooMuch(pub Vec<Ending>, pub Vec<RowWrite>);
@@ -85,7 +85,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// What another configuration says of it.
-    pub fn configure(&self, settings: &settings::Ledger) {
+    pub fn configure(&self, settings: &settings::LedgerSettings) {
         self.debt.store(settings.debt, Ordering::Relaxed);
         self.backlog.store(settings.backlog as u64, Ordering::Relaxed);
         self.slow.store(u64::try_from(settings.slow.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Ledger {
     /// Over [`MOST_ENDS`], [`MOST_ROWS`] or [`MOST_ROW_BYTES`], or a row that the store takes from nobody.
     pub fn enter(&self, ends: Vec<Ending>, rows: Vec<RowWrite>) -> Result<u64, TooMuch> {
         let bytes: usize = rows.iter().map(RowWrite::bytes).sum();
-        let fit = bytes <= MOST_ROW_BYTES && rows.iter().all(RowWrite::fits);
+        let fit = bytes <= MOST_ROW_BYTES && rows.iter().all(RowWrite::is_within_limits);
         if ends.len() > MOST_ENDS || rows.len() > MOST_ROWS || !fit {
             return Err(TooMuch(ends, rows));
         }
@@ -161,7 +161,7 @@ impl Ledger {
 
     /// What an account has, and what open reserves hold of it.
     #[must_use]
-    pub fn balance(&self, account: &str) -> penstock_ledger::Account {
+    pub fn balance(&self, account: &str) -> penstock_ledger::AccountBalances {
         self.purses.read().get(account).map(|purse| purse.account()).unwrap_or_default()
     }
 
@@ -185,7 +185,7 @@ impl Ledger {
         amount: i64,
         (note, by): (&str, &str),
     ) -> Result<u64, Refused> {
-        let act = Act::Grant { id: id.into(), wallet, amount, note: note.into(), by: by.into() };
+        let act = EntryKind::Grant { id: id.into(), wallet, amount, note: note.into(), by: by.into() };
         self.order(account, act, vec![format!("grant {id}")]).await
     }
 
@@ -193,13 +193,13 @@ impl Ledger {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub async fn correct(&self, account: &str, act: Act) -> Result<u64, Refused> {
-        let Act::Correct { id, of, .. } = &act else { return Err(Refused::Impossible) };
+    pub async fn correct(&self, account: &str, act: EntryKind) -> Result<u64, Refused> {
+        let EntryKind::Correct { id, of, .. } = &act else { return Err(Refused::Impossible) };
         let names = vec![format!("correct {id}"), format!("corrected {of}")];
         self.order(account, act, names).await
     }
 
-    async fn order(&self, account: &str, act: Act, names: Vec<String>) -> Result<u64, Refused> {
+    async fn order(&self, account: &str, act: EntryKind, names: Vec<String>) -> Result<u64, Refused> {
         if self.failing() {
             return Err(Refused::Failing);
         }

@@ -1,17 +1,17 @@
 //! Checks and repairs of the ledger of a store that no gateway has open.
 
 use super::report;
-use crate::config::settings::Storage;
+use crate::config::settings::StorageSettings;
 use crate::storage::stores::{LEDGER, STORE, look, sentence, told};
-use penstock_storage::Options;
+use penstock_storage::StoreOptions;
 use penstock_storage::ledger::LedgerStore;
 
 /// Writes the ledger of a store again from its second copy; returns its entries.
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn rebuild(storage: &Storage) -> Result<u64, String> {
-    let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
+    let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
     let said = |error: penstock_storage::StoreError| sentence(&error.to_string());
     let store = penstock_storage::open(&storage.path.join(STORE), options).map_err(said)?;
     let copies = storage.path.join(LEDGER);
@@ -24,7 +24,7 @@ pub fn rebuild(storage: &Storage) -> Result<u64, String> {
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn verify_ledger(storage: &Storage) -> Result<report::Proof, String> {
+pub fn verify_ledger(storage: &StorageSettings) -> Result<report::Proof, String> {
     let store = look(storage)?;
     let store = store.ok_or_else(|| {
         let hint = if storage.path.join(LEDGER).is_dir() {
@@ -34,5 +34,6 @@ pub fn verify_ledger(storage: &Storage) -> Result<report::Proof, String> {
         };
         format!("There is no store in {}.{hint}", storage.path.display())
     })?;
-    report::verify(&LedgerStore::inspect(store, &storage.path.join(LEDGER))).map_err(|failed| failed.0)
+    report::verify(&LedgerStore::open_for_compare(store, &storage.path.join(LEDGER)))
+        .map_err(|failed| failed.0)
 }

@@ -1,7 +1,7 @@
 //! What the one thread that writes the ledger is handed.
 
 use super::balance::Purse;
-use penstock_ledger::Act;
+use penstock_ledger::EntryKind;
 use penstock_storage::ledger::RowWrite;
 use std::sync::{Arc, mpsc};
 
@@ -41,7 +41,7 @@ pub(super) enum Op {
 pub(super) struct Deed {
     pub(super) at: u64,
     pub(super) account: Arc<str>,
-    pub(super) act: Act,
+    pub(super) act: EntryKind,
     pub(super) terms: Option<Arc<TermsText>>,
     /// What it owes, 1e-8 EUR: no more exposed once it is written.
     pub(super) exposed: i64,
@@ -57,7 +57,7 @@ pub(super) struct Lines {
 pub(super) struct Order {
     pub(super) purse: Arc<Purse>,
     pub(super) at: u64,
-    pub(super) act: Act,
+    pub(super) act: EntryKind,
     /// None of these may have been used.
     pub(super) names: Vec<String>,
     pub(super) answer: mpsc::Sender<Result<u64, Refused>>,
@@ -80,7 +80,7 @@ impl Op {
 impl Deed {
     const fn bytes(&self) -> u64 {
         match self.act {
-            Act::Settle { .. } => 800,
+            EntryKind::Settle { .. } => 800,
             _ => 320,
         }
     }

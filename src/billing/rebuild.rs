@@ -2,10 +2,11 @@
 //! lost entries, or was lost. The files are proven first and never touched.
 
 use super::report::Failed;
-use penstock_ledger::{Act, Books, Chain, Entry, MAX_LINE, Misfit, Month};
+use penstock_ledger::{BalanceFold, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, Month};
 use penstock_storage::Store;
 use penstock_storage::ledger::{
-    BalanceRecord, GOOD_SHEET, Group, LedgerStore, MAX_GROUP, MAX_ROWS, MAX_SHEET, Sheet, Tip,
+    BalanceRecord, EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES,
+    MAX_COMMIT_ROWS, TARGET_BLOCK_BYTES,
 };
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -24,15 +25,15 @@ pub fn rebuild(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Failed> {
     let mut proof = Fold::default();
     each(&files, |_, line| proof.take(line).map(|_| ()))?;
     LedgerStore::clear(&**store)?;
-    let ledger = LedgerStore::look(store.clone());
-    let (mut fold, mut draft, mut tip) = (Fold::default(), Group::default(), None);
+    let ledger = LedgerStore::open_read_only(store.clone());
+    let (mut fold, mut draft, mut tip) = (Fold::default(), LedgerCommit::default(), None);
     each(&files, |month, line| {
         let entry = fold.take(line)?;
         add(&mut draft, month, line, &entry);
         note(&mut draft, &entry, &fold.books);
-        let bytes: usize = draft.sheets.iter().map(|sheet| sheet.text.len()).sum();
-        let rows = draft.sheets.len() + draft.balances.len() + draft.names.len();
-        if bytes + 2 * MAX_LINE > MAX_GROUP || rows + 8 > MAX_ROWS {
+        let bytes: usize = draft.blocks.iter().map(|sheet| sheet.text.len()).sum();
+        let rows = draft.blocks.len() + draft.balances.len() + draft.names.len();
+        if bytes + 2 * MAX_LINE_BYTES > MAX_COMMIT_BYTES || rows + 8 > MAX_COMMIT_ROWS {
             write(&ledger, &mut draft, &mut tip, &fold)?;
         }
         Ok(())
@@ -43,45 +44,48 @@ pub fn rebuild(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Failed> {
 
 #[derive(Default)]
 struct Fold {
-    chain: Chain,
-    books: Books,
+    chain: HashChain,
+    books: BalanceFold,
     at: u64,
 }
 
 impl Fold {
-    fn take(&mut self, line: &[u8]) -> Result<Entry, Failed> {
+    fn take(&mut self, line: &[u8]) -> Result<LedgerEntry, Failed> {
         let number = self.chain.seq + 1;
-        let wrong = |why: Misfit| Failed(format!("Entry {number} of the second copy does not fit: {why}."));
-        let entry = self.chain.open(line).map_err(wrong)?;
-        self.books.take(&entry).map_err(wrong)?;
+        let wrong =
+            |why: EntryError| Failed(format!("Entry {number} of the second copy does not fit: {why}."));
+        let entry = self.chain.verify_next(line).map_err(wrong)?;
+        self.books.apply(&entry).map_err(wrong)?;
         self.at = entry.at;
         Ok(entry)
     }
 }
 
-fn add(draft: &mut Group, month: &str, line: &[u8], entry: &Entry) {
-    let room = |sheet: &Sheet| sheet.text.len() < GOOD_SHEET && sheet.text.len() + line.len() <= MAX_SHEET;
-    let fits = |sheet: &Sheet| sheet.month == month && room(sheet);
-    if !draft.sheets.last().is_some_and(fits) {
-        draft.sheets.push(Sheet { month: month.to_owned(), last: entry.seq, text: Vec::new() });
+fn add(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &LedgerEntry) {
+    let room = |sheet: &EntryBlock| {
+        sheet.text.len() < TARGET_BLOCK_BYTES && sheet.text.len() + line.len() <= MAX_BLOCK_BYTES
+    };
+    let fits = |sheet: &EntryBlock| sheet.month == month && room(sheet);
+    if !draft.blocks.last().is_some_and(fits) {
+        draft.blocks.push(EntryBlock { month: month.to_owned(), last: entry.seq, text: Vec::new() });
     }
-    if let Some(sheet) = draft.sheets.last_mut() {
+    if let Some(sheet) = draft.blocks.last_mut() {
         sheet.text.extend_from_slice(line);
         sheet.last = entry.seq;
     }
 }
 
 /// The balance that an entry changed, and the names that it used up.
-fn note(draft: &mut Group, entry: &Entry, books: &Books) {
-    match &entry.act {
-        Act::Terms { id, .. } => draft.names.push((format!("terms {id}"), entry.seq)),
-        Act::Grant { id, .. } => draft.names.push((format!("grant {id}"), entry.seq)),
-        Act::Correct { id, of, .. } => {
+fn note(draft: &mut LedgerCommit, entry: &LedgerEntry, books: &BalanceFold) {
+    match &entry.kind {
+        EntryKind::Terms { id, .. } => draft.names.push((format!("terms {id}"), entry.seq)),
+        EntryKind::Grant { id, .. } => draft.names.push((format!("grant {id}"), entry.seq)),
+        EntryKind::Correct { id, of, .. } => {
             draft.names.push((format!("correct {id}"), entry.seq));
             draft.names.push((format!("corrected {of}"), entry.seq));
         }
-        Act::Reserve { .. } | Act::Void { .. } => return,
-        Act::Settle { .. } => {}
+        EntryKind::Reserve { .. } | EntryKind::Void { .. } => return,
+        EntryKind::Settle { .. } => {}
     }
     if entry.account.is_empty() {
         return;
@@ -94,16 +98,21 @@ fn note(draft: &mut Group, entry: &Entry, books: &Books) {
     }
 }
 
-fn write(ledger: &LedgerStore, draft: &mut Group, tip: &mut Option<Tip>, fold: &Fold) -> Result<(), Failed> {
-    if draft.sheets.is_empty() {
+fn write(
+    ledger: &LedgerStore,
+    draft: &mut LedgerCommit,
+    tip: &mut Option<LedgerTip>,
+    fold: &Fold,
+) -> Result<(), Failed> {
+    if draft.blocks.is_empty() {
         return Ok(());
     }
     let mut group = std::mem::take(draft);
-    let low = fold.books.open().oldest().unwrap_or(fold.chain.seq + 1);
-    group.before = *tip;
-    group.after = Tip { seq: fold.chain.seq, hash: fold.chain.hash, at: fold.at, low };
+    let low = fold.books.open().oldest_seq().unwrap_or(fold.chain.seq + 1);
+    group.previous_tip = *tip;
+    group.new_tip = LedgerTip { seq: fold.chain.seq, hash: fold.chain.hash, at: fold.at, first_open: low };
     ledger.append(&group)?;
-    *tip = Some(group.after);
+    *tip = Some(group.new_tip);
     Ok(())
 }
 
@@ -137,7 +146,7 @@ fn each(
         let mut line = Vec::new();
         loop {
             line.clear();
-            let most = MAX_LINE as u64;
+            let most = MAX_LINE_BYTES as u64;
             if std::io::Read::take(&mut file, most).read_until(b'\n', &mut line).map_err(unread)? == 0 {
                 break;
             }

@@ -10,9 +10,9 @@ use crate::telemetry::log;
 use crate::time::clock::Clock;
 use crate::time::format::rfc3339;
 use parking_lot::{Mutex, RwLock};
-use penstock_ledger::{Act, Chain, Drawn, Open, lines};
+use penstock_ledger::{EntryKind, HashChain, OpenReserves, RequestFootprint, lines};
 use penstock_storage::StoreError;
-use penstock_storage::ledger::{LedgerStore, Tip};
+use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
@@ -29,7 +29,7 @@ impl Ledger {
     /// One sentence that says what is in the way.
     pub fn open(
         store: Arc<LedgerStore>,
-        settings: &settings::Ledger,
+        settings: &settings::LedgerSettings,
         clock: Clock,
     ) -> Result<Arc<Self>, String> {
         Self::begin(store, settings, clock, false).map(|(ledger, _)| ledger)
@@ -42,7 +42,7 @@ impl Ledger {
     /// As [`Ledger::open`].
     pub fn take_over(
         store: Arc<LedgerStore>,
-        settings: &settings::Ledger,
+        settings: &settings::LedgerSettings,
         clock: Clock,
     ) -> Result<(Arc<Self>, handover::Holds), String> {
         let (ledger, open) = Self::begin(store, settings, clock, true)?;
@@ -52,12 +52,12 @@ impl Ledger {
 
     fn begin(
         store: Arc<LedgerStore>,
-        settings: &settings::Ledger,
+        settings: &settings::LedgerSettings,
         clock: Clock,
         taken_over: bool,
-    ) -> Result<(Arc<Self>, Open), String> {
+    ) -> Result<(Arc<Self>, OpenReserves), String> {
         let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
-        for what in store.take_healed() {
+        for what in store.take_repairs() {
             log::event(log::error(), "ledger_copy_healed", &[("what", &what)]);
         }
         let tip = store.tip().map_err(said)?;
@@ -69,15 +69,15 @@ impl Ledger {
         let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
         let open = left_open(&store).map_err(said)?;
         let queue = Arc::new(Queue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
-        let theirs = if taken_over { open.clone() } else { Open::default() };
+        let theirs = if taken_over { open.clone() } else { OpenReserves::default() };
         for (request, hold) in open.iter().filter(|_| !taken_over) {
-            let act = Act::Void {
+            let act = EntryKind::Void {
                 request: request.clone(),
                 key: hold.key.clone(),
                 wallet: hold.wallet,
                 held: hold.amount,
                 why: "crash".into(),
-                drawn: Drawn::default(),
+                drawn: RequestFootprint::default(),
             };
             let (at, account) = (clock.unix(), hold.account.clone());
             queue.push(Op::Act(Deed { at, account, act, terms: None, exposed: 0 }));
@@ -105,7 +105,7 @@ impl Ledger {
 
 /// Entries are never dated before the one they follow: behind a last entry of the future, all that come are
 /// of the future too, on statements and invoices.
-fn in_time(tip: Option<Tip>, ahead: Duration, now: u64) -> Result<(), String> {
+fn in_time(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<(), String> {
     if ahead >= ANY {
         return Ok(());
     }
@@ -120,16 +120,17 @@ fn in_time(tip: Option<Tip>, ahead: Duration, now: u64) -> Result<(), String> {
 }
 
 /// The reserves that have no end on the disk.
-pub(super) fn left_open(store: &LedgerStore) -> Result<Open, StoreError> {
-    let mut open = Open::default();
+pub(super) fn left_open(store: &LedgerStore) -> Result<OpenReserves, StoreError> {
+    let mut open = OpenReserves::default();
     let Some(tip) = store.tip()? else { return Ok(open) };
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
-    let mut last = Chain::default();
+    let mut last = HashChain::default();
     // At least the last sheet: it has to end where the tip says.
-    store.walk(tip.low.min(tip.seq).saturating_sub(1), |sheet| {
+    store.for_each_block(tip.first_open.min(tip.seq).saturating_sub(1), |sheet| {
         for line in lines(&sheet.text) {
-            let (entry, chain) = Chain::glance(line).map_err(|_| damaged("an entry of the ledger"))?;
-            open.take(&entry);
+            let (entry, chain) =
+                HashChain::parse_unverified(line).map_err(|_| damaged("an entry of the ledger"))?;
+            open.apply(&entry);
             last = chain;
         }
         Ok::<_, StoreError>(())

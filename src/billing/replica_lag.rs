@@ -20,7 +20,7 @@ impl Behind {
         match (self.news(copied, Instant::now()), copied) {
             (true, true) => log::event(log::info(), "ledger_copy_whole", &[]),
             (true, false) => {
-                let why = ledger.why_behind().map(|why| why.to_string()).unwrap_or_default();
+                let why = ledger.replica_error().map(|why| why.to_string()).unwrap_or_default();
                 log::event(log::error(), "ledger_copy_behind", &[("why", &why)]);
             }
             (false, _) => {}

@@ -2,9 +2,9 @@
 //! entries. Every call blocks.
 
 use super::rerate::terms_of;
-use penstock_ledger::{Act, Books, Chain, Entry, Month, Statement, lines};
+use penstock_ledger::{BalanceFold, EntryKind, HashChain, LedgerEntry, Month, Statement, lines};
 use penstock_storage::StoreError;
-use penstock_storage::ledger::{BalanceRecord, LedgerStore, Sheet};
+use penstock_storage::ledger::{BalanceRecord, EntryBlock, LedgerStore};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,18 +66,19 @@ impl Proof {
 /// Folds entries that are proven to follow each other.
 #[derive(Default)]
 struct Fold<'a> {
-    chain: Chain,
-    books: Books,
+    chain: HashChain,
+    books: BalanceFold,
     /// Call with the number of entries of each sheet that fits.
     read: Option<&'a mut dyn FnMut(u64)>,
 }
 
 impl Fold<'_> {
-    fn sheet(&mut self, sheet: &Sheet) -> Result<(), (u64, String)> {
+    fn sheet(&mut self, sheet: &EntryBlock) -> Result<(), (u64, String)> {
         let (month, before) = (&sheet.month, self.chain.seq);
         for line in lines(&sheet.text) {
             let number = self.chain.seq + 1;
-            let fits = self.chain.open(line).and_then(|entry| self.books.take(&entry).map(|()| entry.at));
+            let fits =
+                self.chain.verify_next(line).and_then(|entry| self.books.apply(&entry).map(|()| entry.at));
             let at = fits.map_err(|why| (number, why.to_string()))?;
             if Month::of(at).to_string() != *month {
                 return Err((number, format!("it stands in the month {month} and is of another")));
@@ -104,7 +105,7 @@ impl Fold<'_> {
                 Self::Store(error)
             }
         }
-        match store.walk(self.chain.seq, |sheet| self.sheet(sheet).map_err(Stop::Misfit)) {
+        match store.for_each_block(self.chain.seq, |sheet| self.sheet(sheet).map_err(Stop::Misfit)) {
             Ok(()) => Ok(None),
             Err(Stop::Misfit(misfit)) => Ok(Some(misfit)),
             Err(Stop::Store(error)) => Err(error.into()),
@@ -133,7 +134,7 @@ pub fn verify_with(store: &LedgerStore, read: &mut dyn FnMut(u64)) -> Result<Pro
     }
     if proof.misfit.is_none() {
         balances(store, &mut fold, &mut proof)?;
-        proof.copy = store.compare()?;
+        proof.copy = store.compare_replica()?;
     }
     proof.entries = fold.books.seq();
     proof.accounts = fold.books.accounts().keys().filter(|name| !name.is_empty()).count();
@@ -201,9 +202,9 @@ fn steady(store: &LedgerStore, name: &str) -> Result<Steady, StoreError> {
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn find(store: &LedgerStore, number: u64) -> Result<Option<Entry>, Failed> {
+pub fn find(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, Failed> {
     for month in store.months()? {
-        let (mut sheets, _) = store.sheets(&month, number.saturating_sub(1))?;
+        let (mut sheets, _) = store.blocks(&month, number.saturating_sub(1))?;
         let Some(sheet) = sheets.next().transpose()? else { continue };
         for line in lines(&sheet.text) {
             let entry = read(line)?;
@@ -215,19 +216,21 @@ pub fn find(store: &LedgerStore, number: u64) -> Result<Option<Entry>, Failed> {
     Ok(None)
 }
 
-fn read(line: &[u8]) -> Result<Entry, Failed> {
+fn read(line: &[u8]) -> Result<LedgerEntry, Failed> {
     let unreadable =
         |_| Failed("An entry of the ledger cannot be read; `penstock credits verify` names it.".into());
-    Chain::glance(line).map(|(entry, _)| entry).map_err(unreadable)
+    HashChain::parse_unverified(line).map(|(entry, _)| entry).map_err(unreadable)
 }
 
 /// The entries of a month, one after the other.
 pub(super) fn each(
     store: &LedgerStore,
     month: Month,
-    mut take: impl FnMut(Entry) -> Result<(), Failed>,
+    mut take: impl FnMut(LedgerEntry) -> Result<(), Failed>,
 ) -> Result<(), Failed> {
-    store.walk_month(&month.to_string(), 0, |sheet| lines(&sheet.text).try_for_each(|line| take(read(line)?)))
+    store.for_each_block_in_month(&month.to_string(), 0, |sheet| {
+        lines(&sheet.text).try_for_each(|line| take(read(line)?))
+    })
 }
 
 /// A page of the ledger's text behind an entry, and the number of its last one;
@@ -239,7 +242,7 @@ pub fn page(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, F
     /// Bytes of a page, about.
     const PAGE: usize = 512 * 1024;
     for month in store.months()? {
-        let (sheets, _) = store.sheets(&month, after)?;
+        let (sheets, _) = store.blocks(&month, after)?;
         let mut text = Vec::new();
         let mut last = after;
         for sheet in sheets {
@@ -263,10 +266,10 @@ pub fn page(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, F
 }
 
 /// The model whose charge an entry corrects.
-fn corrected_model(store: &LedgerStore, entry: &Entry) -> Result<Option<Arc<str>>, Failed> {
-    let Act::Correct { of, .. } = &entry.act else { return Ok(None) };
-    Ok(find(store, *of)?.and_then(|found| match found.act {
-        Act::Settle { sale, .. } => Some(sale.model),
+fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Arc<str>>, Failed> {
+    let EntryKind::Correct { of, .. } = &entry.kind else { return Ok(None) };
+    Ok(find(store, *of)?.and_then(|found| match found.kind {
+        EntryKind::Settle { sale, .. } => Some(sale.model),
         _ => None,
     }))
 }
@@ -289,9 +292,9 @@ pub fn monthly(store: &LedgerStore, month: Month, account: Option<&str>) -> Resu
     let mut statement = Statement::default();
     each(store, month, |entry| {
         if account.is_none_or(|name| *entry.account == *name) {
-            statement.take(&entry);
+            statement.add_entry(&entry);
             if let Some(model) = corrected_model(store, &entry)? {
-                statement.take_model(&entry, &model);
+                statement.add_model_correction(&entry, &model);
             }
         }
         Ok(())

@@ -4,8 +4,8 @@
 use super::report::{Failed, each, find};
 use super::sale::eur8;
 use penstock_contract::Done;
-use penstock_ledger::{Act, Day, Month, Wallet};
-use penstock_pricing::{Billing, PaidWith, Sold, Tariff, charge};
+use penstock_ledger::{Day, EntryKind, Month, Wallet};
+use penstock_pricing::{BilledWork, BillingUnit, PaymentSource, Tariff, compute_charge};
 use penstock_storage::ledger::LedgerStore;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
     let mut known: BTreeMap<Arc<str>, (Tariff, Decimal)> = BTreeMap::new();
     let mut sums = Rerated::default();
     each(store, Month::of(day.start()), |entry| {
-        let Act::Settle { wallet, amount, sale, .. } = &entry.act else { return Ok(()) };
+        let EntryKind::Settle { wallet, amount, sale, .. } = &entry.kind else { return Ok(()) };
         if Day::of(entry.at) != day {
             return Ok(());
         }
@@ -73,13 +73,13 @@ pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
             (0, false) => Done::Audio { seconds: sale.seconds },
             (count, _) => Done::Images { count, steps: None, pixels: None },
         };
-        let sold: Sold = super::sale::sold(&done);
+        let sold: BilledWork = super::sale::sold(&done);
         let pays = match wallet {
-            Wallet::Credits => PaidWith::Credits,
-            Wallet::Energy => PaidWith::Energy,
+            Wallet::Credits => PaymentSource::Credits,
+            Wallet::Energy => PaymentSource::Energy,
         };
         let kwh = sale.billable_kwh.unwrap_or_default();
-        let again = charge(tariff, &sold, pays, sale.batch, kwh, *eur_per_credit);
+        let again = compute_charge(tariff, &sold, pays, sale.batch, kwh, *eur_per_credit);
         sums.charges += 1;
         sums.eur += sale.eur;
         sums.again.2 += again.eur;
@@ -121,8 +121,8 @@ fn tariff(terms: &Value) -> Result<(Tariff, Decimal), Failed> {
         |name: &str| terms.get(name).and_then(Value::as_str).and_then(|text| text.parse::<Decimal>().ok());
     let unreadable = || Failed("The terms of a charge are not what this version reads.".to_owned());
     let billing = match terms.get("billing").and_then(Value::as_str) {
-        Some("credits") => Billing::Credits,
-        Some("energy") => Billing::Energy,
+        Some("credits") => BillingUnit::Credits,
+        Some("energy") => BillingUnit::Energy,
         _ => return Err(unreadable()),
     };
     let tariff = Tariff {
@@ -139,9 +139,9 @@ fn tariff(terms: &Value) -> Result<(Tariff, Decimal), Failed> {
 
 pub(super) fn terms_of(store: &LedgerStore, id: &str) -> Result<Value, Failed> {
     let missing = || Failed(format!("The terms {id} that a charge refers to are not in the ledger."));
-    let number = store.number_of(&format!("terms {id}"))?.ok_or_else(missing)?;
-    match find(store, number)?.ok_or_else(missing)?.act {
-        Act::Terms { terms, .. } => serde_json::from_str(&terms).map_err(|_| missing()),
+    let number = store.entry_number(&format!("terms {id}"))?.ok_or_else(missing)?;
+    match find(store, number)?.ok_or_else(missing)?.kind {
+        EntryKind::Terms { terms, .. } => serde_json::from_str(&terms).map_err(|_| missing()),
         _ => Err(missing()),
     }
 }

@@ -1,7 +1,7 @@
 //! Billed work and amounts, as charges and the check of a tariff compute them.
 
 use penstock_contract::{Done, Usage};
-use penstock_pricing::Sold;
+use penstock_pricing::BilledWork;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
@@ -16,11 +16,11 @@ pub fn eur8(eur: Decimal) -> i64 {
 }
 
 /// What is paid for: what was done, where it can be counted.
-pub fn sold(done: &Done) -> Sold {
+pub fn sold(done: &Done) -> BilledWork {
     match done {
-        Done::Tokens(usage) => Sold::Tokens(*usage),
-        Done::Images { count, .. } => Sold::Images(*count),
-        Done::Audio { seconds } => Sold::Audio(*seconds),
-        Done::Unknown => Sold::Tokens(Usage::default()),
+        Done::Tokens(usage) => BilledWork::Tokens(*usage),
+        Done::Images { count, .. } => BilledWork::Images(*count),
+        Done::Audio { seconds } => BilledWork::Audio(*seconds),
+        Done::Unknown => BilledWork::Tokens(Usage::default()),
     }
 }

@@ -10,21 +10,21 @@ mod waits;
 
 use super::*;
 use crate::config::settings::Settings;
-use crate::config::{Surroundings, load_text};
+use crate::config::{ResolveEnv, load_text};
 use flaky::Flaky;
 use penstock_contract::{Code, Refusal, Usage};
-use penstock_ledger::{Drawn, Sale};
-use penstock_storage::{Batch, Space, Store, memory};
+use penstock_ledger::{RequestFootprint, SaleDetails};
+use penstock_storage::{Store, StoreTable, Transaction, memory};
 use rust_decimal::Decimal;
 use std::time::Instant;
 
 fn settings(text: &str) -> Settings {
-    let none = Surroundings { env: &|_| None };
+    let none = ResolveEnv { env: &|_| None };
     load_text("test.toml", text, none).unwrap().settings
 }
 
 fn open(store: &Arc<Flaky>, text: &str) -> Arc<Ledger> {
-    let book = LedgerStore::look(store.clone());
+    let book = LedgerStore::open_read_only(store.clone());
     Ledger::open(Arc::new(book), &settings(text).ledger, Clock::start()).unwrap()
 }
 
@@ -42,7 +42,7 @@ fn charge(amount: i64) -> Settlement {
     Settlement {
         amount,
         eur: amount,
-        sale: Sale {
+        sale: SaleDetails {
             model: "m".into(),
             provider: "p".into(),
             terms: "t".into(),
@@ -54,7 +54,7 @@ fn charge(amount: i64) -> Settlement {
             eur: Decimal::new(amount, 8),
         },
         terms: Arc::new(TermsText { id: "t".into(), text: "{}".into() }),
-        drawn: Drawn::default(),
+        drawn: RequestFootprint::default(),
     }
 }
 
@@ -81,7 +81,7 @@ fn settled(ledger: &Ledger) -> report::Proof {
 
 #[test]
 fn what_is_granted_is_spent_once_and_no_more() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     assert_eq!(reserve(&ledger, "r0", 1).err().map(|refusal| refusal.code), Some(Code::InsufficientCredits));
     grant(&ledger, "g1", 100).unwrap();
@@ -93,7 +93,7 @@ fn what_is_granted_is_spent_once_and_no_more() {
     assert!(refused.held, "40 are held and may come back");
     assert!(!reserve(&ledger, "r2", 101).err().unwrap().held, "no end of a hold makes so much of it");
     hold.settle(charge(25));
-    reserve(&ledger, "r3", 75).unwrap().void("failed", Drawn::default());
+    reserve(&ledger, "r3", 75).unwrap().void("failed", RequestFootprint::default());
     drop(reserve(&ledger, "r4", 75).unwrap());
     let proof = settled(&ledger);
     // Grant, three reserves, terms, settle, two voids.
@@ -103,7 +103,7 @@ fn what_is_granted_is_spent_once_and_no_more() {
 
 #[test]
 fn a_grant_is_made_once_for_its_id() {
-    let ledger = open(&Flaky::over(memory()), QUICK);
+    let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let first = grant(&ledger, "invoice-7", 100).unwrap();
     assert_eq!(grant(&ledger, "invoice-7", 100), Err(Refused::Already(first)));
     assert_eq!(grant(&ledger, "invoice-8", i64::MAX), Err(Refused::Impossible));
@@ -114,7 +114,7 @@ fn a_grant_is_made_once_for_its_id() {
 
 #[test]
 fn while_the_store_is_full_requests_go_on_up_to_the_debt_and_grants_are_refused() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     // 0.001 EUR: 100,000 of 1e-8 EUR.
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000_000).unwrap();
@@ -148,7 +148,7 @@ fn while_the_store_is_full_requests_go_on_up_to_the_debt_and_grants_are_refused(
 
 #[test]
 fn a_slow_store_counts_as_failing_and_holds_no_request_up() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000_000).unwrap();
     store.stalls.store(true, Ordering::Release);
@@ -167,7 +167,7 @@ fn a_slow_store_counts_as_failing_and_holds_no_request_up() {
 
 #[test]
 fn a_commit_whose_answer_is_lost_is_not_written_twice() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000_000).unwrap();
     store.lies.store(3, Ordering::Release);
@@ -188,7 +188,7 @@ fn a_commit_whose_answer_is_lost_is_not_written_twice() {
 
 #[test]
 fn sixty_four_at_once_spend_exactly_what_there_is() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, "[ledger]\nwindow = \"1ms\"\n");
     grant(&ledger, "g1", 64_000).unwrap();
     let served: usize = std::thread::scope(|scope| {
@@ -213,7 +213,7 @@ fn sixty_four_at_once_spend_exactly_what_there_is() {
 
 #[test]
 fn the_energy_wallet_pays_while_it_lasts_then_credits_do() {
-    let ledger = open(&Flaky::over(memory()), QUICK);
+    let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(ledger.grant("acme", "kwh", Wallet::Energy, 100, ("", "me"))).unwrap();
     let need = Need { credits: 7, energy: Some(80), eur: 7 };
@@ -234,7 +234,7 @@ fn the_energy_wallet_pays_while_it_lasts_then_credits_do() {
 
 #[test]
 fn an_order_is_answered_though_the_store_hangs_and_is_made_once() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     store.stalls.store(true, Ordering::Release);
     assert_eq!(grant(&ledger, "g1", 7), Err(Refused::Unknown));
@@ -247,7 +247,7 @@ fn an_order_is_answered_though_the_store_hangs_and_is_made_once() {
 
 #[test]
 fn a_charge_that_no_balance_holds_ends_its_reserve_on_the_disk_without_one() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     let charges = ["r1", "r2"].map(|request| {
         let hold = ledger.reserve("acme", &"key".into(), request, need(10), false).unwrap();

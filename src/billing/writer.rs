@@ -10,9 +10,12 @@ use super::replica_lag::Behind;
 use super::side_rows;
 use super::write_queue::{Kept, Piece, Queue};
 use crate::telemetry::log;
-use penstock_ledger::{Act, Chain, Ending, Entry, MAX_LINE, Month, Open, Wallet};
+use penstock_ledger::{
+    CorrectedKind, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, Month, OpenReserves, Wallet,
+};
 use penstock_storage::ledger::{
-    BalanceRecord, GOOD_SHEET, Group, LedgerStore, MAX_SHEET, RowWrite, Sheet, Tip,
+    BalanceRecord, EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite,
+    TARGET_BLOCK_BYTES,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -29,12 +32,12 @@ const LAST_TRIES: u32 = 4;
 /// Starts the thread.
 pub(super) fn start(
     store: Arc<LedgerStore>,
-    tip: Option<Tip>,
+    tip: Option<LedgerTip>,
     balances: Vec<(String, BalanceRecord)>,
-    open: Open,
+    open: OpenReserves,
     queue: Arc<Queue>,
 ) -> Result<JoinHandle<()>, String> {
-    let chain = tip.map_or_else(Chain::default, |tip| Chain { seq: tip.seq, hash: tip.hash });
+    let chain = tip.map_or_else(HashChain::default, |tip| HashChain { seq: tip.seq, hash: tip.hash });
     let writer = Writer {
         store,
         queue,
@@ -57,14 +60,14 @@ pub(super) fn start(
 struct Writer {
     store: Arc<LedgerStore>,
     queue: Arc<Queue>,
-    chain: Chain,
+    chain: HashChain,
     /// Where the store stands.
-    tip: Option<Tip>,
+    tip: Option<LedgerTip>,
     at: u64,
     /// The month of the last entry, and its name.
     month: (Option<Month>, String),
     balances: HashMap<String, BalanceRecord, ahash::RandomState>,
-    open: Open,
+    open: OpenReserves,
     /// Terms that are in the ledger.
     known: HashSet<Arc<str>>,
     draft: Draft,
@@ -78,10 +81,10 @@ impl Writer {
     }
 
     fn work(&mut self) {
-        while let Some(Piece { ops, last, whole }) = self.queue.collect(MOST, self.store.copy_due()) {
+        while let Some(Piece { ops, last, whole }) = self.queue.collect(MOST, self.store.replica_sync_due()) {
             if ops.is_empty() && self.draft.weight == 0 {
                 // Nothing came for a while: what the second copy lacks is not left for longer.
-                self.queue.copied_now(self.store.sync_copy());
+                self.queue.copied_now(self.store.sync_replica());
                 continue;
             }
             for op in ops {
@@ -132,12 +135,12 @@ impl Writer {
     /// Terms stand in the ledger before the first charge that refers to them.
     fn terms(&mut self, at: u64, id: &Arc<str>, text: &Arc<str>) {
         let name = format!("terms {id}");
-        let there = self.store.number_of(&name).is_ok_and(|number| number.is_some());
+        let there = self.store.entry_number(&name).is_ok_and(|number| number.is_some());
         if there {
             self.known.insert(id.clone());
             return;
         }
-        if let Some(seq) = self.enter(at, "", Act::Terms { id: id.clone(), terms: text.clone() }) {
+        if let Some(seq) = self.enter(at, "", EntryKind::Terms { id: id.clone(), terms: text.clone() }) {
             self.draft.names.push((name, seq));
             self.known.insert(id.clone());
         }
@@ -150,7 +153,7 @@ impl Writer {
             self.draft.repeated.push((order, seq));
             return;
         }
-        let used = order.names.iter().find_map(|name| self.store.number_of(name).transpose());
+        let used = order.names.iter().find_map(|name| self.store.entry_number(name).transpose());
         match used {
             Some(Ok(seq)) => {
                 order.answer.send(Err(Refused::Already(seq))).ok();
@@ -171,28 +174,33 @@ impl Writer {
     }
 
     /// Makes the next entry; `None` if it cannot be.
-    fn enter(&mut self, at: u64, account: &str, act: Act) -> Option<u64> {
-        let entry = Entry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), act };
+    fn enter(&mut self, at: u64, account: &str, act: EntryKind) -> Option<u64> {
+        let entry =
+            LedgerEntry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), kind: act };
         let before = self.balances.get(account).copied().unwrap_or_default();
-        let after = changed(before, &entry.act)?;
+        let after = changed(before, &entry.kind)?;
         if self.month.0 != Some(Month::of(entry.at)) {
             let month = Month::of(entry.at);
             self.month = (Some(month), month.to_string());
         }
         let month = &self.month.1;
-        let long = if self.draft.sheets.len() < SHORT { GOOD_SHEET } else { MAX_SHEET - MAX_LINE };
+        let long = if self.draft.sheets.len() < SHORT {
+            TARGET_BLOCK_BYTES
+        } else {
+            MAX_BLOCK_BYTES - MAX_LINE_BYTES
+        };
         let last = self.draft.sheets.last();
         let fits = last.is_some_and(|sheet| sheet.month == *month && sheet.text.len() < long);
         if !fits {
-            self.draft.sheets.push(Sheet {
+            self.draft.sheets.push(EntryBlock {
                 month: month.clone(),
                 last: entry.seq,
-                text: Vec::with_capacity(GOOD_SHEET + PLAIN),
+                text: Vec::with_capacity(TARGET_BLOCK_BYTES + PLAIN),
             });
         }
         let sheet = self.draft.sheets.last_mut()?;
         let length = sheet.text.len();
-        if self.chain.seal(&entry, &mut sheet.text).is_err() {
+        if self.chain.append(&entry, &mut sheet.text).is_err() {
             if length == 0 {
                 self.draft.sheets.pop();
             }
@@ -201,7 +209,7 @@ impl Writer {
         sheet.last = entry.seq;
         self.draft.bytes += sheet.text.len() - length;
         self.at = entry.at;
-        self.open.take(&entry);
+        self.open.apply(&entry);
         if let Some(after) = after {
             // An account that is there costs no copy of its name.
             match self.balances.get_mut(account) {
@@ -223,22 +231,22 @@ impl Writer {
     /// Writes the draft; false if that is not possible and the process ends.
     fn commit(&mut self) -> bool {
         let mut draft = std::mem::take(&mut self.draft);
-        let after = Tip {
+        let after = LedgerTip {
             seq: self.chain.seq,
             hash: self.chain.hash,
             at: self.at,
-            low: self.open.oldest().unwrap_or(self.chain.seq + 1),
+            first_open: self.open.oldest_seq().unwrap_or(self.chain.seq + 1),
         };
         let mut copied = true;
         let moved = !draft.sheets.is_empty();
         if moved || !draft.rows.is_empty() {
-            let mut group = Group {
-                before: self.tip,
-                after: if moved { after } else { self.tip.unwrap_or_default() },
-                sheets: draft.sheets,
+            let mut group = LedgerCommit {
+                previous_tip: self.tip,
+                new_tip: if moved { after } else { self.tip.unwrap_or_default() },
+                blocks: draft.sheets,
                 balances: draft.balances.into_iter().collect(),
                 names: draft.names,
-                rows: draft.rows,
+                extra_rows: draft.rows,
             };
             let asked = &mut [&mut draft.orders, &mut draft.repeated];
             match self.append(&mut group, &mut draft.row_ops, asked) {
@@ -269,7 +277,7 @@ impl Writer {
     /// Until the store has it; whether the second copy has it too.
     fn append(
         &mut self,
-        group: &mut Group,
+        group: &mut LedgerCommit,
         row_ops: &mut Vec<usize>,
         asked: &mut [&mut Vec<(Order, u64)>],
     ) -> Option<bool> {
@@ -283,7 +291,7 @@ impl Writer {
                     self.behind.tell(appended.copied, &self.store);
                     return Some(appended.copied);
                 }
-                Err(why) if side_rows::is_final(&why) && !group.rows.is_empty() => {
+                Err(why) if side_rows::is_final(&why) && !group.extra_rows.is_empty() => {
                     let rows = side_rows::shed(group, row_ops).to_string();
                     let what = [("rows", rows.as_str()), ("why", &why.to_string())];
                     log::event(log::error(), "ledger_rows_dropped", &what);
@@ -314,19 +322,19 @@ impl Writer {
 }
 
 /// What ends the reserve of a charge that cannot be entered.
-fn instead(act: &Act) -> Option<Act> {
-    let Act::Settle { request, key, wallet, held, drawn, .. } = act else { return None };
+fn instead(act: &EntryKind) -> Option<EntryKind> {
+    let EntryKind::Settle { request, key, wallet, held, drawn, .. } = act else { return None };
     let (request, key, why) = (request.clone(), key.clone(), "unwritable".into());
-    Some(Act::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
+    Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
 }
 
 /// What an act makes of a balance; `Some(None)` if it leaves it as it is, `None` if that cannot be.
-fn changed(balance: BalanceRecord, act: &Act) -> Option<Option<BalanceRecord>> {
+fn changed(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceRecord>> {
     let (wallet, change) = match act {
-        Act::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
-        Act::Settle { wallet, amount, .. } => (wallet, amount.checked_neg()?),
-        Act::Correct { wallet, .. } => (wallet, corrected(act)?),
-        Act::Reserve { .. } | Act::Void { .. } | Act::Terms { .. } => return Some(None),
+        EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
+        EntryKind::Settle { wallet, amount, .. } => (wallet, amount.checked_neg()?),
+        EntryKind::Correct { wallet, .. } => (wallet, corrected(act)?),
+        EntryKind::Reserve { .. } | EntryKind::Void { .. } | EntryKind::Terms { .. } => return Some(None),
     };
     let BalanceRecord { credits, energy } = balance;
     Some(Some(match wallet {
@@ -336,19 +344,19 @@ fn changed(balance: BalanceRecord, act: &Act) -> Option<Option<BalanceRecord>> {
 }
 
 /// What a correction gives back.
-fn corrected(act: &Act) -> Option<i64> {
-    let Act::Correct { what, was, instead, .. } = act else { return None };
+fn corrected(act: &EntryKind) -> Option<i64> {
+    let EntryKind::Correct { what, was, instead, .. } = act else { return None };
     match what {
-        Ending::Settle => was.checked_sub(*instead),
-        Ending::Grant => instead.checked_sub(*was),
+        CorrectedKind::Settle => was.checked_sub(*instead),
+        CorrectedKind::Grant => instead.checked_sub(*was),
     }
 }
 
 /// An order that is on the disk counts from now on.
 fn apply(order: &Order) {
     match &order.act {
-        Act::Grant { wallet, amount, .. } => order.purse.add(*wallet, *amount),
-        act @ Act::Correct { wallet, .. } => order.purse.add(*wallet, corrected(act).unwrap_or(0)),
+        EntryKind::Grant { wallet, amount, .. } => order.purse.add(*wallet, *amount),
+        act @ EntryKind::Correct { wallet, .. } => order.purse.add(*wallet, corrected(act).unwrap_or(0)),
         _ => {}
     }
 }

@@ -1,12 +1,12 @@
 //! `penstock accounts`: through the running gateway, or directly in its store when none runs.
 
-use super::Reached;
-use super::backend::{Way, encoded};
-use super::client::reach;
-use super::limits::{Limits, shown, warnings};
+use super::ConfigArgs;
+use super::backend::{AdminBackend, encode_segment};
+use super::client::admin_target;
+use super::limits::{LimitArgs, format_limits, format_warnings};
 use super::listing::{Listing, OutputArgs, OutputFormat};
-use super::output::{err, out};
-use super::status::{cell, data, print};
+use super::output::{print_stderr, print_stdout};
+use super::status::{answer_rows, print_json, table_cell};
 use crate::time::format::day;
 use clap::{Args, Subcommand};
 use http::Method;
@@ -14,15 +14,15 @@ use serde_json::{Map, Value, json};
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Accounts {
+pub struct AccountsArgs {
     #[command(flatten)]
-    reached: Reached,
+    reached: ConfigArgs,
     #[command(subcommand)]
-    command: Command,
+    command: AccountsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum AccountsCommand {
     /// Creates an account
     Create {
         /// Id of the new account, which cannot be changed: letters, digits, `.`, `_` and `-`
@@ -31,7 +31,7 @@ enum Command {
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
-        limits: Limits,
+        limits: LimitArgs,
     },
     /// Lists accounts
     List {
@@ -51,7 +51,7 @@ enum Command {
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
-        limits: Limits,
+        limits: LimitArgs,
     },
     /// Disables all keys of an account until it is resumed, and cuts their open streams
     Suspend {
@@ -73,70 +73,76 @@ enum Command {
 }
 
 /// Runs the command.
-pub fn run(accounts: Accounts) -> Result<(), String> {
-    let way = Way::to(&reach(&accounts.reached.source()?)?)?;
+pub fn run(accounts: AccountsArgs) -> Result<(), String> {
+    let way = AdminBackend::connect(&admin_target(&accounts.reached.source()?)?)?;
     match accounts.command {
-        Command::Create { id, name, limits } => {
-            let mut body = members(name, &limits);
+        AccountsCommand::Create { id, name, limits } => {
+            let mut body = body_members(name, &limits);
             body.insert("id".to_owned(), id.into());
             let made = way.ask(&Method::POST, "/admin/accounts", &[], Some(&Value::Object(body)))?;
-            said(&made, "created")
+            print_account(&made, "created")
         }
-        Command::List { output } => list(&way, output),
-        Command::Show { id } => print(&way.ask(&Method::GET, &path(&id), &[], None)?),
-        Command::Change { id, name, limits } => {
-            let body = members(name, &limits);
+        AccountsCommand::List { output } => list(&way, output),
+        AccountsCommand::Show { id } => print_json(&way.ask(&Method::GET, &path(&id), &[], None)?),
+        AccountsCommand::Change { id, name, limits } => {
+            let body = body_members(name, &limits);
             if body.is_empty() {
                 return Err(
                     "No change was given; `penstock accounts change --help` lists what can be changed."
                         .to_owned(),
                 );
             }
-            said(&way.ask(&Method::PATCH, &path(&id), &[], Some(&Value::Object(body)))?, "changed")
+            print_account(&way.ask(&Method::PATCH, &path(&id), &[], Some(&Value::Object(body)))?, "changed")
         }
-        Command::Suspend { id } => state(&way, &id, "suspended"),
-        Command::Resume { id } => state(&way, &id, "active"),
-        Command::Check { output } => check(&way, output),
+        AccountsCommand::Suspend { id } => set_state(&way, &id, "suspended"),
+        AccountsCommand::Resume { id } => set_state(&way, &id, "active"),
+        AccountsCommand::Check { output } => check(&way, output),
     }
 }
 
-fn state(way: &Way, id: &str, state: &str) -> Result<(), String> {
-    said(&way.ask(&Method::PATCH, &path(id), &[], Some(&json!({ "state": state })))?, state)
+fn set_state(way: &AdminBackend, id: &str, state: &str) -> Result<(), String> {
+    print_account(&way.ask(&Method::PATCH, &path(id), &[], Some(&json!({ "state": state })))?, state)
 }
 
 fn path(id: &str) -> String {
-    format!("/admin/accounts/{}", encoded(id))
+    format!("/admin/accounts/{}", encode_segment(id))
 }
 
-fn members(name: Option<String>, limits: &Limits) -> Map<String, Value> {
+fn body_members(name: Option<String>, limits: &LimitArgs) -> Map<String, Value> {
     let name = name.map(|name| ("name".to_owned(), name.into()));
-    name.into_iter().chain(limits.written().map(|limits| ("limits".to_owned(), limits))).collect()
+    name.into_iter().chain(limits.to_json().map(|limits| ("limits".to_owned(), limits))).collect()
 }
 
-fn said(account: &Value, done: &str) -> Result<(), String> {
-    err(&warnings(account));
-    let limits = shown(account);
+fn print_account(account: &Value, done: &str) -> Result<(), String> {
+    print_stderr(&format_warnings(account));
+    let limits = format_limits(account);
     let limits = if limits.is_empty() { "without limits".to_owned() } else { limits };
-    out(&format!("Account {} is {done}: {limits}.\n", cell(account, "id")))
+    print_stdout(&format!("Account {} is {done}: {limits}.\n", table_cell(account, "id")))
 }
 
-fn list(way: &Way, output: OutputArgs) -> Result<(), String> {
-    let all = way.every("/admin/accounts", &[])?;
+fn list(way: &AdminBackend, output: OutputArgs) -> Result<(), String> {
+    let all = way.all_rows("/admin/accounts", &[])?;
     let rows = all.iter().map(|account| {
         let created = account.get("created").and_then(Value::as_u64).map(day).unwrap_or_default();
-        vec![cell(account, "id"), cell(account, "name"), created, cell(account, "state"), shown(account)]
+        vec![
+            table_cell(account, "id"),
+            table_cell(account, "name"),
+            created,
+            table_cell(account, "state"),
+            format_limits(account),
+        ]
     });
     let listing = Listing::new(&["ID", "NAME", "CREATED", "STATE", "LIMITS"]).with_rows(rows);
     output.print(&listing, || json!({ "data": all }))
 }
 
-fn check(way: &Way, output: OutputArgs) -> Result<(), String> {
+fn check(way: &AdminBackend, output: OutputArgs) -> Result<(), String> {
     let found = way.ask(&Method::GET, "/admin/unmatched", &[], None)?;
     let mut rows = Vec::new();
-    for item in data(&found) {
+    for item in answer_rows(&found) {
         let (kind, id) = match item.get("key") {
-            Some(_) => ("key", cell(item, "key")),
-            None => ("account", cell(item, "account")),
+            Some(_) => ("key", table_cell(item, "key")),
+            None => ("account", table_cell(item, "account")),
         };
         for warning in item.get("warnings").and_then(Value::as_array).into_iter().flatten() {
             let finding = warning.as_str().unwrap_or_default();
@@ -144,7 +150,7 @@ fn check(way: &Way, output: OutputArgs) -> Result<(), String> {
         }
     }
     if rows.is_empty() && output.format() == OutputFormat::Table {
-        return out("All limits, scopes and models of keys and accounts match something.\n");
+        return print_stdout("All limits, scopes and models of keys and accounts match something.\n");
     }
     let count = rows.len();
     output.print(&Listing::new(&["OF", "ID", "FINDING"]).with_rows(rows), || found.clone())?;

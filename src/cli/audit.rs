@@ -1,11 +1,11 @@
 //! `penstock audit`: changes of accounts and keys, with time and author.
 
-use super::Reached;
-use super::backend::Way;
-use super::client::reach;
+use super::ConfigArgs;
+use super::backend::AdminBackend;
+use super::client::admin_target;
 use super::listing::{Listing, OutputArgs, OutputFormat};
-use super::output::out;
-use super::status::cell;
+use super::output::print_stdout;
+use super::status::table_cell;
 use crate::time::format::rfc3339;
 use clap::Args;
 use http::Method;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Audit {
+pub struct AuditArgs {
     #[command(flatten)]
-    reached: Reached,
+    reached: ConfigArgs,
     /// Only changes of this account or key
     #[arg(long, value_name = "ID")]
     target: Option<String>,
@@ -27,29 +27,32 @@ pub struct Audit {
 }
 
 /// Runs the command.
-pub fn run(audit: &Audit) -> Result<(), String> {
-    let way = Way::to(&reach(&audit.reached.source()?)?)?;
+pub fn run(audit: &AuditArgs) -> Result<(), String> {
+    let way = AdminBackend::connect(&admin_target(&audit.reached.source()?)?)?;
     if audit.verify {
         let found = way.ask(&Method::GET, "/admin/audit/verify", &[], None)?;
         if found.get("good") == Some(&Value::Bool(true)) {
-            return out(&format!("The hash chain of all {} entries is intact.\n", cell(&found, "entries")));
+            return print_stdout(&format!(
+                "The hash chain of all {} entries is intact.\n",
+                table_cell(&found, "entries")
+            ));
         }
         return Err(format!(
             "Entry {} of the audit log does not fit the hash chain.",
-            cell(&found, "first_bad")
+            table_cell(&found, "first_bad")
         ));
     }
     let target = audit.target.as_deref().map(|target| ("target", target));
-    let all = way.every("/admin/audit", &target.into_iter().collect::<Vec<_>>())?;
+    let all = way.all_rows("/admin/audit", &target.into_iter().collect::<Vec<_>>())?;
     let table = audit.output.format() == OutputFormat::Table;
     if let (Some(target), true) = (&audit.target, all.is_empty() && table) {
-        return out(&format!(
+        return print_stdout(&format!(
             "No changes of {target} are recorded, neither of an account nor of a key with this id.\n"
         ));
     }
     let rows = all.iter().map(|entry| {
         let at = entry.get("at").and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
-        let cell = |name: &str| cell(entry, name);
+        let cell = |name: &str| table_cell(entry, name);
         vec![cell("number"), at, cell("who"), cell("what"), cell("target"), cell("change")]
     });
     let listing = Listing::new(&["NO", "WHEN", "WHO", "WHAT", "TARGET", "CHANGE"]).with_rows(rows);

@@ -1,12 +1,12 @@
 //! Access to accounts and keys: through the running gateway, or directly in its store when none runs. Both use the same
 //! routes and bodies.
 
-use super::client::{Client, Failure};
-use super::output::err;
+use super::client::{AdminClientError, Client};
+use super::output::print_stderr;
 use super::{configuration, drop_privileges};
-use crate::admin::request::Asked;
-use crate::admin::routes::{self, Work};
-use crate::config::{Reach, Report};
+use crate::admin::request::AdminRequest;
+use crate::admin::routes::{self, RouteHandler};
+use crate::config::{AdminTarget, Diagnostics};
 use crate::storage::stores::Vault;
 use http::Method;
 use penstock_contract::percent;
@@ -14,23 +14,25 @@ use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Access to accounts and keys.
-pub enum Way {
+pub enum AdminBackend {
     /// Access through the admin listener.
     Gateway(Client),
     /// Direct access to the store.
     Store(Box<Vault>),
 }
 
-impl Way {
+impl AdminBackend {
     /// Connects to the running gateway, or opens the store.
     ///
     /// # Errors
     /// Returns an error if the gateway cannot be reached, or the store cannot be opened.
-    pub fn to(reach: &Reach) -> Result<Self, String> {
+    pub fn connect(reach: &AdminTarget) -> Result<Self, String> {
         match Client::new(reach) {
             Ok(client) => Ok(Self::Gateway(client)),
-            Err(Failure::NotRunning(_)) => store(reach).map(|vault| Self::Store(Box::new(vault))),
-            Err(Failure::Other(why)) => Err(why),
+            Err(AdminClientError::NotRunning(_)) => {
+                open_vault(reach).map(|vault| Self::Store(Box::new(vault)))
+            }
+            Err(AdminClientError::Other(why)) => Err(why),
         }
     }
 
@@ -47,20 +49,20 @@ impl Way {
     ) -> Result<Value, String> {
         match self {
             Self::Gateway(client) => {
-                Ok(client.ask(method.as_str(), &format!("{path}{}", written(query)), body)?)
+                Ok(client.ask(method.as_str(), &format!("{path}{}", query_string(query)), body)?)
             }
             Self::Store(vault) => {
                 let told = |refusal: penstock_contract::Refusal| refusal.message.into_owned();
                 let (route, id) = routes::find(method, path).map_err(told)?;
-                let Work::Store(work) = route.work else {
+                let RouteHandler::Store(work) = route.handler else {
                     return Err("This requires a running gateway.".to_owned());
                 };
-                let asked = Asked {
+                let asked = AdminRequest {
                     id,
                     query: query.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
                     body: body.cloned().unwrap_or_else(|| json!({})),
-                    who: format!("{} on the store", actor()),
-                    now: now(),
+                    actor: format!("{} on the store", cli_actor()),
+                    now: unix_now(),
                 };
                 work(vault, &asked).map(|done| done.answer).map_err(told)
             }
@@ -71,7 +73,7 @@ impl Way {
     ///
     /// # Errors
     /// Same as [`Way::ask`].
-    pub fn every(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, String> {
+    pub fn all_rows(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, String> {
         let mut all = Vec::new();
         let mut after: Option<String> = None;
         loop {
@@ -90,30 +92,30 @@ impl Way {
     }
 }
 
-fn store(reach: &Reach) -> Result<Vault, String> {
+fn open_vault(reach: &AdminTarget) -> Result<Vault, String> {
     match &reach.storage {
         Ok(storage) => {
-            drop_privileges::take(&storage.path)?;
+            drop_privileges::become_folder_owner(&storage.path)?;
             let vault = Vault::open(storage)?;
-            told_healed(&vault);
+            warn_repaired_copy(&vault);
             Ok(vault)
         }
         Err(mistakes) => {
-            let report = Report { mistakes: mistakes.clone(), warnings: Vec::new() };
-            Err(configuration::refusal(&report, "the store cannot be opened"))
+            let report = Diagnostics { mistakes: mistakes.clone(), warnings: Vec::new() };
+            Err(configuration::format_refusal(&report, "the store cannot be opened"))
         }
     }
 }
 
 /// Warns about parts of the ledger's second copy that were wrong and were written again.
-pub(super) fn told_healed(vault: &Vault) {
-    for healed in vault.ledger.take_healed() {
-        err(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
+pub(super) fn warn_repaired_copy(vault: &Vault) {
+    for healed in vault.ledger.take_repairs() {
+        print_stderr(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
     }
 }
 
 /// Name of the user of this command, for the audit log.
-pub fn actor() -> String {
+pub fn cli_actor() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
     let user: String = user.unwrap_or_default().chars().filter(plain).take(40).collect();
@@ -121,18 +123,20 @@ pub fn actor() -> String {
 }
 
 /// Current time in Unix seconds.
-pub fn now() -> u64 {
+pub fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Percent-encodes an id as one path segment.
-pub fn encoded(text: &str) -> String {
+pub fn encode_segment(text: &str) -> String {
     percent::encoded(text, b"._-~")
 }
 
 /// Formats a query string with its `?`.
-pub fn written(query: &[(&str, &str)]) -> String {
-    let pairs: Vec<String> =
-        query.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+pub fn query_string(query: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> = query
+        .iter()
+        .map(|(name, value)| format!("{}={}", encode_segment(name), encode_segment(value)))
+        .collect();
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }

@@ -1,11 +1,11 @@
 //! `penstock batches`: batches of all accounts, through the running gateway, or read from its store when none runs.
 
-use super::Reached;
-use super::backend::{Way, encoded};
-use super::client::reach;
+use super::ConfigArgs;
+use super::backend::{AdminBackend, encode_segment};
+use super::client::admin_target;
 use super::listing::{Listing, OutputArgs};
-use super::output::out;
-use super::status::{cell, print};
+use super::output::print_stdout;
+use super::status::{print_json, table_cell};
 use crate::time::format::rfc3339;
 use clap::{Args, Subcommand};
 use http::Method;
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Batches {
+pub struct BatchesArgs {
     #[command(flatten)]
-    reached: Reached,
+    reached: ConfigArgs,
     #[command(subcommand)]
-    command: Command,
+    command: BatchesCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum BatchesCommand {
     /// Lists batches with their progress
     List {
         /// Only batches of this account
@@ -51,46 +51,46 @@ enum Command {
 ///
 /// # Errors
 /// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.
-pub fn run(batches: Batches) -> Result<(), String> {
-    let way = Way::to(&reach(&batches.reached.source()?)?)?;
+pub fn run(batches: BatchesArgs) -> Result<(), String> {
+    let way = AdminBackend::connect(&admin_target(&batches.reached.source()?)?)?;
     match batches.command {
-        Command::List { account, state, output } => {
+        BatchesCommand::List { account, state, output } => {
             let account = account.as_deref().map(|account| ("account", account));
             let state = state.as_deref().map(|state| ("state", state));
             let query: Vec<(&str, &str)> = account.into_iter().chain(state).collect();
-            let all = way.every("/admin/batches", &query)?;
+            let all = way.all_rows("/admin/batches", &query)?;
             let heading =
                 ["ID", "ACCOUNT", "ENDPOINT", "STATUS", "LINES", "DONE", "FAILED", "CREATED", "WINDOW ENDS"];
             output.print(&Listing::new(&heading).with_rows(all.iter().map(row)), || json!({ "data": all }))
         }
-        Command::Show { id } => print(&way.ask(&Method::GET, &path(&id, ""), &[], None)?),
-        Command::Cancel { id } => {
+        BatchesCommand::Show { id } => print_json(&way.ask(&Method::GET, &path(&id, ""), &[], None)?),
+        BatchesCommand::Cancel { id } => {
             let batch = way.ask(&Method::POST, &path(&id, "/cancel"), &[], None)?;
             let counts = batch.get("request_counts").cloned().unwrap_or_default();
-            out(&format!(
+            print_stdout(&format!(
                 "Batch {id} is cancelled: {} of {} lines have a result.\n",
-                cell(&counts, "completed"),
-                cell(&counts, "total")
+                table_cell(&counts, "completed"),
+                table_cell(&counts, "total")
             ))
         }
     }
 }
 
 fn path(id: &str, rest: &str) -> String {
-    format!("/admin/batches/{}{rest}", encoded(id))
+    format!("/admin/batches/{}{rest}", encode_segment(id))
 }
 
 fn row(batch: &Value) -> Vec<String> {
     let counts = batch.get("request_counts").cloned().unwrap_or_default();
     let time = |name: &str| batch.get(name).and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
     vec![
-        cell(batch, "id"),
-        cell(batch, "account"),
-        cell(batch, "endpoint"),
-        cell(batch, "status"),
-        cell(&counts, "total"),
-        cell(&counts, "completed"),
-        cell(&counts, "failed"),
+        table_cell(batch, "id"),
+        table_cell(batch, "account"),
+        table_cell(batch, "endpoint"),
+        table_cell(batch, "status"),
+        table_cell(&counts, "total"),
+        table_cell(&counts, "completed"),
+        table_cell(&counts, "failed"),
         time("created"),
         time("window_ends"),
     ]

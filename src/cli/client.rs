@@ -1,8 +1,8 @@
 //! Minimal HTTP/1.1 client for the admin listener: one request per connection.
 
-use super::configuration::refusal;
+use super::configuration::format_refusal;
 use crate::admin::ACTOR;
-use crate::config::{Reach, Source};
+use crate::config::{AdminTarget, ConfigSource};
 use crate::storage::stores::ADMIN_TOKEN;
 use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
@@ -10,10 +10,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Timeouts: to connect, and for the answer. A reload may have to read large tokenizers.
-const CONNECT: Duration = Duration::from_secs(3);
-const ANSWER: Duration = Duration::from_secs(120);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of an answer, in bytes.
-const MOST: u64 = 64 << 20;
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
 /// Admin client of a running gateway.
 pub struct Client {
@@ -23,20 +23,20 @@ pub struct Client {
 
 /// Error of an admin request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum AdminClientError {
     /// Connection refused: no process listens at the address.
     NotRunning(SocketAddr),
     /// Any other reason, as a sentence.
     Other(String),
 }
 
-impl From<Failure> for String {
-    fn from(failure: Failure) -> Self {
+impl From<AdminClientError> for String {
+    fn from(failure: AdminClientError) -> Self {
         match failure {
-            Failure::NotRunning(address) => {
+            AdminClientError::NotRunning(address) => {
                 format!("No gateway answers at {address}. Is it running, and with this configuration?")
             }
-            Failure::Other(why) => why,
+            AdminClientError::Other(why) => why,
         }
     }
 }
@@ -45,8 +45,8 @@ impl From<Failure> for String {
 ///
 /// # Errors
 /// Returns the mistakes in the configuration.
-pub fn reach(source: &Source) -> Result<Reach, String> {
-    source.reach().map_err(|report| refusal(&report, "the address of the gateway is unknown"))
+pub fn admin_target(source: &ConfigSource) -> Result<AdminTarget, String> {
+    source.admin_target().map_err(|report| format_refusal(&report, "the address of the gateway is unknown"))
 }
 
 impl Client {
@@ -54,15 +54,15 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if no gateway listens, or if the token cannot be read.
-    pub fn new(reach: &Reach) -> Result<Self, Failure> {
-        let address = reachable(reach.admin);
+    pub fn new(reach: &AdminTarget) -> Result<Self, AdminClientError> {
+        let address = connectable_address(reach.admin);
         // A stopped gateway leaves an old token or none. So connect first: otherwise the error would be about the
         // token.
         connect(address)?;
         let file = reach.folder.join(ADMIN_TOKEN);
         let token = std::fs::read_to_string(&file).map_err(|error| {
-            let why = crate::config::cause(&error);
-            Failure::Other(format!("The admin token {} cannot be read: {why}.", file.display()))
+            let why = crate::config::describe_io_error(&error);
+            AdminClientError::Other(format!("The admin token {} cannot be read: {why}.", file.display()))
         })?;
         Ok(Self { address, token: token.trim().to_owned() })
     }
@@ -71,8 +71,8 @@ impl Client {
     ///
     /// # Errors
     /// Returns the error message of the gateway, or the reason why there is no answer.
-    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
-        let body = self.exchange(method, path, body)?;
+    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminClientError> {
+        let body = self.send(method, path, body)?;
         Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
@@ -80,37 +80,43 @@ impl Client {
     ///
     /// # Errors
     /// Same as [`Client::ask`].
-    pub fn text(&self, path: &str) -> Result<Vec<u8>, Failure> {
-        self.exchange("GET", path, None)
+    pub fn text(&self, path: &str) -> Result<Vec<u8>, AdminClientError> {
+        self.send("GET", path, None)
     }
 
-    fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, Failure> {
+    fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, AdminClientError> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{ACTOR}: {}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\nconnection: close\r\n\r\n{body}",
             self.address,
             self.token,
-            super::backend::actor(),
+            super::backend::cli_actor(),
             body.len()
         );
         let mut stream = connect(self.address)?;
         let mut answer = Vec::new();
         stream
             .write_all(request.as_bytes())
-            .and_then(|()| stream.take(MOST).read_to_end(&mut answer))
+            .and_then(|()| stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer))
             .map_err(|error| {
-                Failure::Other(format!("The connection to the gateway at {} broke: {error}.", self.address))
+                AdminClientError::Other(format!(
+                    "The connection to the gateway at {} broke: {error}.",
+                    self.address
+                ))
             })?;
         let (status, body) = parse(&answer).ok_or_else(|| {
-            Failure::Other(format!("The process at {} does not speak HTTP. Is it the gateway?", self.address))
+            AdminClientError::Other(format!(
+                "The process at {} does not speak HTTP. Is it the gateway?",
+                self.address
+            ))
         })?;
         if (200..300).contains(&status) {
             return Ok(body);
         }
         let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         let message = value.pointer("/error/message").and_then(Value::as_str);
-        Err(Failure::Other(message.map_or_else(
+        Err(AdminClientError::Other(message.map_or_else(
             || format!("The process at {} answers with {status}. Is it the gateway?", self.address),
             str::to_owned,
         )))
@@ -118,7 +124,7 @@ impl Client {
 }
 
 /// Replaces an unspecified address (all interfaces) by the loopback address.
-pub fn reachable(address: SocketAddr) -> SocketAddr {
+pub fn connectable_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -127,15 +133,18 @@ pub fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
-    let stream = TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
-        ErrorKind::ConnectionRefused => Failure::NotRunning(address),
-        _ => Failure::Other(format!("The gateway at {address} cannot be reached: {error}.")),
+fn connect(address: SocketAddr) -> Result<TcpStream, AdminClientError> {
+    let stream =
+        TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(|error| match error.kind() {
+            ErrorKind::ConnectionRefused => AdminClientError::NotRunning(address),
+            _ => AdminClientError::Other(format!("The gateway at {address} cannot be reached: {error}.")),
+        })?;
+    let timeouts = stream
+        .set_read_timeout(Some(ANSWER_TIMEOUT))
+        .and_then(|()| stream.set_write_timeout(Some(ANSWER_TIMEOUT)));
+    timeouts.map_err(|error| {
+        AdminClientError::Other(format!("The gateway at {address} cannot be reached: {error}."))
     })?;
-    let timeouts =
-        stream.set_read_timeout(Some(ANSWER)).and_then(|()| stream.set_write_timeout(Some(ANSWER)));
-    timeouts
-        .map_err(|error| Failure::Other(format!("The gateway at {address} cannot be reached: {error}.")))?;
     Ok(stream)
 }
 

@@ -1,13 +1,13 @@
 //! `penstock completions`: completion scripts of shells, generated from the definition of the command line.
 
 use super::Cli;
-use super::output::out;
+use super::output::print_stdout;
 use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// Shell
     #[arg(value_enum)]
     shell: ShellName,
@@ -38,8 +38,8 @@ impl From<ShellName> for Shell {
 ///
 /// # Errors
 /// Returns an error if standard output cannot be written to.
-pub fn run(completions: &Completions) -> Result<(), String> {
-    out(&script(completions.shell))
+pub fn run(completions: &CompletionsArgs) -> Result<(), String> {
+    print_stdout(&script(completions.shell))
 }
 
 fn script(shell: ShellName) -> String {

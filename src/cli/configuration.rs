@@ -1,10 +1,10 @@
 //! `run`, `check` and the demo: load a configuration, then validate it or start the gateway.
 
-use super::output::{err, out};
-use super::{Failure, MISCONFIGURED, drop_privileges, memory_estimate};
-use crate::admin::dangling_references::at_rest;
+use super::output::{print_stderr, print_stdout};
+use super::{CommandError, MISCONFIGURED, drop_privileges, memory_estimate};
+use crate::admin::dangling_references::store_warnings;
 use crate::app::startup;
-use crate::config::{ConfigSource, Loaded, Mistake, Report, Settings, Source};
+use crate::config::{ConfigReader, ConfigSource, Diagnostic, Diagnostics, LoadedConfig, Settings};
 use crate::http::tls;
 use crate::storage::stores;
 use crate::telemetry::fd_limit;
@@ -19,40 +19,40 @@ const NOT_STARTED: &str = "nothing was started";
 const WOULD_NOT_START: &str = "it would not start";
 
 /// `penstock run`.
-pub(super) fn run(source: Source) -> Result<(), Failure> {
-    let loaded = load(&source, NOT_STARTED)?;
+pub(super) fn run(source: ConfigSource) -> Result<(), CommandError> {
+    let loaded = load_or_refuse(&source, NOT_STARTED)?;
     // `check` reports expired certificates; a starting gateway reports them itself.
-    proven(&loaded.settings, NOT_STARTED)?;
-    Ok(startup::run(loaded.settings, again(source))?)
+    check_certificates(&loaded.settings, NOT_STARTED)?;
+    Ok(startup::run(loaded.settings, reload_source(source))?)
 }
 
 /// `penstock` without a command: the demo.
-pub(super) fn demo() -> Result<(), Failure> {
-    let loaded = load(&Source::Demo, NOT_STARTED)?;
-    Ok(startup::demo(loaded.settings, again(Source::Demo))?)
+pub(super) fn demo() -> Result<(), CommandError> {
+    let loaded = load_or_refuse(&ConfigSource::Demo, NOT_STARTED)?;
+    Ok(startup::demo(loaded.settings, reload_source(ConfigSource::Demo))?)
 }
 
 /// `penstock check`.
-pub(super) fn check(source: &Source, strict: bool) -> Result<(), Failure> {
-    let loaded = load(source, WOULD_NOT_START)?;
-    let mut others = proven(&loaded.settings, WOULD_NOT_START)?;
+pub(super) fn check(source: &ConfigSource, strict: bool) -> Result<(), CommandError> {
+    let loaded = load_or_refuse(source, WOULD_NOT_START)?;
+    let mut others = check_certificates(&loaded.settings, WOULD_NOT_START)?;
     let name = match source {
-        Source::Demo => "The demo".to_owned(),
-        Source::File(path) => path.display().to_string(),
+        ConfigSource::Demo => "The demo".to_owned(),
+        ConfigSource::File(path) => path.display().to_string(),
     };
-    let (matchless, note) = matchless(&loaded.settings, &name);
+    let (matchless, note) = unmatched_warnings(&loaded.settings, &name);
     others.extend(matchless);
     others.extend(fd_limit::few(&loaded.settings, fd_limit::most()));
-    others.extend(memory_estimate::beyond(&loaded.settings, memory_estimate::of_machine()));
-    err(&others.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
-    err(&note);
+    others.extend(memory_estimate::excess_warning(&loaded.settings, memory_estimate::machine_memory()));
+    print_stderr(&others.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
+    print_stderr(&note);
     let count = loaded.warnings.len() + others.len();
     if strict && count > 0 {
         let many = if count == 1 { "One warning".to_owned() } else { format!("{count} warnings") };
         let why = format!("{many} in {name}, and --strict allows none.");
-        return Err(Failure { why, code: MISCONFIGURED });
+        return Err(CommandError { why, code: MISCONFIGURED });
     }
-    Ok(out(&format!("{name} is valid.\n{}", summary(&loaded.settings)))?)
+    Ok(print_stdout(&format!("{name} is valid.\n{}", settings_summary(&loaded.settings)))?)
 }
 
 /// Checks the files of certificates and keys, and an admin token that an operator may have written. Returns warnings
@@ -60,9 +60,9 @@ pub(super) fn check(source: &Source, strict: bool) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Returns all mistakes as one text.
-fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure> {
+fn check_certificates(settings: &Settings, consequence: &str) -> Result<Vec<String>, CommandError> {
     let token = stores::prove_token(&settings.storage).err();
-    let (over, mut mistakes) = match tls::prove(settings, super::backend::now()) {
+    let (over, mut mistakes) = match tls::prove(settings, super::backend::unix_now()) {
         Ok(over) => (over, Vec::new()),
         Err(mistakes) => (Vec::new(), mistakes),
     };
@@ -70,19 +70,20 @@ fn proven(settings: &Settings, consequence: &str) -> Result<Vec<String>, Failure
     if mistakes.is_empty() {
         return Ok(over);
     }
-    Err(Failure { why: all(&mistakes, consequence), code: MISCONFIGURED })
+    Err(CommandError { why: format_mistakes(&mistakes, consequence), code: MISCONFIGURED })
 }
 
 /// Returns warnings about limits and models of keys and accounts that match nothing under this configuration. If the
 /// store cannot be read, returns a note instead.
-fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
-    let now = super::backend::now();
-    let looked = drop_privileges::take(&settings.storage.path).and_then(|()| stores::look(&settings.storage));
+fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) {
+    let now = super::backend::unix_now();
+    let looked = drop_privileges::become_folder_owner(&settings.storage.path)
+        .and_then(|()| stores::look(&settings.storage));
     let found = looked.and_then(|store| {
         let Some(store) = store else { return Ok(Vec::new()) };
         let cards = settings.models.iter().map(|model| model.card()).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
-        at_rest(&store, &catalog, now).map_err(|error| error.to_string())
+        store_warnings(&store, &catalog, now).map_err(|error| error.to_string())
     });
     match found {
         Ok(found) => (found.iter().map(ToString::to_string).collect(), String::new()),
@@ -97,31 +98,33 @@ fn matchless(settings: &Settings, name: &str) -> (Vec<String>, String) {
 }
 
 /// Returns a function that reads the same source again, for a reload.
-fn again(source: Source) -> ConfigSource {
-    Arc::new(move || source.load().map_err(|report| refusal(&report, "the old configuration stays active")))
+fn reload_source(source: ConfigSource) -> ConfigReader {
+    Arc::new(move || {
+        source.load().map_err(|report| format_refusal(&report, "the old configuration stays active"))
+    })
 }
 
 /// Loads the settings and prints the warnings.
 ///
 /// # Errors
 /// Returns all mistakes as one text.
-fn load(source: &Source, consequence: &str) -> Result<Loaded, Failure> {
+fn load_or_refuse(source: &ConfigSource, consequence: &str) -> Result<LoadedConfig, CommandError> {
     match source.load() {
         Ok(loaded) => {
-            err(&warnings(&loaded.warnings));
+            print_stderr(&format_warnings(&loaded.warnings));
             Ok(loaded)
         }
-        Err(report) => Err(Failure { why: refusal(&report, consequence), code: MISCONFIGURED }),
+        Err(report) => Err(CommandError { why: format_refusal(&report, consequence), code: MISCONFIGURED }),
     }
 }
 
 /// Formats all mistakes and their consequence.
-pub fn refusal(report: &Report, consequence: &str) -> String {
+pub fn format_refusal(report: &Diagnostics, consequence: &str) -> String {
     // Warnings are left out: some exist only because a block with a mistake was skipped.
-    all(&report.mistakes, consequence)
+    format_mistakes(&report.mistakes, consequence)
 }
 
-fn all(mistakes: &[impl Display], consequence: &str) -> String {
+fn format_mistakes(mistakes: &[impl Display], consequence: &str) -> String {
     let mut text = String::new();
     for mistake in mistakes {
         let _ = writeln!(text, "{mistake}\n");
@@ -134,12 +137,12 @@ fn all(mistakes: &[impl Display], consequence: &str) -> String {
     text
 }
 
-fn warnings(warnings: &[Mistake]) -> String {
+fn format_warnings(warnings: &[Diagnostic]) -> String {
     warnings.iter().map(|warning| format!("warning: {warning}\n\n")).collect()
 }
 
 /// Summary of a configuration for people.
-pub fn summary(settings: &Settings) -> String {
+pub fn settings_summary(settings: &Settings) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<10} {value}");
@@ -160,7 +163,7 @@ pub fn summary(settings: &Settings) -> String {
     }
     for provider in &settings.providers {
         let offers = offered.get(&provider.index).copied().unwrap_or_default();
-        let scheme = if provider.base.tls { "https" } else { "http" };
+        let scheme = if provider.base_url.tls { "https" } else { "http" };
         let dialects: Vec<&str> = provider.dialects.iter().map(|dialect| dialect.name()).collect();
         line(
             "",
@@ -169,8 +172,8 @@ pub fn summary(settings: &Settings) -> String {
                 provider.id,
                 provider.place.city,
                 provider.place.country,
-                provider.base.authority,
-                provider.base.path_prefix,
+                provider.base_url.authority,
+                provider.base_url.path_prefix,
                 dialects.join("+"),
             ),
         );
@@ -179,10 +182,13 @@ pub fn summary(settings: &Settings) -> String {
         line("simulates", format!("{} on {}", simulated.name, simulated.address));
     }
     line("opens", format!("at most {}", fd_limit::summary(settings)));
-    let bounds = memory_estimate::bounds(settings);
-    line("memory", format!("at most {}:", memory_estimate::short(memory_estimate::most(&bounds))));
+    let bounds = memory_estimate::memory_bounds(settings);
+    line(
+        "memory",
+        format!("at most {}:", memory_estimate::format_size(memory_estimate::total_bytes(&bounds))),
+    );
     for (name, bytes, why) in bounds {
-        line("", format!("{name:<10} {:>9}  {why}", memory_estimate::short(bytes)));
+        line("", format!("{name:<10} {:>9}  {why}", memory_estimate::format_size(bytes)));
     }
     text
 }

@@ -3,30 +3,30 @@
 mod backend;
 mod export;
 
-pub use backend::Way;
+pub use backend::LedgerBackend;
 
-use super::Reached;
-use super::client::{Client, Failure, reach};
+use super::ConfigArgs;
+use super::client::{AdminClientError, Client, admin_target};
 use super::listing::{Listing, OutputArgs};
-use super::output::{err, out};
-use super::status::{cell, data, print};
+use super::output::{print_stderr, print_stdout};
+use super::status::{answer_rows, print_json, table_cell};
 use clap::{Args, Subcommand};
-use export::Export;
+use export::ExportArgs;
 use serde_json::{Value, json};
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Credits {
+pub struct CreditsArgs {
     #[command(flatten)]
-    reached: Reached,
+    reached: ConfigArgs,
     #[command(subcommand)]
-    command: Command,
+    command: CreditsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CreditsCommand {
     /// Gives an account credits, or energy for models billed by energy
-    Grant(Granted),
+    Grant(GrantArgs),
     /// Shows the balances of accounts: total, reserved and available
     Balance {
         /// Only this account
@@ -37,7 +37,7 @@ enum Command {
     /// Replaces the amount of a charge or a grant
     ///
     /// Entries never change: the correction is a new entry. Each entry can be corrected once.
-    Correct(Corrected),
+    Correct(CorrectArgs),
     /// Recomputes every balance from the first entry on, and names the first incorrect entry
     ///
     /// Checks the hash chain, the double entry, every balance, and the second copy. Ends with 1 if a check fails.
@@ -54,7 +54,7 @@ enum Command {
         day: Option<String>,
     },
     /// Writes the entries of the ledger to a file or standard output, the oldest first
-    Export(Export),
+    Export(ExportArgs),
     /// Rebuilds the store's ledger from its second copy
     ///
     /// For a store that lost entries or was lost. Requires that no gateway runs. The files of the copy are verified
@@ -63,11 +63,11 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
-struct Granted {
+struct GrantArgs {
     /// Id of the account
     account: String,
     #[command(flatten)]
-    amount: Amount,
+    amount: AmountArgs,
     /// Id of your choice, such as an invoice number: repeating the command with it does not grant twice
     ///
     /// A repetition returns the result of the first time. The same id with another amount or account is refused.
@@ -79,11 +79,11 @@ struct Granted {
 }
 
 #[derive(Debug, Args)]
-struct Corrected {
+struct CorrectArgs {
     /// Number of the charge or grant, as `credits export` shows it
     entry: u64,
     #[command(flatten)]
-    amount: Amount,
+    amount: AmountArgs,
     /// Id of your choice: repeating the command with it does not correct twice
     #[arg(long)]
     id: Option<String>,
@@ -94,7 +94,7 @@ struct Corrected {
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-struct Amount {
+struct AmountArgs {
     /// Credits, with at most six decimals
     #[arg(long)]
     credits: Option<String>,
@@ -104,62 +104,62 @@ struct Amount {
 }
 
 /// Runs the command.
-pub fn run(credits: Credits) -> Result<(), String> {
-    if matches!(credits.command, Command::Rebuild) {
+pub fn run(credits: CreditsArgs) -> Result<(), String> {
+    if matches!(credits.command, CreditsCommand::Rebuild) {
         return rebuild(&credits.reached);
     }
-    if let Command::Verify { repair } = credits.command {
+    if let CreditsCommand::Verify { repair } = credits.command {
         return verify(&credits.reached, repair);
     }
-    let way = Way::find(&credits.reached)?;
+    let way = LedgerBackend::connect(&credits.reached)?;
     match credits.command {
-        Command::Grant(granted) => {
-            let Granted { account, amount, id, note } = granted;
+        CreditsCommand::Grant(granted) => {
+            let GrantArgs { account, amount, id, note } = granted;
             let body = json!({ "account": account, "credits": amount.credits, "kwh": amount.kwh, "id": id, "note": note });
-            told(&way.post("/admin/credits/grant", &body)?)
+            print_adjustment(&way.post("/admin/credits/grant", &body)?)
         }
-        Command::Correct(corrected) => {
-            let Corrected { entry, amount, id, note } = corrected;
+        CreditsCommand::Correct(corrected) => {
+            let CorrectArgs { entry, amount, id, note } = corrected;
             let body = json!({ "entry": entry, "credits": amount.credits, "kwh": amount.kwh, "id": id, "note": note });
-            told(&way.post("/admin/credits/correct", &body)?)
+            print_adjustment(&way.post("/admin/credits/correct", &body)?)
         }
-        Command::Balance { account, output } => {
+        CreditsCommand::Balance { account, output } => {
             let query: Vec<(&str, &str)> =
                 account.iter().map(|account| ("account", account.as_str())).collect();
             let answer = way.get("/admin/credits", &query)?;
             output.print(&balances(&answer), || answer.clone())
         }
-        Command::Rerate { day } => {
+        CreditsCommand::Rerate { day } => {
             let query: Vec<(&str, &str)> = day.iter().map(|day| ("day", day.as_str())).collect();
             let answer = way.get("/admin/credits/rerate", &query)?;
-            print(&answer)?;
+            print_json(&answer)?;
             let same = answer.get("same") == Some(&Value::Bool(true));
             if same { Ok(()) } else { Err("At least one charge differs when it is recomputed.".to_owned()) }
         }
-        Command::Export(export) => export::run(&way, &export),
+        CreditsCommand::Export(export) => export::run(&way, &export),
         // Handled above, before the backend was chosen.
-        Command::Verify { .. } | Command::Rebuild => Ok(()),
+        CreditsCommand::Verify { .. } | CreditsCommand::Rebuild => Ok(()),
     }
 }
 
 /// Verifies through the running gateway, or by reading its store. Only `repair` writes.
-fn verify(reached: &Reached, repair: bool) -> Result<(), String> {
-    let reach = reach(&reached.source()?)?;
+fn verify(reached: &ConfigArgs, repair: bool) -> Result<(), String> {
+    let reach = admin_target(&reached.source()?)?;
     match Client::new(&reach) {
         Ok(_) if repair => Err("The gateway is running: stop it first, or leave --repair out.".to_owned()),
-        Ok(client) => proven(&client.ask("GET", "/admin/credits/verify", None)?),
-        Err(Failure::Other(why)) => Err(why),
-        Err(Failure::NotRunning(_)) => {
-            let storage = backend::storage(&reach)?;
-            super::drop_privileges::take(&storage.path)?;
-            let found = proven(&crate::billing::offline::verify_ledger(&storage)?.told());
+        Ok(client) => print_verification(&client.ask("GET", "/admin/credits/verify", None)?),
+        Err(AdminClientError::Other(why)) => Err(why),
+        Err(AdminClientError::NotRunning(_)) => {
+            let storage = backend::ledger_storage(&reach)?;
+            super::drop_privileges::become_folder_owner(&storage.path)?;
+            let found = print_verification(&crate::billing::offline::verify_ledger(&storage)?.told());
             match found {
                 Err(why) if repair => {
-                    err(&why);
+                    print_stderr(&why);
                     for healed in crate::storage::stores::heal_ledger(&storage)? {
-                        err(&format!("Written again: {healed}.\n"));
+                        print_stderr(&format!("Written again: {healed}.\n"));
                     }
-                    proven(&crate::billing::offline::verify_ledger(&storage)?.told())
+                    print_verification(&crate::billing::offline::verify_ledger(&storage)?.told())
                 }
                 found => found,
             }
@@ -167,17 +167,17 @@ fn verify(reached: &Reached, repair: bool) -> Result<(), String> {
     }
 }
 
-fn told(answer: &Value) -> Result<(), String> {
-    err(&format!("Entry {} ({}).\n", cell(answer, "entry"), cell(answer, "id")));
-    out(&balances(&json!({ "data": [answer] })).table())
+fn print_adjustment(answer: &Value) -> Result<(), String> {
+    print_stderr(&format!("Entry {} ({}).\n", table_cell(answer, "entry"), table_cell(answer, "id")));
+    print_stdout(&balances(&json!({ "data": [answer] })).table())
 }
 
 fn balances(answer: &Value) -> Listing {
-    let rows = data(answer).iter().map(|account| {
+    let rows = answer_rows(answer).iter().map(|account| {
         let of = |wallet: &str, name: &str| {
-            account.get(wallet).map(|wallet| cell(wallet, name)).unwrap_or_default()
+            account.get(wallet).map(|wallet| table_cell(wallet, name)).unwrap_or_default()
         };
-        let mut row = vec![cell(account, "account")];
+        let mut row = vec![table_cell(account, "account")];
         for wallet in ["credits", "energy_kwh"] {
             row.extend(["balance", "reserved", "available"].map(|name| of(wallet, name)));
         }
@@ -199,21 +199,25 @@ fn balances(answer: &Value) -> Listing {
 ///
 /// # Errors
 /// Returns the failed checks.
-fn proven(proof: &Value) -> Result<(), String> {
-    out(&format!(
+fn print_verification(proof: &Value) -> Result<(), String> {
+    print_stdout(&format!(
         "{} entries of {} accounts, {} open reserves.\n",
-        cell(proof, "entries"),
-        cell(proof, "accounts"),
-        cell(proof, "open_reserves")
+        table_cell(proof, "entries"),
+        table_cell(proof, "accounts"),
+        table_cell(proof, "open_reserves")
     ))?;
     if proof.get("good") == Some(&Value::Bool(true)) {
-        return out(
+        return print_stdout(
             "Every entry follows from the one before it, every balance from its entries, and the second copy agrees.\n",
         );
     }
     let mut why = String::new();
     if let Some(misfit) = proof.get("first_misfit").filter(|misfit| !misfit.is_null()) {
-        why.push_str(&format!("Entry {} does not fit: {}.\n", cell(misfit, "entry"), cell(misfit, "why")));
+        why.push_str(&format!(
+            "Entry {} does not fit: {}.\n",
+            table_cell(misfit, "entry"),
+            table_cell(misfit, "why")
+        ));
     }
     for list in ["balances", "second_copy"] {
         for finding in
@@ -225,13 +229,13 @@ fn proven(proof: &Value) -> Result<(), String> {
     Err(why)
 }
 
-fn rebuild(reached: &Reached) -> Result<(), String> {
-    let reach = reach(&reached.source()?)?;
+fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
+    let reach = admin_target(&reached.source()?)?;
     if Client::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
-    let storage = backend::storage(&reach)?;
-    super::drop_privileges::take(&storage.path)?;
+    let storage = backend::ledger_storage(&reach)?;
+    super::drop_privileges::become_folder_owner(&storage.path)?;
     let entries = crate::billing::offline::rebuild(&storage)?;
-    out(&format!("The ledger was rebuilt: {entries} entries.\n"))
+    print_stdout(&format!("The ledger was rebuilt: {entries} entries.\n"))
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Returns the reason as one sentence.
-pub(super) fn take(folder: &Path) -> Result<(), String> {
+pub(super) fn become_folder_owner(folder: &Path) -> Result<(), String> {
     let Ok(found) = fs::metadata(folder) else { return Ok(()) };
     if !geteuid().is_root() || found.uid() == 0 {
         return Ok(());

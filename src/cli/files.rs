@@ -1,11 +1,11 @@
 //! `penstock files`: files of all accounts, through the running gateway, or read from its store when none runs.
 
-use super::Reached;
-use super::backend::{Way, encoded};
-use super::client::reach;
+use super::ConfigArgs;
+use super::backend::{AdminBackend, encode_segment};
+use super::client::admin_target;
 use super::listing::{Listing, OutputArgs};
-use super::output::out;
-use super::status::{cell, print};
+use super::output::print_stdout;
+use super::status::{print_json, table_cell};
 use crate::time::format::rfc3339;
 use clap::{Args, Subcommand};
 use http::Method;
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Files {
+pub struct FilesArgs {
     #[command(flatten)]
-    reached: Reached,
+    reached: ConfigArgs,
     #[command(subcommand)]
-    command: Command,
+    command: FilesCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum FilesCommand {
     /// Lists files, the oldest first; contents are not shown
     List {
         /// Only files of this account
@@ -51,34 +51,34 @@ enum Command {
 ///
 /// # Errors
 /// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.
-pub fn run(files: Files) -> Result<(), String> {
-    let way = Way::to(&reach(&files.reached.source()?)?)?;
+pub fn run(files: FilesArgs) -> Result<(), String> {
+    let way = AdminBackend::connect(&admin_target(&files.reached.source()?)?)?;
     match files.command {
-        Command::List { account, purpose, output } => {
+        FilesCommand::List { account, purpose, output } => {
             let account = account.as_deref().map(|account| ("account", account));
             let purpose = purpose.as_deref().map(|purpose| ("purpose", purpose));
             let query: Vec<(&str, &str)> = account.into_iter().chain(purpose).collect();
-            let all = way.every("/admin/files", &query)?;
+            let all = way.all_rows("/admin/files", &query)?;
             let heading =
                 ["ID", "ACCOUNT", "PURPOSE", "STATUS", "BYTES", "LINES", "CREATED", "EXPIRES", "NAME"];
             output.print(&Listing::new(&heading).with_rows(all.iter().map(row)), || json!({ "data": all }))
         }
-        Command::Show { id } => print(&way.ask(&Method::GET, &path(&id), &[], None)?),
-        Command::Delete { id } => {
+        FilesCommand::Show { id } => print_json(&way.ask(&Method::GET, &path(&id), &[], None)?),
+        FilesCommand::Delete { id } => {
             way.ask(&Method::DELETE, &path(&id), &[], None)?;
-            out(&format!("File {id} is deleted.\n"))
+            print_stdout(&format!("File {id} is deleted.\n"))
         }
     }
 }
 
 fn path(id: &str) -> String {
-    format!("/admin/files/{}", encoded(id))
+    format!("/admin/files/{}", encode_segment(id))
 }
 
 fn row(file: &Value) -> Vec<String> {
     let time = |name: &str| file.get(name).and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
     let mut row =
-        ["id", "account", "purpose", "status", "bytes", "lines"].map(|name| cell(file, name)).to_vec();
-    row.extend([time("created"), time("expires"), cell(file, "filename")]);
+        ["id", "account", "purpose", "status", "bytes", "lines"].map(|name| table_cell(file, name)).to_vec();
+    row.extend([time("created"), time("expires"), table_cell(file, "filename")]);
     row
 }

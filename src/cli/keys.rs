@@ -1,13 +1,13 @@
 //! `penstock keys`: through the running gateway, or directly in its store when none runs.
 
-use super::Reached;
-use super::backend::{Way, now};
-use super::client::reach;
-use super::limits::{Limits, shown, warnings};
+use super::ConfigArgs;
+use super::backend::{AdminBackend, unix_now};
+use super::client::admin_target;
+use super::limits::{LimitArgs, format_limits, format_warnings};
 use super::listing::{Listing, OutputArgs};
-use super::output::{err, out};
-use super::status::{cell, print};
-use crate::config::duration;
+use super::output::{print_stderr, print_stdout};
+use super::status::{print_json, table_cell};
+use crate::config::parse_duration;
 use crate::time::format::{day, rfc3339};
 use clap::{Args, Subcommand};
 use http::Method;
@@ -16,19 +16,19 @@ use std::time::Duration;
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Keys {
+pub struct KeysArgs {
     #[command(flatten)]
-    reached: Reached,
+    reached: ConfigArgs,
     #[command(subcommand)]
-    command: Command,
+    command: KeysCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum KeysCommand {
     /// Creates a key and prints it once; it cannot be shown again
     ///
     /// Only the key goes to standard output, so `KEY=$(penstock keys create)` works.
-    Create(Create),
+    Create(CreateKeyArgs),
     /// Lists keys; their secrets are not stored and not shown
     List {
         /// Only the keys of this account
@@ -43,7 +43,7 @@ enum Command {
         id: String,
     },
     /// Changes a key's name, permissions, limits or expiry
-    Change(Change),
+    Change(ChangeKeyArgs),
     /// Gives a key a new secret and prints it once; the old one stays valid for a while
     ///
     /// Only the key goes to standard output.
@@ -62,7 +62,7 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
-struct Create {
+struct CreateKeyArgs {
     /// Display name
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
@@ -79,11 +79,11 @@ struct Create {
     #[arg(long, value_name = "DURATION", value_parser = after)]
     expires: Option<Duration>,
     #[command(flatten)]
-    limits: Limits,
+    limits: LimitArgs,
 }
 
 #[derive(Debug, Args)]
-struct Change {
+struct ChangeKeyArgs {
     /// Id of the key: the 16 characters after `sk-svc-`
     id: String,
     /// Display name
@@ -100,55 +100,56 @@ struct Change {
     all_models: bool,
     /// Time from now until the key expires, such as 12h or 30d; or never
     #[arg(long, value_name = "DURATION", value_parser = after_or_never)]
-    expires: Option<Expiry>,
+    expires: Option<ExpiryArg>,
     #[command(flatten)]
-    limits: Limits,
+    limits: LimitArgs,
 }
 
 /// Requested expiry of a key.
 #[derive(Clone, Copy, Debug)]
-enum Expiry {
+enum ExpiryArg {
     After(Duration),
     Never,
 }
 
 fn after(text: &str) -> Result<Duration, String> {
     let sentence = "This is not a duration above zero: write something like 12h or 30d.";
-    duration(text).filter(|duration| !duration.is_zero()).ok_or_else(|| sentence.to_owned())
+    parse_duration(text).filter(|duration| !duration.is_zero()).ok_or_else(|| sentence.to_owned())
 }
 
-fn after_or_never(text: &str) -> Result<Expiry, String> {
-    if text == "never" { Ok(Expiry::Never) } else { after(text).map(Expiry::After) }
+fn after_or_never(text: &str) -> Result<ExpiryArg, String> {
+    if text == "never" { Ok(ExpiryArg::Never) } else { after(text).map(ExpiryArg::After) }
 }
 
 fn span(text: &str) -> Result<Duration, String> {
-    duration(text).ok_or_else(|| "This is not a duration: write something like 12h, 7d or 0s.".to_owned())
+    parse_duration(text)
+        .ok_or_else(|| "This is not a duration: write something like 12h, 7d or 0s.".to_owned())
 }
 
 /// Runs the command.
-pub fn run(keys: Keys) -> Result<(), String> {
-    let reach = reach(&keys.reached.source()?)?;
-    let way = Way::to(&reach)?;
+pub fn run(keys: KeysArgs) -> Result<(), String> {
+    let reach = admin_target(&keys.reached.source()?)?;
+    let way = AdminBackend::connect(&reach)?;
     match keys.command {
-        Command::Create(create) => make(&way, &create),
-        Command::List { account, output } => list(&way, account.as_deref(), output),
-        Command::Show { id } => print(&way.ask(&Method::GET, &path(&id, "")?, &[], None)?),
-        Command::Change(change) => alter(&way, change),
-        Command::Rotate { id, overlap } => {
+        KeysCommand::Create(create) => create_key(&way, &create),
+        KeysCommand::List { account, output } => list(&way, account.as_deref(), output),
+        KeysCommand::Show { id } => print_json(&way.ask(&Method::GET, &path(&id, "")?, &[], None)?),
+        KeysCommand::Change(change) => change_key(&way, change),
+        KeysCommand::Rotate { id, overlap } => {
             let body = json!({ "overlap_seconds": overlap.as_secs() });
             let key = way.ask(&Method::POST, &path(&id, "/rotate")?, &[], Some(&body))?;
             let until = key.get("previous_good_until").and_then(Value::as_u64).map(rfc3339);
             let old =
                 until.map_or_else(|| "no longer valid".to_owned(), |until| format!("valid until {until}"));
-            err(&format!(
+            print_stderr(&format!(
                 "Key {} has a new secret; the old one is {old}. The new one is shown only now:\n",
-                cell(&key, "id")
+                table_cell(&key, "id")
             ));
-            out(&format!("{}\n", cell(&key, "key")))
+            print_stdout(&format!("{}\n", table_cell(&key, "key")))
         }
-        Command::Revoke { id } => {
+        KeysCommand::Revoke { id } => {
             let answer = way.ask(&Method::POST, &path(&id, "/revoke")?, &[], None)?;
-            out(&if answer.get("already") == Some(&Value::Bool(true)) {
+            print_stdout(&if answer.get("already") == Some(&Value::Bool(true)) {
                 format!("Key {id} was already revoked.\n")
             } else {
                 format!("Key {id} is revoked.\n")
@@ -165,27 +166,27 @@ fn path(id: &str, what: &str) -> Result<String, String> {
     Ok(format!("/admin/keys/{id}{what}"))
 }
 
-fn make(way: &Way, create: &Create) -> Result<(), String> {
+fn create_key(way: &AdminBackend, create: &CreateKeyArgs) -> Result<(), String> {
     let body = json!({
         "name": create.name,
         "account": create.account,
         "scopes": create.scopes,
         "models": if create.models.is_empty() { Value::Null } else { json!(create.models) },
-        "expires": create.expires.map(|after| now().saturating_add(after.as_secs())),
-        "limits": create.limits.written().unwrap_or_else(|| json!({})),
+        "expires": create.expires.map(|after| unix_now().saturating_add(after.as_secs())),
+        "limits": create.limits.to_json().unwrap_or_else(|| json!({})),
     });
     let key = way.ask(&Method::POST, "/admin/keys", &[], Some(&body))?;
-    err(&warnings(&key));
-    err(&format!(
+    print_stderr(&format_warnings(&key));
+    print_stderr(&format!(
         "Key {} of account {} may use {}. It is shown only now:\n",
-        cell(&key, "id"),
-        cell(&key, "account"),
-        cell(&key, "scopes"),
+        table_cell(&key, "id"),
+        table_cell(&key, "account"),
+        table_cell(&key, "scopes"),
     ));
-    out(&format!("{}\n", cell(&key, "key")))
+    print_stdout(&format!("{}\n", table_cell(&key, "key")))
 }
 
-fn alter(way: &Way, change: Change) -> Result<(), String> {
+fn change_key(way: &AdminBackend, change: ChangeKeyArgs) -> Result<(), String> {
     let path = path(&change.id, "")?;
     let mut body = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
@@ -198,33 +199,37 @@ fn alter(way: &Way, change: Change) -> Result<(), String> {
     put(
         "expires",
         change.expires.map(|expiry| match expiry {
-            Expiry::Never => Value::Null,
-            Expiry::After(after) => now().saturating_add(after.as_secs()).into(),
+            ExpiryArg::Never => Value::Null,
+            ExpiryArg::After(after) => unix_now().saturating_add(after.as_secs()).into(),
         }),
     );
-    put("limits", change.limits.written());
+    put("limits", change.limits.to_json());
     if body.is_empty() {
         return Err(
             "No change was given; `penstock keys change --help` lists what can be changed.".to_owned()
         );
     }
     let key = way.ask(&Method::PATCH, &path, &[], Some(&Value::Object(body)))?;
-    err(&warnings(&key));
-    let limits = shown(&key);
+    print_stderr(&format_warnings(&key));
+    let limits = format_limits(&key);
     let limits = if limits.is_empty() { "without limits".to_owned() } else { limits };
-    out(&format!("Key {} is changed: it may use {}, {limits}.\n", cell(&key, "id"), cell(&key, "scopes")))
+    print_stdout(&format!(
+        "Key {} is changed: it may use {}, {limits}.\n",
+        table_cell(&key, "id"),
+        table_cell(&key, "scopes")
+    ))
 }
 
-fn list(way: &Way, account: Option<&str>, output: OutputArgs) -> Result<(), String> {
+fn list(way: &AdminBackend, account: Option<&str>, output: OutputArgs) -> Result<(), String> {
     let account = account.map(|account| ("account", account));
-    let all = way.every("/admin/keys", &account.into_iter().collect::<Vec<_>>())?;
+    let all = way.all_rows("/admin/keys", &account.into_iter().collect::<Vec<_>>())?;
     let heading = ["ID", "NAME", "ACCOUNT", "SCOPES", "MODELS", "LIMITS", "CREATED", "LAST USED", "STATE"];
-    let listing = Listing::new(&heading).with_rows(all.iter().map(|key| row(key, now())));
+    let listing = Listing::new(&heading).with_rows(all.iter().map(|key| row(key, unix_now())));
     output.print(&listing, || json!({ "data": all }))
 }
 
 fn row(key: &Value, now: u64) -> Vec<String> {
-    let cell = |name: &str| cell(key, name);
+    let cell = |name: &str| table_cell(key, name);
     let at = |name: &str| key.get(name).and_then(Value::as_u64);
     let models =
         if key.get("models").is_some_and(Value::is_array) { cell("models") } else { "all".to_owned() };
@@ -240,7 +245,7 @@ fn row(key: &Value, now: u64) -> Vec<String> {
         cell("account"),
         cell("scopes"),
         models,
-        shown(key),
+        format_limits(key),
         at("created").map(day).unwrap_or_default(),
         at("last_used").map_or_else(|| "never".to_owned(), day),
         state,

@@ -1,13 +1,13 @@
 //! Limits: command line arguments and display.
 
-use super::status::cell;
+use super::status::table_cell;
 use crate::admin::input::LIMITS;
 use clap::Args;
 use serde_json::{Map, Value};
 
 /// Limits of a key or account; `none` removes a limit.
 #[derive(Debug, Default, Args)]
-pub struct Limits {
+pub struct LimitArgs {
     /// Requests per minute; `none` for no limit
     #[arg(long, value_name = "N", help_heading = "Limits")]
     requests_per_minute: Option<String>,
@@ -25,10 +25,10 @@ pub struct Limits {
     budget_per_month: Option<String>,
 }
 
-impl Limits {
+impl LimitArgs {
     /// Returns the member `limits` of a request, or `None` if no limit was given.
     #[must_use]
-    pub fn written(&self) -> Option<Value> {
+    pub fn to_json(&self) -> Option<Value> {
         let all = [
             &self.requests_per_minute,
             &self.tokens_per_minute,
@@ -53,11 +53,11 @@ impl Limits {
 
 /// Formats limits as a table cell: `60 req/min, 5 credits/day`; empty if there are none.
 #[must_use]
-pub fn shown(item: &Value) -> String {
+pub fn format_limits(item: &Value) -> String {
     let units = ["req/min", "tok/min", "at once", "credits/day", "credits/month"];
     let limits = item.get("limits").unwrap_or(&Value::Null);
     let each = LIMITS.into_iter().zip(units).filter_map(|(name, unit)| {
-        let most = cell(limits, name);
+        let most = table_cell(limits, name);
         (!most.is_empty()).then(|| format!("{most} {unit}"))
     });
     each.collect::<Vec<_>>().join(", ")
@@ -65,7 +65,7 @@ pub fn shown(item: &Value) -> String {
 
 /// Formats the warnings of an answer for standard error.
 #[must_use]
-pub fn warnings(answer: &Value) -> String {
+pub fn format_warnings(answer: &Value) -> String {
     let list = answer.get("warnings").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     list.iter().filter_map(Value::as_str).map(|warning| format!("warning: {warning}\n")).collect()
 }

@@ -1,7 +1,7 @@
 //! Output of the commands that list things: a table for people, JSON or CSV for programs.
 
-use super::output::out;
-use super::status::print;
+use super::output::print_stdout;
+use super::status::print_json;
 use super::table::table;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -42,9 +42,9 @@ impl OutputArgs {
     /// Returns an error if standard output cannot be written to.
     pub fn print(self, listing: &Listing, json: impl FnOnce() -> Value) -> Result<(), String> {
         match self.format() {
-            OutputFormat::Table => out(&listing.table()),
-            OutputFormat::Csv => out(&listing.csv()),
-            OutputFormat::Json => print(&json()),
+            OutputFormat::Table => print_stdout(&listing.table()),
+            OutputFormat::Csv => print_stdout(&listing.csv()),
+            OutputFormat::Json => print_json(&json()),
         }
     }
 }

@@ -9,31 +9,31 @@ use crate::upstream::connect::H2_WINDOW;
 
 /// Memory of a request besides its body and its answer, in bytes: buffers of two connections, and its state. An
 /// assumption; an open stream takes 13 KiB (`docs/performance.md`).
-const STATE: u64 = 64 << 10;
+const REQUEST_STATE: u64 = 64 << 10;
 /// The same, with the data that waits for a client that does not read.
-const REQUEST: u64 = STATE + SEND_BUFFER as u64;
+const REQUEST: u64 = REQUEST_STATE + SEND_BUFFER as u64;
 /// Maximum size of the recorded text of a stream, from which another provider can continue it.
-const RECORD: u64 = 256 << 10;
+const STREAM_RECORD: u64 = 256 << 10;
 /// Bytes of an answer in memory that no limit counts: data already read, and data that waits for a slow client.
-const UNCOUNTED: u64 = FREE as u64 + H2_WINDOW as u64;
+const UNCOUNTED_ANSWER: u64 = FREE as u64 + H2_WINDOW as u64;
 /// Memory of a connection before authentication: buffers, including those of TLS.
 const CONNECTION: u64 = 64 << 10;
 /// Additional memory of an HTTP/2 connection: unread body bytes, and the bookkeeping of small frames.
-const UNREAD: u64 = CONNECTION_WINDOW as u64 + 1 + SMALL_FRAMES as u64;
+const UNREAD_H2: u64 = CONNECTION_WINDOW as u64 + 1 + SMALL_FRAMES as u64;
 /// Copies of a request head: as received, in a buffer that grew by doubling, and parsed. Each thread parses all heads
 /// that arrive at once on a connection before it handles the first.
-const TWICE_AND_READ: u64 = 3;
+const HEAD_COPIES: u64 = 3;
 /// Body bytes that a client sends before the body is read.
-const AHEAD: u64 = STREAM_WINDOW as u64;
+const UNREAD_BODY: u64 = STREAM_WINDOW as u64;
 /// Copies of a body while it is converted for a provider of another dialect.
-const FORMS: u64 = 2;
+const BODY_COPIES: u64 = 2;
 /// Memory of a token count, as a multiple of the body size, besides the body: the parsed conversation, the values for a
 /// chat template, the prompt, and the prompt in two forms during tokenization.
-const COUNTED: u64 = 6;
+const COUNT_BODY_FACTOR: u64 = 6;
 /// Constant memory of a token count: overhead of small values, and the windows of the tokenizer.
-const COUNT: u64 = 128 << 20;
+const COUNT_OVERHEAD: u64 = 128 << 20;
 /// Memory of a line that is being read, as a multiple of its size: the buffer grew by doubling.
-const READ: u64 = 2;
+const LINE_COPIES: u64 = 2;
 /// Maximum number of images in memory at the same time.
 const IMAGES: u64 = 512;
 /// Page cache of the store.
@@ -42,13 +42,15 @@ const STORE: u64 = 8 << 20;
 const PROGRAM: u64 = 64 << 20;
 
 /// Memory bounds: name, bytes, and the setting that controls it.
-pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
+pub fn memory_bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
     let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
     let inside = wide(overload.requests).saturating_add(wide(overload.queue));
     // HTTP/2 is supported over TLS only.
     let (connection, at_once) = match settings.listen.https {
-        Some(_) => (CONNECTION + UNREAD, wide(settings.threads).saturating_mul(u64::from(limits.h2_streams))),
+        Some(_) => {
+            (CONNECTION + UNREAD_H2, wide(settings.threads).saturating_mul(u64::from(limits.h2_streams)))
+        }
         None => (CONNECTION, 0),
     };
     let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
@@ -56,48 +58,52 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
         (
             "requests",
             wide(overload.requests).saturating_mul(REQUEST),
-            format!("overload.requests = {}, {} each", overload.requests, short(REQUEST)),
+            format!("overload.requests = {}, {} each", overload.requests, format_size(REQUEST)),
         ),
         (
             "streams",
-            wide(overload.requests).saturating_mul(RECORD + UNCOUNTED),
+            wide(overload.requests).saturating_mul(STREAM_RECORD + UNCOUNTED_ANSWER),
             format!(
                 "at most {} of text each, recorded for failover, and {} in buffers; the rest counts as bodies",
-                short(RECORD),
-                short(UNCOUNTED)
+                format_size(STREAM_RECORD),
+                format_size(UNCOUNTED_ANSWER)
             ),
         ),
         (
             "connections",
             wide(limits.connections).saturating_mul(connection),
-            format!("limits.connections = {}, {} each", limits.connections, short(connection)),
+            format!("limits.connections = {}, {} each", limits.connections, format_size(connection)),
         ),
         (
             "heads",
             wide(limits.connections)
                 .saturating_add(inside)
                 .saturating_add(at_once)
-                .saturating_mul(wide(limits.head).saturating_mul(TWICE_AND_READ)),
+                .saturating_mul(wide(limits.head).saturating_mul(HEAD_COPIES)),
             format!(
-                "one per connection, per running or waiting request, and over HTTP/2 limits.h2_streams per thread; {TWICE_AND_READ} times limits.head each"
+                "one per connection, per running or waiting request, and over HTTP/2 limits.h2_streams per thread; {HEAD_COPIES} times limits.head each"
             ),
         ),
         (
             "queue",
-            wide(overload.queue).saturating_mul(AHEAD),
-            format!("overload.queue = {}, {} of each body over HTTP/2", overload.queue, short(AHEAD)),
+            wide(overload.queue).saturating_mul(UNREAD_BODY),
+            format!(
+                "overload.queue = {}, {} of each body over HTTP/2",
+                overload.queue,
+                format_size(UNREAD_BODY)
+            ),
         ),
         (
             "bodies",
-            wide(overload.bytes).saturating_mul(FORMS),
+            wide(overload.bytes).saturating_mul(BODY_COPIES),
             "twice overload.bytes: as received, and as sent to a provider".to_owned(),
         ),
         (
             "batches",
             wide(batches.memory)
                 .saturating_add(wide(batches.concurrency).saturating_mul(REQUEST))
-                .saturating_add(wide(batches.memory.max(batches.line)).saturating_mul(FORMS))
-                .saturating_add(wide(batches.line).saturating_mul(READ)),
+                .saturating_add(wide(batches.memory.max(batches.line)).saturating_mul(BODY_COPIES))
+                .saturating_add(wide(batches.line).saturating_mul(LINE_COPIES)),
             format!(
                 "batches.memory, batches.concurrency = {}, large lines in two forms, one of batches.line being read",
                 batches.concurrency
@@ -105,12 +111,13 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
         ),
         (
             "counting",
-            wide(overload.counting)
-                .saturating_mul(wide(limits.json_body).saturating_mul(COUNTED).saturating_add(COUNT)),
+            wide(overload.counting).saturating_mul(
+                wide(limits.json_body).saturating_mul(COUNT_BODY_FACTOR).saturating_add(COUNT_OVERHEAD),
+            ),
             format!(
-                "overload.counting = {}, {COUNTED} times limits.json_body and {} each",
+                "overload.counting = {}, {COUNT_BODY_FACTOR} times limits.json_body and {} each",
                 overload.counting,
-                short(COUNT)
+                format_size(COUNT_OVERHEAD)
             ),
         ),
         ("buffers", wide(buffer_pool::KEPT), "of large bodies, kept for a second".to_owned()),
@@ -122,27 +129,27 @@ pub fn bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
 }
 
 /// Sum of all bounds.
-pub fn most(bounds: &[(&'static str, u64, String)]) -> u64 {
+pub fn total_bytes(bounds: &[(&'static str, u64, String)]) -> u64 {
     bounds.iter().fold(0, |sum, (_, bytes, _)| sum.saturating_add(*bytes))
 }
 
 /// Returns a warning if the sum of the bounds exceeds the memory of the machine or control group.
-pub fn beyond(settings: &Settings, machine: Option<u64>) -> Option<String> {
-    let (needed, machine) = (most(&bounds(settings)), machine?);
+pub fn excess_warning(settings: &Settings, machine: Option<u64>) -> Option<String> {
+    let (needed, machine) = (total_bytes(&memory_bounds(settings)), machine?);
     (needed > machine).then(|| {
         format!(
             "The memory bounds add up to {}, and this machine has {}: under full load the system may end the process. \
              Lower overload.requests, overload.bytes or limits.connections; the list below shows the share of each.",
-            short(needed),
-            short(machine)
+            format_size(needed),
+            format_size(machine)
         )
     })
 }
 
 /// Memory of this machine or of the control group, whichever is less; `None` if unknown.
-pub fn of_machine() -> Option<u64> {
+pub fn machine_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
-    let total = read("/proc/meminfo").and_then(|text| total(&text));
+    let total = read("/proc/meminfo").and_then(|text| parse_mem_total(&text));
     let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     // Without a limit the file contains `max`, or a number larger than any machine has.
     let group = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
@@ -150,13 +157,13 @@ pub fn of_machine() -> Option<u64> {
 }
 
 /// Parses the bytes of `MemTotal`.
-fn total(meminfo: &str) -> Option<u64> {
+fn parse_mem_total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
 /// Formats a size for people, rounded up to a tenth.
-pub fn short(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= factor {
             let tenths = bytes.saturating_mul(10).div_ceil(factor);
@@ -175,11 +182,11 @@ mod tests {
 
     #[test]
     fn the_memory_of_the_machine_is_read() {
-        assert_eq!(total("MemFree: 1 kB\nMemTotal:       16384 kB\n"), Some(16 << 20));
+        assert_eq!(parse_mem_total("MemFree: 1 kB\nMemTotal:       16384 kB\n"), Some(16 << 20));
         for odd in ["", "MemTotal: 1 MB", "MemTotal: x kB", "MemTotal: 99999999999999999999 kB"] {
-            assert_eq!(total(odd), None, "{odd}");
+            assert_eq!(parse_mem_total(odd), None, "{odd}");
         }
-        assert!(of_machine().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(machine_memory().is_some_and(|bytes| bytes > 1 << 20));
     }
 
     #[test]
@@ -187,7 +194,7 @@ mod tests {
         for (bytes, text) in
             [(1, "1 B"), (1 << 10, "1 KiB"), ((1 << 20) + 1, "1.1 MiB"), (3 << 29, "1.5 GiB")]
         {
-            assert_eq!(short(bytes), text);
+            assert_eq!(format_size(bytes), text);
         }
     }
 }

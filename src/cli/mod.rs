@@ -25,7 +25,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::config::Source;
+use crate::config::ConfigSource;
 use clap::{Args, Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,21 +53,21 @@ Every key of the configuration is explained in conf/penstock.toml.";
 #[command(name = "penstock", version, about = ABOUT, long_about = LONG, after_help = AFTER)]
 pub struct Cli {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Runs the gateway with a configuration
     ///
     /// SIGTERM and SIGINT stop it: it accepts no new connections, and open requests may finish within `process.drain`.
     /// SIGHUP reloads the configuration; if there is a mistake, it is logged and the old configuration stays.
-    Run(Written),
+    Run(RunArgs),
     /// Reports every mistake of a configuration at once, or shows what it would run
     ///
     /// Reads the files and environment variables that it refers to, as at a real start; does not use the network. Ends
     /// with 78 if there is a mistake; with `--strict` also if there is a warning.
-    Check(Checked),
+    Check(CheckArgs),
     /// Prints the JSON Schema of the configuration
     ///
     /// For completion and checks in editors.
@@ -75,23 +75,23 @@ enum Command {
     /// Creates, lists, changes and suspends accounts, and sets their limits
     ///
     /// Through the running gateway, or directly in its store when none runs.
-    Accounts(accounts::Accounts),
+    Accounts(accounts::AccountsArgs),
     /// Creates, lists, changes, rotates and revokes API keys
     ///
     /// Through the running gateway, or directly in its store when none runs.
-    Keys(keys::Keys),
+    Keys(keys::KeysArgs),
     /// Lists, shows and cancels batches of all accounts
     ///
     /// Through the running gateway, or read from its store when none runs.
-    Batches(batches::Batches),
+    Batches(batches::BatchesArgs),
     /// Lists, shows and deletes files of all accounts
     ///
     /// Through the running gateway, or read from its store when none runs.
-    Files(files::Files),
+    Files(files::FilesArgs),
     /// Lists changes of accounts and keys, with time and author
     ///
     /// Through the running gateway, or directly in its store when none runs.
-    Audit(audit::Audit),
+    Audit(audit::AuditArgs),
     /// Prints the OpenAPI document of the admin listener, or of the public one
     Openapi {
         /// The public document, as served at `GET /openapi.json`
@@ -101,39 +101,39 @@ enum Command {
     /// Grants, shows, corrects and verifies credits and energy; exports the ledger
     ///
     /// Through the running gateway, or directly in its store when none runs.
-    Credits(credits::Credits),
+    Credits(credits::CreditsArgs),
     /// Adds up a month: requests, tokens, energy, carbon, water and EUR, by account and key
     ///
     /// Through the running gateway, or directly in its store when none runs.
-    Statement(statement::Monthly),
+    Statement(statement::StatementArgs),
     /// Verifies, exports, imports and repairs all stored data, while no gateway runs
-    Store(store::Store),
+    Store(store::StoreArgs),
     /// Lists the models of the running gateway and the providers that offer them
-    Models(Live),
+    Models(LiveArgs),
     /// Lists the providers of the running gateway and their state
-    Providers(Live),
+    Providers(LiveArgs),
     /// Makes the running gateway read its configuration again
     ///
     /// The gateway validates all of it, and keeps the old configuration if there is a mistake. No request is lost.
-    Reload(Reached),
+    Reload(ConfigArgs),
     /// Runs a simulated provider as a separate server
     ///
     /// For load tests and for trying a configuration. It serves every endpoint. The same seed and request give the same
     /// answer, and its texts say that they are simulated.
-    Simulate(simulated::Simulate),
+    Simulate(simulated::SimulateArgs),
     /// Prints the completion script of a shell
     ///
     /// For example: penstock completions bash > ~/.local/share/bash-completion/completions/penstock
-    Completions(completions::Completions),
+    Completions(completions::CompletionsArgs),
     /// Writes the manual pages
     ///
     /// Without a folder, the page of `penstock` goes to standard output: penstock manual | man -l -
-    Manual(manual::Manual),
+    Manual(manual::ManualArgs),
 }
 
 /// Arguments of a command that loads the complete configuration.
 #[derive(Debug, Args)]
-struct Written {
+struct RunArgs {
     /// Configuration file
     #[arg(long, short, value_name = "FILE")]
     config: PathBuf,
@@ -141,7 +141,7 @@ struct Written {
 
 /// Arguments of `penstock check`.
 #[derive(Debug, Args)]
-struct Checked {
+struct CheckArgs {
     /// Configuration file
     #[arg(value_name = "FILE", required_unless_present = "config", conflicts_with = "config")]
     file: Option<PathBuf>,
@@ -155,7 +155,7 @@ struct Checked {
 
 /// Arguments of a command that only needs the address of the gateway.
 #[derive(Debug, Args)]
-struct Reached {
+struct ConfigArgs {
     /// Configuration file of the gateway; can be left out in the folder in which the demo was started
     #[arg(long, short, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
@@ -163,25 +163,25 @@ struct Reached {
 
 /// Arguments of a command that reads from the running gateway.
 #[derive(Debug, Args)]
-struct Live {
+struct LiveArgs {
     #[command(flatten)]
-    reached: Reached,
+    reached: ConfigArgs,
     #[command(flatten)]
     output: listing::OutputArgs,
 }
 
-impl Reached {
+impl ConfigArgs {
     /// Returns the named configuration, or that of the demo if it was started in this folder.
-    fn source(&self) -> Result<Source, String> {
+    fn source(&self) -> Result<ConfigSource, String> {
         match &self.config {
-            Some(path) => Ok(Source::File(path.clone())),
-            None => demo_here(Path::new(".")).map(|()| Source::Demo),
+            Some(path) => Ok(ConfigSource::File(path.clone())),
+            None => check_demo_folder(Path::new(".")).map(|()| ConfigSource::Demo),
         }
     }
 }
 
 /// Checks that the demo was started in a folder: a command without `--config` must not create or change another store.
-fn demo_here(folder: &Path) -> Result<(), String> {
+fn check_demo_folder(folder: &Path) -> Result<(), String> {
     if folder.join(DEMO_STORAGE).join(crate::storage::stores::DEMO).is_file() {
         return Ok(());
     }
@@ -202,10 +202,10 @@ const DEMO_STORAGE: &str = "data";
 pub fn main() -> ExitCode {
     // New files are readable by their owner only; the store's engine sets no file mode of its own.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    match run(Cli::parse()) {
+    match run_cli(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::err(&format!("{}\n", failure.why.trim_end()));
+            output::print_stderr(&format!("{}\n", failure.why.trim_end()));
             ExitCode::from(failure.code)
         }
     }
@@ -213,7 +213,7 @@ pub fn main() -> ExitCode {
 
 /// Error of a command, with its exit code.
 #[derive(Debug)]
-struct Failure {
+struct CommandError {
     why: String,
     code: u8,
 }
@@ -222,38 +222,40 @@ struct Failure {
 /// restart the gateway in vain.
 const MISCONFIGURED: u8 = 78;
 
-impl From<String> for Failure {
+impl From<String> for CommandError {
     fn from(why: String) -> Self {
         Self { why, code: 1 }
     }
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
+fn run_cli(cli: Cli) -> Result<(), CommandError> {
     match cli.command {
         None => configuration::demo()?,
-        Some(Command::Run(written)) => configuration::run(Source::File(written.config))?,
-        Some(Command::Check(checked)) => {
+        Some(CliCommand::Run(written)) => configuration::run(ConfigSource::File(written.config))?,
+        Some(CliCommand::Check(checked)) => {
             // clap requires one of the two.
             let path = checked.config.or(checked.file).unwrap_or_default();
-            configuration::check(&Source::File(path), checked.strict)?;
+            configuration::check(&ConfigSource::File(path), checked.strict)?;
         }
-        Some(Command::Schema) => output::out(&crate::config::schema_text())?,
-        Some(Command::Accounts(accounts)) => accounts::run(accounts)?,
-        Some(Command::Keys(keys)) => keys::run(keys)?,
-        Some(Command::Audit(audit)) => audit::run(&audit)?,
-        Some(Command::Openapi { public: true }) => output::out(crate::proxy::endpoint::openapi::text())?,
-        Some(Command::Openapi { public: false }) => output::out(&crate::admin::openapi::text())?,
-        Some(Command::Credits(credits)) => credits::run(credits)?,
-        Some(Command::Statement(monthly)) => statement::run(&monthly)?,
-        Some(Command::Store(store)) => store::run(&store)?,
-        Some(Command::Models(asked)) => status::models(&asked.reached.source()?, asked.output)?,
-        Some(Command::Providers(asked)) => status::providers(&asked.reached.source()?, asked.output)?,
-        Some(Command::Reload(reached)) => status::reload(&reached.source()?)?,
-        Some(Command::Batches(batches)) => batches::run(batches)?,
-        Some(Command::Files(files)) => files::run(files)?,
-        Some(Command::Completions(completions)) => completions::run(&completions)?,
-        Some(Command::Manual(manual)) => manual::run(&manual)?,
-        Some(Command::Simulate(simulate)) => simulated::run(simulate)?,
+        Some(CliCommand::Schema) => output::print_stdout(&crate::config::schema_text())?,
+        Some(CliCommand::Accounts(accounts)) => accounts::run(accounts)?,
+        Some(CliCommand::Keys(keys)) => keys::run(keys)?,
+        Some(CliCommand::Audit(audit)) => audit::run(&audit)?,
+        Some(CliCommand::Openapi { public: true }) => {
+            output::print_stdout(crate::proxy::endpoint::openapi::text())?
+        }
+        Some(CliCommand::Openapi { public: false }) => output::print_stdout(&crate::admin::openapi::text())?,
+        Some(CliCommand::Credits(credits)) => credits::run(credits)?,
+        Some(CliCommand::Statement(monthly)) => statement::run(&monthly)?,
+        Some(CliCommand::Store(store)) => store::run(&store)?,
+        Some(CliCommand::Models(asked)) => status::models(&asked.reached.source()?, asked.output)?,
+        Some(CliCommand::Providers(asked)) => status::providers(&asked.reached.source()?, asked.output)?,
+        Some(CliCommand::Reload(reached)) => status::reload(&reached.source()?)?,
+        Some(CliCommand::Batches(batches)) => batches::run(batches)?,
+        Some(CliCommand::Files(files)) => files::run(files)?,
+        Some(CliCommand::Completions(completions)) => completions::run(&completions)?,
+        Some(CliCommand::Manual(manual)) => manual::run(&manual)?,
+        Some(CliCommand::Simulate(simulate)) => simulated::run(simulate)?,
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 ///
 /// # Errors
 /// Returns an error if standard output cannot be written to.
-pub fn out(text: &str) -> Result<(), String> {
+pub fn print_stdout(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -17,7 +17,7 @@ pub fn out(text: &str) -> Result<(), String> {
 }
 
 /// Writes to standard error.
-pub fn err(text: &str) {
+pub fn print_stderr(text: &str) {
     let mut err = std::io::stderr().lock();
     // A failure to write to standard error cannot be reported.
     err.write_all(text.as_bytes()).and_then(|()| err.flush()).ok();

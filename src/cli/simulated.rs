@@ -1,7 +1,7 @@
 //! `penstock simulate`: a simulated provider as a separate server.
 
 use crate::app::startup;
-use crate::config::duration;
+use crate::config::parse_duration;
 
 use clap::Args;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Simulate {
+pub struct SimulateArgs {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9100")]
     listen: SocketAddr,
@@ -47,11 +47,12 @@ pub struct Simulate {
 }
 
 fn pause(text: &str) -> Result<Duration, String> {
-    duration(text).ok_or_else(|| "This is not a duration: write something like 0, 120ms or 2s.".to_owned())
+    parse_duration(text)
+        .ok_or_else(|| "This is not a duration: write something like 0, 120ms or 2s.".to_owned())
 }
 
 /// Runs the command.
-pub fn run(wanted: Simulate) -> Result<(), String> {
+pub fn run(wanted: SimulateArgs) -> Result<(), String> {
     startup::simulate(penstock_simulator::Options {
         name: wanted.name,
         address: wanted.listen,

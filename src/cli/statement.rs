@@ -1,10 +1,10 @@
 //! `penstock statement`: sums of a month by account and key, for invoices and sustainability reports.
 
-use super::Reached;
-use super::credits::Way;
+use super::ConfigArgs;
+use super::credits::LedgerBackend;
 use super::listing::csv_line;
-use super::output::out;
-use super::status::{cell, print};
+use super::output::print_stdout;
+use super::status::{print_json, table_cell};
 use super::table::table;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Monthly {
+pub struct StatementArgs {
     #[command(flatten)]
-    reached: Reached,
+    reached: ConfigArgs,
     /// Month in UTC, such as 2026-11; by default the current one
     #[arg(long)]
     month: Option<String>,
@@ -22,12 +22,12 @@ pub struct Monthly {
     #[arg(long)]
     account: Option<String>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = StatementFormat::Table)]
+    format: StatementFormat,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
+enum StatementFormat {
     /// Aligned columns for people
     #[value(alias = "text")]
     Table,
@@ -38,15 +38,15 @@ enum Format {
 }
 
 /// Runs the command.
-pub fn run(monthly: &Monthly) -> Result<(), String> {
+pub fn run(monthly: &StatementArgs) -> Result<(), String> {
     let month = monthly.month.iter().map(|month| ("month", month.as_str()));
     let account = monthly.account.iter().map(|account| ("account", account.as_str()));
     let query: Vec<(&str, &str)> = month.chain(account).collect();
-    let answer = Way::find(&monthly.reached)?.get("/admin/statement", &query)?;
+    let answer = LedgerBackend::connect(&monthly.reached)?.get("/admin/statement", &query)?;
     match monthly.format {
-        Format::Json => print(&answer),
-        Format::Csv => out(&csv(&answer)),
-        Format::Table => out(&text(&answer)),
+        StatementFormat::Json => print_json(&answer),
+        StatementFormat::Csv => print_stdout(&statement_csv(&answer)),
+        StatementFormat::Table => print_stdout(&statement_text(&answer)),
     }
 }
 
@@ -77,17 +77,17 @@ const COLUMNS: [&str; 22] = [
 
 /// CSV with a row for each account (no key, no model), each of its keys, and each of its models. The rows of each kind
 /// add up to the total; the column `of` names the kind, so that a reader does not sum all three.
-fn csv(answer: &Value) -> String {
-    let mut text = heading(&COLUMNS);
+fn statement_csv(answer: &Value) -> String {
+    let mut text = csv_heading(&COLUMNS);
     for account in accounts(answer) {
         let mut add = |kind: &str, of: &Value| {
             let mut row_of = of.clone();
             if let Some(members) = row_of.as_object_mut() {
-                members.insert("month".to_owned(), json!(cell(answer, "month")));
+                members.insert("month".to_owned(), json!(table_cell(answer, "month")));
                 members.insert("of".to_owned(), json!(kind));
-                members.insert("account".to_owned(), json!(cell(account, "account")));
+                members.insert("account".to_owned(), json!(table_cell(account, "account")));
             }
-            text.push_str(&row(&COLUMNS, &row_of));
+            text.push_str(&csv_row(&COLUMNS, &row_of));
         };
         add("account", account);
         for (kind, list) in [("key", "keys"), ("model", "models")] {
@@ -102,8 +102,8 @@ fn accounts(answer: &Value) -> &[Value] {
     answer.get("accounts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-fn text(answer: &Value) -> String {
-    let mut text = format!("Statement of {}, by account and key\n", cell(answer, "month"));
+fn statement_text(answer: &Value) -> String {
+    let mut text = format!("Statement of {}, by account and key\n", table_cell(answer, "month"));
     if accounts(answer).is_empty() {
         text.push_str("\nNothing is recorded in this month.\n");
         return text;
@@ -124,20 +124,20 @@ fn text(answer: &Value) -> String {
                 "charged_kwh",
             ];
             let mut row = vec![name];
-            row.extend(columns.map(|column| cell(of, column)));
-            row.push(cell(of, "eur_rounded"));
+            row.extend(columns.map(|column| table_cell(of, column)));
+            row.push(table_cell(of, "eur_rounded"));
             row
         };
         let list = |name: &str| account.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
         let mut rows = vec![line("all".to_owned(), account)];
-        rows.extend(list("keys").iter().map(|key| line(format!("key {}", cell(key, "key")), key)));
-        rows.extend(list("models").iter().map(|model| line(cell(model, "model"), model)));
-        let _ = write!(text, "\nAccount {}\n{}", cell(account, "account"), table(&heading, &rows));
-        let (credits, kwh) = (cell(account, "granted_credits"), cell(account, "granted_kwh"));
+        rows.extend(list("keys").iter().map(|key| line(format!("key {}", table_cell(key, "key")), key)));
+        rows.extend(list("models").iter().map(|model| line(table_cell(model, "model"), model)));
+        let _ = write!(text, "\nAccount {}\n{}", table_cell(account, "account"), table(&heading, &rows));
+        let (credits, kwh) = (table_cell(account, "granted_credits"), table_cell(account, "granted_kwh"));
         if (credits.as_str(), kwh.as_str()) != ("0", "0") {
             let _ = writeln!(text, "Granted in this month: {credits} credits, {kwh} kWh.");
         }
-        let counted = cell(account, "requests_counted_by_gateway");
+        let counted = table_cell(account, "requests_counted_by_gateway");
         if counted != "0" {
             let _ = writeln!(
                 text,
@@ -145,20 +145,20 @@ fn text(answer: &Value) -> String {
             );
         }
     }
-    let _ = writeln!(text, "\n{}", cell(answer, "boundary"));
+    let _ = writeln!(text, "\n{}", table_cell(answer, "boundary"));
     for (title, name) in [("Methodology", "methodologies"), ("Grid", "grid_sources"), ("Places", "places")] {
-        let _ = writeln!(text, "{title}: {}", cell(answer, name));
+        let _ = writeln!(text, "{title}: {}", table_cell(answer, name));
     }
     text
 }
 
 /// Header line of a CSV text.
-pub fn heading(columns: &[&str]) -> String {
+pub fn csv_heading(columns: &[&str]) -> String {
     format!("{}\r\n", columns.join(","))
 }
 
 /// Data line of a CSV text (RFC 4180).
-pub fn row(columns: &[&str], of: &Value) -> String {
-    let cells: Vec<String> = columns.iter().map(|column| cell(of, column)).collect();
+pub fn csv_row(columns: &[&str], of: &Value) -> String {
+    let cells: Vec<String> = columns.iter().map(|column| table_cell(of, column)).collect();
     csv_line(cells.iter().map(String::as_str))
 }

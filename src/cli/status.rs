@@ -1,38 +1,38 @@
 //! Commands for a running gateway: models, providers, reload.
 
-use super::client::{Client, reach};
+use super::client::{Client, admin_target};
 use super::listing::{Listing, OutputArgs, OutputFormat};
-use super::output::{err, out};
-use crate::config::Source;
+use super::output::{print_stderr, print_stdout};
+use crate::config::ConfigSource;
 use serde_json::Value;
 
 /// `penstock models`.
-pub fn models(source: &Source, output: OutputArgs) -> Result<(), String> {
+pub fn models(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/models")?;
-    let rows = data(&answer).iter().map(|model| {
-        ["id", "kind", "context_length", "aliases", "providers"].map(|name| cell(model, name)).to_vec()
+    let rows = answer_rows(&answer).iter().map(|model| {
+        ["id", "kind", "context_length", "aliases", "providers"].map(|name| table_cell(model, name)).to_vec()
     });
     let listing = Listing::new(&["MODEL", "KIND", "WINDOW", "ALIASES", "PROVIDERS"]).with_rows(rows);
     output.print(&listing, || answer.clone())
 }
 
 /// `penstock providers`: one line for each offer, since health and speed belong to an offer.
-pub fn providers(source: &Source, output: OutputArgs) -> Result<(), String> {
+pub fn providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/providers")?;
     // The table shows the provider once above its offers; CSV repeats it in each row.
     let every_row = output.format() == OutputFormat::Csv;
     let mut rows = Vec::new();
-    for provider in data(&answer) {
-        let place = format!("{}, {}", cell(provider, "city"), cell(provider, "country"));
-        let mut first = vec![cell(provider, "id"), place, cell(provider, "check")];
+    for provider in answer_rows(&answer) {
+        let place = format!("{}, {}", table_cell(provider, "city"), table_cell(provider, "country"));
+        let mut first = vec![table_cell(provider, "id"), place, table_cell(provider, "check")];
         for offer in list(provider.get("offers")) {
             let rest = if every_row { first.clone() } else { vec![String::new(); 3] };
             let mut row = std::mem::replace(&mut first, rest);
-            row.push(cell(offer, "model"));
-            row.push(state(&cell(offer, "state")));
-            row.push(number(offer.get("first_token_seconds"), 1_000.0, "ms"));
-            row.push(number(offer.get("tokens_per_second"), 1.0, ""));
-            row.push(cell(offer, "requests_in_flight"));
+            row.push(table_cell(offer, "model"));
+            row.push(state_label(&table_cell(offer, "state")));
+            row.push(format_number(offer.get("first_token_seconds"), 1_000.0, "ms"));
+            row.push(format_number(offer.get("tokens_per_second"), 1.0, ""));
+            row.push(table_cell(offer, "requests_in_flight"));
             rows.push(row);
         }
         if list(provider.get("offers")).is_empty() {
@@ -44,21 +44,25 @@ pub fn providers(source: &Source, output: OutputArgs) -> Result<(), String> {
 }
 
 /// `penstock reload`.
-pub fn reload(source: &Source) -> Result<(), String> {
+pub fn reload(source: &ConfigSource) -> Result<(), String> {
     let answer = ask(source, "POST", "/admin/reload")?;
     for warning in list(answer.get("warnings")).iter().filter_map(Value::as_str) {
-        err(&format!("warning: {warning}\n\n"));
+        print_stderr(&format!("warning: {warning}\n\n"));
     }
     let waiting: Vec<&str> = list(answer.get("next_start")).iter().filter_map(Value::as_str).collect();
     if !waiting.is_empty() {
         let verb = if waiting.len() == 1 { "takes effect" } else { "take effect" };
-        err(&format!("warning: {} {verb} at the next start or upgrade.\n", waiting.join(", ")));
+        print_stderr(&format!("warning: {} {verb} at the next start or upgrade.\n", waiting.join(", ")));
     }
-    out(&format!("The gateway runs configuration {}.\n{}", cell(&answer, "config"), changed(&answer)))
+    print_stdout(&format!(
+        "The gateway runs configuration {}.\n{}",
+        table_cell(&answer, "config"),
+        changes_text(&answer)
+    ))
 }
 
 /// Changes of a reload, one line for each key.
-fn changed(answer: &Value) -> String {
+fn changes_text(answer: &Value) -> String {
     let changes = list(answer.get("changes"));
     if changes.is_empty() {
         return "Nothing changed.\n".to_owned();
@@ -71,7 +75,7 @@ fn changed(answer: &Value) -> String {
     for change in changes {
         text.push_str(&format!(
             "  {}: {} -> {}\n",
-            cell(change, "key"),
+            table_cell(change, "key"),
             side(change, "old"),
             side(change, "new")
         ));
@@ -82,19 +86,19 @@ fn changed(answer: &Value) -> String {
     }
 }
 
-fn ask(source: &Source, method: &str, path: &str) -> Result<Value, String> {
-    let reach = reach(source)?;
+fn ask(source: &ConfigSource, method: &str, path: &str) -> Result<Value, String> {
+    let reach = admin_target(source)?;
     Ok(Client::new(&reach)?.ask(method, path, None)?)
 }
 
 /// Prints JSON.
-pub fn print(value: &Value) -> Result<(), String> {
+pub fn print_json(value: &Value) -> Result<(), String> {
     let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
-    out(&format!("{text}\n"))
+    print_stdout(&format!("{text}\n"))
 }
 
 /// Returns the list in an answer.
-pub fn data(answer: &Value) -> &[Value] {
+pub fn answer_rows(answer: &Value) -> &[Value] {
     list(answer.get("data"))
 }
 
@@ -103,7 +107,7 @@ fn list(value: Option<&Value>) -> &[Value] {
 }
 
 /// Formats a member as a table cell: empty for `null`, lists with commas.
-pub fn cell(value: &Value, name: &str) -> String {
+pub fn table_cell(value: &Value, name: &str) -> String {
     match value.get(name) {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -119,7 +123,7 @@ pub fn cell(value: &Value, name: &str) -> String {
 }
 
 /// Name of a circuit breaker's state for people.
-fn state(name: &str) -> String {
+fn state_label(name: &str) -> String {
     match name {
         "closed" => "good",
         "open" => "resting",
@@ -129,6 +133,6 @@ fn state(name: &str) -> String {
     .to_owned()
 }
 
-fn number(value: Option<&Value>, factor: f64, unit: &str) -> String {
+fn format_number(value: Option<&Value>, factor: f64, unit: &str) -> String {
     value.and_then(Value::as_f64).map_or_else(String::new, |number| format!("{:.0}{unit}", number * factor))
 }

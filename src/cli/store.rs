@@ -1,29 +1,29 @@
 //! `penstock store`: verification, export, import and repair of all stored data, while no gateway runs.
 
-use super::client::reach;
-use super::output::{err, out};
-use super::status::print;
-use super::{Reached, configuration, drop_privileges};
+use super::client::admin_target;
+use super::output::{print_stderr, print_stdout};
+use super::status::print_json;
+use super::{ConfigArgs, configuration, drop_privileges};
 use crate::backup::{self, Place, Progress, Saved};
-use crate::config::Report;
+use crate::config::Diagnostics;
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
-pub struct Store {
+pub struct StoreArgs {
     #[command(flatten)]
-    reached: Reached,
+    reached: ConfigArgs,
     /// Do not show progress on standard error
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]
-    command: Command,
+    command: StoreCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum StoreCommand {
     /// Checks everything: rows, the ledger, balances, every byte of every file, every batch and its results
     ///
     /// Ends with 1 if a check fails.
@@ -61,36 +61,36 @@ enum Command {
 }
 
 /// Runs the command.
-pub fn run(store: &Store) -> Result<(), String> {
-    let place = place(&store.reached)?;
-    drop_privileges::take(&place.storage.path)?;
-    let json = matches!(store.command, Command::Verify { json: true });
+pub fn run(store: &StoreArgs) -> Result<(), String> {
+    let place = store_location(&store.reached)?;
+    drop_privileges::become_folder_owner(&place.storage.path)?;
+    let json = matches!(store.command, StoreCommand::Verify { json: true });
     let progress = if store.quiet || json { Progress::hidden() } else { Progress::on_stderr() };
     match &store.command {
-        Command::Verify { json } => {
+        StoreCommand::Verify { json } => {
             let verdict = backup::verify(&place, &progress)?;
             if *json {
-                print(&verdict.told())?;
+                print_json(&verdict.told())?;
             }
-            judged(&verdict, !json)
+            print_verdict(&verdict, !json)
         }
-        Command::Export { folder } => told("Saved", backup::export(&place, folder, &progress)?),
-        Command::Import { folder } => {
-            told("Restored", backup::import(&place, folder, &progress)?)?;
-            judged(&backup::verify(&place, &progress)?, true)
+        StoreCommand::Export { folder } => print_saved("Saved", backup::export(&place, folder, &progress)?),
+        StoreCommand::Import { folder } => {
+            print_saved("Restored", backup::import(&place, folder, &progress)?)?;
+            print_verdict(&backup::verify(&place, &progress)?, true)
         }
-        Command::NewPepper => {
+        StoreCommand::NewPepper => {
             let keys = crate::storage::stores::renew_pepper(&place.storage)?;
-            out(&format!(
+            print_stdout(&format!(
                 "The store has another pepper. {keys} keys are no longer accepted: give each a new secret with \
                  `penstock keys rotate`, or revoke it.\n"
             ))
         }
-        Command::Repair { to } => {
+        StoreCommand::Repair { to } => {
             let saved = backup::repair(&place, to, &progress)?;
             let mut text =
                 format!("{} rows were saved, {} were damaged", saved.rows.saved, saved.rows.damaged);
-            text.push_str(if saved.rows.whole {
+            text.push_str(if saved.rows.complete {
                 ".\n"
             } else {
                 "; there may be others that were not found.\n"
@@ -103,47 +103,47 @@ pub fn run(store: &Store) -> Result<(), String> {
                 let _ =
                     writeln!(text, "The ledger is incomplete, and its second copy cannot complete it: {why}");
             }
-            out(&text)?;
-            judged(&saved.verdict, true)
+            print_stdout(&text)?;
+            print_verdict(&saved.verdict, true)
         }
     }
 }
 
-fn told(done: &str, saved: Saved) -> Result<(), String> {
+fn print_saved(done: &str, saved: Saved) -> Result<(), String> {
     let Saved { rows, files, bytes, gone } = saved;
     let mut text = format!("{done}: {rows} rows, {files} files of {bytes} bytes.\n");
     if gone > 0 {
         let _ = writeln!(text, "Left out, because deleted after the archive was made: {gone} files.");
     }
-    out(&text)
+    print_stdout(&text)
 }
 
 /// Prints the result of a verification.
 ///
 /// # Errors
 /// Returns an error if a check failed.
-fn judged(verdict: &backup::Verdict, aloud: bool) -> Result<(), String> {
+fn print_verdict(verdict: &backup::Verdict, aloud: bool) -> Result<(), String> {
     let backup::Verdict { rows, entries, files, bytes, batches, .. } = verdict;
     if aloud {
-        out(&format!(
+        print_stdout(&format!(
             "{rows} rows, {entries} entries of the ledger, {files} files of {bytes} bytes, {batches} batches.\n"
         ))?;
     }
     if verdict.good() {
-        return if aloud { out("Everything is as it was written.\n") } else { Ok(()) };
+        return if aloud { print_stdout("Everything is as it was written.\n") } else { Ok(()) };
     }
     for wrong in &verdict.wrong {
-        err(&format!("{wrong}\n"));
+        print_stderr(&format!("{wrong}\n"));
     }
     let count = verdict.wrong.len() as u64 + verdict.more;
     Err(format!("{count} findings: what is listed is damaged or missing (penstock store repair)."))
 }
 
-fn place(reached: &Reached) -> Result<Place, String> {
-    let reach = reach(&reached.source()?)?;
+fn store_location(reached: &ConfigArgs) -> Result<Place, String> {
+    let reach = admin_target(&reached.source()?)?;
     let storage = reach.storage.map_err(|mistakes| {
-        let report = Report { mistakes, warnings: Vec::new() };
-        configuration::refusal(&report, "the store cannot be opened")
+        let report = Diagnostics { mistakes, warnings: Vec::new() };
+        configuration::format_refusal(&report, "the store cannot be opened")
     })?;
     Ok(Place { storage, files: reach.files })
 }

@@ -1,11 +1,11 @@
 //! The command line as users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::client::{Client, Failure, parse, reach, reachable};
-use super::configuration::{check, summary};
+use super::client::{AdminClientError, Client, admin_target, connectable_address, parse};
+use super::configuration::{check, settings_summary};
 use super::table::table;
-use super::{Cli, run};
-use crate::config::Source;
+use super::{Cli, run_cli};
+use crate::config::ConfigSource;
 use crate::time::format::day;
 use clap::{CommandFactory, Parser};
 use serde_json::json;
@@ -27,7 +27,7 @@ fn written(folder: &Path, admin: &str) -> PathBuf {
 }
 
 fn command(line: &[&str]) -> Result<(), String> {
-    run(Cli::try_parse_from(line).unwrap()).map_err(|failure| failure.why)
+    run_cli(Cli::try_parse_from(line).unwrap()).map_err(|failure| failure.why)
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn a_bad_configuration_is_refused_with_all_its_mistakes_and_their_number() {
 
 #[test]
 fn a_good_configuration_is_summed_up() {
-    check(&Source::Demo, false).unwrap();
-    let settings = Source::Demo.load().unwrap().settings;
-    let text = summary(&settings);
+    check(&ConfigSource::Demo, false).unwrap();
+    let settings = ConfigSource::Demo.load().unwrap().settings;
+    let text = settings_summary(&settings);
     let offers = format!("3 with {} offers", settings.offers.len());
     for word in ["http 127.0.0.1:8080", "admin 127.0.0.1:9090", "sim-paris in Paris, France", &offers] {
         assert!(text.contains(word), "{text}");
@@ -123,7 +123,7 @@ fn a_good_configuration_is_summed_up() {
 }
 
 #[test]
-fn check_takes_a_file_and_fails_on_warnings_only_if_it_is_told_to() {
+fn check_takes_a_file_and_fails_on_warnings_only_with_strict() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("empty.toml");
     std::fs::write(&path, "[storage]\npath = \"data\"\n").unwrap();
@@ -132,7 +132,7 @@ fn check_takes_a_file_and_fails_on_warnings_only_if_it_is_told_to() {
     command(&["penstock", "check", "--config", path]).unwrap();
     for line in [&["penstock", "check", path, "--strict"][..], &["penstock", "check", "--strict", "-c", path]]
     {
-        let failure = run(Cli::try_parse_from(line).unwrap()).unwrap_err();
+        let failure = run_cli(Cli::try_parse_from(line).unwrap()).unwrap_err();
         assert_eq!(failure.code, 78);
         assert!(failure.why.contains("--strict allows none"), "{}", failure.why);
     }
@@ -146,22 +146,22 @@ fn check_takes_a_file_and_fails_on_warnings_only_if_it_is_told_to() {
 #[test]
 fn the_demo_is_meant_only_where_it_was_started() {
     let folder = tempfile::tempdir().unwrap();
-    let why = super::demo_here(folder.path()).unwrap_err();
+    let why = super::check_demo_folder(folder.path()).unwrap_err();
     assert!(why.contains("No configuration is named") && why.contains("--config FILE"), "{why}");
     std::fs::create_dir(folder.path().join("data")).unwrap();
     std::fs::create_dir(folder.path().join("data/store")).unwrap();
     std::fs::write(folder.path().join("penstock.toml"), "").unwrap();
-    let why = super::demo_here(folder.path()).unwrap_err();
+    let why = super::check_demo_folder(folder.path()).unwrap_err();
     assert!(why.contains("--config penstock.toml"), "another store is none of the demo's: {why}");
     std::fs::write(folder.path().join("data").join(crate::storage::stores::DEMO), "").unwrap();
-    super::demo_here(folder.path()).unwrap();
+    super::check_demo_folder(folder.path()).unwrap();
     // conf/demo.toml and the command line mean the same folder.
-    let path = Source::Demo.load().unwrap().settings.storage.path;
+    let path = ConfigSource::Demo.load().unwrap().settings.storage.path;
     assert_eq!(path, Path::new(super::DEMO_STORAGE));
 }
 
 #[test]
-fn a_gateway_that_does_not_run_is_told() {
+fn a_gateway_that_does_not_run_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let path = written(folder.path(), &free.to_string());
@@ -183,9 +183,9 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     keys(&["create", "--name", "alice", "--expires", "1d", "--model", "m1"]).unwrap();
     keys(&["list"]).unwrap();
     let id = {
-        let reach = reach(&Source::File(path.clone())).unwrap();
+        let reach = admin_target(&ConfigSource::File(path.clone())).unwrap();
         let vault = crate::storage::stores::Vault::open(&reach.storage.unwrap()).unwrap();
-        let all = crate::admin::keys::every(&vault).unwrap();
+        let all = crate::admin::keys::all_keys(&vault).unwrap();
         assert_eq!((all.len(), &all[0]["name"]), (1, &json!("alice")));
         all[0]["id"].as_str().unwrap().to_owned()
     };
@@ -197,7 +197,7 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     let scope = keys(&["create", "--scope", "inference.chats"]).unwrap_err();
     assert!(scope.contains("inference.chats"), "{scope}");
     let held = {
-        let reach = reach(&Source::File(path.clone())).unwrap();
+        let reach = admin_target(&ConfigSource::File(path.clone())).unwrap();
         crate::storage::stores::Vault::open(&reach.storage.unwrap()).unwrap()
     };
     let why = keys(&["list"]).unwrap_err();
@@ -225,14 +225,14 @@ fn once(answer: &'static [u8]) -> (TcpListener, impl FnOnce(TcpListener) -> thre
     })
 }
 
-fn asked(answer: &'static [u8]) -> (Result<serde_json::Value, Failure>, String) {
+fn asked(answer: &'static [u8]) -> (Result<serde_json::Value, AdminClientError>, String) {
     let folder = tempfile::tempdir().unwrap();
     let (listener, serve) = once(answer);
     let path = written(folder.path(), &listener.local_addr().unwrap().to_string());
     std::fs::create_dir(folder.path().join("data")).unwrap();
     std::fs::write(folder.path().join("data/admin.token"), "t0ken\n").unwrap();
     let server = serve(listener);
-    let reach = reach(&Source::File(path)).unwrap();
+    let reach = admin_target(&ConfigSource::File(path)).unwrap();
     let answer = Client::new(&reach).and_then(|client| client.ask("GET", "/admin/models", None));
     (answer, server.join().unwrap())
 }
@@ -244,15 +244,15 @@ fn the_running_gateway_is_asked_with_its_token_and_its_sentence_is_passed_on() {
     assert!(request.starts_with("GET /admin/models HTTP/1.1\r\n"), "{request}");
     assert!(request.contains("authorization: Bearer t0ken\r\n"), "{request}");
     let (answer, _) = asked(b"HTTP/1.1 400 Bad Request\r\n\r\n{\"error\":{\"message\":\"2 mistakes\"}}");
-    assert_eq!(answer, Err(Failure::Other("2 mistakes".to_owned())));
+    assert_eq!(answer, Err(AdminClientError::Other("2 mistakes".to_owned())));
     let (answer, _) = asked(b"SSH-2.0-OpenSSH\r\n\r\n\r\n");
-    assert!(matches!(answer, Err(Failure::Other(why)) if why.contains("does not speak HTTP")));
+    assert!(matches!(answer, Err(AdminClientError::Other(why)) if why.contains("does not speak HTTP")));
     let (answer, _) = asked(b"HTTP/1.1 404 Not Found\r\n\r\n<html>");
-    assert!(matches!(answer, Err(Failure::Other(why)) if why.contains("Is it the gateway?")));
+    assert!(matches!(answer, Err(AdminClientError::Other(why)) if why.contains("Is it the gateway?")));
 }
 
 #[test]
-fn a_gateway_with_another_storage_folder_is_told() {
+fn a_gateway_with_another_storage_folder_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let path = written(folder.path(), &listener.local_addr().unwrap().to_string());
@@ -266,8 +266,8 @@ fn answers_in_chunks_are_put_together() {
     assert_eq!(parse(answer), Some((200, b"abcde".to_vec())));
     assert_eq!(parse(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffff\r\nabc"), None);
     assert_eq!(parse(b"HTTP/1.1 200 OK\r\n"), None);
-    assert_eq!(reachable("0.0.0.0:1".parse().unwrap()).to_string(), "127.0.0.1:1");
-    assert_eq!(reachable("[::]:1".parse().unwrap()).to_string(), "[::1]:1");
+    assert_eq!(connectable_address("0.0.0.0:1".parse().unwrap()).to_string(), "127.0.0.1:1");
+    assert_eq!(connectable_address("[::]:1".parse().unwrap()).to_string(), "[::1]:1");
 }
 
 #[test]

@@ -6,26 +6,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Maximum length of a shown value, in characters.
-const MOST: usize = 120;
+const MAX_SHOWN_CHARS: usize = 120;
 /// Replacement for a secret.
 const SECRET: &str = "***";
 
 /// A configuration with all its defaults as JSON text, secrets as references.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Document(Arc<[u8]>);
+pub struct ConfigDocument(Arc<[u8]>);
 
-impl Document {
+impl ConfigDocument {
     /// Wraps a JSON text.
     pub fn new(text: Vec<u8>) -> Self {
         Self(text.into())
     }
 
-    fn read(&self) -> Value {
+    fn parse(&self) -> Value {
         serde_json::from_slice(&self.0).unwrap_or_default()
     }
 }
 
-impl std::fmt::Debug for Document {
+impl std::fmt::Debug for ConfigDocument {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes", self.0.len())
     }
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Document {
 
 /// A key whose value changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ConfigChange {
     /// Path of the key, such as `models.llama.price.input`.
     pub key: String,
     /// Old value; `None` if it was not set.
@@ -42,7 +42,7 @@ pub struct Change {
     pub new: Option<String>,
 }
 
-impl Change {
+impl ConfigChange {
     /// Returns true for addresses of providers, which must not be logged.
     #[must_use]
     pub fn is_address(&self) -> bool {
@@ -52,21 +52,21 @@ impl Change {
 
 /// Returns the changed keys, in the order of the document.
 #[must_use]
-pub fn changes(old: &Settings, new: &Settings) -> Vec<Change> {
+pub fn diff_settings(old: &Settings, new: &Settings) -> Vec<ConfigChange> {
     let mut found = Vec::new();
     if old.document != new.document {
-        differ("", Some(&old.document.read()), Some(&new.document.read()), &mut found);
+        diff_values("", Some(&old.document.parse()), Some(&new.document.parse()), &mut found);
     }
-    rotated(old, new, &mut found);
+    push_rotated_secrets(old, new, &mut found);
     found
 }
 
 /// Adds secrets that changed although their reference is the same.
-fn rotated(old: &Settings, new: &Settings, found: &mut Vec<Change>) {
+fn push_rotated_secrets(old: &Settings, new: &Settings, found: &mut Vec<ConfigChange>) {
     let mut note = |key: String| {
         if !found.iter().any(|change| change.key == key) {
             let secret = || Some(SECRET.to_owned());
-            found.push(Change { key, old: secret(), new: secret() });
+            found.push(ConfigChange { key, old: secret(), new: secret() });
         }
     };
     let before: BTreeMap<&str, &Provider> = old.providers.iter().map(|one| (&*one.id, &**one)).collect();
@@ -88,44 +88,48 @@ fn rotated(old: &Settings, new: &Settings, found: &mut Vec<Change>) {
     }
 }
 
-fn differ(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<Change>) {
+fn diff_values(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<ConfigChange>) {
     let (old, new) = (old.filter(|value| !value.is_null()), new.filter(|value| !value.is_null()));
     if old == new {
         return;
     }
     match (old, new) {
-        (Some(Value::Object(before)), Some(Value::Object(after))) if !is_secret(path, before, after) => {
-            each(path, members(before), members(after), found);
+        (Some(Value::Object(before)), Some(Value::Object(after)))
+            if !is_secret_reference(path, before, after) =>
+        {
+            diff_members(path, object_members(before), object_members(after), found);
         }
-        (Some(Value::Array(before)), Some(Value::Array(after))) => match (named(before), named(after)) {
-            (Some(before), Some(after)) => each(path, before, after, found),
-            _ => found.push(change(path, old, new)),
-        },
-        _ => found.push(change(path, old, new)),
+        (Some(Value::Array(before)), Some(Value::Array(after))) => {
+            match (named_elements(before), named_elements(after)) {
+                (Some(before), Some(after)) => diff_members(path, before, after, found),
+                _ => found.push(redacted_change(path, old, new)),
+            }
+        }
+        _ => found.push(redacted_change(path, old, new)),
     }
 }
 
-type Members<'v> = Vec<(String, &'v Value)>;
+type NamedValues<'v> = Vec<(String, &'v Value)>;
 
-fn each(path: &str, old: Members<'_>, new: Members<'_>, found: &mut Vec<Change>) {
+fn diff_members(path: &str, old: NamedValues<'_>, new: NamedValues<'_>, found: &mut Vec<ConfigChange>) {
     let before: BTreeMap<&str, &Value> = old.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let names: BTreeSet<&str> = new.iter().map(|(name, _)| name.as_str()).collect();
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     for (name, value) in &new {
-        differ(&below(name), before.get(name.as_str()).copied(), Some(value), found);
+        diff_values(&below(name), before.get(name.as_str()).copied(), Some(value), found);
     }
     for (name, value) in old.iter().filter(|(name, _)| !names.contains(name.as_str())) {
-        differ(&below(name), Some(value), None, found);
+        diff_values(&below(name), Some(value), None, found);
     }
 }
 
-fn members(table: &Map<String, Value>) -> Members<'_> {
+fn object_members(table: &Map<String, Value>) -> NamedValues<'_> {
     table.iter().map(|(name, value)| (name.clone(), value)).collect()
 }
 
 /// Returns the elements of a list of blocks with their names. `None` if an element has no name, or if two have the
 /// same.
-fn named(list: &[Value]) -> Option<Members<'_>> {
+fn named_elements(list: &[Value]) -> Option<NamedValues<'_>> {
     let name = |block: &Value| {
         let text = |key: &str| block.get(key).and_then(Value::as_str);
         match (text("id"), text("model"), text("name").or_else(|| text("from"))) {
@@ -134,44 +138,44 @@ fn named(list: &[Value]) -> Option<Members<'_>> {
             (None, model, name) => model.or(name).map(str::to_owned),
         }
     };
-    let all: Members<'_> = list.iter().map(|block| Some((name(block)?, block))).collect::<Option<_>>()?;
+    let all: NamedValues<'_> = list.iter().map(|block| Some((name(block)?, block))).collect::<Option<_>>()?;
     let distinct: BTreeSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
     (distinct.len() == all.len()).then_some(all)
 }
 
 /// Returns true if the value is a reference to a secret, which is compared as one value.
-fn is_secret(path: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
+fn is_secret_reference(path: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     let reference = |table: &Map<String, Value>| table.contains_key("env") && table.contains_key("file");
-    hides(path) || (reference(old) && reference(new))
+    is_secret_path(path) || (reference(old) && reference(new))
 }
 
-fn hides(path: &str) -> bool {
+fn is_secret_path(path: &str) -> bool {
     let last = path.rsplit('.').next().unwrap_or(path);
     ["api_key", "pepper"].contains(&last) || path.contains(".headers.")
 }
 
-fn change(path: &str, old: Option<&Value>, new: Option<&Value>) -> Change {
-    let shown = |value: &Value| if hides(path) { SECRET.to_owned() } else { shown(value) };
-    Change { key: path.to_owned(), old: old.map(shown), new: new.map(shown) }
+fn redacted_change(path: &str, old: Option<&Value>, new: Option<&Value>) -> ConfigChange {
+    let shown = |value: &Value| if is_secret_path(path) { SECRET.to_owned() } else { format_value(value) };
+    ConfigChange { key: path.to_owned(), old: old.map(shown), new: new.map(shown) }
 }
 
 /// Formats a value for people. The content of a block is left out, since it may hold secrets.
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     let text = match value {
         Value::Object(_) => "{…}".to_owned(),
         Value::Array(list) if list.iter().any(Value::is_object) => format!("[{} blocks]", list.len()),
         other => other.to_string(),
     };
-    if text.chars().count() <= MOST {
+    if text.chars().count() <= MAX_SHOWN_CHARS {
         return text;
     }
-    text.chars().take(MOST).chain(['…']).collect()
+    text.chars().take(MAX_SHOWN_CHARS).chain(['…']).collect()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::{Surroundings, load_text};
+    use super::super::{ResolveEnv, load_text};
     use super::*;
 
     const BASE: &str = r#"
@@ -196,20 +200,20 @@ model = "m"
 
     fn settings(text: &str, key: &str) -> Settings {
         let env = |_: &str| Some(key.to_owned());
-        load_text("test.toml", text, Surroundings { env: &env }).unwrap().settings
+        load_text("test.toml", text, ResolveEnv { env: &env }).unwrap().settings
     }
 
-    fn told(change: &Change) -> String {
+    fn describe(change: &ConfigChange) -> String {
         let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "-".to_owned());
         format!("{} {} {}", change.key, side(&change.old), side(&change.new))
     }
 
     fn between(old: &Settings, new: &Settings) -> Vec<String> {
-        changes(old, new).iter().map(told).collect()
+        diff_settings(old, new).iter().map(describe).collect()
     }
 
     #[test]
-    fn what_changes_is_told_by_its_key_with_both_values() {
+    fn a_change_has_its_key_and_both_values() {
         let base = settings(BASE, "one");
         assert_eq!(between(&base, &base), Vec::<String>::new());
         for (from, to, told) in [
@@ -232,7 +236,7 @@ model = "m"
     }
 
     #[test]
-    fn a_secret_that_changed_behind_its_reference_is_told_and_not_shown() {
+    fn a_secret_that_changed_behind_its_reference_is_listed_and_not_shown() {
         let (base, rotated) = (settings(BASE, "one"), settings(BASE, "two"));
         assert_eq!(base.version, rotated.version);
         assert_eq!(between(&base, &rotated), ["providers.p.api_key *** ***"]);
@@ -244,10 +248,12 @@ model = "m"
     fn an_address_of_a_provider_is_marked_and_a_long_value_is_cut() {
         let base = settings(BASE, "one");
         let moved = settings(&BASE.replace("a.example.eu", "b.example.eu"), "one");
-        let changed = changes(&base, &moved);
-        assert!(changed.len() == 1 && changed.iter().all(Change::is_address), "{changed:?}");
+        let changed = diff_settings(&base, &moved);
+        assert!(changed.len() == 1 && changed.iter().all(ConfigChange::is_address), "{changed:?}");
         let long = format!("description = \"{}\"\nkind", "é".repeat(500));
-        let changed = changes(&base, &settings(&BASE.replacen("kind", &long, 1), "one"));
-        assert!(changed.iter().all(|change| change.new.as_ref().unwrap().chars().count() == MOST + 1));
+        let changed = diff_settings(&base, &settings(&BASE.replacen("kind", &long, 1), "one"));
+        assert!(
+            changed.iter().all(|change| change.new.as_ref().unwrap().chars().count() == MAX_SHOWN_CHARS + 1)
+        );
     }
 }

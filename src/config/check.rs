@@ -1,67 +1,69 @@
 //! Validation of a document against the schema. It reports every mistake at once: unknown and missing keys, wrong
 //! types, values out of range. Invalid values are removed, so that the rest can still be checked.
 
-use super::diagnostic::Mistake;
-use super::scalar_check::{choices, fault, fix, guess, kept};
-use super::spanned_toml::{Node, Value};
+use super::diagnostic::Diagnostic;
+use super::scalar_check::{choice_list, kept, placeholder_value, suggestion, value_error};
+use super::spanned_toml::{SpannedValue, Value};
 use super::suggest;
 use serde_json::Value as Json;
 
 /// A document that matches the schema.
-pub struct Checked {
+pub struct CheckedDocument {
     /// Document without its invalid values.
-    pub root: Node,
+    pub root: SpannedValue,
     /// Paths where a harmless value replaces an invalid or missing one, so that the rest of its block can be checked
     /// too.
     pub guessed: Vec<String>,
 }
 
 /// Validates a document and removes its invalid values.
-pub fn check(root: Node, schema: &Json, mistakes: &mut Vec<Mistake>) -> Checked {
+pub fn check_schema(root: SpannedValue, schema: &Json, mistakes: &mut Vec<Diagnostic>) -> CheckedDocument {
     let place = root.place.clone();
-    let mut checker = Checker { mistakes, guessed: Vec::new() };
-    let root = checker.node(root, schema, "").unwrap_or(Node { place, value: Value::Table(Vec::new()) });
-    Checked { root, guessed: checker.guessed }
+    let mut checker = SchemaChecker { mistakes, guessed: Vec::new() };
+    let root = checker
+        .check_value(root, schema, "")
+        .unwrap_or(SpannedValue { place, value: Value::Table(Vec::new()) });
+    CheckedDocument { root, guessed: checker.guessed }
 }
 
-struct Checker<'a> {
-    mistakes: &'a mut Vec<Mistake>,
+struct SchemaChecker<'a> {
+    mistakes: &'a mut Vec<Diagnostic>,
     guessed: Vec<String>,
 }
 
-impl Checker<'_> {
+impl SchemaChecker<'_> {
     /// Returns `None` if the value must be removed.
-    fn node(&mut self, node: Node, schema: &Json, path: &str) -> Option<Node> {
-        let schema = branch(&node, schema);
+    fn check_value(&mut self, node: SpannedValue, schema: &Json, path: &str) -> Option<SpannedValue> {
+        let schema = matching_branch(&node, schema);
         let format = schema.get("format").and_then(Json::as_str).unwrap_or_default();
-        if !admits(&node, schema) {
+        if !accepts_type(&node, schema) {
             let secret = format == "secret" || path.contains(".headers.");
-            self.wrong_type(&node, schema, path, secret);
+            self.report_type_mismatch(&node, schema, path, secret);
             return None;
         }
         match node.value {
             Value::Table(members) => {
-                let members = self.table(members, &node.place, schema, path)?;
-                Some(Node { value: Value::Table(members), ..node })
+                let members = self.check_table(members, &node.place, schema, path)?;
+                Some(SpannedValue { value: Value::Table(members), ..node })
             }
             Value::List(elements) => {
                 let before = self.mistakes.len();
-                let elements = self.list(elements, schema, path);
+                let elements = self.check_list(elements, schema, path);
                 if elements.is_empty() && schema.get("minItems").is_some() && before == self.mistakes.len() {
-                    let of = schema.get("items").and_then(choices);
+                    let of = schema.get("items").and_then(choice_list);
                     let fix = of.map_or_else(
-                        || fix(path, schema),
+                        || suggestion(path, schema),
                         |of| format!("Write one or more of {of}, or leave it out."),
                     );
-                    let node = Node { value: Value::List(Vec::new()), ..node };
-                    self.tell(&node, path, "It must not be empty.", &fix);
+                    let node = SpannedValue { value: Value::List(Vec::new()), ..node };
+                    self.report_invalid(&node, path, "It must not be empty.", &fix);
                     return None;
                 }
-                Some(Node { value: Value::List(elements), ..node })
+                Some(SpannedValue { value: Value::List(elements), ..node })
             }
-            _ => match fault(&node, schema, format) {
+            _ => match value_error(&node, schema, format) {
                 Some(why) => {
-                    self.tell(&node, path, &why, &fix(path, schema));
+                    self.report_invalid(&node, path, &why, &suggestion(path, schema));
                     None
                 }
                 None => Some(kept(node, format)),
@@ -69,29 +71,29 @@ impl Checker<'_> {
         }
     }
 
-    fn table(
+    fn check_table(
         &mut self,
-        members: Vec<(String, Node)>,
-        place: &super::spanned_toml::Place,
+        members: Vec<(String, SpannedValue)>,
+        place: &super::spanned_toml::FileLocation,
         schema: &Json,
         path: &str,
-    ) -> Option<Vec<(String, Node)>> {
+    ) -> Option<Vec<(String, SpannedValue)>> {
         let known = schema.get("properties").and_then(Json::as_object);
         let free = schema.get("additionalProperties");
         let mut kept = Vec::with_capacity(members.len());
         let mut seen = Vec::with_capacity(members.len());
         for (name, node) in members {
-            let path = join(path, &name);
+            let path = join_path(path, &name);
             seen.push(name.clone());
             if let Some(inner) = known.and_then(|known| known.get(&name)) {
-                if let Some(node) = self.node(node, inner, &path) {
+                if let Some(node) = self.check_value(node, inner, &path) {
                     kept.push((name, node));
                 }
             } else if free == Some(&Json::Bool(false)) {
                 let names: Vec<&str> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-                self.unknown(&node, &path, &name, &names);
+                self.report_unknown_key(&node, &path, &name, &names);
             } else if let Some(inner) = free.filter(|free| free.is_object()) {
-                if let Some(node) = self.node(node, inner, &path) {
+                if let Some(node) = self.check_value(node, inner, &path) {
                     kept.push((name, node));
                 }
             } else {
@@ -104,23 +106,23 @@ impl Checker<'_> {
             if !seen.iter().any(|seen| seen == name) {
                 let inner = known.and_then(|known| known.get(name)).unwrap_or(&Json::Null);
                 let about = inner.get("description").and_then(Json::as_str).unwrap_or_default();
-                self.mistakes.push(Mistake {
+                self.mistakes.push(Diagnostic {
                     file: place.file.to_string(),
                     line: Some(place.line),
-                    key: join(path, name),
+                    key: join_path(path, name),
                     value: None,
                     why: format!("It is missing. {about}"),
-                    fix: fix(&join(path, name), inner),
+                    fix: suggestion(&join_path(path, name), inner),
                 });
             }
             if kept.iter().any(|(kept, _)| kept == name) {
                 continue;
             }
-            let path = join(path, name);
+            let path = join_path(path, name);
             let inner = known.and_then(|known| known.get(name)).unwrap_or(&Json::Null);
-            match guess(name, inner, &path) {
+            match placeholder_value(name, inner, &path) {
                 Some(value) => {
-                    kept.push((name.to_owned(), Node { place: place.clone(), value }));
+                    kept.push((name.to_owned(), SpannedValue { place: place.clone(), value }));
                     self.guessed.push(path);
                 }
                 None => whole = false,
@@ -129,23 +131,23 @@ impl Checker<'_> {
         whole.then_some(kept)
     }
 
-    fn list(&mut self, elements: Vec<Node>, schema: &Json, path: &str) -> Vec<Node> {
+    fn check_list(&mut self, elements: Vec<SpannedValue>, schema: &Json, path: &str) -> Vec<SpannedValue> {
         let inner = schema.get("items").unwrap_or(&Json::Null);
         let mut kept = Vec::with_capacity(elements.len());
         for (index, element) in elements.into_iter().enumerate() {
-            let path = format!("{path}{}", segment(&element, index));
-            kept.extend(self.node(element, inner, &path));
+            let path = format!("{path}{}", path_segment(&element, index));
+            kept.extend(self.check_value(element, inner, &path));
         }
         kept
     }
 
-    fn unknown(&mut self, node: &Node, path: &str, name: &str, known: &[&str]) {
-        let fix = match suggest::nearest(name, known.iter().copied()) {
+    fn report_unknown_key(&mut self, node: &SpannedValue, path: &str, name: &str, known: &[&str]) {
+        let fix = match suggest::most_similar(name, known.iter().copied()) {
             Some(meant) => format!("Did you mean `{meant}`?"),
             None => format!("The keys here are: {}.", known.join(", ")),
         };
         // The message leaves out the value: a mistyped key may hold a secret.
-        self.mistakes.push(Mistake {
+        self.mistakes.push(Diagnostic {
             file: node.place.file.to_string(),
             line: Some(node.place.line),
             key: path.to_owned(),
@@ -155,8 +157,8 @@ impl Checker<'_> {
         });
     }
 
-    fn wrong_type(&mut self, node: &Node, schema: &Json, path: &str, secret: bool) {
-        let value = if secret { Some("***".to_owned()) } else { Some(node.written()) };
+    fn report_type_mismatch(&mut self, node: &SpannedValue, schema: &Json, path: &str, secret: bool) {
+        let value = if secret { Some("***".to_owned()) } else { Some(node.preview()) };
         let (why, fix) = if schema.get("format").and_then(Json::as_str) == Some("secret") {
             let key = path.rsplit('.').next().unwrap_or(path);
             let name = key.to_ascii_uppercase().replace('-', "_");
@@ -169,9 +171,12 @@ impl Checker<'_> {
                 ),
             )
         } else {
-            (format!("It is {}, and must be {}.", node.what(), expected(schema)), fix(path, schema))
+            (
+                format!("It is {}, and must be {}.", node.what(), expected_type(schema)),
+                suggestion(path, schema),
+            )
         };
-        self.mistakes.push(Mistake {
+        self.mistakes.push(Diagnostic {
             file: node.place.file.to_string(),
             line: Some(node.place.line),
             key: path.to_owned(),
@@ -181,12 +186,12 @@ impl Checker<'_> {
         });
     }
 
-    fn tell(&mut self, node: &Node, path: &str, why: &str, fix: &str) {
-        self.mistakes.push(Mistake {
+    fn report_invalid(&mut self, node: &SpannedValue, path: &str, why: &str, fix: &str) {
+        self.mistakes.push(Diagnostic {
             file: node.place.file.to_string(),
             line: Some(node.place.line),
             key: path.to_owned(),
-            value: Some(node.written()),
+            value: Some(node.preview()),
             why: why.to_owned(),
             fix: fix.to_owned(),
         });
@@ -194,10 +199,10 @@ impl Checker<'_> {
 }
 
 /// Path segment of a list element: its name if it has one, otherwise its index.
-pub fn segment(element: &Node, index: usize) -> String {
+pub fn path_segment(element: &SpannedValue, index: usize) -> String {
     let named = element.get("id").or_else(|| element.get("name").filter(|_| element.get("model").is_none()));
     match named
-        .and_then(Node::text)
+        .and_then(SpannedValue::text)
         .filter(|name| !name.is_empty() && name.len() <= 80 && !name.contains('['))
     {
         Some(name) => format!(".{name}"),
@@ -205,29 +210,29 @@ pub fn segment(element: &Node, index: usize) -> String {
     }
 }
 
-fn join(path: &str, name: &str) -> String {
+fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// Returns the branch of an `anyOf` whose type matches the value.
-fn branch<'a>(node: &Node, schema: &'a Json) -> &'a Json {
+fn matching_branch<'a>(node: &SpannedValue, schema: &'a Json) -> &'a Json {
     let branches = schema.get("anyOf").and_then(Json::as_array);
-    branches.into_iter().flatten().find(|branch| admits(node, branch)).unwrap_or(schema)
+    branches.into_iter().flatten().find(|branch| accepts_type(node, branch)).unwrap_or(schema)
 }
 
-fn types(schema: &Json) -> Vec<&str> {
+fn schema_types(schema: &Json) -> Vec<&str> {
     match schema.get("type") {
         Some(Json::String(one)) => vec![one],
         Some(Json::Array(several)) => several.iter().filter_map(Json::as_str).collect(),
         _ => {
             let branches = schema.get("anyOf").and_then(Json::as_array);
-            branches.into_iter().flatten().flat_map(types).collect()
+            branches.into_iter().flatten().flat_map(schema_types).collect()
         }
     }
 }
 
-fn admits(node: &Node, schema: &Json) -> bool {
-    let types = types(schema);
+fn accepts_type(node: &SpannedValue, schema: &Json) -> bool {
+    let types = schema_types(schema);
     let has = |name: &str| types.contains(&name);
     types.is_empty()
         || match &node.value {
@@ -241,8 +246,8 @@ fn admits(node: &Node, schema: &Json) -> bool {
         }
 }
 
-fn expected(schema: &Json) -> String {
-    if let Some(choices) = choices(schema) {
+fn expected_type(schema: &Json) -> String {
+    if let Some(choices) = choice_list(schema) {
         return format!("one of {choices}");
     }
     match schema.get("format").and_then(Json::as_str).unwrap_or_default() {
@@ -251,7 +256,7 @@ fn expected(schema: &Json) -> String {
         "decimal" => return "a number".to_owned(),
         _ => {}
     }
-    let names: Vec<&str> = types(schema)
+    let names: Vec<&str> = schema_types(schema)
         .into_iter()
         .map(|name| match name {
             "string" => "a string",

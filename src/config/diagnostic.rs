@@ -5,7 +5,7 @@ use std::fmt;
 
 /// One mistake or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct Diagnostic {
     /// File as it was named; empty if the mistake belongs to no file.
     pub file: String,
     /// Line number, from 1.
@@ -20,7 +20,7 @@ pub struct Mistake {
     pub fix: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(line) = self.line {
@@ -45,9 +45,9 @@ impl fmt::Display for Mistake {
 
 /// Mistakes and warnings of a configuration.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct Diagnostics {
     /// Mistakes; if there is one, there are no settings.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<Diagnostic>,
     /// Warnings; the configuration is valid.
-    pub warnings: Vec<Mistake>,
+    pub warnings: Vec<Diagnostic>,
 }

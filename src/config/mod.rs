@@ -15,18 +15,18 @@ mod spanned_toml;
 mod suggest;
 mod units;
 
-pub use changes::{Change, Document, changes};
-pub use diagnostic::{Mistake, Report};
-pub use load::{DEMO, Loaded, Reach, Source, load_text};
-pub use read::cause;
-pub use resolve::Surroundings;
+pub use changes::{ConfigChange, ConfigDocument, diff_settings};
+pub use diagnostic::{Diagnostic, Diagnostics};
+pub use load::{AdminTarget, ConfigSource, DEMO_CONFIG, LoadedConfig, load_text};
+pub use read::describe_io_error;
+pub use resolve::ResolveEnv;
 pub use schema::text as schema_text;
-pub use secret::Secret;
+pub use secret::SecretText;
 pub use settings::*;
-pub use units::{duration, write_duration};
+pub use units::{format_duration, parse_duration};
 
 #[cfg(test)]
 mod tests;
 
 /// Reads the configuration again, for a reload.
-pub type ConfigSource = std::sync::Arc<dyn Fn() -> Result<Loaded, String> + Send + Sync>;
+pub type ConfigReader = std::sync::Arc<dyn Fn() -> Result<LoadedConfig, String> + Send + Sync>;

@@ -1,62 +1,62 @@
 //! Reader of a configuration file and its included files as one tree. Lists of the files are joined, tables are merged;
 //! a key that is in two files is a mistake.
 
-use super::diagnostic::Mistake;
-use super::spanned_toml::{Node, Place, Value};
+use super::diagnostic::Diagnostic;
+use super::spanned_toml::{FileLocation, SpannedValue, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::DeTable;
 
 /// Limits on the size of a configuration file and on the number of files.
-const MOST_BYTES: u64 = 16 << 20;
-const MOST_FILES: usize = 1_000;
+const MAX_FILE_BYTES: u64 = 16 << 20;
+const MAX_FILES: usize = 1_000;
 
 /// Reads a file and all its included files as one tree.
-pub fn file(path: &Path, mistakes: &mut Vec<Mistake>) -> Option<Node> {
-    let mut reading = Reading { mistakes, seen: Vec::new() };
-    reading.file(path, None)
+pub fn file(path: &Path, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
+    let mut reading = ConfigReader { mistakes, seen: Vec::new() };
+    reading.read_file(path, None)
 }
 
 /// Parses a text; `name` stands for the file name in mistakes.
-pub fn text(name: &str, text: &str, mistakes: &mut Vec<Mistake>) -> Option<Node> {
+pub fn text(name: &str, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
     parse(&Arc::from(name), text, mistakes)
 }
 
-struct Reading<'a> {
-    mistakes: &'a mut Vec<Mistake>,
+struct ConfigReader<'a> {
+    mistakes: &'a mut Vec<Diagnostic>,
     seen: Vec<PathBuf>,
 }
 
-impl Reading<'_> {
-    fn file(&mut self, path: &Path, by: Option<&Node>) -> Option<Node> {
+impl ConfigReader<'_> {
+    fn read_file(&mut self, path: &Path, by: Option<&SpannedValue>) -> Option<SpannedValue> {
         let name: Arc<str> = path.to_string_lossy().into();
         let canonical = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         if self.seen.contains(&canonical) {
             return None;
         }
         self.seen.push(canonical);
-        if self.seen.len() > MOST_FILES {
-            self.tell(
+        if self.seen.len() > MAX_FILES {
+            self.report(
                 by,
                 &name,
-                &format!("More than {MOST_FILES} files are included."),
+                &format!("More than {MAX_FILES} files are included."),
                 "Put several blocks into one file.",
             );
             return None;
         }
-        let text = match content(path) {
+        let text = match read_text(path) {
             Ok(text) => text,
             Err(why) => {
-                self.tell(by, &name, &format!("The file cannot be read: {why}."), "");
+                self.report(by, &name, &format!("The file cannot be read: {why}."), "");
                 return None;
             }
         };
         let mut root = parse(&name, &text, self.mistakes)?;
-        let included = take_include(&mut root);
-        for element in included.as_ref().map(Node::elements).unwrap_or_default() {
-            for path in self.matches(path, element) {
-                if let Some(other) = self.file(&path, Some(element)) {
-                    merge(&mut root, other, "", self.mistakes);
+        let included = take_include_key(&mut root);
+        for element in included.as_ref().map(SpannedValue::elements).unwrap_or_default() {
+            for path in self.included_paths(path, element) {
+                if let Some(other) = self.read_file(&path, Some(element)) {
+                    merge_tables(&mut root, other, "", self.mistakes);
                 }
             }
         }
@@ -67,7 +67,7 @@ impl Reading<'_> {
     }
 
     /// Returns the files that match a pattern, sorted by name. A pattern without `*` is returned as it is.
-    fn matches(&mut self, from: &Path, element: &Node) -> Vec<PathBuf> {
+    fn included_paths(&mut self, from: &Path, element: &SpannedValue) -> Vec<PathBuf> {
         let Some(pattern) = element.text() else { return Vec::new() };
         let whole = from.parent().unwrap_or(Path::new("")).join(pattern);
         let last = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -79,7 +79,7 @@ impl Reading<'_> {
             Ok(entries) => entries,
             Err(why) => {
                 let why = format!("The folder cannot be read: {why}.");
-                self.tell(
+                self.report(
                     Some(element),
                     &folder.to_string_lossy(),
                     &why,
@@ -88,20 +88,21 @@ impl Reading<'_> {
                 return Vec::new();
             }
         };
-        let names = entries.flatten().filter(|entry| wild(&last, &entry.file_name().to_string_lossy()));
+        let names =
+            entries.flatten().filter(|entry| matches_wildcard(&last, &entry.file_name().to_string_lossy()));
         let mut found: Vec<PathBuf> = names.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
         found.sort();
         found
     }
 
-    fn tell(&mut self, by: Option<&Node>, name: &str, why: &str, fix: &str) {
+    fn report(&mut self, by: Option<&SpannedValue>, name: &str, why: &str, fix: &str) {
         let (file, line, key, value) = match by {
             Some(node) => {
                 (node.place.file.to_string(), Some(node.place.line), "include", Some(format!("{name:?}")))
             }
             None => (name.to_owned(), None, "", None),
         };
-        self.mistakes.push(Mistake {
+        self.mistakes.push(Diagnostic {
             file,
             line,
             key: key.to_owned(),
@@ -112,17 +113,17 @@ impl Reading<'_> {
     }
 }
 
-fn content(path: &Path) -> Result<String, String> {
-    let size = std::fs::metadata(path).map_err(|error| cause(&error))?.len();
-    if size > MOST_BYTES {
-        return Err(format!("it has {size} bytes, and at most {MOST_BYTES} are read"));
+fn read_text(path: &Path) -> Result<String, String> {
+    let size = std::fs::metadata(path).map_err(|error| describe_io_error(&error))?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(format!("it has {size} bytes, and at most {MAX_FILE_BYTES} are read"));
     }
-    let bytes = std::fs::read(path).map_err(|error| cause(&error))?;
+    let bytes = std::fs::read(path).map_err(|error| describe_io_error(&error))?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
 }
 
 /// Describes an I/O error in words, without its number.
-pub fn cause(error: &std::io::Error) -> String {
+pub fn describe_io_error(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
         std::io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
@@ -132,11 +133,11 @@ pub fn cause(error: &std::io::Error) -> String {
 }
 
 /// Parses a file. All syntax errors are reported at once; if there is one, there is no tree.
-fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Mistake>) -> Option<Node> {
+fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let line = error.span().map(|span| text.get(..span.start).unwrap_or(text).matches('\n').count() + 1);
-        mistakes.push(Mistake {
+        mistakes.push(Diagnostic {
             file: name.to_string(),
             line,
             key: String::new(),
@@ -147,16 +148,16 @@ fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Mistake>) -> Option<Nod
                     .to_owned(),
         });
     }
-    errors.is_empty().then(|| Node::of(name, text, table.get_ref()))
+    errors.is_empty().then(|| SpannedValue::from_table(name, text, table.get_ref()))
 }
 
-fn take_include(root: &mut Node) -> Option<Node> {
+fn take_include_key(root: &mut SpannedValue) -> Option<SpannedValue> {
     let Value::Table(members) = &mut root.value else { return None };
     let at = members.iter().position(|(name, _)| name == "include")?;
     Some(members.remove(at).1)
 }
 
-fn merge(into: &mut Node, from: Node, path: &str, mistakes: &mut Vec<Mistake>) {
+fn merge_tables(into: &mut SpannedValue, from: SpannedValue, path: &str, mistakes: &mut Vec<Diagnostic>) {
     let Value::Table(theirs) = from.value else { return };
     for (name, node) in theirs {
         let key = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
@@ -168,15 +169,17 @@ fn merge(into: &mut Node, from: Node, path: &str, mistakes: &mut Vec<Mistake>) {
         match (&mut mine.value, node.value) {
             (Value::List(mine), Value::List(more)) => mine.extend(more),
             (Value::Table(_), value @ Value::Table(_)) => {
-                merge(mine, Node { place: node.place, value }, &key, mistakes);
+                merge_tables(mine, SpannedValue { place: node.place, value }, &key, mistakes);
             }
-            (_, value) => mistakes.push(twice(&key, &mine.place, &Node { place: node.place, value })),
+            (_, value) => {
+                mistakes.push(duplicate_key(&key, &mine.place, &SpannedValue { place: node.place, value }))
+            }
         }
     }
 }
 
-fn twice(key: &str, first: &Place, second: &Node) -> Mistake {
-    Mistake {
+fn duplicate_key(key: &str, first: &FileLocation, second: &SpannedValue) -> Diagnostic {
+    Diagnostic {
         file: second.place.file.to_string(),
         line: Some(second.place.line),
         key: key.to_owned(),
@@ -187,7 +190,7 @@ fn twice(key: &str, first: &Place, second: &Node) -> Mistake {
 }
 
 /// Returns true if a name matches a pattern in which `*` stands for any text.
-fn wild(pattern: &str, name: &str) -> bool {
+fn matches_wildcard(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
     let mut parts: Vec<&str> = parts.collect();

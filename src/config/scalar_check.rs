@@ -1,25 +1,25 @@
 //! Checks of single values against their schema: formats, ranges, choices, and suggested corrections.
 
-use super::spanned_toml::{Node, Value};
+use super::spanned_toml::{SpannedValue, Value};
 use super::units;
 use serde_json::Value as Json;
 
 /// Formats the choices of a key that has some.
-pub fn choices(schema: &Json) -> Option<String> {
+pub fn choice_list(schema: &Json) -> Option<String> {
     let choices = schema.get("enum").and_then(Json::as_array)?;
     let choices: Vec<String> = choices.iter().filter_map(Json::as_str).map(|c| format!("{c:?}")).collect();
     Some(choices.join(", "))
 }
 
 /// Returns the reason why a value of the right type is invalid.
-pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
+pub fn value_error(node: &SpannedValue, schema: &Json, format: &str) -> Option<String> {
     let literal = node.literal().unwrap_or_default();
     if let Some(choices) = schema.get("enum").and_then(Json::as_array) {
         return (!choices.iter().any(|choice| choice == literal))
             .then(|| "It is not one of the choices.".to_owned());
     }
     match format {
-        "duration" | "pause" => match units::duration(literal) {
+        "duration" | "pause" => match units::parse_duration(literal) {
             None => {
                 return Some(
                     "It is not a duration: a number and a unit, `ms`, `s`, `m`, `h` or `d`.".to_owned(),
@@ -30,7 +30,7 @@ pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
             }
             Some(_) => {}
         },
-        "size" if units::size(literal).is_none() => {
+        "size" if units::parse_size(literal).is_none() => {
             return Some("It is not a size: a number and a unit, `B`, `KiB`, `MiB` or `GiB`.".to_owned());
         }
         "provider-id" if !is_provider_id(literal) => {
@@ -49,7 +49,7 @@ pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
                 return Some(format!("`:{}` at its end would be read as a flavor.", flavor.name()));
             }
         }
-        "decimal" if units::decimal(literal).is_none() => {
+        "decimal" if units::parse_decimal(literal).is_none() => {
             return Some("It is not an exact number of at most 28 digits.".to_owned());
         }
         _ => {}
@@ -58,7 +58,7 @@ pub fn fault(node: &Node, schema: &Json, format: &str) -> Option<String> {
         return Some("The number is too large.".to_owned());
     }
     let is_number = matches!(node.value, Value::Integer(_) | Value::Float(_)) || format == "decimal";
-    if is_number && format != "size" { range(literal, schema) } else { length(literal, schema) }
+    if is_number && format != "size" { range_error(literal, schema) } else { length_error(literal, schema) }
 }
 
 fn is_provider_id(text: &str) -> bool {
@@ -73,14 +73,16 @@ fn is_model_id(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'`\\".contains(&byte))
 }
 
-fn length(text: &str, schema: &Json) -> Option<String> {
+fn length_error(text: &str, schema: &Json) -> Option<String> {
     let least = schema.get("minLength").and_then(Json::as_u64)?;
     (u64::try_from(text.len()).unwrap_or(u64::MAX) < least).then(|| "It must not be empty.".to_owned())
 }
 
-fn range(literal: &str, schema: &Json) -> Option<String> {
-    let bound = |name: &str| schema.get(name).and_then(|bound| units::decimal(&bound.to_string()));
-    let Some(value) = units::decimal(literal) else { return Some("It is not a number in range.".to_owned()) };
+fn range_error(literal: &str, schema: &Json) -> Option<String> {
+    let bound = |name: &str| schema.get(name).and_then(|bound| units::parse_decimal(&bound.to_string()));
+    let Some(value) = units::parse_decimal(literal) else {
+        return Some("It is not a number in range.".to_owned());
+    };
     let (least, above, most) = (bound("minimum"), bound("exclusiveMinimum"), bound("maximum"));
     if let Some(above) = above.filter(|above| value <= *above) {
         return Some(format!("It must be more than {above}."));
@@ -95,10 +97,10 @@ fn range(literal: &str, schema: &Json) -> Option<String> {
 }
 
 /// Suggests a line: the choices, the default, or an example.
-pub fn fix(path: &str, schema: &Json) -> String {
+pub fn suggestion(path: &str, schema: &Json) -> String {
     let key = path.rsplit('.').next().unwrap_or(path);
     let key = key.split('[').next().unwrap_or(key);
-    if let Some(choices) = choices(schema) {
+    if let Some(choices) = choice_list(schema) {
         return format!("Write one of {choices}.");
     }
     let default = schema.get("default").filter(|default| !default.is_object() && !default.is_array());
@@ -112,7 +114,7 @@ pub fn fix(path: &str, schema: &Json) -> String {
 
 /// Returns a harmless value to continue with if a required value is invalid or missing. There is none for references to
 /// other blocks.
-pub fn guess(name: &str, schema: &Json, path: &str) -> Option<Value> {
+pub fn placeholder_value(name: &str, schema: &Json, path: &str) -> Option<Value> {
     let example = schema.get("examples").and_then(|examples| examples.get(0));
     if let Some(choice) = schema.get("enum").and_then(|choices| choices.get(0)) {
         return choice.as_str().map(|choice| Value::Text(choice.to_owned()));
@@ -133,11 +135,11 @@ pub fn guess(name: &str, schema: &Json, path: &str) -> Option<Value> {
 }
 
 /// Converts a valid value for further use: an exact decimal becomes its digits, not a float.
-pub fn kept(node: Node, format: &str) -> Node {
+pub fn kept(node: SpannedValue, format: &str) -> SpannedValue {
     match node.value {
         Value::Integer(text) | Value::Float(text) if format == "decimal" => {
-            Node { value: Value::Text(text), ..node }
+            SpannedValue { value: Value::Text(text), ..node }
         }
-        value => Node { value, ..node },
+        value => SpannedValue { value, ..node },
     }
 }

@@ -1,6 +1,6 @@
 //! JSON Schema of the configuration, generated from the raw types.
 
-use super::raw::Raw;
+use super::raw::ConfigFile;
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
 /// The schema, generated once.
-pub static SCHEMA: LazyLock<Value> = LazyLock::new(schema);
+pub static SCHEMA: LazyLock<Value> = LazyLock::new(generate_schema);
 
 /// Generates the schema with every part inlined: no references, and no `null`, which TOML does not have.
-fn schema() -> Value {
+fn generate_schema() -> Value {
     let mut schema = SchemaSettings::draft2020_12()
         .with(|s| s.inline_subschemas = true)
         .into_generator()
-        .into_root_schema_for::<Raw>();
+        .into_root_schema_for::<ConfigFile>();
     RecursiveTransform(without_null).transform(&mut schema);
     if let Some(root) = schema.as_object_mut() {
         root.insert("title".into(), "Penstock configuration".into());
@@ -50,12 +50,12 @@ fn without_null(schema: &mut Schema) {
     if let [Value::Object(one)] = branches.as_slice() {
         let one = one.clone();
         object.remove("anyOf");
-        merge(object, one);
+        merge_missing(object, one);
     }
 }
 
 /// Merges a type's schema into that of a key. The description and default of the key take precedence.
-fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+fn merge_missing(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (name, value) in from {
         if !into.contains_key(&name) {
             into.insert(name, value);

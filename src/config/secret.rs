@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 /// Text that must not be shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
+pub struct SecretText(Arc<str>);
 
-impl Secret {
+impl SecretText {
     /// Wraps a text.
     #[must_use]
     pub fn new(text: &str) -> Self {
@@ -21,7 +21,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Location in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FileLocation {
     /// File as it was named.
     pub file: Arc<str>,
     /// Line number, from 1.
@@ -15,9 +15,9 @@ pub struct Place {
 
 /// A value and its location.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct SpannedValue {
     /// Location of the value.
-    pub place: Place,
+    pub place: FileLocation,
     /// TOML value.
     pub value: Value,
 }
@@ -36,16 +36,16 @@ pub enum Value {
     /// A date or time, which no key accepts.
     Date(String),
     /// An array.
-    List(Vec<Node>),
+    List(Vec<SpannedValue>),
     /// A table, in document order.
-    Table(Vec<(String, Node)>),
+    Table(Vec<(String, SpannedValue)>),
 }
 
-impl Node {
+impl SpannedValue {
     /// Builds the tree of a document.
-    pub fn of(file: &Arc<str>, text: &str, table: &DeTable<'_>) -> Self {
-        let lines = Lines { file, starts: starts(text) };
-        Self { place: lines.at(0), value: Value::Table(lines.members(table)) }
+    pub fn from_table(file: &Arc<str>, text: &str, table: &DeTable<'_>) -> Self {
+        let lines = LineIndex { file, starts: line_starts(text) };
+        Self { place: lines.location_at(0), value: Value::Table(lines.members(table)) }
     }
 
     /// Returns a member of a table.
@@ -90,13 +90,13 @@ impl Node {
     }
 
     /// Formats the value as in a file, shortened.
-    pub fn written(&self) -> String {
+    pub fn preview(&self) -> String {
         let text = match &self.value {
             Value::Text(text) => format!("{text:?}"),
             Value::Integer(text) | Value::Float(text) | Value::Date(text) => text.clone(),
             Value::Bool(yes) => yes.to_string(),
             Value::List(elements) => {
-                let inner: Vec<String> = elements.iter().take(4).map(Self::written).collect();
+                let inner: Vec<String> = elements.iter().take(4).map(Self::preview).collect();
                 format!("[{}{}]", inner.join(", "), if elements.len() > 4 { ", …" } else { "" })
             }
             Value::Table(_) => "{ … }".to_owned(),
@@ -125,24 +125,27 @@ impl Node {
     }
 }
 
-struct Lines<'a> {
+struct LineIndex<'a> {
     file: &'a Arc<str>,
     starts: Vec<usize>,
 }
 
 /// Offsets at which the lines of a text begin, except for the first.
-fn starts(text: &str) -> Vec<usize> {
+fn line_starts(text: &str) -> Vec<usize> {
     text.bytes().zip(1..).filter(|(byte, _)| *byte == b'\n').map(|(_, next)| next).collect()
 }
 
-impl Lines<'_> {
-    fn at(&self, offset: usize) -> Place {
+impl LineIndex<'_> {
+    fn location_at(&self, offset: usize) -> FileLocation {
         let line = self.starts.partition_point(|start| *start <= offset) + 1;
-        Place { file: Arc::clone(self.file), line }
+        FileLocation { file: Arc::clone(self.file), line }
     }
 
-    fn members(&self, table: &DeTable<'_>) -> Vec<(String, Node)> {
-        let node = |key: usize, value: &DeValue<'_>| Node { place: self.at(key), value: self.value(value) };
+    fn members(&self, table: &DeTable<'_>) -> Vec<(String, SpannedValue)> {
+        let node = |key: usize, value: &DeValue<'_>| SpannedValue {
+            place: self.location_at(key),
+            value: self.value(value),
+        };
         table
             .iter()
             .map(|(key, value)| (key.get_ref().to_string(), node(key.span().start, value.get_ref())))
@@ -163,8 +166,8 @@ impl Lines<'_> {
             DeValue::Array(array) => Value::List(
                 array
                     .iter()
-                    .map(|element| Node {
-                        place: self.at(element.span().start),
+                    .map(|element| SpannedValue {
+                        place: self.location_at(element.span().start),
                         value: self.value(element.get_ref()),
                     })
                     .collect(),

@@ -1,24 +1,24 @@
 //! Suggestions for misspelled names.
 
 /// Returns the name in `known` that is most similar to `wrong`, or `None` if none is similar enough.
-pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wrong = fold(wrong);
+pub fn most_similar<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wrong = normalize(wrong);
     let allowed = (wrong.chars().count() / 3).clamp(1, 3);
     known
         .into_iter()
-        .map(|name| (distance(&wrong, &fold(name)), name))
+        .map(|name| (edit_distance(&wrong, &normalize(name)), name))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }
 
 /// Normalizes case, dashes and underscores.
-fn fold(name: &str) -> String {
+fn normalize(name: &str) -> String {
     name.chars().map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
 }
 
 /// Edit distance from `a` to `b`: insertions, deletions, replacements, swaps of adjacent characters.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -23,13 +23,13 @@ const UNITS_OF_SIZE: [(&str, u64); 8] = [
     ("B", 1),
 ];
 /// Maximum duration, in nanoseconds.
-const LONGEST: u128 = 366 * 86_400_000_000_000;
+const MAX_NANOSECONDS: u128 = 366 * 86_400_000_000_000;
 /// Maximum number of digits before and after the decimal point of a number in a duration.
-const DIGITS: usize = 18;
+const MAX_DIGITS: usize = 18;
 
 /// Parses `"250ms"`, `"2.5s"`, `"10m"`, `"1h"`, `"1d"`, `"0"`, or sums such as `"1m30s"`, exactly. Returns `None` for
 /// fractions below a nanosecond and for durations of more than 366 days.
-pub fn duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
@@ -41,7 +41,7 @@ pub fn duration(text: &str) -> Option<Duration> {
         let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(letters);
         let (_, factor) = UNITS_OF_TIME.iter().find(|(name, _)| *name == unit)?;
-        total = total.checked_add(nanoseconds(number, *factor)?).filter(|total| *total <= LONGEST)?;
+        total = total.checked_add(nanoseconds(number, *factor)?).filter(|total| *total <= MAX_NANOSECONDS)?;
         rest = tail;
     }
     // The limit of 366 days in nanoseconds fits.
@@ -56,7 +56,7 @@ fn nanoseconds(number: &str, factor: u128) -> Option<u128> {
         None => (number, ""),
     };
     let plain = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
-    if whole.is_empty() || !plain(fraction) || fraction.len() > DIGITS || whole.len() > DIGITS {
+    if whole.is_empty() || !plain(fraction) || fraction.len() > MAX_DIGITS || whole.len() > MAX_DIGITS {
         return None;
     }
     let scale = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
@@ -66,7 +66,7 @@ fn nanoseconds(number: &str, factor: u128) -> Option<u128> {
 }
 
 /// Formats a duration in its shortest form.
-pub fn write_duration(duration: Duration) -> String {
+pub fn format_duration(duration: Duration) -> String {
     let mut rest = duration.as_nanos();
     let mut text = String::new();
     for (unit, factor) in UNITS_OF_TIME.iter().rev() {
@@ -83,7 +83,7 @@ pub fn write_duration(duration: Duration) -> String {
 }
 
 /// Parses `"32MiB"`, `"1GB"`, `"512B"`, or a plain number of bytes.
-pub fn size(text: &str) -> Option<u64> {
+pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim_start();
@@ -96,7 +96,7 @@ pub fn size(text: &str) -> Option<u64> {
 }
 
 /// Formats a size in its shortest exact form.
-pub fn write_size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     UNITS_OF_SIZE
         .iter()
         .take(4)
@@ -106,7 +106,7 @@ pub fn write_size(bytes: u64) -> String {
 }
 
 /// Parses a decimal number of at most 28 digits, exactly; exponents such as `1e-6` are allowed.
-pub fn decimal(text: &str) -> Option<Decimal> {
+pub fn parse_decimal(text: &str) -> Option<Decimal> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     let plain = plain.strip_prefix('+').unwrap_or(&plain);
     let number = if plain.contains(['e', 'E']) {

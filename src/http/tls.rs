@@ -4,7 +4,7 @@
 //! A pair is proven before it is put to work: the key has to be the
 //! certificate's. Handshakes that have begun end with what they began with.
 
-use crate::config::settings::{ClientCertificates, Https, Settings, TlsVersion};
+use crate::config::settings::{ClientCertificatePolicy, HttpsSettings, Settings, TlsVersion};
 use pingora_core::listeners::tls::Acceptor;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Tls {
     ///
     /// # Errors
     /// One sentence that says which of them cannot be used.
-    pub fn read(https: &Https) -> Result<Self, String> {
+    pub fn read(https: &HttpsSettings) -> Result<Self, String> {
         let certified = pair(&https.certificate, &https.key)?;
         let expires = expires(&certified).unwrap_or(0);
         let provider = Arc::new(ring::default_provider());
@@ -43,8 +43,8 @@ impl Tls {
                 let roots = Arc::new(roots(path)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = match https.client_certificate {
-                    ClientCertificates::Required => verifier,
-                    ClientCertificates::Optional => verifier.allow_unauthenticated(),
+                    ClientCertificatePolicy::Required => verifier,
+                    ClientCertificatePolicy::Optional => verifier.allow_unauthenticated(),
                 };
                 let verifier = verifier.build();
                 builder.with_client_cert_verifier(

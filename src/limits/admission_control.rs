@@ -65,12 +65,12 @@ pub struct Place {
 impl Overload {
     /// An empty house.
     #[must_use]
-    pub fn new(settings: &settings::Overload) -> Arc<Self> {
+    pub fn new(settings: &settings::OverloadSettings) -> Arc<Self> {
         Arc::new(Self { crowd: Mutex::new(Crowd::new(ceiling(settings))), refused: Default::default() })
     }
 
     /// Other bounds from now on; who is in stays.
-    pub fn configure(self: &Arc<Self>, settings: &settings::Overload) {
+    pub fn configure(self: &Arc<Self>, settings: &settings::OverloadSettings) {
         let mut crowd = self.crowd.lock();
         crowd.configure(ceiling(settings));
         self.hand_on(crowd);
@@ -168,7 +168,7 @@ impl Overload {
     }
 }
 
-const fn ceiling(settings: &settings::Overload) -> Ceiling {
+const fn ceiling(settings: &settings::OverloadSettings) -> Ceiling {
     Ceiling { requests: settings.requests, bytes: settings.bytes, queue: settings.queue }
 }
 
@@ -227,7 +227,13 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(2);
 
     fn house(requests: usize, queue: usize) -> Arc<Overload> {
-        Overload::new(&settings::Overload { requests, bytes: 4 << 20, queue, wait: WAIT, counting: 2 })
+        Overload::new(&settings::OverloadSettings {
+            requests,
+            bytes: 4 << 20,
+            queue,
+            wait: WAIT,
+            counting: 2,
+        })
     }
 
     fn account(name: &str) -> Arc<str> {

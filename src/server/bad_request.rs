@@ -57,7 +57,7 @@ pub(super) fn dialect(head: &[u8]) -> Dialect {
 }
 
 /// The refusal of a head that is wrong.
-pub(super) fn of(wrong: Wrong, limits: &crate::config::settings::Limits) -> Refusal {
+pub(super) fn of(wrong: Wrong, limits: &crate::config::settings::LimitSettings) -> Refusal {
     match wrong {
         Wrong::Malformed(why) => {
             Refusal::because(Code::InvalidRequest, format!("The request's head is not valid HTTP: {why}."))

@@ -2,7 +2,7 @@
 //! be read in two ways, and hands the same bytes to Pingora's session, which parses and serves the request.
 
 use super::{Front, bad_request, part, parted};
-use crate::config::settings::Limits;
+use crate::config::settings::LimitSettings;
 use crate::http::After;
 use crate::http::request_stream::{Connection, RequestFraming, RequestStream};
 use crate::net::buffered_stream::Socket;
@@ -109,7 +109,7 @@ const fn framing(head: usize, scan: &Scan) -> RequestFraming {
 async fn head(
     stream: &mut Stream,
     buffer: &mut BytesMut,
-    limits: &Limits,
+    limits: &LimitSettings,
     reused: bool,
     stop: &mut ShutdownWatch,
 ) -> Read {

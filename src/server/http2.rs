@@ -5,7 +5,7 @@
 use super::h2_flood_guard::Frames;
 use super::header_budget::{self, Held};
 use super::{Front, bad_request, parted, stopped};
-use crate::config::settings::Limits;
+use crate::config::settings::LimitSettings;
 use crate::http::STREAM_WINDOW;
 use crate::http::receive_window::{Bodies, Body};
 use crate::proxy::{Http2Stream, RequestOrigin};
@@ -250,7 +250,7 @@ async fn farewell(stop: &mut ShutdownWatch, begun: bool) {
     if begun { stopped(stop).await } else { parted(stop).await }
 }
 
-fn options(limits: &Limits) -> H2Options {
+fn options(limits: &LimitSettings) -> H2Options {
     let mut options = default_h2_options();
     options
         .initial_window_size(STREAM_WINDOW)
@@ -279,7 +279,7 @@ async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, o
 }
 
 /// What is wrong with the head of a stream that the library lets pass.
-fn wrong(session: &HttpSession, limits: &Limits) -> Option<Refusal> {
+fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<Refusal> {
     let head = session.req_header();
     let target = head.raw_path().len();
     // The library takes any scheme, none too; over HTTP/1.1 a target with another is refused as well.

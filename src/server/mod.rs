@@ -11,7 +11,7 @@ mod http1;
 pub mod http2;
 pub mod listener;
 
-use crate::config::settings::Limits;
+use crate::config::settings::LimitSettings;
 use crate::proxy::Proxy;
 use crate::state::House;
 use connection_limit::{Place, Places};
@@ -67,7 +67,7 @@ impl Front {
 
     /// What a client may do.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> LimitSettings {
         self.house.live().settings.limits.clone()
     }
 

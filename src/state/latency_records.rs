@@ -11,7 +11,7 @@ use crate::upstream::config_snapshot::Live;
 use crate::upstream::offer::OfferLive;
 use penstock_contract::hex;
 use penstock_routing::{Figures, Hour};
-use penstock_storage::figures::FigureStore;
+use penstock_storage::measurements::MeasurementStore;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -63,7 +63,7 @@ impl<T> Row<T> {
 
 /// The name of an offer's row: another address or another name of the model is another offer.
 fn name(offer: &OfferLive) -> String {
-    let (offer, base) = (&offer.offer, &offer.offer.provider.base);
+    let (offer, base) = (&offer.offer, &offer.offer.provider.base_url);
     let address = format!("{}{}{}", base.tls, base.authority, base.path_prefix);
     let parts = [&*offer.provider.id, offer.model.card.id.as_str(), &*offer.name, &address];
     let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0]));
@@ -71,7 +71,7 @@ fn name(offer: &OfferLive) -> String {
 }
 
 /// Takes up what was measured before the start. A store that cannot be read now is no reason not to start.
-pub fn restore(live: &Live, store: &FigureStore, clock: Clock) {
+pub fn restore(live: &Live, store: &MeasurementStore, clock: Clock) {
     let mut unknown = Vec::new();
     let restored =
         offers(live, store, clock, &mut unknown).and_then(|()| models(live, store, clock, &mut unknown));
@@ -82,7 +82,7 @@ pub fn restore(live: &Live, store: &FigureStore, clock: Clock) {
 
 fn offers(
     live: &Live,
-    store: &FigureStore,
+    store: &MeasurementStore,
     clock: Clock,
     unknown: &mut Vec<String>,
 ) -> Result<(), penstock_storage::StoreError> {
@@ -102,7 +102,7 @@ fn offers(
 
 fn models(
     live: &Live,
-    store: &FigureStore,
+    store: &MeasurementStore,
     clock: Clock,
     unknown: &mut Vec<String>,
 ) -> Result<(), penstock_storage::StoreError> {
@@ -120,12 +120,12 @@ fn models(
 }
 
 fn read<T: DeserializeOwned>(
-    store: &FigureStore,
+    store: &MeasurementStore,
     prefix: &str,
     unknown: &mut Vec<String>,
 ) -> Result<HashMap<String, Row<T>>, penstock_storage::StoreError> {
     let mut kept = HashMap::new();
-    store.each(prefix, |name, row: Option<Row<T>>| match row {
+    store.for_each(prefix, |name, row: Option<Row<T>>| match row {
         Some(row) => drop(kept.insert(name, row)),
         None => unknown.push(name),
     })?;

@@ -10,8 +10,8 @@ use crate::backup::schedule::Exports;
 use crate::batch::{BatchContext, Batches};
 use crate::billing::Ledger;
 use crate::billing::handover::{Charged, Holds};
-use crate::config::settings::{Fixed, Settings};
-use crate::config::{Change, changes};
+use crate::config::settings::{RestartOnlySettings, Settings};
+use crate::config::{ConfigChange, diff_settings};
 use crate::http::buffer_pool::Buffers;
 use crate::http::tls::{self, Tls};
 use crate::limits::admission_control::Overload;
@@ -47,7 +47,7 @@ use tokio::sync::Notify;
 pub struct House {
     live: Arc<ArcSwap<Live>>,
     /// What no reload changes.
-    pub fixed: Fixed,
+    pub fixed: RestartOnlySettings,
     /// What its TLS listener does, if it has one.
     tls: ArcSwapOption<Tls>,
     /// What lasts.
@@ -150,7 +150,7 @@ impl House {
         let counting = CountingPermits::new(settings.overload.counting);
         let live = Live::build(settings, None, &connection_pools, clock.unix())?;
         latency_records::restore(&live, &vault.figures, clock);
-        let fixed = live.settings.fixed();
+        let fixed = live.settings.restart_only();
         let live = Arc::new(ArcSwap::from_pointee(live));
         let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
         let (files, lifecycle) = (Arc::new(files), Arc::<Lifecycle>::default());
@@ -238,13 +238,13 @@ impl House {
         &self,
         read: impl FnOnce() -> Result<Settings, String>,
         runtime: &Handle,
-    ) -> Result<Vec<Change>, String> {
+    ) -> Result<Vec<ConfigChange>, String> {
         // One after the other: what was read last has to be what stays.
         let _turn = self.reloading.lock();
         let settings = read()?;
         let tls = certified(&settings, self.clock)?;
         let old = self.live();
-        let changed = changes(&old.settings, &settings);
+        let changed = diff_settings(&old.settings, &settings);
         let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix())?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
         runtime.block_on(async {

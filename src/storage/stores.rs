@@ -3,18 +3,18 @@
 
 mod pepper;
 
-use crate::config::settings::Storage;
+use crate::config::settings::StorageSettings;
 use crate::telemetry::log;
 use crate::upgrade::control_channel::Link;
 use crate::upgrade::remote::Handed;
 use penstock_contract::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
-use penstock_storage::figures::FigureStore;
 use penstock_storage::keys::KeyStore;
 use penstock_storage::ledger::LedgerStore;
+use penstock_storage::measurements::MeasurementStore;
 use penstock_storage::spend::SpendStore;
-use penstock_storage::{Options, Store, StoreError};
+use penstock_storage::{Store, StoreError, StoreOptions};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -27,7 +27,7 @@ pub struct Vault {
     /// The store itself.
     pub store: Arc<dyn Store>,
     /// The same, to be handed over; its folder, and how it is opened.
-    handed: (Arc<Handed>, PathBuf, Options),
+    handed: (Arc<Handed>, PathBuf, StoreOptions),
     /// API keys in it.
     pub keys: KeyStore,
     /// Accounts in it.
@@ -35,7 +35,7 @@ pub struct Vault {
     /// What they and their keys spent.
     pub spends: SpendStore,
     /// Speeds as they were measured.
-    pub figures: FigureStore,
+    pub figures: MeasurementStore,
     /// Who changed what.
     pub audit: AuditLog,
     /// The ledger in it, and its second copy.
@@ -74,14 +74,14 @@ impl Vault {
     ///
     /// # Errors
     /// One sentence that says what is in the way.
-    pub fn open(storage: &Storage) -> Result<Self, String> {
+    pub fn open(storage: &StorageSettings) -> Result<Self, String> {
         let folder = &storage.path;
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
             .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
-        let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+        let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
         let place = folder.join(STORE);
         let handed = penstock_storage::open(&place, options).map(|store| Arc::new(Handed::new(store)));
         let handed = handed.map_err(|error| told(&place, &error))?;
@@ -97,7 +97,7 @@ impl Vault {
             keys: KeyStore::new(store.clone()),
             accounts: AccountStore::new(store.clone()),
             spends: SpendStore::new(store.clone()),
-            figures: FigureStore::new(store.clone()),
+            figures: MeasurementStore::new(store.clone()),
             audit: AuditLog::new(store.clone()),
             ledger: Arc::new(ledger),
             store,
@@ -124,7 +124,7 @@ impl Vault {
 ///
 /// # Errors
 /// One sentence that says what to do.
-pub fn prove_token(storage: &Storage) -> Result<(), String> {
+pub fn prove_token(storage: &StorageSettings) -> Result<(), String> {
     let path = storage.path.join(ADMIN_TOKEN);
     match fs::read_to_string(&path) {
         Ok(token) => long(&path, token.trim().to_owned()).map(|_| ()),
@@ -138,12 +138,12 @@ pub fn prove_token(storage: &Storage) -> Result<(), String> {
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn look(storage: &Storage) -> Result<Option<Arc<dyn Store>>, String> {
+pub fn look(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>, String> {
     let folder = storage.path.join(STORE);
     if !folder.is_dir() {
         return Ok(None);
     }
-    let options = Options { ballast_bytes: storage.ballast_bytes, ..Options::default() };
+    let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
     penstock_storage::open(&folder, options).map(Some).map_err(|error| told(&folder, &error))
 }
 
@@ -151,19 +151,19 @@ pub fn look(storage: &Storage) -> Result<Option<Arc<dyn Store>>, String> {
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn heal_ledger(storage: &Storage) -> Result<Vec<String>, String> {
+pub fn heal_ledger(storage: &StorageSettings) -> Result<Vec<String>, String> {
     let store = look(storage)?;
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
     let copies = storage.path.join(LEDGER);
     let ledger = LedgerStore::open(store, Some(&copies)).map_err(|error| told(&copies, &error))?;
-    Ok(ledger.take_healed())
+    Ok(ledger.take_repairs())
 }
 
 /// Accepts another pepper than the one that the keys were made with; returns how many keys have to be replaced.
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn renew_pepper(storage: &Storage) -> Result<u64, String> {
+pub fn renew_pepper(storage: &StorageSettings) -> Result<u64, String> {
     let store = look(storage)?;
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
     pepper::renew(storage, &store)
@@ -206,7 +206,7 @@ fn restrict(folder: &Path) {
     let files =
         files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
     for path in [folder.join(STORE), folder.join(LEDGER)].into_iter().chain(files) {
-        if let Err(error) = penstock_storage::restrict(&path) {
+        if let Err(error) = penstock_storage::restrict_permissions(&path) {
             let members = [("path", &*path.display().to_string()), ("reason", &*error.to_string())];
             log::event(log::warn(), "others_may_read", &members);
         }
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_store_that_cannot_be_opened_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+        let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
         let store = folder.path().join(STORE);
         // No disk gives a folder where a file has to be; a file without rights would be one for root.
         fs::create_dir_all(store.join("lock")).unwrap();
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
         let folder = tempfile::tempdir().unwrap();
-        let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+        let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
         let path = folder.path().join(ADMIN_TOKEN);
         prove_token(&storage).unwrap();
         for token in ["", " \n", "0123456789abcdef0123456789abcde\n"] {

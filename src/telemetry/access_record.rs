@@ -7,7 +7,7 @@ use crate::config::settings::LogLevel;
 use crate::telemetry::request_id::RequestId;
 use penstock_contract::{Dialect, Done, Refusal};
 use penstock_footprint::Footprint;
-use penstock_pricing::Charge;
+use penstock_pricing::RequestCharge;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ pub struct Record {
     /// Its footprint.
     pub footprint: Option<Footprint>,
     /// Its charge.
-    pub charge: Option<Charge>,
+    pub charge: Option<RequestCharge>,
 }
 
 impl Record {

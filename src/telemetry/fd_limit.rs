@@ -91,12 +91,12 @@ pub fn are_gone_for(error: &Error) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::config::Source;
+    use crate::config::ConfigSource;
     use pingora_error::ErrorType;
 
     #[test]
     fn too_few_are_told_with_what_sets_them() {
-        let settings = Source::Demo.load().unwrap().settings;
+        let settings = ConfigSource::Demo.load().unwrap().settings;
         let wanted = wanted(&settings);
         assert_eq!(few(&settings, Some(wanted)), None);
         assert_eq!(few(&settings, None), None, "as many as it likes");

@@ -4,7 +4,8 @@
 use crate::upgrade::control_channel::Link;
 use parking_lot::RwLock;
 use penstock_storage::{
-    Batch, Copied, Health, Operation, Page, Row, Space, Step, Store, StoreError, Verified,
+    RowOperation, RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, StoredRow, Transaction,
+    TransactionOp, VerifyOutcome,
 };
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -137,34 +138,34 @@ impl std::fmt::Debug for Handed {
 }
 
 impl Store for Handed {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let row = |answer| if let Answer::Row(row) = answer { Some(row) } else { None };
         self.with(|store| store.get(space, key), || Call::Get(space.tag(), key.to_vec()), row)
     }
 
     fn scan(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<RowPage, StoreError> {
         let call = || Call::Scan(space.tag(), prefix.to_vec(), after.map(<[u8]>::to_vec), limit);
         self.with(|store| store.scan(space, prefix, after, limit), call, page)
     }
 
     fn scan_back(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         before: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<RowPage, StoreError> {
         let call = || Call::ScanBack(space.tag(), prefix.to_vec(), before.map(<[u8]>::to_vec), limit);
         self.with(|store| store.scan_back(space, prefix, before, limit), call, page)
     }
 
-    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
+    fn apply(&self, batch: Transaction) -> Result<(), StoreError> {
         let place = self.0.read();
         if let Whereabouts::Here(store) = &*place {
             return store.apply(batch);
@@ -178,14 +179,17 @@ impl Store for Handed {
         )
     }
 
-    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    fn copy(
+        &self,
+        sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         match &*self.0.read() {
             Whereabouts::Here(store) => store.copy(sink),
             _ => Err(away()),
         }
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         match &*self.0.read() {
             Whereabouts::Here(store) => store.verify_with(read),
             _ => Err(away()),
@@ -193,55 +197,56 @@ impl Store for Handed {
     }
 
     /// Never waits: it is asked from everywhere.
-    fn health(&self) -> Health {
+    fn health(&self) -> StoreHealth {
         match self.0.try_read().as_deref() {
             Some(Whereabouts::Here(store)) => store.health(),
-            Some(Whereabouts::There(link)) if link.is_lost() => Health::Failed,
-            Some(Whereabouts::Nowhere) => Health::Failed,
-            Some(Whereabouts::There(_)) | None => Health::Ready,
+            Some(Whereabouts::There(link)) if link.is_lost() => StoreHealth::Failed,
+            Some(Whereabouts::Nowhere) => StoreHealth::Failed,
+            Some(Whereabouts::There(_)) | None => StoreHealth::Ready,
         }
     }
 }
 
-fn page(answer: Answer) -> Option<Page> {
+fn page(answer: Answer) -> Option<RowPage> {
     let Answer::Page(rows, more) = answer else { return None };
-    Some(Page { rows: rows.into_iter().map(|(key, value)| Row { key, value }).collect(), more })
+    Some(RowPage { rows: rows.into_iter().map(|(key, value)| StoredRow { key, value }).collect(), more })
 }
 
 impl Change {
-    fn of(operation: &Operation) -> Self {
-        let kind = match &operation.step {
-            Step::Absent => Kind::Absent,
-            Step::Present => Kind::Present,
-            Step::Is(row) => Kind::Is(row.clone()),
-            Step::Put(row) => Kind::Put(row.clone()),
-            Step::Delete => Kind::Delete,
+    fn of(operation: &RowOperation) -> Self {
+        let kind = match &operation.op {
+            TransactionOp::Absent => Kind::Absent,
+            TransactionOp::Present => Kind::Present,
+            TransactionOp::Equals(row) => Kind::Is(row.clone()),
+            TransactionOp::Put(row) => Kind::Put(row.clone()),
+            TransactionOp::Delete => Kind::Delete,
         };
-        Self(operation.space.tag(), operation.key.clone(), kind)
+        Self(operation.table.tag(), operation.key.clone(), kind)
     }
 
-    fn add_to(self, batch: Batch) -> Option<Batch> {
+    fn add_to(self, batch: Transaction) -> Option<Transaction> {
         let Self(tag, key, kind) = self;
         let space = space(tag)?;
         Some(match kind {
-            Kind::Absent => batch.absent(space, key),
-            Kind::Present => batch.present(space, key),
-            Kind::Is(row) => batch.is(space, key, row),
+            Kind::Absent => batch.require_absent(space, key),
+            Kind::Present => batch.require_present(space, key),
+            Kind::Is(row) => batch.require_value(space, key, row),
             Kind::Put(row) => batch.put(space, key, row),
             Kind::Delete => batch.delete(space, key),
         })
     }
 }
 
-fn space(tag: u8) -> Option<Space> {
-    Space::ALL.into_iter().find(|space| space.tag() == tag)
+fn space(tag: u8) -> Option<StoreTable> {
+    StoreTable::ALL.into_iter().find(|space| space.tag() == tag)
 }
 
 impl Call {
     /// Whether it writes batches: somebody has to run them.
     #[must_use]
     pub fn is_of_batches(&self) -> bool {
-        let batches = |change: &Change| change.0 == Space::Batches.tag() && matches!(change.2, Kind::Put(_));
+        let batches =
+            |change: &Change| change.0 == StoreTable::Batches.tag() && matches!(change.2, Kind::Put(_));
         matches!(self, Self::Apply(changes) if changes.iter().any(batches))
     }
 
@@ -257,7 +262,7 @@ impl Call {
     }
 
     fn ask(self, store: &dyn Store) -> Result<Answer, Option<StoreError>> {
-        let told = |page: Page| {
+        let told = |page: RowPage| {
             Answer::Page(page.rows.into_iter().map(|row| (row.key, row.value)).collect(), page.more)
         };
         Ok(match self {
@@ -269,7 +274,8 @@ impl Call {
                 told(store.scan_back(space(tag).ok_or(None)?, &prefix, before.as_deref(), limit)?)
             }
             Self::Apply(changes) => {
-                let added = changes.into_iter().try_fold(Batch::new(), |batch, change| change.add_to(batch));
+                let added =
+                    changes.into_iter().try_fold(Transaction::new(), |batch, change| change.add_to(batch));
                 store.apply(added.ok_or(None)?)?;
                 Answer::Done
             }

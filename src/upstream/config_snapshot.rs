@@ -2,13 +2,13 @@
 //! offers with what is known of them. A reload builds another beside it, which
 //! shares what goes on: places, probes, figures.
 
-use crate::config::settings::{BaseUrl, Model, Offer, Settings};
+use crate::config::settings::{BaseUrl, ModelSettings, OfferSettings, Settings};
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::ModelPool;
 use crate::upstream::provider_state::{Before, ProviderLive};
 use parking_lot::Mutex;
-use penstock_catalog::{Catalog, Model as Card};
+use penstock_catalog::{Catalog, CatalogModel as Card};
 use penstock_routing::{Breaker, Explorations, Hour};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct Live {
 /// A model at work.
 pub struct ModelLive {
     /// What the configuration says.
-    pub model: Arc<Model>,
+    pub model: Arc<ModelSettings>,
     /// Places of its offers in [`Live::offers`].
     pub offers: Vec<usize>,
     /// Its last hour, for the catalogue's sorts.
@@ -162,7 +162,7 @@ impl Live {
     pub fn begin(&self) {
         let routing = &self.settings.routing;
         for provider in &self.providers {
-            provider.seats.configure(provider.provider.seats, routing.batch_lines);
+            provider.seats.configure(provider.provider.max_in_flight, routing.batch_lines);
         }
         for offer in &self.offers {
             offer.breaker.lock().configure(routing.breaker.settings());
@@ -179,8 +179,8 @@ impl Live {
 /// Provider, its base URL, model, and the name of the model there.
 type Identity<'a> = (&'a str, &'a BaseUrl, &'a str, &'a str);
 
-fn identity(offer: &Offer) -> Identity<'_> {
-    (&offer.provider.id, &offer.provider.base, &offer.model.card.id, &offer.name)
+fn identity(offer: &OfferSettings) -> Identity<'_> {
+    (&offer.provider.id, &offer.provider.base_url, &offer.model.card.id, &offer.name)
 }
 
 #[cfg(test)]

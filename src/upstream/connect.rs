@@ -100,7 +100,7 @@ impl Route {
     /// A route to a provider without addresses yet, but for those written as numbers.
     #[must_use]
     pub fn new(provider: &Provider, pools: &ConnectionPools) -> Self {
-        Self::to(&provider.base, provider, pools)
+        Self::to(&provider.base_url, provider, pools)
     }
 
     /// A route to another host of the same provider's.

@@ -9,7 +9,7 @@ use super::pricing::Bill;
 use super::provider_state::ProviderLive;
 use super::request_head;
 use super::tokenize::Engine;
-use crate::config::settings::{Billing, Offer};
+use crate::config::settings::{BillingSettings, OfferSettings};
 use parking_lot::Mutex;
 use penstock_contract::{Ask, Dialect, Draw, Facts, Kind, Needs, Refusal, Size, Task};
 use penstock_routing::{Breaker, Candidate, Client, Entry, Figures, Outcome, Sample, price_hint};
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// An offer and its state.
 pub struct OfferLive {
     /// What the configuration says.
-    pub offer: Arc<Offer>,
+    pub offer: Arc<OfferSettings>,
     /// Whose it is.
     pub provider: Arc<ProviderLive>,
     /// How fast it has been.
@@ -78,10 +78,10 @@ impl OfferLive {
     /// # Errors
     /// A header of the configuration that cannot be sent.
     pub fn new(
-        offer: Arc<Offer>,
+        offer: Arc<OfferSettings>,
         provider: Arc<ProviderLive>,
         breaker: Breaker,
-        money: &Billing,
+        money: &BillingSettings,
     ) -> Result<Self, String> {
         let place = &offer.provider.place;
         let number = |decimal: Decimal| decimal.to_f64().unwrap_or(f64::NAN);
@@ -158,7 +158,7 @@ impl OfferLive {
             measured,
             known,
             in_flight: self.in_flight(),
-            seats: self.offer.provider.seats.unwrap_or(0),
+            seats: self.offer.provider.max_in_flight.unwrap_or(0),
             failing: breaker.failing(now),
             ci_g_per_kwh: self.climate.0,
             renewable: self.climate.1,
@@ -340,7 +340,7 @@ fn other_size(sizes: &[Size], draw: &Draw) -> Option<Refusal> {
 }
 
 /// Names the field that asks for what the offer cannot do.
-fn lacking(offer: &Offer, needs: &Needs, client: Dialect) -> Option<Refusal> {
+fn lacking(offer: &OfferSettings, needs: &Needs, client: Dialect) -> Option<Refusal> {
     let accepts = |parameter: &str| offer.abilities.accepts(parameter);
     let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
     let messages = match client {
@@ -388,9 +388,9 @@ const fn below(dialect: Dialect) -> &'static str {
 }
 
 /// What every request to this offer carries.
-fn request_head(offer: &Offer, dialect: Dialect, below: &str) -> pingora_error::Result<RequestHead> {
+fn request_head(offer: &OfferSettings, dialect: Dialect, below: &str) -> pingora_error::Result<RequestHead> {
     let provider = &offer.provider;
-    let path = format!("{}{below}", provider.base.path_prefix);
+    let path = format!("{}{below}", provider.base_url.path_prefix);
     let head = request_head::signed("POST", provider, dialect, &path)?;
     let wire = super::send::lines(&head);
     Ok(RequestHead { parsed: head, wire })

@@ -3,13 +3,13 @@
 
 use crate::billing::sale::{eur8, sold};
 use crate::billing::{Need, Settlement, TermsText};
-use crate::config::settings::{Billing as Money, Offer};
+use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::Rate;
 use penstock_annotate::{Amounts, Cost, Grid, Impact, Provenance, Served, Site};
 use penstock_contract::{Done, Measured, MicroCredits, Usage};
 use penstock_footprint::{Attempt, Footprint, METHODOLOGY, Prepared, Work, boundary_name};
-use penstock_ledger::{Drawn, Sale};
-use penstock_pricing::{Billing, Charge, PaidWith, charge};
+use penstock_ledger::{RequestFootprint, SaleDetails};
+use penstock_pricing::{BillingUnit, PaymentSource, RequestCharge, compute_charge};
 use rust_decimal::Decimal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct Settled {
     /// Its footprint, failed attempts included.
     pub footprint: Footprint,
     /// Its charge.
-    pub charge: Charge,
+    pub charge: RequestCharge,
     /// Energy for the bill, kWh, where the model is billed in energy.
     pub billable_kwh: Option<Decimal>,
     /// What it was sold under.
@@ -54,7 +54,7 @@ pub struct Terms {
     /// Batch price.
     pub batch: bool,
     /// What pays.
-    pub wallet: PaidWith,
+    pub wallet: PaymentSource,
     /// When the request came, Unix seconds: the prices of then count.
     pub at: u64,
 }
@@ -62,7 +62,7 @@ pub struct Terms {
 impl Bill {
     /// Prepares the bill of an offer.
     #[must_use]
-    pub fn new(offer: &Offer, money: &Money) -> Self {
+    pub fn new(offer: &OfferSettings, money: &Money) -> Self {
         let place = &offer.provider.place;
         let served = Served::new(&Site {
             renewable_percent: place.grid.renewable_percent,
@@ -77,7 +77,7 @@ impl Bill {
             },
             methodology: METHODOLOGY,
         });
-        let tariffs = std::iter::once((0, offer.tariff)).chain(offer.later.iter().copied());
+        let tariffs = std::iter::once((0, offer.tariff)).chain(offer.later_tariffs.iter().copied());
         Self {
             prepared: offer.prepared.clone(),
             rates: tariffs
@@ -105,7 +105,7 @@ impl Bill {
     /// Whether its requests are paid from the energy wallet, as long as that lasts.
     #[must_use]
     pub fn in_energy(&self, at: u64) -> bool {
-        self.rate(at).is_some_and(|rate| rate.tariff.billing == Billing::Energy)
+        self.rate(at).is_some_and(|rate| rate.tariff.billing == BillingUnit::Energy)
     }
 
     /// The most that this work may come to.
@@ -118,7 +118,7 @@ impl Bill {
         let (credits, energy) = self.most(rate, done, batch, eur_per_credit);
         Need {
             credits: credits.credits.0,
-            energy: (rate.tariff.billing == Billing::Energy).then_some(energy.energy.0),
+            energy: (rate.tariff.billing == BillingUnit::Energy).then_some(energy.energy.0),
             eur: eur8(credits.eur.max(energy.eur)),
         }
     }
@@ -143,11 +143,17 @@ impl Bill {
     }
 
     /// The most that each wallet may be charged, by the list and what may be measured beyond it.
-    fn most(&self, rate: &Rate, done: &Done, batch: bool, eur_per_credit: Decimal) -> (Charge, Charge) {
+    fn most(
+        &self,
+        rate: &Rate,
+        done: &Done,
+        batch: bool,
+        eur_per_credit: Decimal,
+    ) -> (RequestCharge, RequestCharge) {
         let kwh = self.prepared.billable_kwh(&Work::new(*done, Duration::ZERO), None);
         let kwh = kwh.saturating_mul(Decimal::from(self.measured));
-        let of = |wallet| charge(&rate.tariff, &sold(done), wallet, batch, kwh, eur_per_credit);
-        (of(PaidWith::Credits), of(PaidWith::Energy))
+        let of = |wallet| compute_charge(&rate.tariff, &sold(done), wallet, batch, kwh, eur_per_credit);
+        (of(PaymentSource::Credits), of(PaymentSource::Energy))
     }
 
     /// What was done, in the tier that the provider runs it in. The bill is always that of ordinary service.
@@ -190,10 +196,11 @@ impl Bill {
         let billable = self.prepared.billable_kwh(&work, measured);
         let sold = sold(&done);
         let rate = self.rate(terms.at).unwrap_or_else(|| Rate::none());
-        let charge = charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
+        let charge =
+            compute_charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
         let counted = done.usage().is_some_and(|usage| usage.source.is_gateway());
         let members = self.members(&footprint, &charge, counted, &terms);
-        let in_energy = rate.tariff.billing == Billing::Energy;
+        let in_energy = rate.tariff.billing == BillingUnit::Energy;
         let billable_kwh = in_energy.then_some(billable);
         Settled { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
     }
@@ -201,7 +208,7 @@ impl Bill {
     /// Both objects, as JSON members, of an answer for which no provider was asked.
     #[must_use]
     pub fn nothing(&self, at: u64, amounts: Amounts) -> Vec<u8> {
-        let paid_with = if self.in_energy(at) { PaidWith::Energy } else { PaidWith::Credits };
+        let paid_with = if self.in_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
         penstock_annotate::nothing(&self.served, paid_with.name(), amounts)
     }
 
@@ -222,11 +229,11 @@ impl Bill {
         };
         Settlement {
             amount: match charge.paid_with {
-                PaidWith::Credits => charge.credits.0,
-                PaidWith::Energy => charge.energy.0,
+                PaymentSource::Credits => charge.credits.0,
+                PaymentSource::Energy => charge.energy.0,
             },
             eur: eur8(charge.eur),
-            sale: Sale {
+            sale: SaleDetails {
                 model: self.model.clone(),
                 provider: self.provider.clone(),
                 terms: settled.terms.id.clone(),
@@ -242,7 +249,13 @@ impl Bill {
         }
     }
 
-    fn members(&self, footprint: &Footprint, charge: &Charge, counted: bool, terms: &Terms) -> Vec<u8> {
+    fn members(
+        &self,
+        footprint: &Footprint,
+        charge: &RequestCharge,
+        counted: bool,
+        terms: &Terms,
+    ) -> Vec<u8> {
         let impact = Impact {
             energy_kwh: footprint.energy_kwh,
             carbon_g_co2: footprint.carbon_g,
@@ -270,16 +283,16 @@ impl Bill {
 
 /// A footprint as the ledger keeps it.
 #[must_use]
-pub const fn drawn(footprint: &Footprint) -> Drawn {
-    Drawn { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
+pub const fn drawn(footprint: &Footprint) -> RequestFootprint {
+    RequestFootprint { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
 }
 
 /// A charge in credits, whatever pays for it: what it takes from a budget.
 #[must_use]
-pub fn worth(charge: &Charge, eur_per_credit: Decimal) -> MicroCredits {
+pub fn worth(charge: &RequestCharge, eur_per_credit: Decimal) -> MicroCredits {
     match charge.paid_with {
-        PaidWith::Credits => charge.credits,
-        PaidWith::Energy => {
+        PaymentSource::Credits => charge.credits,
+        PaymentSource::Energy => {
             let credits = charge.eur.checked_div(eur_per_credit);
             credits.and_then(MicroCredits::from_credits).unwrap_or(MicroCredits(i64::MAX))
         }

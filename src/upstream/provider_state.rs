@@ -62,7 +62,7 @@ impl ProviderLive {
         let known = old.providers.get(&*provider.id);
         let seats = match known {
             Some(known) => known.seats.clone(),
-            None => Seats::new(provider.seats, lines),
+            None => Seats::new(provider.max_in_flight, lines),
         };
         let fresh = Self {
             route: Route::new(&provider, pools),

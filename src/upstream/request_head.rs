@@ -29,7 +29,7 @@ pub fn signed(
     dialect: Dialect,
     path: &str,
 ) -> pingora_error::Result<RequestHeader> {
-    let mut head = bare(method, &provider.base, path)?;
+    let mut head = bare(method, &provider.base_url, path)?;
     if let Some(key) = &provider.api_key {
         match dialect {
             Dialect::Chat => {

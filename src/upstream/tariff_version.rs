@@ -2,10 +2,10 @@
 //! to, and its prices as integers for the quick look before a request.
 
 use crate::billing::{Need, TermsText};
-use crate::config::settings::Offer;
+use crate::config::settings::OfferSettings;
 use penstock_contract::{Done, hex};
 use penstock_footprint::METHODOLOGY;
-use penstock_pricing::{Billing, Tariff};
+use penstock_pricing::{BillingUnit, Tariff};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ struct Quick {
 impl Rate {
     /// Prepares a tariff of an offer.
     #[must_use]
-    pub fn new(from: u64, tariff: Tariff, offer: &Offer, eur_per_credit: Decimal) -> Self {
+    pub fn new(from: u64, tariff: Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> Self {
         let terms = terms(from, &tariff, offer, eur_per_credit);
         Self { from, quick: quick(&tariff, eur_per_credit), terms: Arc::new(terms), tariff }
     }
@@ -76,7 +76,7 @@ impl Rate {
 
 /// The prices of a tariff by tokens, where they fit.
 fn quick(tariff: &Tariff, eur_per_credit: Decimal) -> Option<Quick> {
-    if tariff.billing == Billing::Energy {
+    if tariff.billing == BillingUnit::Energy {
         return None;
     }
     let input = tariff.input?.max(tariff.cached_input.unwrap_or_default()).max(Decimal::ZERO);
@@ -95,7 +95,7 @@ fn quick(tariff: &Tariff, eur_per_credit: Decimal) -> Option<Quick> {
 
 /// What the ledger keeps of an offer's terms: enough to compute any charge
 /// again, and to say where the energy was drawn and whose figures are used.
-fn terms(from: u64, tariff: &Tariff, offer: &Offer, eur_per_credit: Decimal) -> TermsText {
+fn terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> TermsText {
     let place = &offer.provider.place;
     let price = |price: Option<Decimal>| price.map_or(Value::Null, |price| price.to_string().into());
     let text = json!({

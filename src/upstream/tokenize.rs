@@ -63,7 +63,7 @@ pub async fn ask(counting: &Counting, model: &ModelLive, ask: &Ask) -> Option<u6
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let mut until = clock::now() + WAIT;
     for offer in offers {
-        let Some(shape) = offer.offer.provider.tokenize else { continue };
+        let Some(shape) = offer.offer.provider.token_count_api else { continue };
         let began = clock::now();
         let Some(first) = first(counting, offer, shape, ask).await else { continue };
         let now = clock::now();
@@ -159,7 +159,7 @@ async fn call(offer: &OfferLive, shape: Shape, call: EngineCall) -> Result<Optio
 fn head(offer: &OfferLive, call: &EngineCall) -> Option<RequestHeader> {
     let provider = &offer.offer.provider;
     // The engine's root is above the `/v1` of its base URL.
-    let root = provider.base.path_prefix.strip_suffix("/v1").unwrap_or(&provider.base.path_prefix);
+    let root = provider.base_url.path_prefix.strip_suffix("/v1").unwrap_or(&provider.base_url.path_prefix);
     let path = format!("{root}{}", call.path);
     let dialect = offer.offer.dialects.first().copied().unwrap_or(Dialect::Chat);
     let mut head = request_head::signed("POST", provider, dialect, &path).ok()?;

@@ -6,8 +6,8 @@ use crate::harness::script::{Act, sse, text};
 use crate::harness::{Answer, Bench, Client, Provider, within};
 use penstock::auth::key_cache::Keyring;
 use penstock_storage::audit::AuditLog;
-use penstock_storage::keys::{KeyDigest, Previous};
-use penstock_storage::{Batch, Space};
+use penstock_storage::keys::{KeyDigest, PreviousSecret};
+use penstock_storage::{StoreTable, Transaction};
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -373,7 +373,7 @@ async fn a_key_that_is_over_is_good_no_more() {
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 401);
     // The secret before a rotation ends by itself as well.
     record.expires = None;
-    record.previous = Some(Previous { digest: record.digest, until: house.clock.unix() });
+    record.previous = Some(PreviousSecret { digest: record.digest, until: house.clock.unix() });
     record.digest = KeyDigest([0; 32]);
     house.keyring.set_key(&record);
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 401);
@@ -386,7 +386,7 @@ async fn keys_of_earlier_versions_work_and_their_accounts_are_made() {
     let loaded = tokio::task::spawn_blocking(move || {
         // A row as the first version wrote it, for an account that was never made.
         let row = r#"{"v":1,"id":"0000000000000001","digest":"abababababababababababababababababababababababababababababababab","name":"n","account":"le gacy","scopes":["*"],"limits":{"requests_per_minute":5},"created":5}"#;
-        house.vault.store.apply(Batch::new().put(Space::Keys, *b"0000000000000001", row)).unwrap();
+        house.vault.store.apply(Transaction::new().put(StoreTable::Keys, *b"0000000000000001", row)).unwrap();
         let ring = Keyring::load(&house.vault, house.clock).unwrap();
         let account = house.vault.accounts.get("le gacy").unwrap().unwrap();
         (ring.grant("0000000000000001").unwrap(), account)

@@ -2,7 +2,7 @@
 
 use crate::harness::script::{plain, retry_after, status};
 use crate::harness::{Bench, Client, Provider};
-use penstock::config::Loaded;
+use penstock::config::LoadedConfig;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -182,7 +182,7 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     assert_eq!(refused.status, 400);
     assert!(refused.text().contains("not a member state"));
     assert_eq!(who().await, "first");
-    *source.lock() = Ok(Loaded { settings: new, warnings: Vec::new() });
+    *source.lock() = Ok(LoadedConfig { settings: new, warnings: Vec::new() });
     assert_eq!(admin.post("/admin/reload", &json!({})).await.status, 200);
     assert_eq!(who().await, "second");
 }

@@ -3,7 +3,7 @@
 use crate::harness::jobs::{CHAT, batch, cancel, create, ended, line, line_with, lines, uploaded, when};
 use crate::harness::script::Act;
 use crate::harness::{Bench, Client, Provider, until};
-use penstock_storage::Batch;
+use penstock_storage::Transaction;
 use penstock_storage::batches::{BatchRecord, BatchState, BatchStore};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -242,7 +242,7 @@ async fn a_batch_that_nobody_works_on_is_called_off_in_vain_and_at_once() {
     let last = if old.id.ends_with("0") { "1" } else { "0" };
     let id = format!("{}{last}", &old.id[..old.id.len() - 1]);
     let open = BatchRecord { id: id.clone(), state: BatchState::InProgress, ..old };
-    store.insert(&open, Batch::new()).unwrap();
+    store.insert(&open, Transaction::new()).unwrap();
     // Far less than the patience of one that waits for an answer.
     let open = json!({"id": id});
     let asked = cancel(&running.client, &open);

@@ -6,8 +6,8 @@ use crate::harness::jobs::{
 };
 use crate::harness::script::{Act, held, plain, status};
 use crate::harness::{Bench, Provider, until, within};
-use penstock_storage::batches::{BatchStore, rows};
-use penstock_storage::{Batch, Options, open};
+use penstock_storage::batches::{BatchStore, record_rows};
+use penstock_storage::{StoreOptions, Transaction, open};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -258,7 +258,10 @@ async fn a_window_that_is_over_fails_the_batch_once_and_keeps_what_is_done() {
     // As if the day had passed meanwhile.
     let store = within("the store", async {
         loop {
-            match open(&left.0.path().join("store"), Options { ballast_bytes: 0, ..Options::default() }) {
+            match open(
+                &left.0.path().join("store"),
+                StoreOptions { ballast_bytes: 0, ..StoreOptions::default() },
+            ) {
                 Ok(store) => break store,
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
@@ -268,11 +271,11 @@ async fn a_window_that_is_over_fails_the_batch_once_and_keeps_what_is_done() {
     let batches = BatchStore::new(store.clone());
     let mut record = batches.get(made["id"].as_str().unwrap()).unwrap().unwrap();
     record.expires = 1;
-    let step = |batch: Batch, row: penstock_storage::ledger::RowWrite| match row.value {
-        Some(value) => batch.put(row.space, row.key, value),
-        None => batch.delete(row.space, row.key),
+    let step = |batch: Transaction, row: penstock_storage::ledger::RowWrite| match row.value {
+        Some(value) => batch.put(row.table, row.key, value),
+        None => batch.delete(row.table, row.key),
     };
-    store.apply(rows(&record, None).unwrap().into_iter().fold(Batch::new(), step)).unwrap();
+    store.apply(record_rows(&record, None).unwrap().into_iter().fold(Transaction::new(), step)).unwrap();
     drop((batches, store));
     let running = bench().restart(left).await;
     let end = ended(&running.client, &made).await;
@@ -301,7 +304,7 @@ async fn a_revoked_key_ends_its_batches() {
     provider.until_left(3).await;
     let store = BatchStore::new(running.gateway.house.vault.store.clone());
     let id = made["id"].as_str().unwrap();
-    until("the end of the batch", || store.get(id).unwrap().unwrap().state.is_end()).await;
+    until("the end of the batch", || store.get(id).unwrap().unwrap().state.is_final()).await;
     let record = store.get(id).unwrap().unwrap();
     assert_eq!(record.errors[0].code, "key_revoked");
     assert_eq!((record.counts.cancelled, provider.calls()), (3, 3));

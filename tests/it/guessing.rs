@@ -1,10 +1,10 @@
 //! What it takes to try a key: little, and the same whether its id is known or not.
 
 use penstock::auth::key_cache::Keyring;
-use penstock::config::settings::Storage;
+use penstock::config::settings::StorageSettings;
 use penstock::storage::stores::Vault;
 use penstock::time::clock::Clock;
-use penstock_auth::Key;
+use penstock_auth::ApiKey;
 use penstock_storage::keys::{KeyDigest, KeyRecord};
 use std::hint::black_box;
 use std::time::Instant;
@@ -24,10 +24,10 @@ fn source(start: u64) -> impl FnMut(&mut [u8]) {
     }
 }
 
-fn record(vault: &Vault, key: &Key) -> KeyRecord {
+fn record(vault: &Vault, key: &ApiKey) -> KeyRecord {
     KeyRecord {
         id: key.public_id().to_owned(),
-        digest: KeyDigest(penstock_auth::digest(&vault.pepper.0, key)),
+        digest: KeyDigest(penstock_auth::key_digest(&vault.pepper.0, key)),
         name: String::new(),
         account: "default".to_owned(),
         scopes: vec!["inference.*".to_owned()],
@@ -43,16 +43,16 @@ fn record(vault: &Vault, key: &Key) -> KeyRecord {
 }
 
 /// A keyring of a thousand keys, one of which is given.
-fn ring(folder: &std::path::Path) -> (Keyring, Key) {
-    let storage = Storage { path: folder.to_owned(), ballast_bytes: 0, pepper: None };
+fn ring(folder: &std::path::Path) -> (Keyring, ApiKey) {
+    let storage = StorageSettings { path: folder.to_owned(), ballast_bytes: 0, pepper: None };
     let vault = Vault::open(&storage).unwrap();
     let ring = Keyring::load(&vault, Clock::start()).unwrap();
-    let keys: Vec<Key> = (0..1_000).map(|start| Key::generate(&mut source(start))).collect();
+    let keys: Vec<ApiKey> = (0..1_000).map(|start| ApiKey::generate(&mut source(start))).collect();
     keys.iter().for_each(|key| ring.set_key(&record(&vault, key)));
     (ring, keys.into_iter().next().unwrap())
 }
 
-fn nanoseconds(ring: &Keyring, key: &Key) -> f64 {
+fn nanoseconds(ring: &Keyring, key: &ApiKey) -> f64 {
     let header = format!("Bearer {}", key.reveal());
     let began = Instant::now();
     let admitted = ring.admit(Some(black_box(header.as_bytes())), None);
@@ -95,8 +95,8 @@ fn a_key_is_admitted_at_once() {
 fn an_unknown_id_takes_as_long_as_a_wrong_secret() {
     let folder = tempfile::tempdir().unwrap();
     let (ring, key) = ring(folder.path());
-    let wrong = Key::renew(key.public_id(), &mut source(77)).unwrap();
-    let nobodys = Key::generate(&mut source(1_000_077));
+    let wrong = ApiKey::with_new_secret(key.public_id(), &mut source(77)).unwrap();
+    let nobodys = ApiKey::generate(&mut source(1_000_077));
     assert!(ring.admit(Some(format!("Bearer {}", key.reveal()).as_bytes()), None).is_ok());
     for key in [&wrong, &nobodys] {
         assert!(ring.admit(Some(format!("Bearer {}", key.reveal()).as_bytes()), None).is_err());

@@ -10,7 +10,7 @@ use http::Method;
 use penstock::batch::{LineAsk, LineDone};
 use penstock::billing::report;
 use penstock::proxy::endpoint;
-use penstock_storage::Space;
+use penstock_storage::StoreTable;
 use penstock_storage::ledger::RowWrite;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn code(done: &LineDone) -> (u16, String) {
 /// Enters the end of a line and a row, and waits until both are on the disk.
 async fn enter(running: &Running, done: &mut LineDone, row: &[u8]) {
     let house = &running.gateway.house;
-    let row = RowWrite { space: Space::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
+    let row = RowWrite { table: StoreTable::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
     let ticket = house.ledger.enter(done.end.take().into_iter().collect(), vec![row]);
     let ticket = ticket.map_err(|_| "too much").unwrap();
     assert!(within("the disk", house.ledger.kept(ticket)).await);
@@ -166,7 +166,7 @@ async fn a_charge_and_its_row_are_there_together_and_not_before() {
     let mut done = ask(&running, &running.ask()).await;
     let (amount, held) = balance(&running);
     assert!(amount == 0 && held > 0, "set aside, not charged");
-    let row = || house.vault.store.get(Space::Batches, b"batch").unwrap();
+    let row = || house.vault.store.get(StoreTable::Batches, b"batch").unwrap();
     assert_eq!(row(), None);
     enter(&running, &mut done, b"done").await;
     assert_eq!(balance(&running), (-1_250, 0));

@@ -108,7 +108,7 @@ async fn speeds_and_the_last_hour_outlive_reload_and_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_rows_are_no_reason_not_to_start() {
-    use penstock_storage::{Batch, Space};
+    use penstock_storage::{StoreTable, Transaction};
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
     asked(&running, "m", 3).await;
@@ -123,17 +123,21 @@ async fn damaged_rows_are_no_reason_not_to_start() {
             }
         })
         .await;
-        let rows = store.scan(Space::Figures, b"", None, 100).unwrap().rows;
+        let rows = store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows;
         assert_eq!(rows.len(), 2, "an offer and a model");
         for row in rows {
             store
-                .apply(Batch::new().put(Space::Figures, row.key, b"{\"v\":1,\"steady\":null}".to_vec()))
+                .apply(Transaction::new().put(
+                    StoreTable::Figures,
+                    row.key,
+                    b"{\"v\":1,\"steady\":null}".to_vec(),
+                ))
                 .unwrap();
         }
     }
     let again = Bench::new().provider("a", &provider).restart((folder, key)).await;
     let house = &again.gateway.house;
     assert_eq!(house.live().offers[0].figures.lock().tokens_per_second(house.clock.now()), None);
-    assert!(house.vault.store.scan(Space::Figures, b"", None, 100).unwrap().rows.is_empty());
+    assert!(house.vault.store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows.is_empty());
     asked(&again, "m", 1).await;
 }

@@ -3,15 +3,15 @@
 
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Client, Provider};
-use penstock::config::{Source, settings};
+use penstock::config::{ConfigSource, settings};
 use penstock::storage::files::quota::Bounds;
 use penstock::storage::files::{Files, Owner};
 use penstock::storage::stores::Vault;
-use penstock_batch::upload::Uploaded;
+use penstock_batch::upload_form::Uploaded;
 use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchStore};
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::LedgerStore;
-use penstock_storage::{Batch, Space};
+use penstock_storage::{StoreTable, Transaction};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,7 +36,7 @@ fn refused(output: &Output, why: &str) -> String {
 }
 
 fn vault(home: &Home) -> Vault {
-    let reach = Source::File(home.config()).reach().unwrap();
+    let reach = ConfigSource::File(home.config()).admin_target().unwrap();
     Vault::open(&reach.storage.unwrap()).unwrap()
 }
 
@@ -81,7 +81,7 @@ fn result(custom_id: &str) -> String {
 /// A batch of three lines, two of which have their result.
 fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
     let vault = vault(home);
-    let settings = settings::Files {
+    let settings = settings::FileSettings {
         path: home.storage().join("files"),
         upload: 1 << 20,
         disk: 1 << 30,
@@ -120,9 +120,9 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
         counts: BatchCounts { total: 3, completed: 1, failed: 1, ..BatchCounts::default() },
         ..BatchRecord::default()
     };
-    let done = Batch::new().put(Space::Lines, *b"batch_1", [0b11]);
+    let done = Transaction::new().put(StoreTable::Lines, *b"batch_1", [0b11]);
     BatchStore::new(vault.store.clone())
-        .insert(&batch, FileStore::insert(&output).unwrap().and(done))
+        .insert(&batch, FileStore::insert_operations(&output).unwrap().append(done))
         .unwrap();
     (input, output, batch)
 }
@@ -143,12 +143,12 @@ impl Furnished {
     fn change_batch(&self, change: impl FnOnce(&mut BatchRecord)) {
         let mut batch = self.batch.clone();
         change(&mut batch);
-        let rows = penstock_storage::batches::rows(&batch, Some(&[0b11])).unwrap();
-        let mut writes = Batch::new();
+        let rows = penstock_storage::batches::record_rows(&batch, Some(&[0b11])).unwrap();
+        let mut writes = Transaction::new();
         for row in rows {
             writes = match row.value {
-                Some(value) => writes.put(row.space, row.key, value),
-                None => writes.delete(row.space, row.key),
+                Some(value) => writes.put(row.table, row.key, value),
+                None => writes.delete(row.table, row.key),
             };
         }
         vault(&self.home).store.apply(writes).unwrap();

@@ -1,6 +1,6 @@
 //! Digests of key secrets: computation and comparison.
 
-use crate::key::Key;
+use crate::key::ApiKey;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
@@ -10,13 +10,13 @@ use subtle::ConstantTimeEq;
 /// A slow password hash would add nothing: the secret has 238 bits and cannot be guessed, and a slow hash would let
 /// strangers exhaust our CPU.
 #[must_use]
-pub fn digest(pepper: &[u8; 32], key: &Key) -> [u8; 32] {
+pub fn key_digest(pepper: &[u8; 32], key: &ApiKey) -> [u8; 32] {
     hmac(pepper, key.secret())
 }
 
 /// Fingerprint of a pepper, to recognise it later. The pepper cannot be computed from it.
 #[must_use]
-pub fn pepper_check(pepper: &[u8; 32]) -> [u8; 32] {
+pub fn pepper_fingerprint(pepper: &[u8; 32]) -> [u8; 32] {
     // This text is not the secret of any key: those have 40 letters and digits.
     hmac(pepper, b"penstock: check of the pepper")
 }
@@ -33,6 +33,6 @@ fn hmac(pepper: &[u8; 32], message: &[u8]) -> [u8; 32] {
 /// Returns true if two digests are equal. The comparison takes constant time, so that it does not reveal where they
 /// differ.
 #[must_use]
-pub fn verify(stored: &[u8; 32], presented: &[u8; 32]) -> bool {
+pub fn digests_equal(stored: &[u8; 32], presented: &[u8; 32]) -> bool {
     stored.ct_eq(presented).into()
 }

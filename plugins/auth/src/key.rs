@@ -24,76 +24,76 @@ pub const PATTERN: &str = "sk-svc-[0-9A-Za-z]{62}";
 
 const PREFIX: &str = "sk-svc-";
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-const PUBLIC: usize = 16;
-const SECRET: usize = 40;
-const CHECKSUM: usize = 6;
-const BODY: usize = PUBLIC + SECRET;
+const PUBLIC_ID_LENGTH: usize = 16;
+const SECRET_LENGTH: usize = 40;
+const CHECKSUM_LENGTH: usize = 6;
+const BODY_LENGTH: usize = PUBLIC_ID_LENGTH + SECRET_LENGTH;
 /// Length of the part after the prefix.
-const TAIL: usize = BODY + CHECKSUM;
+const TAIL_LENGTH: usize = BODY_LENGTH + CHECKSUM_LENGTH;
 
 /// A well-formed API key. Only the store knows if the key exists.
 #[derive(Clone)]
-pub struct Key {
+pub struct ApiKey {
     /// Prefix and tail in ASCII.
-    text: [u8; PREFIX.len() + TAIL],
+    text: [u8; PREFIX.len() + TAIL_LENGTH],
 }
 
 /// Error of a text that is not a key: wrong prefix, length, character or checksum. The error holds neither the reason
 /// nor the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedKey;
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not a well-formed API key")
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedKey {}
 
-impl Key {
+impl ApiKey {
     /// Generates a key. `random` fills a buffer with random bytes of the operating system. Each character uses eight
     /// bytes, so that its bias is below 2^-58.
     pub fn generate(random: &mut impl FnMut(&mut [u8])) -> Self {
-        let mut body = [0_u8; BODY];
+        let mut body = [0_u8; BODY_LENGTH];
         for place in &mut body {
             let mut bytes = [0_u8; 8];
             random(&mut bytes);
             let wide = u128::from(u64::from_le_bytes(bytes)) * 62;
             *place = digit(u64::try_from(wide >> 64).unwrap_or(0));
         }
-        Self::of(body)
+        Self::from_body(body)
     }
 
     /// Generates a new secret for the same public id. Returns `None` if the id is not 16 letters and digits.
-    pub fn renew(public_id: &str, random: &mut impl FnMut(&mut [u8])) -> Option<Self> {
-        let id: [u8; PUBLIC] = public_id.as_bytes().try_into().ok()?;
+    pub fn with_new_secret(public_id: &str, random: &mut impl FnMut(&mut [u8])) -> Option<Self> {
+        let id: [u8; PUBLIC_ID_LENGTH] = public_id.as_bytes().try_into().ok()?;
         if !id.iter().all(u8::is_ascii_alphanumeric) {
             return None;
         }
         let fresh = Self::generate(random);
-        let mut body = [0_u8; BODY];
+        let mut body = [0_u8; BODY_LENGTH];
         body.iter_mut().zip(id.iter().chain(fresh.secret())).for_each(|(place, byte)| *place = *byte);
-        Some(Self::of(body))
+        Some(Self::from_body(body))
     }
 
     /// Parses a key.
     ///
     /// # Errors
     /// Returns [`Malformed`] if the text is not a key.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let tail: &[u8; TAIL] =
-            text.strip_prefix(PREFIX).and_then(|tail| tail.as_bytes().try_into().ok()).ok_or(Malformed)?;
-        let (body, _) = tail.split_first_chunk::<BODY>().ok_or(Malformed)?;
+    pub fn parse(text: &str) -> Result<Self, MalformedKey> {
+        let tail: &[u8; TAIL_LENGTH] =
+            text.strip_prefix(PREFIX).and_then(|tail| tail.as_bytes().try_into().ok()).ok_or(MalformedKey)?;
+        let (body, _) = tail.split_first_chunk::<BODY_LENGTH>().ok_or(MalformedKey)?;
         if !tail.iter().all(u8::is_ascii_alphanumeric) {
-            return Err(Malformed);
+            return Err(MalformedKey);
         }
-        let key = Self::of(*body);
-        if key.text.ends_with(tail) { Ok(key) } else { Err(Malformed) }
+        let key = Self::from_body(*body);
+        if key.text.ends_with(tail) { Ok(key) } else { Err(MalformedKey) }
     }
 
-    fn of(body: [u8; BODY]) -> Self {
-        let mut text = [0_u8; PREFIX.len() + TAIL];
+    fn from_body(body: [u8; BODY_LENGTH]) -> Self {
+        let mut text = [0_u8; PREFIX.len() + TAIL_LENGTH];
         let sum = checksum(&body);
         let parts = PREFIX.as_bytes().iter().chain(&body).chain(&sum);
         text.iter_mut().zip(parts).for_each(|(place, byte)| *place = *byte);
@@ -103,7 +103,7 @@ impl Key {
     /// Public part of the key, for look-ups, lists and logs.
     #[must_use]
     pub fn public_id(&self) -> &str {
-        self.part(PREFIX.len(), PUBLIC)
+        self.part(PREFIX.len(), PUBLIC_ID_LENGTH)
     }
 
     /// The complete key with its secret. Show it to its owner, and only when it is created.
@@ -113,7 +113,7 @@ impl Key {
     }
 
     pub(crate) fn secret(&self) -> &[u8] {
-        self.part(PREFIX.len() + PUBLIC, SECRET).as_bytes()
+        self.part(PREFIX.len() + PUBLIC_ID_LENGTH, SECRET_LENGTH).as_bytes()
     }
 
     fn part(&self, from: usize, length: usize) -> &str {
@@ -123,15 +123,15 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
-fn checksum(body: &[u8; BODY]) -> [u8; CHECKSUM] {
+fn checksum(body: &[u8; BODY_LENGTH]) -> [u8; CHECKSUM_LENGTH] {
     let mut left = u64::from(crc32c::crc32c(body));
-    let mut sum = [0; CHECKSUM];
+    let mut sum = [0; CHECKSUM_LENGTH];
     // 62^6 > 2^32: the remainder is 0 after six digits.
     for place in sum.iter_mut().rev() {
         *place = digit(left % 62);

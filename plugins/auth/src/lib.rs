@@ -8,7 +8,7 @@ mod key;
 mod presented;
 mod scope;
 
-pub use digest::{digest, pepper_check, verify};
-pub use key::{Key, Malformed, PATTERN};
-pub use presented::presented;
-pub use scope::{Scope, Scopes, UnknownScopes};
+pub use digest::{digests_equal, key_digest, pepper_fingerprint};
+pub use key::{ApiKey, MalformedKey, PATTERN};
+pub use presented::presented_keys;
+pub use scope::{KeyScope, KeyScopes, UnknownScopes};

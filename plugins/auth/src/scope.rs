@@ -6,7 +6,7 @@ use std::fmt;
 /// A permission that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Scope {
+pub enum KeyScope {
     /// Chat, messages and token counting.
     Chat,
     /// Embeddings.
@@ -23,7 +23,7 @@ pub enum Scope {
     Batches,
 }
 
-impl Scope {
+impl KeyScope {
     /// All scopes.
     pub const ALL: [Self; 7] =
         [Self::Chat, Self::Embeddings, Self::Rerank, Self::Images, Self::Audio, Self::Models, Self::Batches];
@@ -72,7 +72,7 @@ const EVERYTHING: (&str, u16) = ("*", 1 << 15);
 
 /// The set of scopes of a key. Empty by default; a new key has [`Scopes::inference`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scopes(u16);
+pub struct KeyScopes(u16);
 
 /// Error of names that are not scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,14 +80,14 @@ pub struct UnknownScopes(pub Vec<String>);
 
 impl fmt::Display for UnknownScopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<_> = Scopes::known().map(|(name, _)| name).collect();
+        let known: Vec<_> = KeyScopes::known().map(|(name, _)| name).collect();
         write!(f, "unknown scopes: {}; known are {}", self.0.join(", "), known.join(", "))
     }
 }
 
 impl std::error::Error for UnknownScopes {}
 
-impl Scopes {
+impl KeyScopes {
     /// `inference.*`: the default scopes of a new key.
     #[must_use]
     pub const fn inference() -> Self {
@@ -112,19 +112,19 @@ impl Scopes {
 
     /// Parses the scope names of a stored key. Unlike [`Scopes::parse`], it ignores unknown names, which a later
     /// version may have written.
-    pub fn lenient<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Self {
+    pub fn parse_lenient<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Self {
         Self(names.into_iter().filter_map(|name| Self::bit_of(name.as_ref())).fold(0, |all, bit| all | bit))
     }
 
     /// Returns true if the set allows the scope: by name, by wildcard, or by another scope that includes it.
     #[must_use]
-    pub const fn allows(self, scope: Scope) -> bool {
+    pub const fn allows(self, scope: KeyScope) -> bool {
         self.0 & (scope.allowed_by() | INFERENCE.1 | EVERYTHING.1) != 0
     }
 
     /// Returns true if the set contains the scope by its own name or by a wildcard.
     #[must_use]
-    pub const fn holds(self, scope: Scope) -> bool {
+    pub const fn contains(self, scope: KeyScope) -> bool {
         self.0 & (scope.bit() | INFERENCE.1 | EVERYTHING.1) != 0
     }
 
@@ -132,7 +132,7 @@ impl Scopes {
     ///
     /// # Errors
     /// Returns 403 with the missing scope in `details.required_scope`.
-    pub fn require(self, scope: Scope) -> Result<(), Refusal> {
+    pub fn require(self, scope: KeyScope) -> Result<(), Refusal> {
         if self.allows(scope) {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Scopes {
     }
 
     fn known() -> impl Iterator<Item = (&'static str, u16)> {
-        Scope::ALL.into_iter().map(|scope| (scope.name(), scope.bit())).chain([INFERENCE, EVERYTHING])
+        KeyScope::ALL.into_iter().map(|scope| (scope.name(), scope.bit())).chain([INFERENCE, EVERYTHING])
     }
 
     fn bit_of(name: &str) -> Option<u16> {

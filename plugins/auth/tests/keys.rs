@@ -7,7 +7,7 @@
     clippy::print_stdout
 )]
 
-use penstock_auth::{Key, Malformed, digest, presented, verify};
+use penstock_auth::{ApiKey, MalformedKey, digest, digests_equal, presented};
 
 /// Bytes that differ from call to call. They are not random, which is sufficient here.
 fn source(start: u64) -> impl FnMut(&mut [u8]) {
@@ -20,8 +20,8 @@ fn source(start: u64) -> impl FnMut(&mut [u8]) {
     }
 }
 
-fn key(start: u64) -> Key {
-    Key::generate(&mut source(start))
+fn key(start: u64) -> ApiKey {
+    ApiKey::generate(&mut source(start))
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_key_is_a_prefix_and_62_characters_of_base62() {
 fn a_new_key_parses_as_itself() {
     for start in 0..500 {
         let key = key(start);
-        let again = Key::parse(key.reveal()).unwrap();
+        let again = ApiKey::parse(key.reveal()).unwrap();
         assert_eq!(again.reveal(), key.reveal());
         assert_eq!(again.public_id(), key.public_id());
     }
@@ -61,18 +61,18 @@ fn the_checksum_is_crc32c_of_the_56_characters_in_base62() {
         sum.insert(0, digits[(left % 62) as usize]);
         left /= 62;
     }
-    let zeros = Key::generate(&mut |buffer: &mut [u8]| buffer.fill(0));
+    let zeros = ApiKey::generate(&mut |buffer: &mut [u8]| buffer.fill(0));
     assert_eq!(zeros.reveal(), format!("sk-svc-{}{sum}", "0".repeat(56)));
 }
 
 #[test]
 fn the_highest_random_bytes_make_the_last_digit() {
-    let key = Key::generate(&mut |buffer: &mut [u8]| buffer.fill(255));
+    let key = ApiKey::generate(&mut |buffer: &mut [u8]| buffer.fill(255));
     assert_eq!(key.public_id(), "z".repeat(16));
 }
 
 #[test]
-fn every_single_wrong_character_is_refused() {
+fn every_single_changed_character_is_refused() {
     let key = key(7);
     let text = key.reveal().as_bytes();
     for place in 0..text.len() {
@@ -81,7 +81,7 @@ fn every_single_wrong_character_is_refused() {
                 let mut typo = text.to_vec();
                 typo[place] = wrong;
                 let typo = String::from_utf8(typo).unwrap();
-                assert_eq!(Key::parse(&typo).err(), Some(Malformed), "{place} {wrong}");
+                assert_eq!(ApiKey::parse(&typo).err(), Some(MalformedKey), "{place} {wrong}");
             }
         }
     }
@@ -95,7 +95,7 @@ fn swapped_neighbours_are_refused() {
         let mut typo = text.to_vec();
         typo.swap(place, place + 1);
         if typo != text {
-            assert!(Key::parse(str::from_utf8(&typo).unwrap()).is_err());
+            assert!(ApiKey::parse(str::from_utf8(&typo).unwrap()).is_err());
         }
     }
 }
@@ -117,7 +117,7 @@ fn what_is_no_key_is_refused() {
         "x".repeat(1 << 20),
     ];
     for text in wrong {
-        assert!(Key::parse(&text).is_err(), "{text:.80}");
+        assert!(ApiKey::parse(&text).is_err(), "{text:.80}");
     }
 }
 
@@ -134,21 +134,21 @@ fn the_digest_is_hmac_sha256_of_the_secret_under_the_pepper() {
     let mut mac = Hmac::<sha2::Sha256>::new_from_slice(&pepper).unwrap();
     mac.update(&key.reveal().as_bytes()[7 + 16..7 + 56]);
     let expected: [u8; 32] = mac.finalize().into_bytes().into();
-    assert_eq!(digest(&pepper, &key), expected);
+    assert_eq!(key_digest(&pepper, &key), expected);
 }
 
 #[test]
 fn only_the_same_secret_under_the_same_pepper_verifies() {
-    let stored = digest(&[1; 32], &key(1));
-    assert!(verify(&stored, &digest(&[1; 32], &key(1))));
-    assert!(!verify(&stored, &digest(&[2; 32], &key(1))));
-    assert!(!verify(&stored, &digest(&[1; 32], &key(2))));
+    let stored = key_digest(&[1; 32], &key(1));
+    assert!(digests_equal(&stored, &key_digest(&[1; 32], &key(1))));
+    assert!(!digests_equal(&stored, &key_digest(&[2; 32], &key(1))));
+    assert!(!digests_equal(&stored, &key_digest(&[1; 32], &key(2))));
 }
 
 #[test]
 fn bearer_comes_before_x_api_key_and_both_are_offered() {
     let list = |authorization: Option<&'static str>, x_api_key: Option<&'static str>| -> Vec<&'static str> {
-        presented(authorization.map(str::as_bytes), x_api_key.map(str::as_bytes)).collect()
+        presented_keys(authorization.map(str::as_bytes), x_api_key.map(str::as_bytes)).collect()
     };
     assert_eq!(list(Some("Bearer a"), Some("b")), ["a", "b"]);
     assert_eq!(list(None, Some(" b ")), ["b"]);
@@ -158,19 +158,19 @@ fn bearer_comes_before_x_api_key_and_both_are_offered() {
         assert!(list(Some(nothing), Some("")).is_empty(), "{nothing:?}");
     }
     assert!(list(None, None).is_empty());
-    assert_eq!(presented(Some(b"Bearer \xff"), None).count(), 0);
+    assert_eq!(presented_keys(Some(b"Bearer \xff"), None).count(), 0);
 }
 
 #[test]
 fn a_renewed_key_keeps_its_public_id_and_has_another_secret() {
     let old = key(1);
-    let new = Key::renew(old.public_id(), &mut source(2)).unwrap();
+    let new = ApiKey::with_new_secret(old.public_id(), &mut source(2)).unwrap();
     assert_eq!(new.public_id(), old.public_id());
     assert_ne!(new.reveal(), old.reveal());
-    assert_eq!(Key::parse(new.reveal()).unwrap().reveal(), new.reveal());
-    assert!(!verify(&digest(&[7; 32], &old), &digest(&[7; 32], &new)));
+    assert_eq!(ApiKey::parse(new.reveal()).unwrap().reveal(), new.reveal());
+    assert!(!digests_equal(&key_digest(&[7; 32], &old), &key_digest(&[7; 32], &new)));
     for id in ["", "short", "0123456789abcde-", "0123456789abcdef0"] {
-        assert!(Key::renew(id, &mut source(3)).is_none());
+        assert!(ApiKey::with_new_secret(id, &mut source(3)).is_none());
     }
 }
 
@@ -187,7 +187,7 @@ fn no_mistyped_key_comes_as_far_as_a_look_up() {
             let right = text[place];
             for wrong in digits.iter().filter(|wrong| **wrong != right) {
                 text[place] = *wrong;
-                assert!(Key::parse(str::from_utf8(&text).unwrap()).is_err(), "{place} {wrong}");
+                assert!(ApiKey::parse(str::from_utf8(&text).unwrap()).is_err(), "{place} {wrong}");
                 typos += 1;
             }
             text[place] = right;

@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use penstock_batch::jsonl::{Lines, MOST_LINES};
+use penstock_batch::jsonl::{FileValidator, MAX_REQUESTS};
 
 const URLS: &[&str] = &["/v1/messages", "/v1/chat/completions"];
 
@@ -16,7 +16,7 @@ fn file(text: usize) -> Vec<u8> {
              \"content\":\"Answer in one word.\"}},{{\"role\":\"user\",\"content\":\"{prompt}\"}}]}}}}\n"
         )
     };
-    (0..MOST_LINES).map(line).collect::<String>().into_bytes()
+    (0..MAX_REQUESTS).map(line).collect::<String>().into_bytes()
 }
 
 fn proven(bench: &mut Criterion) {
@@ -27,7 +27,7 @@ fn proven(bench: &mut Criterion) {
         group.throughput(Throughput::Bytes(file.len() as u64));
         group.bench_with_input(BenchmarkId::new("50000 lines", text), &file, |bench, file| {
             bench.iter(|| {
-                let mut lines = Lines::new(URLS, 1 << 20);
+                let mut lines = FileValidator::new(URLS, 1 << 20);
                 for piece in file.chunks(64 << 10) {
                     lines.push(piece);
                 }

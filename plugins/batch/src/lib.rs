@@ -8,12 +8,12 @@
 //!   output file.
 //! - [`again`] is the retry policy of a line, [`grid`] plans the start of a batch by grid emissions.
 
-pub mod again;
-pub mod create;
-pub mod done;
-pub mod grid;
+pub mod carbon_forecast;
+pub mod completion_bitmap;
+pub mod completion_window;
+pub mod create_request;
 pub mod jsonl;
-pub mod result;
+pub mod result_line;
+pub mod retry_policy;
 pub mod state;
-pub mod upload;
-pub mod window;
+pub mod upload_form;

@@ -3,7 +3,7 @@
 
 /// State of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum LifecycleState {
     /// Batch whose input file is being validated.
     Validating,
     /// Batch whose lines are processed, or wait for the planned start.
@@ -16,7 +16,7 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
+impl LifecycleState {
     /// Returns the name used in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -31,7 +31,7 @@ impl State {
 
     /// Returns the state of a name.
     #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
@@ -41,14 +41,14 @@ impl State {
 
     /// Returns true if the state is final.
     #[must_use]
-    pub const fn is_end(self) -> bool {
+    pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
 
 /// Reason for the end of a batch before its last line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum EndReason {
     /// Cancellation by the owner.
     Cancelled,
     /// Input file that cannot be processed.
@@ -63,7 +63,7 @@ pub enum Why {
     OutputDamaged,
 }
 
-impl Why {
+impl EndReason {
     /// Returns the error code of the batch; `None` if this is no error.
     #[must_use]
     pub const fn code(self) -> Option<&'static str> {
@@ -93,7 +93,7 @@ impl Why {
 
 /// Number of lines by outcome. All other lines are pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LineCounts {
     /// Number of lines in the input.
     pub total: u32,
     /// Number of lines answered successfully.
@@ -106,24 +106,24 @@ pub struct Counts {
     pub expired: u32,
 }
 
-impl Counts {
+impl LineCounts {
     /// Returns the number of lines that have a result.
     #[must_use]
-    pub const fn done(&self) -> u32 {
+    pub const fn finished(&self) -> u32 {
         self.completed.saturating_add(self.failed)
     }
 
     /// Returns the number of pending lines.
     #[must_use]
     pub const fn left(&self) -> u32 {
-        let ended = self.done().saturating_add(self.cancelled).saturating_add(self.expired);
+        let ended = self.finished().saturating_add(self.cancelled).saturating_add(self.expired);
         self.total.saturating_sub(ended)
     }
 }
 
 /// Times of the transitions of a batch, Unix seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moments {
+pub struct TransitionTimes {
     /// Start of processing or of the wait for the planned start.
     pub in_progress: Option<u64>,
     /// Completion time.
@@ -136,36 +136,40 @@ pub struct Moments {
 
 /// Lifecycle of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct BatchLifecycle {
     /// Current state.
-    pub state: State,
+    pub state: LifecycleState,
     /// Number of lines by outcome.
-    pub counts: Counts,
+    pub counts: LineCounts,
     /// Times of the transitions.
-    pub at: Moments,
+    pub times: TransitionTimes,
 }
 
-impl Default for Life {
+impl Default for BatchLifecycle {
     fn default() -> Self {
-        Self { state: State::Validating, counts: Counts::default(), at: Moments::default() }
+        Self {
+            state: LifecycleState::Validating,
+            counts: LineCounts::default(),
+            times: TransitionTimes::default(),
+        }
     }
 }
 
-impl Life {
+impl BatchLifecycle {
     /// Starts a validated batch with this many lines. Returns false if it was started before.
-    pub fn begin(&mut self, lines: u32, now: u64) -> bool {
-        if self.state != State::Validating {
+    pub fn start(&mut self, lines: u32, now: u64) -> bool {
+        if self.state != LifecycleState::Validating {
             return false;
         }
-        self.state = State::InProgress;
+        self.state = LifecycleState::InProgress;
         self.counts.total = lines;
-        self.at.in_progress = Some(now);
+        self.times.in_progress = Some(now);
         true
     }
 
     /// Counts the result of a line; the last one completes the batch. Returns false if no line was pending.
-    pub fn finish(&mut self, good: bool, now: u64) -> bool {
-        if self.state != State::InProgress || self.counts.left() == 0 {
+    pub fn finish_line(&mut self, good: bool, now: u64) -> bool {
+        if self.state != LifecycleState::InProgress || self.counts.left() == 0 {
             return false;
         }
         if good {
@@ -174,28 +178,28 @@ impl Life {
             self.counts.failed += 1;
         }
         if self.counts.left() == 0 {
-            self.state = State::Completed;
-            self.at.completed = Some(now);
+            self.state = LifecycleState::Completed;
+            self.times.completed = Some(now);
         }
         true
     }
 
     /// Ends the batch before its last line; existing results remain. Returns false if it had already ended.
-    pub fn end(&mut self, why: Why, now: u64) -> bool {
-        if self.state.is_end() {
+    pub fn end(&mut self, why: EndReason, now: u64) -> bool {
+        if self.state.is_final() {
             return false;
         }
         let left = self.counts.left();
         match why {
-            Why::Expired => self.counts.expired = left,
+            EndReason::Expired => self.counts.expired = left,
             _ => self.counts.cancelled = left,
         }
-        if why == Why::Cancelled {
-            self.state = State::Cancelled;
-            self.at.cancelled = Some(now);
+        if why == EndReason::Cancelled {
+            self.state = LifecycleState::Cancelled;
+            self.times.cancelled = Some(now);
         } else {
-            self.state = State::Failed;
-            self.at.failed = Some(now);
+            self.state = LifecycleState::Failed;
+            self.times.failed = Some(now);
         }
         true
     }

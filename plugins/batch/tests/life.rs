@@ -2,24 +2,24 @@
 //! its counts add up.
 #![allow(missing_docs)]
 
-use penstock_batch::state::{Life, State, Why};
+use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Begin(u32),
     Finish(bool),
-    End(Why),
+    End(EndReason),
 }
 
 fn event() -> impl Strategy<Value = Event> {
     let why = prop_oneof![
-        Just(Why::Cancelled),
-        Just(Why::Invalid),
-        Just(Why::InputDeleted),
-        Just(Why::Expired),
-        Just(Why::KeyRevoked),
-        Just(Why::OutputDamaged)
+        Just(EndReason::Cancelled),
+        Just(EndReason::Invalid),
+        Just(EndReason::InputDeleted),
+        Just(EndReason::Expired),
+        Just(EndReason::KeyRevoked),
+        Just(EndReason::OutputDamaged)
     ];
     prop_oneof![
         2 => (1u32..6).prop_map(Event::Begin),
@@ -34,7 +34,7 @@ struct Model {
     total: Option<u32>,
     good: u32,
     bad: u32,
-    end: Option<State>,
+    end: Option<LifecycleState>,
 }
 
 impl Model {
@@ -52,11 +52,11 @@ impl Model {
                     self.bad += 1;
                 }
                 if self.good + self.bad == total {
-                    self.end = Some(State::Completed);
+                    self.end = Some(LifecycleState::Completed);
                 }
             }
-            (Event::End(Why::Cancelled), _) => self.end = Some(State::Cancelled),
-            (Event::End(_), _) => self.end = Some(State::Failed),
+            (Event::End(EndReason::Cancelled), _) => self.end = Some(LifecycleState::Cancelled),
+            (Event::End(_), _) => self.end = Some(LifecycleState::Failed),
         }
         true
     }
@@ -65,12 +65,12 @@ impl Model {
 proptest! {
     #[test]
     fn every_order_of_events_gives_what_the_model_says(events in proptest::collection::vec(event(), 0..24)) {
-        let (mut life, mut model) = (Life::default(), Model::default());
+        let (mut life, mut model) = (BatchLifecycle::default(), Model::default());
         for (now, event) in (1u64..).zip(events) {
             let before = life;
             let taken = match event {
-                Event::Begin(lines) => life.begin(lines, now),
-                Event::Finish(good) => life.finish(good, now),
+                Event::Begin(lines) => life.start(lines, now),
+                Event::Finish(good) => life.finish_line(good, now),
                 Event::End(why) => life.end(why, now),
             };
             prop_assert_eq!(taken, model.take(event));
@@ -86,11 +86,11 @@ proptest! {
                 Some(end) => {
                     prop_assert_eq!(life.state, end);
                     prop_assert_eq!(counts.left(), 0, "the counts of an end add up");
-                    let ends = [life.at.completed, life.at.failed, life.at.cancelled];
+                    let ends = [life.times.completed, life.times.failed, life.times.cancelled];
                     prop_assert_eq!(ends.iter().flatten().count(), 1, "it ends once");
                 }
-                None if model.total.is_some() => prop_assert_eq!(life.state, State::InProgress),
-                None => prop_assert_eq!(life.state, State::Validating),
+                None if model.total.is_some() => prop_assert_eq!(life.state, LifecycleState::InProgress),
+                None => prop_assert_eq!(life.state, LifecycleState::Validating),
             }
         }
     }

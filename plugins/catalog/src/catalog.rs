@@ -1,25 +1,25 @@
 //! The model catalogue: models by id, alias and pattern.
 
-use crate::item::item;
-use crate::model::Model;
-use crate::pattern::Pattern;
+use crate::item::item_json;
+use crate::model::CatalogModel;
+use crate::pattern::AliasPattern;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// All models of one configuration. Immutable; a new configuration builds a new catalogue.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<CatalogEntry>,
     /// Ids and aliases, with their indexes in `entries`.
     names: HashMap<Box<str>, usize>,
     /// Aliases with `*`, with their indexes in `entries`. The first match wins.
-    patterns: Vec<(Pattern, usize)>,
+    patterns: Vec<(AliasPattern, usize)>,
 }
 
 /// A model with its JSON items, serialized once.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) model: Arc<Model>,
+pub(crate) struct CatalogEntry {
+    pub(crate) model: Arc<CatalogModel>,
     pub(crate) item: String,
     /// Name and JSON item of each alias that is not a pattern, in configuration order.
     pub(crate) aliases: Vec<(String, String)>,
@@ -30,13 +30,14 @@ impl Catalog {
     ///
     /// # Errors
     /// Returns all mistakes: empty ids or aliases, and names that are used twice.
-    pub fn new(models: Vec<Model>) -> Result<Self, Vec<String>> {
+    pub fn new(models: Vec<CatalogModel>) -> Result<Self, Vec<String>> {
         let mut mistakes = Vec::new();
         let mut names: HashMap<Box<str>, usize> = HashMap::new();
-        let mut patterns: Vec<(Pattern, usize)> = Vec::new();
+        let mut patterns: Vec<(AliasPattern, usize)> = Vec::new();
         for (place, model) in models.iter().enumerate() {
-            patterns.extend(model.aliases.iter().filter_map(|alias| Some((Pattern::new(alias)?, place))));
-            for name in std::iter::once(&model.id).chain(model.names()) {
+            patterns
+                .extend(model.aliases.iter().filter_map(|alias| Some((AliasPattern::new(alias)?, place))));
+            for name in std::iter::once(&model.id).chain(model.plain_aliases()) {
                 if name.is_empty() {
                     mistakes.push(format!("Model {} (counted from 1) has an empty id or alias.", place + 1));
                 } else if let Some(other) = names.insert(name.as_str().into(), place) {
@@ -51,9 +52,12 @@ impl Catalog {
         }
         // The sort is stable: of equal ranks, the first in the configuration wins.
         patterns.sort_by_key(|(pattern, _)| pattern.rank());
-        let entry = |model: Model| Entry {
-            item: item(&model, None),
-            aliases: model.names().map(|alias| (alias.clone(), item(&model, Some(alias)))).collect(),
+        let entry = |model: CatalogModel| CatalogEntry {
+            item: item_json(&model, None),
+            aliases: model
+                .plain_aliases()
+                .map(|alias| (alias.clone(), item_json(&model, Some(alias))))
+                .collect(),
             model: Arc::new(model),
         };
         Ok(Self { entries: models.into_iter().map(entry).collect(), names, patterns })
@@ -62,21 +66,21 @@ impl Catalog {
     /// Finds the model with exactly this id or alias; otherwise the model with a pattern that matches the name,
     /// ignoring case. Flavors are not resolved here.
     #[must_use]
-    pub fn resolve(&self, name: &str) -> Option<&Arc<Model>> {
-        let place = self.names.get(name).copied().or_else(|| self.by_pattern(name))?;
+    pub fn resolve(&self, name: &str) -> Option<&Arc<CatalogModel>> {
+        let place = self.names.get(name).copied().or_else(|| self.find_by_pattern(name))?;
         self.entries.get(place).map(|entry| &entry.model)
     }
 
-    fn by_pattern(&self, name: &str) -> Option<usize> {
+    fn find_by_pattern(&self, name: &str) -> Option<usize> {
         if self.patterns.is_empty() || name.is_empty() {
             return None;
         }
         let name = name.to_lowercase();
-        self.patterns.iter().find(|(pattern, _)| pattern.fits(&name)).map(|(_, place)| *place)
+        self.patterns.iter().find(|(pattern, _)| pattern.matches(&name)).map(|(_, place)| *place)
     }
 
     /// All models in the order of the configuration.
-    pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
+    pub fn models(&self) -> impl Iterator<Item = &Arc<CatalogModel>> {
         self.entries.iter().map(|entry| &entry.model)
     }
 }

@@ -5,38 +5,38 @@
 //! Prices are EUR per token, as exact JSON numbers and, under the names `prompt` and `completion`, as strings for
 //! clients that expect these.
 
-use crate::meta::{Detail, meta, with_meta};
-use crate::model::{Model, Price};
-use crate::object::Object;
-use crate::pattern::Pattern;
+use crate::meta::{ItemDetail, meta_json, with_meta};
+use crate::model::{CatalogModel, CatalogPrice};
+use crate::object::JsonObject;
+use crate::pattern::AliasPattern;
 use penstock_contract::calendar::rfc3339;
 use rust_decimal::Decimal;
 
 /// Serializes the item of a model under the requested name. If the name is an alias or matches a pattern, it becomes
 /// the `id` of the item; any other name gives the item under the model's own id.
 #[must_use]
-pub fn one(model: &Model, name: &str, detail: Detail) -> Vec<u8> {
+pub fn one(model: &CatalogModel, name: &str, detail: ItemDetail) -> Vec<u8> {
     let lower = name.to_lowercase();
-    let fits = |alias: &String| match Pattern::new(alias) {
-        Some(pattern) => pattern.fits(&lower),
+    let fits = |alias: &String| match AliasPattern::new(alias) {
+        Some(pattern) => pattern.matches(&lower),
         None => alias == name,
     };
     let alias = Some(name).filter(|_| !name.is_empty() && name != model.id && model.aliases.iter().any(fits));
-    let item = item(model, alias);
+    let item = item_json(model, alias);
     match detail {
-        Detail::Plain => item,
-        Detail::Meta => with_meta(&item, &meta_of(model, alias)),
+        ItemDetail::Plain => item,
+        ItemDetail::Meta => with_meta(&item, &meta_of(model, alias)),
     }
     .into_bytes()
 }
 
 /// `_meta` object of a model, or of one of its aliases.
-pub(crate) fn meta_of(model: &Model, alias: Option<&str>) -> String {
-    meta(model, &display(model, alias), most(model))
+pub(crate) fn meta_of(model: &CatalogModel, alias: Option<&str>) -> String {
+    meta_json(model, &display_name(model, alias), max_output_tokens(model))
 }
 
 /// Display name.
-fn display(model: &Model, alias: Option<&str>) -> String {
+fn display_name(model: &CatalogModel, alias: Option<&str>) -> String {
     match alias {
         Some(alias) => format!("{alias} ({})", model.name),
         None => model.name.clone(),
@@ -44,63 +44,63 @@ fn display(model: &Model, alias: Option<&str>) -> String {
 }
 
 /// Maximum number of generated tokens.
-fn most(model: &Model) -> u64 {
+fn max_output_tokens(model: &CatalogModel) -> u64 {
     model.max_output.unwrap_or(model.context_length).min(model.context_length)
 }
 
 /// The item of a model, or of one of its aliases.
-pub(crate) fn item(model: &Model, alias: Option<&str>) -> String {
+pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
     let id = alias.unwrap_or(&model.id);
-    let (display, most) = (display(model, alias), most(model));
+    let (display, most) = (display_name(model, alias), max_output_tokens(model));
     let usual = || model.id.split_once('/').map_or("penstock", |(owner, _)| owner);
     let owner = model.owned_by.as_deref().unwrap_or_else(usual);
-    let mut object = Object::new();
-    object.text("id", id);
-    object.text("object", "model");
-    object.raw("created", &model.created.to_string());
-    object.text("owned_by", owner);
-    object.text("name", &display);
-    object.text("description", &model.description);
-    object.raw("context_length", &model.context_length.to_string());
-    object.raw("pricing", &pricing(&model.price.unwrap_or_default()));
-    object.list("supported_parameters", &model.supported_parameters);
-    object.text("type", "model");
-    object.text("display_name", &display);
-    object.text("created_at", &rfc3339(model.created));
-    object.text("lifecycle", model.lifecycle.name());
-    object.raw("max_input_tokens", &model.context_length.to_string());
-    object.raw("max_tokens", &most.to_string());
-    object.text("kind", model.kind.name());
+    let mut object = JsonObject::new();
+    object.text_member("id", id);
+    object.text_member("object", "model");
+    object.raw_member("created", &model.created.to_string());
+    object.text_member("owned_by", owner);
+    object.text_member("name", &display);
+    object.text_member("description", &model.description);
+    object.raw_member("context_length", &model.context_length.to_string());
+    object.raw_member("pricing", &pricing(&model.price.unwrap_or_default()));
+    object.list_member("supported_parameters", &model.supported_parameters);
+    object.text_member("type", "model");
+    object.text_member("display_name", &display);
+    object.text_member("created_at", &rfc3339(model.created));
+    object.text_member("lifecycle", model.lifecycle.name());
+    object.raw_member("max_input_tokens", &model.context_length.to_string());
+    object.raw_member("max_tokens", &most.to_string());
+    object.text_member("kind", model.kind.name());
     if alias.is_some() {
-        object.text("alias_of", &model.id);
+        object.text_member("alias_of", &model.id);
     }
-    let mut architecture = Object::new();
-    architecture.list("input_modalities", &model.input_modalities);
-    architecture.list("output_modalities", &model.output_modalities);
-    object.raw("architecture", &architecture.end());
-    let mut top = Object::new();
-    top.raw("context_length", &model.context_length.to_string());
-    top.raw("max_completion_tokens", &most.to_string());
-    object.raw("top_provider", &top.end());
-    object.end()
+    let mut architecture = JsonObject::new();
+    architecture.list_member("input_modalities", &model.input_modalities);
+    architecture.list_member("output_modalities", &model.output_modalities);
+    object.raw_member("architecture", &architecture.finish());
+    let mut top = JsonObject::new();
+    top.raw_member("context_length", &model.context_length.to_string());
+    top.raw_member("max_completion_tokens", &most.to_string());
+    object.raw_member("top_provider", &top.finish());
+    object.finish()
 }
 
-fn pricing(price: &Price) -> String {
+fn pricing(price: &CatalogPrice) -> String {
     let (input, output) = (per_token(price.input), per_token(price.output));
-    let mut object = Object::new();
-    object.raw("input", &input);
-    object.raw("output", &output);
-    object.raw("cached_input", &per_token(price.cached_input));
+    let mut object = JsonObject::new();
+    object.raw_member("input", &input);
+    object.raw_member("output", &output);
+    object.raw_member("cached_input", &per_token(price.cached_input));
     if let Some(image) = price.image {
-        object.raw("image", &image.normalize().to_string());
+        object.raw_member("image", &image.normalize().to_string());
     }
     if let Some(minute) = price.minute {
-        object.raw("minute", &minute.normalize().to_string());
+        object.raw_member("minute", &minute.normalize().to_string());
     }
-    object.text("prompt", &input);
-    object.text("completion", &output);
-    object.text("currency", "EUR");
-    object.end()
+    object.text_member("prompt", &input);
+    object.text_member("completion", &output);
+    object.text_member("currency", "EUR");
+    object.finish()
 }
 
 /// Price per token from the price per million tokens: exact, or rounded to 28 places if the price has more than 22.

@@ -14,8 +14,8 @@ mod query;
 
 pub use catalog::Catalog;
 pub use item::one;
-pub use meta::Detail;
-pub use model::{Lifecycle, Model, Price};
-pub use page::Figures;
-pub use pattern::Pattern;
-pub use query::{Query, Sort, detail};
+pub use meta::ItemDetail;
+pub use model::{CatalogModel, CatalogPrice, LifecycleStage};
+pub use page::LiveFigures;
+pub use pattern::AliasPattern;
+pub use query::{CatalogQuery, SortOrder, parse_detail};

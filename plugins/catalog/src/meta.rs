@@ -1,13 +1,13 @@
 //! `_meta`: capabilities and prices of a model in the form that integrations of other hosted services read.
 
-use crate::model::{Model, Price};
-use crate::object::Object;
+use crate::model::{CatalogModel, CatalogPrice};
+use crate::object::JsonObject;
 use penstock_contract::Kind;
 use rust_decimal::Decimal;
 
 /// Level of detail of an item: with or without `_meta`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
+pub enum ItemDetail {
     /// Item without `_meta`.
     #[default]
     Plain,
@@ -22,21 +22,21 @@ pub(crate) fn with_meta(item: &str, meta: &str) -> String {
 }
 
 /// Serializes the `_meta` object of a model.
-pub(crate) fn meta(model: &Model, display: &str, most: u64) -> String {
-    let mut object = Object::new();
-    object.text("type", kind(model.kind));
-    object.text("display_name", display);
-    object.list("input_modalities", &model.input_modalities);
-    object.list("output_modalities", &model.output_modalities);
-    object.raw("capabilities", &capabilities(model));
-    object.raw("context_length", &model.context_length.to_string());
-    object.raw("max_output_tokens", &most.to_string());
+pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> String {
+    let mut object = JsonObject::new();
+    object.text_member("type", kind(model.kind));
+    object.text_member("display_name", display);
+    object.list_member("input_modalities", &model.input_modalities);
+    object.list_member("output_modalities", &model.output_modalities);
+    object.raw_member("capabilities", &capabilities(model));
+    object.raw_member("context_length", &model.context_length.to_string());
+    object.raw_member("max_output_tokens", &most.to_string());
     match reasoning(model) {
-        Some(kind) => object.text("reasoning_type", kind),
-        None => object.raw("reasoning_type", "null"),
+        Some(kind) => object.text_member("reasoning_type", kind),
+        None => object.raw_member("reasoning_type", "null"),
     }
-    object.raw("pricing", &pricing(model.price.as_ref()));
-    object.end()
+    object.raw_member("pricing", &pricing(model.price.as_ref()));
+    object.finish()
 }
 
 const fn kind(kind: Kind) -> &'static str {
@@ -49,25 +49,25 @@ const fn kind(kind: Kind) -> &'static str {
     }
 }
 
-fn capabilities(model: &Model) -> String {
+fn capabilities(model: &CatalogModel) -> String {
     let chat = model.kind == Kind::Chat;
     let takes = |name: &str| chat && model.supported_parameters.iter().any(|parameter| parameter == name);
     let reads = |name: &str| model.input_modalities.iter().any(|modality| modality == name);
     let formats = takes("response_format");
-    let mut object = Object::new();
-    object.flag("streaming", chat);
-    object.flag("function_calling", takes("tools"));
-    object.flag("vision", chat && reads("image"));
-    object.flag("structured_output", formats || takes("structured_outputs"));
-    object.flag("json_schema", formats || takes("structured_outputs"));
-    object.flag("reasoning", reasoning(model).is_some());
-    object.flag("audio_input", reads("audio"));
-    object.end()
+    let mut object = JsonObject::new();
+    object.bool_member("streaming", chat);
+    object.bool_member("function_calling", takes("tools"));
+    object.bool_member("vision", chat && reads("image"));
+    object.bool_member("structured_output", formats || takes("structured_outputs"));
+    object.bool_member("json_schema", formats || takes("structured_outputs"));
+    object.bool_member("reasoning", reasoning(model).is_some());
+    object.bool_member("audio_input", reads("audio"));
+    object.finish()
 }
 
 /// Control of a model's reasoning: `effort` (by `reasoning_effort`) or `always` (cannot be controlled). `None` for a
 /// model that does not reason.
-fn reasoning(model: &Model) -> Option<&'static str> {
+fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     let takes = |name: &str| model.supported_parameters.iter().any(|parameter| parameter == name);
     if model.kind != Kind::Chat {
         None
@@ -81,14 +81,14 @@ fn reasoning(model: &Model) -> Option<&'static str> {
 }
 
 /// Prices per million tokens; `null` for an unknown price.
-fn pricing(price: Option<&Price>) -> String {
+fn pricing(price: Option<&CatalogPrice>) -> String {
     let cost = |price: Option<Decimal>| {
         price.map_or_else(|| "null".to_owned(), |price| price.normalize().to_string())
     };
-    let mut object = Object::new();
-    object.raw("input_cost_per_million_eur", &cost(price.map(|price| price.input)));
-    object.raw("output_cost_per_million_eur", &cost(price.map(|price| price.output)));
-    object.raw("cache_read_cost_per_million_eur", &cost(price.map(|price| price.cached_input)));
-    object.text("currency", "EUR");
-    object.end()
+    let mut object = JsonObject::new();
+    object.raw_member("input_cost_per_million_eur", &cost(price.map(|price| price.input)));
+    object.raw_member("output_cost_per_million_eur", &cost(price.map(|price| price.output)));
+    object.raw_member("cache_read_cost_per_million_eur", &cost(price.map(|price| price.cached_input)));
+    object.text_member("currency", "EUR");
+    object.finish()
 }

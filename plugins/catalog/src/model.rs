@@ -5,7 +5,7 @@ use rust_decimal::Decimal;
 
 /// A model as clients see it. Offers, tokenizer and energy data are not part of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Model {
+pub struct CatalogModel {
     /// Name that requests use; unique among ids and aliases.
     pub id: String,
     /// Display name.
@@ -29,14 +29,14 @@ pub struct Model {
     /// Output modalities: `text`, `image`, `audio`, `embeddings`, `scores`.
     pub output_modalities: Vec<String>,
     /// Price per token; `None` is shown as 0 and sorted last by price.
-    pub price: Option<Price>,
+    pub price: Option<CatalogPrice>,
     /// Lifecycle stage.
-    pub lifecycle: Lifecycle,
+    pub lifecycle: LifecycleStage,
     /// Owner of the model; `None` stands for the part of the id before the first slash.
     pub owned_by: Option<String>,
 }
 
-impl Model {
+impl CatalogModel {
     /// Creates a chat model with this id; set the other fields by struct update.
     #[must_use]
     pub fn new(id: impl Into<String>) -> Self {
@@ -54,20 +54,20 @@ impl Model {
             input_modalities: vec!["text".to_owned()],
             output_modalities: vec!["text".to_owned()],
             price: None,
-            lifecycle: Lifecycle::Active,
+            lifecycle: LifecycleStage::Active,
             owned_by: None,
         }
     }
 
     /// Aliases that are names, without the patterns.
-    pub fn names(&self) -> impl Iterator<Item = &String> {
+    pub fn plain_aliases(&self) -> impl Iterator<Item = &String> {
         self.aliases.iter().filter(|alias| !alias.contains('*'))
     }
 }
 
 /// Prices in EUR: per million tokens, per image, per minute of audio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Price {
+pub struct CatalogPrice {
     /// Price per million input tokens.
     pub input: Decimal,
     /// Price per million input tokens read from a cache.
@@ -82,7 +82,7 @@ pub struct Price {
 
 /// Lifecycle stage of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lifecycle {
+pub enum LifecycleStage {
     /// Model in use.
     #[default]
     Active,
@@ -92,7 +92,7 @@ pub enum Lifecycle {
     Retired,
 }
 
-impl Lifecycle {
+impl LifecycleStage {
     /// All stages.
     pub const ALL: [Self; 3] = [Self::Active, Self::Deprecated, Self::Retired];
 

@@ -1,10 +1,10 @@
 //! A page of the catalogue: filter, sort, cut, serialize.
 
-use crate::catalog::{Catalog, Entry};
+use crate::catalog::{Catalog, CatalogEntry};
 use crate::item::meta_of;
-use crate::meta::{Detail, with_meta};
-use crate::model::Model;
-use crate::query::{Query, Sort, Start};
+use crate::meta::{ItemDetail, with_meta};
+use crate::model::CatalogModel;
+use crate::query::{CatalogQuery, PageStart, SortOrder};
 use penstock_contract::Refusal;
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Live figures of a model over the last hour; `None` if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct LiveFigures {
     /// Output tokens per second.
     pub throughput: Option<f64>,
     /// Seconds to the first token.
@@ -37,45 +37,45 @@ impl Catalog {
     /// forever.
     pub fn page(
         &self,
-        query: &Query,
-        may_see: &dyn Fn(&Model) -> bool,
-        figures: &dyn Fn(&str) -> Figures,
+        query: &CatalogQuery,
+        may_see: &dyn Fn(&CatalogModel) -> bool,
+        figures: &dyn Fn(&str) -> LiveFigures,
     ) -> Result<Vec<u8>, Refusal> {
-        let seen = |entry: &&Entry| matches(&entry.model, query) && may_see(&entry.model);
-        let mut chosen: Vec<&Entry> = self.entries.iter().filter(seen).collect();
+        let seen = |entry: &&CatalogEntry| matches(&entry.model, query) && may_see(&entry.model);
+        let mut chosen: Vec<&CatalogEntry> = self.entries.iter().filter(seen).collect();
         sort(&mut chosen, query.sort, figures);
-        let mut items: Vec<Item<'_>> = chosen.iter().map(|entry| Item::of(entry)).collect();
+        let mut items: Vec<PageItem<'_>> = chosen.iter().map(|entry| PageItem::of(entry)).collect();
         if query.aliases {
-            let aliases = |entry: &&'_ Entry| entry.aliases.len();
+            let aliases = |entry: &&'_ CatalogEntry| entry.aliases.len();
             items.reserve(chosen.iter().map(aliases).sum());
-            items.extend(chosen.iter().flat_map(|entry| Item::of_aliases(entry)));
+            items.extend(chosen.iter().flat_map(|entry| PageItem::of_aliases(entry)));
         }
-        let (range, has_more) = cut(&items, query)?;
+        let (range, has_more) = page_range(&items, query)?;
         let shown = items.get(range).unwrap_or_default();
-        Ok(write(shown, has_more, items.len(), query.detail))
+        Ok(page_json(shown, has_more, items.len(), query.detail))
     }
 }
 
 /// An item of the list.
-struct Item<'c> {
+struct PageItem<'c> {
     id: &'c str,
     json: &'c str,
-    entry: &'c Entry,
+    entry: &'c CatalogEntry,
 }
 
-impl<'c> Item<'c> {
-    fn of(entry: &'c Entry) -> Self {
+impl<'c> PageItem<'c> {
+    fn of(entry: &'c CatalogEntry) -> Self {
         Self { id: &entry.model.id, json: &entry.item, entry }
     }
 
-    fn of_aliases(entry: &'c Entry) -> impl Iterator<Item = Self> {
+    fn of_aliases(entry: &'c CatalogEntry) -> impl Iterator<Item = Self> {
         entry.aliases.iter().map(move |(id, json)| Self { id, json, entry })
     }
 
-    fn json(&self, detail: Detail) -> Cow<'c, str> {
+    fn json(&self, detail: ItemDetail) -> Cow<'c, str> {
         match detail {
-            Detail::Plain => Cow::Borrowed(self.json),
-            Detail::Meta => {
+            ItemDetail::Plain => Cow::Borrowed(self.json),
+            ItemDetail::Meta => {
                 let alias = Some(self.id).filter(|id| *id != self.entry.model.id);
                 Cow::Owned(with_meta(self.json, &meta_of(&self.entry.model, alias)))
             }
@@ -83,35 +83,39 @@ impl<'c> Item<'c> {
     }
 }
 
-fn matches(model: &Model, query: &Query) -> bool {
+fn matches(model: &CatalogModel, query: &CatalogQuery) -> bool {
     let outputs = &query.output_modalities;
     (outputs.is_empty() || outputs.iter().any(|name| model.output_modalities.contains(name)))
         && query.supported_parameters.iter().all(|name| model.supported_parameters.contains(name))
         && (query.lifecycle.is_empty() || query.lifecycle.contains(&model.lifecycle))
 }
 
-fn sort(entries: &mut [&Entry], sort: Sort, figures: &dyn Fn(&str) -> Figures) {
-    let price = |entry: &&Entry| -> Option<Decimal> {
+fn sort(entries: &mut [&CatalogEntry], sort: SortOrder, figures: &dyn Fn(&str) -> LiveFigures) {
+    let price = |entry: &&CatalogEntry| -> Option<Decimal> {
         let price = entry.model.price?;
         price.input.checked_add(price.output)
     };
     // Equal items are ordered by id: the following sorts are stable.
     entries.sort_unstable_by(|a, b| a.model.id.cmp(&b.model.id));
     match sort {
-        Sort::PriceUp => entries.sort_by_key(|entry| (price(entry).is_none(), price(entry))),
-        Sort::PriceDown => entries.sort_by_key(|entry| (price(entry).is_none(), Reverse(price(entry)))),
-        Sort::Context => entries.sort_by_key(|entry| Reverse(entry.model.context_length)),
-        Sort::Newest => entries.sort_by_key(|entry| Reverse(entry.model.created)),
-        Sort::Latency => by_figure(entries, |entry| figures(&entry.model.id).latency),
-        Sort::Throughput => by_figure(entries, |entry| figures(&entry.model.id).throughput.map(|rate| -rate)),
-        Sort::Popular => by_figure(entries, |entry| figures(&entry.model.id).popularity.map(|count| -count)),
+        SortOrder::PriceUp => entries.sort_by_key(|entry| (price(entry).is_none(), price(entry))),
+        SortOrder::PriceDown => entries.sort_by_key(|entry| (price(entry).is_none(), Reverse(price(entry)))),
+        SortOrder::Context => entries.sort_by_key(|entry| Reverse(entry.model.context_length)),
+        SortOrder::Newest => entries.sort_by_key(|entry| Reverse(entry.model.created)),
+        SortOrder::Latency => sort_by_figure(entries, |entry| figures(&entry.model.id).latency),
+        SortOrder::Throughput => {
+            sort_by_figure(entries, |entry| figures(&entry.model.id).throughput.map(|rate| -rate))
+        }
+        SortOrder::Popular => {
+            sort_by_figure(entries, |entry| figures(&entry.model.id).popularity.map(|count| -count))
+        }
     }
 }
 
 /// Sorts ascending by a figure; entries without a figure come last. Each figure is read once, because it may change
 /// during the sort.
-fn by_figure(entries: &mut [&Entry], figure: impl Fn(&Entry) -> Option<f64>) {
-    let mut keyed: Vec<(Option<f64>, &Entry)> =
+fn sort_by_figure(entries: &mut [&CatalogEntry], figure: impl Fn(&CatalogEntry) -> Option<f64>) {
+    let mut keyed: Vec<(Option<f64>, &CatalogEntry)> =
         entries.iter().map(|entry| (figure(entry).filter(|figure| !figure.is_nan()), *entry)).collect();
     keyed.sort_by(|(a, _), (b, _)| match (a, b) {
         (Some(a), Some(b)) => a.total_cmp(b),
@@ -123,15 +127,15 @@ fn by_figure(entries: &mut [&Entry], figure: impl Fn(&Entry) -> Option<f64>) {
 }
 
 /// Returns the range of items on the page, and true if more items follow in reading direction.
-fn cut(items: &[Item<'_>], query: &Query) -> Result<(Range<usize>, bool), Refusal> {
+fn page_range(items: &[PageItem<'_>], query: &CatalogQuery) -> Result<(Range<usize>, bool), Refusal> {
     let find = |param: &str, id: &str| {
         let place = items.iter().position(|item| item.id == id);
         place.ok_or_else(|| Refusal::invalid(param, format!("{param} names no item of this list.")))
     };
     let from = match &query.start {
-        Start::Offset(offset) => (*offset).min(items.len()),
-        Start::After(id) => find("after_id", id)? + 1,
-        Start::Before(id) => {
+        PageStart::Offset(offset) => (*offset).min(items.len()),
+        PageStart::After(id) => find("after_id", id)? + 1,
+        PageStart::Before(id) => {
             let end = find("before_id", id)?;
             let from = end.saturating_sub(query.limit);
             return Ok((from..end, from > 0));
@@ -141,8 +145,8 @@ fn cut(items: &[Item<'_>], query: &Query) -> Result<(Range<usize>, bool), Refusa
     Ok((from..end, end < items.len()))
 }
 
-fn write(items: &[Item<'_>], has_more: bool, total: usize, detail: Detail) -> Vec<u8> {
-    let id = |item: Option<&Item<'_>>| item.map_or(Value::Null, |item| Value::from(item.id));
+fn page_json(items: &[PageItem<'_>], has_more: bool, total: usize, detail: ItemDetail) -> Vec<u8> {
+    let id = |item: Option<&PageItem<'_>>| item.map_or(Value::Null, |item| Value::from(item.id));
     let size: usize = items.iter().map(|item| item.json.len() + 1).sum();
     let mut page = String::with_capacity(size + 256);
     page.push_str("{\"object\":\"list\",\"data\":[");

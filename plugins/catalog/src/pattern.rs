@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 
 /// Limit on the search for a common name, in steps; longer patterns are treated as having none.
-const MOST_STEPS: usize = 1 << 16;
+const MAX_STEPS: usize = 1 << 16;
 
 /// An alias with `*`, compared without regard to case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Pattern(String);
+pub struct AliasPattern(String);
 
-impl Pattern {
+impl AliasPattern {
     /// Parses an alias. Returns `None` if it has no `*` and so is a plain name.
     #[must_use]
     pub fn new(alias: &str) -> Option<Self> {
@@ -31,7 +31,7 @@ impl Pattern {
 
     /// Returns true if the pattern matches a name, which is given in lower case.
     #[must_use]
-    pub fn fits(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
         let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
         let mut parts: Vec<&str> = parts.collect();
@@ -59,13 +59,13 @@ impl Pattern {
     /// Returns a realistic name that both patterns match, or `None`. Two loose patterns such as `*opus*` and `*haiku*`
     /// both match `opushaiku`, which no client uses: they are not compared.
     #[must_use]
-    pub fn common(&self, other: &Self) -> Option<String> {
+    pub fn common_match(&self, other: &Self) -> Option<String> {
         if self.is_loose() && other.is_loose() {
             return None;
         }
         let (left, right): (Vec<char>, Vec<char>) = (self.0.chars().collect(), other.0.chars().collect());
         let width = right.len() + 1;
-        let size = (left.len() + 1).checked_mul(width).filter(|size| *size <= MOST_STEPS)?;
+        let size = (left.len() + 1).checked_mul(width).filter(|size| *size <= MAX_STEPS)?;
         // Breadth-first search over the positions in both patterns; each step may add one character to the name.
         let mut from: Vec<Option<(usize, Option<char>)>> = vec![None; size];
         let mut open = std::collections::VecDeque::from([0]);
@@ -76,7 +76,7 @@ impl Pattern {
             let (one, two) = (left.get(at / width).copied(), right.get(at % width).copied());
             let (down, across) = (at + width, at + 1);
             let steps = match (one, two) {
-                (None, None) => return Some(name(&from, at)),
+                (None, None) => return Some(collect_name(&from, at)),
                 (Some('*'), Some('*')) => vec![(down, None), (across, None)],
                 (Some('*'), Some(letter)) => vec![(down, None), (across, Some(letter))],
                 (Some(letter), Some('*')) => vec![(across, None), (down, Some(letter))],
@@ -97,7 +97,7 @@ impl Pattern {
 }
 
 /// Collects the characters on the path to a position.
-fn name(from: &[Option<(usize, Option<char>)>], mut at: usize) -> String {
+fn collect_name(from: &[Option<(usize, Option<char>)>], mut at: usize) -> String {
     let mut letters = Vec::new();
     while at > 0 {
         let Some((before, letter)) = from.get(at).copied().flatten() else { break };
@@ -112,8 +112,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn pattern(text: &str) -> Pattern {
-        Pattern::new(text).unwrap()
+    fn pattern(text: &str) -> AliasPattern {
+        AliasPattern::new(text).unwrap()
     }
 
     #[test]
@@ -133,17 +133,17 @@ mod tests {
             ("*", "anything", true),
             ("*aab", "aaab", true),
         ] {
-            assert_eq!(pattern(text).fits(name), fits, "{text} {name}");
+            assert_eq!(pattern(text).matches(name), fits, "{text} {name}");
         }
-        assert_eq!(Pattern::new("claude-sonnet-4-5"), None);
+        assert_eq!(AliasPattern::new("claude-sonnet-4-5"), None);
         assert_eq!(pattern("A**B"), pattern("a*b"));
     }
 
     #[test]
     fn the_pattern_that_says_more_counts() {
         let mut all = ["*", "*a*", "a*", "claude-*", "claude-*-4*"].map(pattern);
-        all.sort_by_key(Pattern::rank);
-        assert_eq!(all.each_ref().map(Pattern::text), ["claude-*-4*", "claude-*", "a*", "*a*", "*"]);
+        all.sort_by_key(AliasPattern::rank);
+        assert_eq!(all.each_ref().map(AliasPattern::text), ["claude-*-4*", "claude-*", "a*", "*a*", "*"]);
     }
 
     #[test]
@@ -151,13 +151,13 @@ mod tests {
         for (one, other) in
             [("claude-*", "*sonnet*"), ("claude-*", "claude-s*"), ("*-4", "gpt*"), ("*", "a*")]
         {
-            let name = pattern(one).common(&pattern(other)).unwrap();
-            assert!(pattern(one).fits(&name) && pattern(other).fits(&name), "{one} {other}: {name}");
+            let name = pattern(one).common_match(&pattern(other)).unwrap();
+            assert!(pattern(one).matches(&name) && pattern(other).matches(&name), "{one} {other}: {name}");
         }
         for (one, other) in [("claude-*", "gpt-*"), ("*-4", "*-5"), ("*opus*", "*haiku*"), ("a*b", "a*c")] {
-            assert_eq!(pattern(one).common(&pattern(other)), None, "{one} {other}");
+            assert_eq!(pattern(one).common_match(&pattern(other)), None, "{one} {other}");
         }
         let long = pattern(&format!("{}*", "a".repeat(1 << 9)));
-        assert_eq!(long.common(&pattern(&format!("*{}", "a".repeat(1 << 9)))), None, "not looked for");
+        assert_eq!(long.common_match(&pattern(&format!("*{}", "a".repeat(1 << 9)))), None, "not looked for");
     }
 }

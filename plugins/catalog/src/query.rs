@@ -3,22 +3,22 @@
 //! Unknown parameters are ignored, known ones are strict: an invalid value is a 400 that names the parameter and its
 //! valid values.
 
-use crate::meta::Detail;
-use crate::model::Lifecycle;
+use crate::meta::ItemDetail;
+use crate::model::LifecycleStage;
 use penstock_contract::{Refusal, percent};
 
 /// Default number of items on a page.
-const LIMIT: usize = 100;
+const DEFAULT_LIMIT: usize = 100;
 /// Maximum number of items on a page.
-const MOST: usize = 1_000;
+const MAX_LIMIT: usize = 1_000;
 /// Maximum number of names in one list parameter.
-const NAMES: usize = 100;
+const MAX_NAMES: usize = 100;
 /// Output modalities of the filter; `all` turns it off.
-const MODALITIES: [&str; 6] = ["text", "image", "audio", "embeddings", "scores", "all"];
+const KNOWN_MODALITIES: [&str; 6] = ["text", "image", "audio", "embeddings", "scores", "all"];
 
 /// Sort orders of a list. Equal items are ordered by id; models without the figure come last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
+pub enum SortOrder {
     /// Input plus output price, lowest first.
     PriceUp,
     /// Input plus output price, highest first.
@@ -36,7 +36,7 @@ pub enum Sort {
     Popular,
 }
 
-impl Sort {
+impl SortOrder {
     /// All seven orders.
     pub const ALL: [Self; 7] = [
         Self::PriceUp,
@@ -65,7 +65,7 @@ impl Sort {
 
 /// Start of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum PageStart {
     /// Number of items to skip.
     Offset(usize),
     /// Page that starts right after the item with this id.
@@ -76,36 +76,36 @@ pub enum Start {
 
 /// Parsed query of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Query {
+pub struct CatalogQuery {
     /// Output modalities of which a model needs one; empty: no filter.
     pub(crate) output_modalities: Vec<String>,
     /// Parameters of which a model needs all.
     pub(crate) supported_parameters: Vec<String>,
     /// Lifecycle stages of which a model needs one; empty: no filter.
-    pub(crate) lifecycle: Vec<Lifecycle>,
-    pub(crate) sort: Sort,
-    pub(crate) start: Start,
+    pub(crate) lifecycle: Vec<LifecycleStage>,
+    pub(crate) sort: SortOrder,
+    pub(crate) start: PageStart,
     pub(crate) limit: usize,
     pub(crate) aliases: bool,
-    pub(crate) detail: Detail,
+    pub(crate) detail: ItemDetail,
 }
 
-impl Default for Query {
+impl Default for CatalogQuery {
     fn default() -> Self {
         Self {
             output_modalities: Vec::new(),
             supported_parameters: Vec::new(),
             lifecycle: Vec::new(),
-            sort: Sort::default(),
-            start: Start::Offset(0),
-            limit: LIMIT,
+            sort: SortOrder::default(),
+            start: PageStart::Offset(0),
+            limit: DEFAULT_LIMIT,
             aliases: false,
-            detail: Detail::Plain,
+            detail: ItemDetail::Plain,
         }
     }
 }
 
-impl Query {
+impl CatalogQuery {
     /// Parses a query string (without `?`): `output_modalities` (one of a comma-separated list, `all`: no filter),
     /// `supported_parameters` (all of a comma-separated list), `lifecycle`, `sort`, `offset`, `limit`, `after_id`,
     /// `before_id`, `include_aliases`, `include_meta`. An empty value counts as absent. Repeated list parameters add
@@ -126,29 +126,29 @@ impl Query {
                 continue;
             }
             match name.trim_end_matches("[]") {
-                "output_modalities" => parsed.output_modalities.extend(modalities(&value)?),
+                "output_modalities" => parsed.output_modalities.extend(parse_modalities(&value)?),
                 "supported_parameters" => {
-                    parsed.supported_parameters.extend(list(&value).map(str::to_owned));
+                    parsed.supported_parameters.extend(split_list(&value).map(str::to_owned));
                 }
-                "lifecycle" => parsed.lifecycle.extend(lifecycles(&value)?),
-                "sort" => parsed.sort = sort(&value)?,
-                "offset" => offset = Some(number("offset", &value, 0, usize::MAX)?),
-                "limit" => parsed.limit = number("limit", &value, 1, MOST)?,
+                "lifecycle" => parsed.lifecycle.extend(parse_lifecycles(&value)?),
+                "sort" => parsed.sort = parse_sort(&value)?,
+                "offset" => offset = Some(parse_number("offset", &value, 0, usize::MAX)?),
+                "limit" => parsed.limit = parse_number("limit", &value, 1, MAX_LIMIT)?,
                 "after_id" => after = Some(value.into_owned()),
                 "before_id" => before = Some(value.into_owned()),
-                "include_aliases" => parsed.aliases = switch("include_aliases", &value)?,
-                "include_meta" => parsed.detail = shown(&value)?,
+                "include_aliases" => parsed.aliases = parse_bool("include_aliases", &value)?,
+                "include_meta" => parsed.detail = parse_include_meta(&value)?,
                 _ => {}
             }
-            if parsed.supported_parameters.len() > NAMES {
-                let message = format!("supported_parameters takes at most {NAMES} names.");
+            if parsed.supported_parameters.len() > MAX_NAMES {
+                let message = format!("supported_parameters takes at most {MAX_NAMES} names.");
                 return Err(Refusal::invalid("supported_parameters", message));
             }
         }
         if parsed.output_modalities.iter().any(|name| name == "all") {
             parsed.output_modalities.clear();
         }
-        parsed.start = start(offset, after, before)?;
+        parsed.start = parse_start(offset, after, before)?;
         Ok(parsed)
     }
 
@@ -165,22 +165,26 @@ impl Query {
 ///
 /// # Errors
 /// Returns 400 if the value of `include_meta` is invalid.
-pub fn detail(query: &str) -> Result<Detail, Refusal> {
-    let mut detail = Detail::Plain;
+pub fn parse_detail(query: &str) -> Result<ItemDetail, Refusal> {
+    let mut detail = ItemDetail::Plain;
     for (name, value) in percent::parameters(query) {
         let value = percent::form(value).unwrap_or_default();
         if percent::form(name).is_some_and(|name| name == "include_meta") && !value.is_empty() {
-            detail = shown(&value)?;
+            detail = parse_include_meta(&value)?;
         }
     }
     Ok(detail)
 }
 
-fn shown(value: &str) -> Result<Detail, Refusal> {
-    Ok(if switch("include_meta", value)? { Detail::Meta } else { Detail::Plain })
+fn parse_include_meta(value: &str) -> Result<ItemDetail, Refusal> {
+    Ok(if parse_bool("include_meta", value)? { ItemDetail::Meta } else { ItemDetail::Plain })
 }
 
-fn start(offset: Option<usize>, after: Option<String>, before: Option<String>) -> Result<Start, Refusal> {
+fn parse_start(
+    offset: Option<usize>,
+    after: Option<String>,
+    before: Option<String>,
+) -> Result<PageStart, Refusal> {
     match (offset, after, before) {
         (_, Some(_), Some(_)) => {
             Err(Refusal::invalid("before_id", "after_id and before_id exclude each other."))
@@ -188,38 +192,38 @@ fn start(offset: Option<usize>, after: Option<String>, before: Option<String>) -
         (Some(1..), Some(_), None) | (Some(1..), None, Some(_)) => {
             Err(Refusal::invalid("offset", "offset and a cursor (after_id, before_id) exclude each other."))
         }
-        (_, Some(id), None) => Ok(Start::After(id)),
-        (_, None, Some(id)) => Ok(Start::Before(id)),
-        (offset, None, None) => Ok(Start::Offset(offset.unwrap_or(0))),
+        (_, Some(id), None) => Ok(PageStart::After(id)),
+        (_, None, Some(id)) => Ok(PageStart::Before(id)),
+        (offset, None, None) => Ok(PageStart::Offset(offset.unwrap_or(0))),
     }
 }
 
-fn list(value: &str) -> impl Iterator<Item = &str> {
+fn split_list(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
-fn modalities(value: &str) -> Result<Vec<String>, Refusal> {
+fn parse_modalities(value: &str) -> Result<Vec<String>, Refusal> {
     let known = |name: &str| {
-        let found = MODALITIES.iter().find(|known| **known == name).map(|known| (*known).to_owned());
-        found.ok_or_else(|| one_of("output_modalities", &MODALITIES))
+        let found = KNOWN_MODALITIES.iter().find(|known| **known == name).map(|known| (*known).to_owned());
+        found.ok_or_else(|| one_of("output_modalities", &KNOWN_MODALITIES))
     };
-    list(value).take(NAMES).map(known).collect()
+    split_list(value).take(MAX_NAMES).map(known).collect()
 }
 
-fn lifecycles(value: &str) -> Result<Vec<Lifecycle>, Refusal> {
+fn parse_lifecycles(value: &str) -> Result<Vec<LifecycleStage>, Refusal> {
     let known = |name: &str| {
-        let found = Lifecycle::ALL.into_iter().find(|known| known.name() == name);
-        found.ok_or_else(|| one_of("lifecycle", &Lifecycle::ALL.map(Lifecycle::name)))
+        let found = LifecycleStage::ALL.into_iter().find(|known| known.name() == name);
+        found.ok_or_else(|| one_of("lifecycle", &LifecycleStage::ALL.map(LifecycleStage::name)))
     };
-    list(value).take(NAMES).map(known).collect()
+    split_list(value).take(MAX_NAMES).map(known).collect()
 }
 
-fn sort(value: &str) -> Result<Sort, Refusal> {
-    let found = Sort::ALL.into_iter().find(|sort| sort.name() == value);
-    found.ok_or_else(|| one_of("sort", &Sort::ALL.map(Sort::name)))
+fn parse_sort(value: &str) -> Result<SortOrder, Refusal> {
+    let found = SortOrder::ALL.into_iter().find(|sort| sort.name() == value);
+    found.ok_or_else(|| one_of("sort", &SortOrder::ALL.map(SortOrder::name)))
 }
 
-fn switch(name: &str, value: &str) -> Result<bool, Refusal> {
+fn parse_bool(name: &str, value: &str) -> Result<bool, Refusal> {
     match value {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
@@ -227,7 +231,7 @@ fn switch(name: &str, value: &str) -> Result<bool, Refusal> {
     }
 }
 
-fn number(name: &str, value: &str, least: usize, most: usize) -> Result<usize, Refusal> {
+fn parse_number(name: &str, value: &str, least: usize, most: usize) -> Result<usize, Refusal> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let number = value.parse().ok().filter(|number| digits && (least..=most).contains(number));
     number.ok_or_else(|| {

@@ -1,12 +1,12 @@
 //! Catalogue item that the client libraries of both dialects read.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_catalog::{Detail, Lifecycle, Model, Price, one};
+use penstock_catalog::{CatalogModel, CatalogPrice, ItemDetail, LifecycleStage, one};
 use penstock_contract::Kind;
 use serde_json::{Value, json};
 
-fn llama() -> Model {
-    Model {
+fn llama() -> CatalogModel {
+    CatalogModel {
         name: "Llama \"3.1\" 8B".to_owned(),
         description: "Small.\nFast.".to_owned(),
         aliases: vec!["claude-haiku-4-5".to_owned()],
@@ -15,13 +15,13 @@ fn llama() -> Model {
         created: 1_763_650_000,
         supported_parameters: vec!["tools".to_owned(), "stream".to_owned()],
         input_modalities: vec!["text".to_owned(), "image".to_owned()],
-        price: Some(Price {
+        price: Some(CatalogPrice {
             input: "0.05".parse().unwrap(),
             cached_input: "0.01".parse().unwrap(),
             output: "0.15".parse().unwrap(),
-            ..Price::default()
+            ..CatalogPrice::default()
         }),
-        ..Model::new("meta/llama-3.1-8b")
+        ..CatalogModel::new("meta/llama-3.1-8b")
     }
 }
 
@@ -31,7 +31,7 @@ fn json(bytes: &[u8]) -> Value {
 
 #[test]
 fn an_item_has_the_members_of_both_families_and_of_the_contract() {
-    let item = json(&one(&llama(), "meta/llama-3.1-8b", Detail::Plain));
+    let item = json(&one(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain));
     let expected = json!({
         "id": "meta/llama-3.1-8b", "object": "model", "created": 1_763_650_000, "owned_by": "meta",
         "name": "Llama \"3.1\" 8B", "description": "Small.\nFast.", "context_length": 131_072,
@@ -50,51 +50,55 @@ fn an_item_has_the_members_of_both_families_and_of_the_contract() {
 
 #[test]
 fn prices_are_exact_decimals_in_the_bytes() {
-    let price = Price {
+    let price = CatalogPrice {
         input: "0.1".parse().unwrap(),
         output: "1234.567890123".parse().unwrap(),
         image: Some("0.040".parse().unwrap()),
         minute: Some("0.0036".parse().unwrap()),
-        ..Price::default()
+        ..CatalogPrice::default()
     };
-    let text = String::from_utf8(one(&Model { price: Some(price), ..llama() }, "", Detail::Plain)).unwrap();
+    let text = String::from_utf8(one(&CatalogModel { price: Some(price), ..llama() }, "", ItemDetail::Plain))
+        .unwrap();
     assert!(text.contains(r#""input":0.0000001,"output":0.001234567890123,"cached_input":0,"#), "{text}");
     assert!(text.contains(r#""image":0.04,"minute":0.0036,"#), "{text}");
 }
 
 #[test]
 fn a_model_without_token_prices_still_has_the_two_numbers() {
-    let item = json(&one(&Model { kind: Kind::Image, price: None, ..llama() }, "", Detail::Plain));
+    let item = json(&one(&CatalogModel { kind: Kind::Image, price: None, ..llama() }, "", ItemDetail::Plain));
     assert_eq!(item["pricing"]["input"], 0);
     assert_eq!(item["pricing"]["output"], 0);
 }
 
 #[test]
 fn an_alias_is_an_item_of_its_own_that_names_its_target() {
-    let item = json(&one(&llama(), "claude-haiku-4-5", Detail::Plain));
+    let item = json(&one(&llama(), "claude-haiku-4-5", ItemDetail::Plain));
     assert_eq!(item["id"], "claude-haiku-4-5");
     assert_eq!(item["display_name"], "claude-haiku-4-5 (Llama \"3.1\" 8B)");
     assert_eq!(item["alias_of"], "meta/llama-3.1-8b");
     assert_eq!(item["context_length"], 131_072);
-    assert_eq!(json(&one(&llama(), "meta/llama-3.1-8b", Detail::Plain)).get("alias_of"), None);
+    assert_eq!(json(&one(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain)).get("alias_of"), None);
 }
 
 #[test]
 fn max_tokens_is_the_window_when_nothing_else_is_known() {
-    let item = json(&one(&Model { max_output: None, ..llama() }, "", Detail::Plain));
+    let item = json(&one(&CatalogModel { max_output: None, ..llama() }, "", ItemDetail::Plain));
     assert_eq!(item["max_tokens"], 131_072);
-    let item = json(&one(&Model { max_output: Some(999_999), ..llama() }, "", Detail::Plain));
+    let item = json(&one(&CatalogModel { max_output: Some(999_999), ..llama() }, "", ItemDetail::Plain));
     assert_eq!(item["max_tokens"], 131_072, "no more than the window");
 }
 
 #[test]
 fn lifecycle_is_one_of_three_words() {
     for (lifecycle, word) in [
-        (Lifecycle::Active, "active"),
-        (Lifecycle::Deprecated, "deprecated"),
-        (Lifecycle::Retired, "retired"),
+        (LifecycleStage::Active, "active"),
+        (LifecycleStage::Deprecated, "deprecated"),
+        (LifecycleStage::Retired, "retired"),
     ] {
-        assert_eq!(json(&one(&Model { lifecycle, ..llama() }, "", Detail::Plain))["lifecycle"], word);
+        assert_eq!(
+            json(&one(&CatalogModel { lifecycle, ..llama() }, "", ItemDetail::Plain))["lifecycle"],
+            word
+        );
     }
 }
 
@@ -112,15 +116,20 @@ fn created_at_is_right_on_leap_days_and_at_the_ends_of_centuries() {
         (u64::MAX, "9999-12-31T23:59:59Z"),
     ];
     for (created, expected) in cases {
-        assert_eq!(json(&one(&Model { created, ..llama() }, "", Detail::Plain))["created_at"], expected);
+        assert_eq!(
+            json(&one(&CatalogModel { created, ..llama() }, "", ItemDetail::Plain))["created_at"],
+            expected
+        );
     }
 }
 
 #[test]
 fn meta_says_what_a_model_is_and_costs() {
-    let model =
-        Model { supported_parameters: ["tools", "response_format"].map(str::to_owned).to_vec(), ..llama() };
-    let item = json(&one(&model, "claude-haiku-4-5", Detail::Meta));
+    let model = CatalogModel {
+        supported_parameters: ["tools", "response_format"].map(str::to_owned).to_vec(),
+        ..llama()
+    };
+    let item = json(&one(&model, "claude-haiku-4-5", ItemDetail::Meta));
     let expected = json!({
         "type": "chat", "display_name": "claude-haiku-4-5 (Llama \"3.1\" 8B)",
         "input_modalities": ["text", "image"], "output_modalities": ["text"],
@@ -132,8 +141,9 @@ fn meta_says_what_a_model_is_and_costs() {
     });
     assert_eq!(item["_meta"], expected);
     assert_eq!(item["id"], "claude-haiku-4-5");
-    let thinks = Model { supported_parameters: vec!["reasoning_effort".to_owned()], price: None, ..llama() };
-    let meta = &json(&one(&thinks, "", Detail::Meta))["_meta"];
+    let thinks =
+        CatalogModel { supported_parameters: vec!["reasoning_effort".to_owned()], price: None, ..llama() };
+    let meta = &json(&one(&thinks, "", ItemDetail::Meta))["_meta"];
     assert_eq!(
         (&meta["reasoning_type"], &meta["capabilities"]["reasoning"]),
         (&json!("effort"), &json!(true))
@@ -146,7 +156,7 @@ fn meta_says_what_a_model_is_and_costs() {
         (Kind::Image, "image"),
         (Kind::Transcription, "audio"),
     ] {
-        let meta = &json(&one(&Model { kind, ..llama() }, "", Detail::Meta))["_meta"];
+        let meta = &json(&one(&CatalogModel { kind, ..llama() }, "", ItemDetail::Meta))["_meta"];
         assert_eq!(
             (&meta["type"], &meta["capabilities"]["streaming"]),
             (&json!(word), &json!(kind == Kind::Chat))
@@ -157,8 +167,8 @@ fn meta_says_what_a_model_is_and_costs() {
 
 #[test]
 fn the_owner_is_the_one_that_is_written_or_the_first_part_of_the_id() {
-    let owner = |model: Model| json(&one(&model, "", Detail::Plain))["owned_by"].clone();
+    let owner = |model: CatalogModel| json(&one(&model, "", ItemDetail::Plain))["owned_by"].clone();
     assert_eq!(owner(llama()), "meta");
-    assert_eq!(owner(Model::new("plain")), "penstock");
-    assert_eq!(owner(Model { owned_by: Some("Meta".to_owned()), ..llama() }), "Meta");
+    assert_eq!(owner(CatalogModel::new("plain")), "penstock");
+    assert_eq!(owner(CatalogModel { owned_by: Some("Meta".to_owned()), ..llama() }), "Meta");
 }

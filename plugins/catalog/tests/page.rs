@@ -1,13 +1,13 @@
 //! Catalogue pages: filters, orders, cursors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_catalog::{Catalog, Figures, Model, Price, Query};
+use penstock_catalog::{Catalog, CatalogModel, CatalogPrice, CatalogQuery, LiveFigures};
 use penstock_contract::{Code, Refusal};
 use proptest::prelude::*;
 use serde_json::Value;
 
-fn price(input: u32, output: u32) -> Option<Price> {
-    Some(Price { input: input.into(), output: output.into(), ..Price::default() })
+fn price(input: u32, output: u32) -> Option<CatalogPrice> {
+    Some(CatalogPrice { input: input.into(), output: output.into(), ..CatalogPrice::default() })
 }
 
 fn texts(list: &[&str]) -> Vec<String> {
@@ -16,50 +16,50 @@ fn texts(list: &[&str]) -> Vec<String> {
 
 fn catalog() -> Catalog {
     let models = vec![
-        Model {
+        CatalogModel {
             created: 100,
             context_length: 8_000,
             price: price(1, 2),
             supported_parameters: texts(&["tools", "stream"]),
             aliases: texts(&["claude-a", "claude-b"]),
-            ..Model::new("alpha")
+            ..CatalogModel::new("alpha")
         },
-        Model {
+        CatalogModel {
             created: 300,
             context_length: 32_000,
             price: price(5, 5),
             supported_parameters: texts(&["stream"]),
             aliases: texts(&["claude-c"]),
-            ..Model::new("bravo")
+            ..CatalogModel::new("bravo")
         },
-        Model {
+        CatalogModel {
             created: 200,
             context_length: 512,
             price: price(1, 0),
             output_modalities: texts(&["embeddings"]),
-            ..Model::new("charlie")
+            ..CatalogModel::new("charlie")
         },
-        Model {
+        CatalogModel {
             created: 200,
             context_length: 0,
             output_modalities: texts(&["image"]),
-            ..Model::new("delta")
+            ..CatalogModel::new("delta")
         },
     ];
     Catalog::new(models).unwrap()
 }
 
-fn figures(id: &str) -> Figures {
+fn figures(id: &str) -> LiveFigures {
     match id {
-        "alpha" => Figures { throughput: Some(10.0), latency: Some(0.1), popularity: Some(1.0) },
-        "bravo" => Figures { throughput: Some(90.0), latency: Some(0.9), popularity: Some(9.0) },
-        "charlie" => Figures { latency: Some(0.5), throughput: Some(f64::NAN), popularity: None },
-        _ => Figures::default(),
+        "alpha" => LiveFigures { throughput: Some(10.0), latency: Some(0.1), popularity: Some(1.0) },
+        "bravo" => LiveFigures { throughput: Some(90.0), latency: Some(0.9), popularity: Some(9.0) },
+        "charlie" => LiveFigures { latency: Some(0.5), throughput: Some(f64::NAN), popularity: None },
+        _ => LiveFigures::default(),
     }
 }
 
 fn page(query: &str) -> Value {
-    let query = Query::parse(query).unwrap();
+    let query = CatalogQuery::parse(query).unwrap();
     serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap()
 }
 
@@ -68,7 +68,7 @@ fn ids(page: &Value) -> Vec<&str> {
 }
 
 fn refusal(query: &str) -> Refusal {
-    match Query::parse(query) {
+    match CatalogQuery::parse(query) {
         Err(refusal) => refusal,
         Ok(query) => catalog().page(&query, &|_| true, &figures).unwrap_err(),
     }
@@ -143,11 +143,11 @@ fn offset_and_limit_cut_and_has_more_tells() {
 }
 
 #[test]
-fn the_page_is_a_hundred_items_unless_told_otherwise() {
-    let models = (0..1_200).map(|n| Model::new(format!("model-{n:04}"))).collect();
+fn the_page_has_a_hundred_items_by_default() {
+    let models = (0..1_200).map(|n| CatalogModel::new(format!("model-{n:04}"))).collect();
     let catalog = Catalog::new(models).unwrap();
     let count = |query: &str| {
-        let page = catalog.page(&Query::parse(query).unwrap(), &|_| true, &figures).unwrap();
+        let page = catalog.page(&CatalogQuery::parse(query).unwrap(), &|_| true, &figures).unwrap();
         ids(&serde_json::from_slice(&page).unwrap()).len()
     };
     assert_eq!(count(""), 100);
@@ -211,7 +211,7 @@ fn aliases_stand_behind_the_models_as_items_of_their_own() {
     let listed = page("include_aliases=true");
     assert_eq!(ids(&listed), expected);
     assert_eq!(listed["total_count"], 7);
-    let query = Query::parse("").unwrap().with_aliases();
+    let query = CatalogQuery::parse("").unwrap().with_aliases();
     let again: Value = serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap();
     assert_eq!(again, listed);
     assert_eq!(ids(&page("include_aliases=1&supported_parameters=tools")), ["alpha", "claude-a", "claude-b"]);
@@ -231,7 +231,8 @@ fn a_name_is_an_id_or_an_alias_exactly() {
 
 #[test]
 fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
-    let named = |id: &str, aliases: &[&str]| Model { aliases: texts(aliases), ..Model::new(id) };
+    let named =
+        |id: &str, aliases: &[&str]| CatalogModel { aliases: texts(aliases), ..CatalogModel::new(id) };
     let models = vec![
         named("small", &["*haiku*", "*"]),
         named("middle", &["*Sonnet*", "claude-sonnet-4-5"]),
@@ -252,8 +253,8 @@ fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
         assert_eq!(catalog.resolve(name).unwrap().id, id, "{name}");
     }
     assert!(catalog.resolve("").is_none());
-    let query = Query::parse("").unwrap().with_aliases();
-    let listed = catalog.page(&query, &|_| true, &|_| Figures::default()).unwrap();
+    let query = CatalogQuery::parse("").unwrap().with_aliases();
+    let listed = catalog.page(&query, &|_| true, &|_| LiveFigures::default()).unwrap();
     let listed: Value = serde_json::from_slice(&listed).unwrap();
     assert_eq!(
         ids(&listed),
@@ -263,15 +264,16 @@ fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
     let item: Value = serde_json::from_slice(&penstock_catalog::one(
         catalog.resolve("My-Haiku").unwrap(),
         "My-Haiku",
-        penstock_catalog::Detail::Plain,
+        penstock_catalog::ItemDetail::Plain,
     ))
     .unwrap();
     assert_eq!((&item["id"], &item["alias_of"]), (&"My-Haiku".into(), &"small".into()));
 }
 
 #[test]
-fn names_are_unique_and_every_clash_is_told() {
-    let named = |id: &str, aliases: &[&str]| Model { aliases: texts(aliases), ..Model::new(id) };
+fn names_are_unique_and_every_clash_is_reported() {
+    let named =
+        |id: &str, aliases: &[&str]| CatalogModel { aliases: texts(aliases), ..CatalogModel::new(id) };
     let mistakes =
         Catalog::new(vec![named("a", &["b", "b"]), named("b", &[]), named("a", &[""]), named("c", &["c"])])
             .unwrap_err();
@@ -288,18 +290,18 @@ proptest! {
         count in 0..60_usize, limit in 1..20_usize, sort in 0..7_usize, backwards: bool,
     ) {
         let models: Vec<_> = (0..count)
-            .map(|n| Model {
+            .map(|n| CatalogModel {
                 created: (n * 7 % 5) as u64,
                 price: (n % 3 > 0).then(|| price((n % 4) as u32, 1).unwrap()),
                 aliases: (0..n % 3).map(|alias| format!("alias-{n}-{alias}")).collect(),
-                ..Model::new(format!("model-{n}"))
+                ..CatalogModel::new(format!("model-{n}"))
             })
             .collect();
         let total = models.iter().map(|model| 1 + model.aliases.len()).sum::<usize>();
         let catalog = Catalog::new(models).unwrap();
-        let sort = penstock_catalog::Sort::ALL[sort].name();
+        let sort = penstock_catalog::SortOrder::ALL[sort].name();
         let read = |query: String| -> Value {
-            let query = Query::parse(&query).unwrap().with_aliases();
+            let query = CatalogQuery::parse(&query).unwrap().with_aliases();
             serde_json::from_slice(&catalog.page(&query, &|_| true, &figures).unwrap()).unwrap()
         };
         let whole = read(format!("sort={sort}&limit=1000"));
@@ -327,7 +329,7 @@ proptest! {
 
     #[test]
     fn any_query_string_is_a_page_or_a_refusal(query in ".{0,80}") {
-        if let Ok(query) = Query::parse(&query) {
+        if let Ok(query) = CatalogQuery::parse(&query) {
             let _ = catalog().page(&query, &|_| true, &figures);
         }
     }
@@ -336,14 +338,15 @@ proptest! {
 #[test]
 fn what_a_key_may_not_see_is_not_counted_and_no_cursor() {
     let only = |query: &str, id: &'static str| {
-        let query = Query::parse(query)?;
+        let query = CatalogQuery::parse(query)?;
         catalog().page(&query, &|model| model.id == id, &figures)
     };
     let all: Value = serde_json::from_slice(&only("", "nobody").unwrap()).unwrap();
     assert_eq!((all["data"].as_array().unwrap().len(), &all["total_count"]), (0, &0.into()));
-    let whole: Value =
-        serde_json::from_slice(&catalog().page(&Query::parse("").unwrap(), &|_| true, &figures).unwrap())
-            .unwrap();
+    let whole: Value = serde_json::from_slice(
+        &catalog().page(&CatalogQuery::parse("").unwrap(), &|_| true, &figures).unwrap(),
+    )
+    .unwrap();
     let id: &'static str = whole["data"][0]["id"].as_str().unwrap().to_owned().leak();
     let hidden = whole["data"][1]["id"].as_str().unwrap();
     let one: Value = serde_json::from_slice(&only("include_aliases=true", id).unwrap()).unwrap();
@@ -356,7 +359,7 @@ fn what_a_key_may_not_see_is_not_counted_and_no_cursor() {
 #[test]
 fn meta_is_there_when_it_is_asked_for() {
     let page = |query: &str| -> Value {
-        let query = Query::parse(query).unwrap();
+        let query = CatalogQuery::parse(query).unwrap();
         serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap()
     };
     for (query, there) in [
@@ -372,10 +375,11 @@ fn meta_is_there_when_it_is_asked_for() {
         }
     }
     assert!(
-        Query::parse("include_meta=yes").is_err() && penstock_catalog::detail("include_meta=yes").is_err()
+        CatalogQuery::parse("include_meta=yes").is_err()
+            && penstock_catalog::parse_detail("include_meta=yes").is_err()
     );
     assert_eq!(
-        penstock_catalog::detail("limit=no&include_meta=true").unwrap(),
-        penstock_catalog::Detail::Meta
+        penstock_catalog::parse_detail("limit=no&include_meta=true").unwrap(),
+        penstock_catalog::ItemDetail::Meta
     );
 }

@@ -6,61 +6,61 @@
 //! hash(0) = 32 bytes of zero
 //! ```
 
-use crate::entry::Entry;
-use crate::misfit::Misfit;
+use crate::entry::LedgerEntry;
+use crate::error::EntryError;
 use crate::wire;
 use penstock_contract::hex;
 use sha2::{Digest, Sha256};
 
 /// SHA-256 hash of an entry.
-pub type Hash = [u8; 32];
+pub type EntryHash = [u8; 32];
 
 /// Hash before the first entry.
-pub const GENESIS: Hash = [0; 32];
+pub const GENESIS: EntryHash = [0; 32];
 
 /// Maximum line length in bytes, newline included.
-pub const MAX_LINE: usize = 16 * 1024;
+pub const MAX_LINE_BYTES: usize = 16 * 1024;
 
-const BEFORE: &[u8] = b",\"hash\":\"";
-const AFTER: &[u8] = b"\"}\n";
-const TAIL: usize = BEFORE.len() + 64 + AFTER.len();
+const HASH_PREFIX: &[u8] = b",\"hash\":\"";
+const HASH_SUFFIX: &[u8] = b"\"}\n";
+const HASH_MEMBER_BYTES: usize = HASH_PREFIX.len() + 64 + HASH_SUFFIX.len();
 
 /// State of a chain: number and hash of the last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chain {
+pub struct HashChain {
     /// Number of the last entry; 0 before the first.
     pub seq: u64,
     /// Hash of the last entry.
-    pub hash: Hash,
+    pub hash: EntryHash,
 }
 
-impl Default for Chain {
+impl Default for HashChain {
     fn default() -> Self {
         Self { seq: 0, hash: GENESIS }
     }
 }
 
-impl Chain {
+impl HashChain {
     /// Appends the line of an entry to `out` and advances the chain. The entry must have the next number.
     ///
     /// # Errors
     /// Returns an error if the number is not the next one or the line is over [`MAX_LINE`]; then nothing is appended.
-    pub fn seal(&mut self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), Misfit> {
+    pub fn append(&mut self, entry: &LedgerEntry, out: &mut Vec<u8>) -> Result<(), EntryError> {
         if entry.seq != self.seq + 1 {
-            return Err(Misfit::Order { expected: self.seq + 1 });
+            return Err(EntryError::UnexpectedNumber { expected: self.seq + 1 });
         }
         let from = out.len();
-        let written = wire::write(entry, out);
+        let written = wire::write_entry(entry, out);
         // The closing brace follows the hash.
-        let whole = out.pop() == Some(b'}') && out.len() - from + TAIL <= MAX_LINE;
+        let whole = out.pop() == Some(b'}') && out.len() - from + HASH_MEMBER_BYTES <= MAX_LINE_BYTES;
         if written.is_err() || !whole {
             out.truncate(from);
-            return Err(Misfit::Unreadable);
+            return Err(EntryError::InvalidFormat);
         }
-        let hash = self.follow(out.get(from..).unwrap_or_default());
-        out.extend_from_slice(BEFORE);
-        out.extend(digits_of(&hash));
-        out.extend_from_slice(AFTER);
+        let hash = self.next_hash(out.get(from..).unwrap_or_default());
+        out.extend_from_slice(HASH_PREFIX);
+        out.extend(hash_digits(&hash));
+        out.extend_from_slice(HASH_SUFFIX);
         *self = Self { seq: entry.seq, hash };
         Ok(())
     }
@@ -69,18 +69,21 @@ impl Chain {
     ///
     /// # Errors
     /// Returns the reason if the line is not the next one; then the chain is unchanged.
-    pub fn open(&mut self, line: &[u8]) -> Result<Entry, Misfit> {
-        let (text, tail) =
-            line.len().checked_sub(TAIL).map(|at| line.split_at(at)).ok_or(Misfit::Unreadable)?;
-        let hash = self.follow(text);
-        let digits = tail.strip_prefix(BEFORE).and_then(|rest| rest.strip_suffix(AFTER));
-        let digits = digits.ok_or(Misfit::Unreadable)?;
-        let entry = wire::read(line)?;
+    pub fn verify_next(&mut self, line: &[u8]) -> Result<LedgerEntry, EntryError> {
+        let (text, tail) = line
+            .len()
+            .checked_sub(HASH_MEMBER_BYTES)
+            .map(|at| line.split_at(at))
+            .ok_or(EntryError::InvalidFormat)?;
+        let hash = self.next_hash(text);
+        let digits = tail.strip_prefix(HASH_PREFIX).and_then(|rest| rest.strip_suffix(HASH_SUFFIX));
+        let digits = digits.ok_or(EntryError::InvalidFormat)?;
+        let entry = wire::parse_entry(line)?;
         if entry.seq != self.seq + 1 {
-            return Err(Misfit::Order { expected: self.seq + 1 });
+            return Err(EntryError::UnexpectedNumber { expected: self.seq + 1 });
         }
-        if digits != digits_of(&hash) {
-            return Err(Misfit::Chain);
+        if digits != hash_digits(&hash) {
+            return Err(EntryError::HashMismatch);
         }
         *self = Self { seq: entry.seq, hash };
         Ok(entry)
@@ -90,16 +93,20 @@ impl Chain {
     ///
     /// # Errors
     /// Returns an error if this is not a ledger line.
-    pub fn glance(line: &[u8]) -> Result<(Entry, Self), Misfit> {
-        let tail = line.len().checked_sub(TAIL).and_then(|at| line.get(at..)).ok_or(Misfit::Unreadable)?;
-        let digits = tail.strip_prefix(BEFORE).and_then(|rest| rest.strip_suffix(AFTER));
-        let hash = digits.and_then(read).ok_or(Misfit::Unreadable)?;
-        let entry = wire::read(line)?;
+    pub fn parse_unverified(line: &[u8]) -> Result<(LedgerEntry, Self), EntryError> {
+        let tail = line
+            .len()
+            .checked_sub(HASH_MEMBER_BYTES)
+            .and_then(|at| line.get(at..))
+            .ok_or(EntryError::InvalidFormat)?;
+        let digits = tail.strip_prefix(HASH_PREFIX).and_then(|rest| rest.strip_suffix(HASH_SUFFIX));
+        let hash = digits.and_then(parse_hash).ok_or(EntryError::InvalidFormat)?;
+        let entry = wire::parse_entry(line)?;
         let seq = entry.seq;
         Ok((entry, Self { seq, hash }))
     }
 
-    fn follow(&self, text: &[u8]) -> Hash {
+    fn next_hash(&self, text: &[u8]) -> EntryHash {
         Sha256::new().chain_update(self.hash).chain_update(text).finalize().into()
     }
 }
@@ -110,7 +117,7 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == b'\n')
 }
 
-fn digits_of(hash: &Hash) -> [u8; 64] {
+fn hash_digits(hash: &EntryHash) -> [u8; 64] {
     let mut text = [0; 64];
     for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
         *pair = hex::pair(*byte);
@@ -119,6 +126,6 @@ fn digits_of(hash: &Hash) -> [u8; 64] {
 }
 
 /// Parses a hash. Lines are canonical, so uppercase digits are rejected.
-fn read(digits: &[u8]) -> Option<Hash> {
-    hex::bytes(digits).filter(|hash| digits_of(hash) == digits)
+fn parse_hash(digits: &[u8]) -> Option<EntryHash> {
+    hex::bytes(digits).filter(|hash| hash_digits(hash) == digits)
 }

@@ -28,14 +28,14 @@ impl Wallet {
 
     /// Returns the wallet of a name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|wallet| wallet.name() == name)
     }
 }
 
 /// Sold work and its charge, with all data needed to recompute the charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sale {
+pub struct SaleDetails {
     /// Catalogue id of the model that answered.
     pub model: Arc<str>,
     /// Provider that answered.
@@ -58,7 +58,7 @@ pub struct Sale {
 
 /// Energy, carbon and water of all attempts of a request, as reported in its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drawn {
+pub struct RequestFootprint {
     /// Energy at the meter of the data center, kWh.
     pub kwh: Decimal,
     /// CO2 equivalent, grams, location-based.
@@ -69,7 +69,7 @@ pub struct Drawn {
 
 /// Kind of the corrected entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum CorrectedKind {
     /// Correction of a charge.
     Settle,
     /// Correction of a grant.
@@ -78,7 +78,7 @@ pub enum Ending {
 
 /// Movement of an entry. Amounts are in the unit of its wallet and never negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum EntryKind {
     /// Credit to an account, bought or free.
     Grant {
         /// Unique name that makes a repeated request safe.
@@ -116,9 +116,9 @@ pub enum Act {
         /// Reserved amount.
         held: i64,
         /// Sold work.
-        sale: Box<Sale>,
+        sale: Box<SaleDetails>,
         /// Footprint of the request, failed attempts included.
-        drawn: Drawn,
+        drawn: RequestFootprint,
     },
     /// End of a request without a charge.
     Void {
@@ -133,7 +133,7 @@ pub enum Act {
         /// Reason: `failed`, `left` or `crash`.
         why: Arc<str>,
         /// Footprint of the failed attempts.
-        drawn: Drawn,
+        drawn: RequestFootprint,
     },
     /// Replacement of a charge or a grant by another amount.
     Correct {
@@ -142,7 +142,7 @@ pub enum Act {
         /// Number of the corrected entry.
         of: u64,
         /// Kind of the corrected entry.
-        what: Ending,
+        what: CorrectedKind,
         /// Public id of the key of a corrected charge.
         key: Option<Arc<str>>,
         /// Wallet of the corrected entry.
@@ -167,7 +167,7 @@ pub enum Act {
     },
 }
 
-impl Act {
+impl EntryKind {
     /// Returns the name used in the ledger.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -184,7 +184,7 @@ impl Act {
 
 /// Entry of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// Number of the entry, consecutive from 1.
     pub seq: u64,
     /// Time in Unix seconds; never less than that of the previous entry.
@@ -192,5 +192,5 @@ pub struct Entry {
     /// Account of the entry; empty for terms, which apply to all accounts.
     pub account: Arc<str>,
     /// Movement of the entry.
-    pub act: Act,
+    pub kind: EntryKind,
 }

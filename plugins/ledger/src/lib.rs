@@ -21,18 +21,18 @@
 //! A settle may exceed its reserve if the reserve was an estimate: the excess is taken from the customer in the same
 //! entry and may leave a debt.
 
-mod books;
+mod balances;
 mod chain;
 mod entry;
-mod misfit;
+mod error;
 mod posting;
 mod statement;
 mod wire;
 
-pub use books::{Account, Balance, Books, Hold, Open};
-pub use chain::{Chain, GENESIS, Hash, MAX_LINE, lines};
-pub use entry::{Act, Drawn, Ending, Entry, Sale, Wallet};
-pub use misfit::Misfit;
+pub use balances::{AccountBalances, BalanceFold, OpenReserve, OpenReserves, WalletBalance};
+pub use chain::{EntryHash, GENESIS, HashChain, MAX_LINE_BYTES, lines};
+pub use entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
+pub use error::EntryError;
 pub use penstock_contract::calendar::{Day, Month};
-pub use posting::{Book, Posting, Totals, postings};
-pub use statement::{Row, Statement, Sums};
+pub use posting::{BookPosting, BookTotals, WalletBook, postings_of};
+pub use statement::{Statement, StatementRow, StatementSums};

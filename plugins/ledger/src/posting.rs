@@ -1,10 +1,10 @@
 //! Double entry: the movements of an entry between the four books of a wallet.
 
-use crate::entry::{Act, Ending, Wallet};
+use crate::entry::{CorrectedKind, EntryKind, Wallet};
 
 /// Book of a wallet in the double-entry system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Book {
+pub enum WalletBook {
     /// Source of grants: minus the sum of all grants.
     Issued,
     /// Funds that customers may spend.
@@ -17,47 +17,47 @@ pub enum Book {
 
 /// Change of one book by an amount; negative for a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Posting {
+pub struct BookPosting {
     /// Changed book.
-    pub book: Book,
+    pub book: WalletBook,
     /// Amount of the change.
     pub amount: i128,
 }
 
 /// Returns the wallet of an entry and its postings, which add up to zero.
 #[must_use]
-pub fn postings(act: &Act) -> Option<(Wallet, [Posting; 3])> {
-    use Book::{Customer, Held, Issued, Revenue};
+pub fn postings_of(act: &EntryKind) -> Option<(Wallet, [BookPosting; 3])> {
+    use WalletBook::{Customer, Held, Issued, Revenue};
     let wide = i128::from;
     let (wallet, moves) = match act {
-        Act::Terms { .. } => return None,
-        Act::Grant { wallet, amount, .. } => {
+        EntryKind::Terms { .. } => return None,
+        EntryKind::Grant { wallet, amount, .. } => {
             (wallet, [(Issued, -wide(*amount)), (Customer, wide(*amount)), (Held, 0)])
         }
-        Act::Reserve { wallet, amount, .. } => {
+        EntryKind::Reserve { wallet, amount, .. } => {
             (wallet, [(Customer, -wide(*amount)), (Held, wide(*amount)), (Revenue, 0)])
         }
-        Act::Settle { wallet, amount, held, .. } => (
+        EntryKind::Settle { wallet, amount, held, .. } => (
             wallet,
             [(Held, -wide(*held)), (Revenue, wide(*amount)), (Customer, wide(*held) - wide(*amount))],
         ),
-        Act::Void { wallet, held, .. } => {
+        EntryKind::Void { wallet, held, .. } => {
             (wallet, [(Held, -wide(*held)), (Customer, wide(*held)), (Revenue, 0)])
         }
-        Act::Correct { what, wallet, was, instead, .. } => {
+        EntryKind::Correct { what, wallet, was, instead, .. } => {
             let back = wide(*was) - wide(*instead);
             match what {
-                Ending::Settle => (wallet, [(Revenue, -back), (Customer, back), (Held, 0)]),
-                Ending::Grant => (wallet, [(Customer, -back), (Issued, back), (Held, 0)]),
+                CorrectedKind::Settle => (wallet, [(Revenue, -back), (Customer, back), (Held, 0)]),
+                CorrectedKind::Grant => (wallet, [(Customer, -back), (Issued, back), (Held, 0)]),
             }
         }
     };
-    Some((*wallet, moves.map(|(book, amount)| Posting { book, amount })))
+    Some((*wallet, moves.map(|(book, amount)| BookPosting { book, amount })))
 }
 
 /// Sums of the four books of one wallet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct BookTotals {
     /// Sum of [`Book::Issued`].
     pub issued: i128,
     /// Sum of [`Book::Customer`].
@@ -68,14 +68,14 @@ pub struct Totals {
     pub revenue: i128,
 }
 
-impl Totals {
+impl BookTotals {
     /// Adds a posting.
-    pub fn post(&mut self, posting: Posting) {
+    pub fn post(&mut self, posting: BookPosting) {
         let book = match posting.book {
-            Book::Issued => &mut self.issued,
-            Book::Customer => &mut self.customer,
-            Book::Held => &mut self.held,
-            Book::Revenue => &mut self.revenue,
+            WalletBook::Issued => &mut self.issued,
+            WalletBook::Customer => &mut self.customer,
+            WalletBook::Held => &mut self.held,
+            WalletBook::Revenue => &mut self.revenue,
         };
         *book = book.saturating_add(posting.amount);
     }

@@ -2,14 +2,14 @@
 //!
 //! EUR amounts are added exactly and rounded once, to cents, where a row is displayed ([`Sums::invoiced`]).
 
-use crate::entry::{Act, Drawn, Ending, Entry, Sale, Wallet};
+use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
 use rust_decimal::Decimal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Sums of a statement row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct StatementSums {
     /// Number of charged requests.
     pub requests: u64,
     /// Number of requests without a charge: failed, or aborted.
@@ -44,22 +44,22 @@ pub struct Sums {
     pub granted_energy: i128,
 }
 
-impl Sums {
+impl StatementSums {
     /// Returns the EUR amount rounded half-even to cents.
     #[must_use]
-    pub fn invoiced(&self) -> Decimal {
+    pub fn rounded_eur(&self) -> Decimal {
         let mut cents = self.eur.round_dp(2);
         cents.rescale(2);
         cents
     }
 
-    fn drawn(&mut self, drawn: &Drawn) {
+    fn add_footprint(&mut self, drawn: &RequestFootprint) {
         self.kwh = self.kwh.saturating_add(drawn.kwh);
         self.carbon_g = self.carbon_g.saturating_add(drawn.carbon_g);
         self.water_l = self.water_l.saturating_add(drawn.water_l);
     }
 
-    fn sold(&mut self, sale: &Sale) {
+    fn add_sale(&mut self, sale: &SaleDetails) {
         self.requests += 1;
         self.counted += u64::from(sale.usage.source.is_gateway());
         self.input = self.input.saturating_add(sale.usage.input);
@@ -70,14 +70,14 @@ impl Sums {
         self.eur = self.eur.saturating_add(sale.eur);
     }
 
-    fn charged(&mut self, wallet: Wallet, amount: i128) {
+    fn add_charge(&mut self, wallet: Wallet, amount: i128) {
         match wallet {
             Wallet::Credits => self.credits += amount,
             Wallet::Energy => self.energy += amount,
         }
     }
 
-    fn granted(&mut self, wallet: Wallet, amount: i128) {
+    fn add_grant(&mut self, wallet: Wallet, amount: i128) {
         match wallet {
             Wallet::Credits => self.granted_credits += amount,
             Wallet::Energy => self.granted_energy += amount,
@@ -90,81 +90,81 @@ impl Sums {
         *self == Self::default()
     }
 
-    fn take(&mut self, act: &Act) {
+    fn add_entry(&mut self, act: &EntryKind) {
         match act {
-            Act::Grant { wallet, amount, .. } => self.granted(*wallet, i128::from(*amount)),
-            Act::Settle { wallet, amount, sale, drawn, .. } => {
-                self.sold(sale);
-                self.drawn(drawn);
-                self.charged(*wallet, i128::from(*amount));
+            EntryKind::Grant { wallet, amount, .. } => self.add_grant(*wallet, i128::from(*amount)),
+            EntryKind::Settle { wallet, amount, sale, drawn, .. } => {
+                self.add_sale(sale);
+                self.add_footprint(drawn);
+                self.add_charge(*wallet, i128::from(*amount));
             }
-            Act::Void { drawn, .. } => {
+            EntryKind::Void { drawn, .. } => {
                 self.uncharged += 1;
-                self.drawn(drawn);
+                self.add_footprint(drawn);
             }
-            Act::Correct { what, wallet, was, instead, eur, .. } => {
+            EntryKind::Correct { what, wallet, was, instead, eur, .. } => {
                 let change = i128::from(*instead) - i128::from(*was);
                 match what {
-                    Ending::Settle => {
-                        self.charged(*wallet, change);
+                    CorrectedKind::Settle => {
+                        self.add_charge(*wallet, change);
                         self.eur = self.eur.saturating_sub(*eur);
                     }
-                    Ending::Grant => self.granted(*wallet, change),
+                    CorrectedKind::Grant => self.add_grant(*wallet, change),
                 }
             }
-            Act::Reserve { .. } | Act::Terms { .. } => {}
+            EntryKind::Reserve { .. } | EntryKind::Terms { .. } => {}
         }
     }
 }
 
 /// Statement row of one key of one account. Grants, and entries without a key, have an empty key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct StatementRow {
     /// Account of the row.
     pub account: Arc<str>,
     /// Public id of the key.
     pub key: Arc<str>,
     /// Sums of the row.
-    pub sums: Sums,
+    pub sums: StatementSums,
 }
 
 /// Sums by account and key, and the ids of the pricing terms of their charges.
 #[derive(Clone, Debug, Default)]
 pub struct Statement {
-    rows: ByAccount,
-    models: ByAccount,
+    rows: SumsByAccount,
+    models: SumsByAccount,
     terms: BTreeSet<Arc<str>>,
 }
 
 impl Statement {
     /// Adds an entry.
-    pub fn take(&mut self, entry: &Entry) {
-        let key = match &entry.act {
-            Act::Settle { key, .. } | Act::Void { key, .. } => key.clone(),
-            Act::Correct { key: Some(key), .. } => key.clone(),
-            Act::Grant { .. } | Act::Correct { .. } => Arc::from(""),
-            Act::Reserve { .. } | Act::Terms { .. } => return,
+    pub fn add_entry(&mut self, entry: &LedgerEntry) {
+        let key = match &entry.kind {
+            EntryKind::Settle { key, .. } | EntryKind::Void { key, .. } => key.clone(),
+            EntryKind::Correct { key: Some(key), .. } => key.clone(),
+            EntryKind::Grant { .. } | EntryKind::Correct { .. } => Arc::from(""),
+            EntryKind::Reserve { .. } | EntryKind::Terms { .. } => return,
         };
-        self.rows.entry((entry.account.clone(), key)).or_default().take(&entry.act);
-        if let Act::Settle { sale, .. } = &entry.act {
+        self.rows.entry((entry.account.clone(), key)).or_default().add_entry(&entry.kind);
+        if let EntryKind::Settle { sale, .. } = &entry.kind {
             let of_model = (entry.account.clone(), sale.model.clone());
-            self.models.entry(of_model).or_default().take(&entry.act);
+            self.models.entry(of_model).or_default().add_entry(&entry.kind);
             self.terms.insert(sale.terms.clone());
         }
     }
 
     /// Adds a correction to the model of the corrected charge. [`Statement::take`] cannot do this: a correction does
     /// not name the model, and the charge may be from an earlier month.
-    pub fn take_model(&mut self, correction: &Entry, model: &Arc<str>) {
-        if let Act::Correct { what: Ending::Settle, .. } = &correction.act {
+    pub fn add_model_correction(&mut self, correction: &LedgerEntry, model: &Arc<str>) {
+        if let EntryKind::Correct { what: CorrectedKind::Settle, .. } = &correction.kind {
             let of_model = (correction.account.clone(), model.clone());
-            self.models.entry(of_model).or_default().take(&correction.act);
+            self.models.entry(of_model).or_default().add_entry(&correction.kind);
         }
     }
 
     /// Returns a row for each key of each account, by name.
-    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        self.rows.iter().map(|((account, key), sums)| Row {
+    pub fn rows(&self) -> impl Iterator<Item = StatementRow> + '_ {
+        self.rows.iter().map(|((account, key), sums)| StatementRow {
             account: account.clone(),
             key: key.clone(),
             sums: sums.clone(),
@@ -172,13 +172,13 @@ impl Statement {
     }
 
     /// Returns the rows of one account, by key.
-    pub fn keys(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
-        of(&self.rows, account)
+    pub fn account_rows(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &StatementSums)> {
+        of_account(&self.rows, account)
     }
 
     /// Returns the sums of an account's charges, by model.
-    pub fn models(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
-        of(&self.models, account)
+    pub fn models(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &StatementSums)> {
+        of_account(&self.models, account)
     }
 
     /// Returns the accounts of the statement, by name.
@@ -189,9 +189,9 @@ impl Statement {
 
     /// Returns the sums of one account over all its keys.
     #[must_use]
-    pub fn account(&self, name: &str) -> Sums {
-        let mut sum = Sums::default();
-        self.keys(name).for_each(|(_, sums)| sum.add(sums));
+    pub fn account(&self, name: &str) -> StatementSums {
+        let mut sum = StatementSums::default();
+        self.account_rows(name).for_each(|(_, sums)| sum.add(sums));
         sum
     }
 
@@ -203,17 +203,20 @@ impl Statement {
 }
 
 /// Sums by account and a second name: key or model.
-type ByAccount = BTreeMap<(Arc<str>, Arc<str>), Sums>;
+type SumsByAccount = BTreeMap<(Arc<str>, Arc<str>), StatementSums>;
 
 /// Returns the sums of one account.
-fn of<'a>(sums: &'a ByAccount, account: &str) -> impl Iterator<Item = (&'a Arc<str>, &'a Sums)> {
+fn of_account<'a>(
+    sums: &'a SumsByAccount,
+    account: &str,
+) -> impl Iterator<Item = (&'a Arc<str>, &'a StatementSums)> {
     let account: Arc<str> = account.into();
     sums.range((account.clone(), Arc::from(""))..)
         .take_while(move |((owner, _), _)| *owner == account)
         .map(|((_, other), sums)| (other, sums))
 }
 
-impl Sums {
+impl StatementSums {
     /// Adds the sums of another row.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
@@ -224,7 +227,11 @@ impl Sums {
         self.output = self.output.saturating_add(other.output);
         self.images += other.images;
         self.seconds = self.seconds.saturating_add(other.seconds);
-        self.drawn(&Drawn { kwh: other.kwh, carbon_g: other.carbon_g, water_l: other.water_l });
+        self.add_footprint(&RequestFootprint {
+            kwh: other.kwh,
+            carbon_g: other.carbon_g,
+            water_l: other.water_l,
+        });
         self.credits += other.credits;
         self.energy += other.energy;
         self.eur = self.eur.saturating_add(other.eur);

@@ -1,8 +1,8 @@
 //! JSON format of an entry: a flat object with members in a fixed order; absent members are omitted. Members are only
 //! ever added.
 
-use crate::entry::{Act, Drawn, Ending, Entry, Sale, Wallet};
-use crate::misfit::Misfit;
+use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
+use crate::error::EntryError;
 use penstock_contract::{Usage, UsageSource};
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize, Serializer};
@@ -10,11 +10,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Characters of a number with up to twenty digits, a scale of at most 28 and a decimal point.
-const MOST_DIGITS: usize = 48;
+const MAX_DECIMAL_CHARS: usize = 48;
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Line<'a> {
+struct EntryLine<'a> {
     seq: u64,
     at: u64,
     #[serde(borrow)]
@@ -34,7 +34,7 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    of: Option<u64>,
+    from_entry: Option<u64>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     what: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,7 +102,7 @@ fn exact<S: Serializer>(decimal: &Decimal, to: S) -> Result<S::Ok, S::Error> {
     };
     // At least one digit precedes the decimal point.
     let (length, point) = (digits.len().max(scale + 1), usize::from(scale > 0));
-    let mut text = [b'0'; MOST_DIGITS];
+    let mut text = [b'0'; MAX_DECIMAL_CHARS];
     let whole = length - scale;
     for (place, digit) in (length - digits.len()..).zip(digits) {
         let place = if place < whole { place } else { place + point };
@@ -121,50 +121,50 @@ fn exact<S: Serializer>(decimal: &Decimal, to: S) -> Result<S::Ok, S::Error> {
     }
 }
 
-impl<'a> Line<'a> {
-    fn of(entry: &'a Entry) -> Self {
+impl<'a> EntryLine<'a> {
+    fn of(entry: &'a LedgerEntry) -> Self {
         let mut line = Self {
             seq: entry.seq,
             at: entry.at,
-            act: entry.act.name().into(),
+            act: entry.kind.name().into(),
             account: (&*entry.account).into(),
             ..Self::default()
         };
-        match &entry.act {
-            Act::Grant { id, wallet, amount, note, by } => {
+        match &entry.kind {
+            EntryKind::Grant { id, wallet, amount, note, by } => {
                 line.by = Some((&**by).into());
                 line.id = Some((&**id).into());
                 line.wallet = wallet.name().into();
                 line.amount = Some(*amount);
                 line.why = Some((&**note).into());
             }
-            Act::Reserve { request, key, wallet, amount } => {
-                line.party(request, key, *wallet);
+            EntryKind::Reserve { request, key, wallet, amount } => {
+                line.set_request(request, key, *wallet);
                 line.amount = Some(*amount);
             }
-            Act::Settle { request, key, wallet, amount, held, sale, drawn } => {
-                line.party(request, key, *wallet);
+            EntryKind::Settle { request, key, wallet, amount, held, sale, drawn } => {
+                line.set_request(request, key, *wallet);
                 (line.amount, line.held) = (Some(*amount), Some(*held));
                 line.sale(sale);
                 line.drawn(drawn);
             }
-            Act::Void { request, key, wallet, held, why, drawn } => {
-                line.party(request, key, *wallet);
+            EntryKind::Void { request, key, wallet, held, why, drawn } => {
+                line.set_request(request, key, *wallet);
                 line.held = Some(*held);
                 line.why = Some((&**why).into());
                 line.drawn(drawn);
             }
-            Act::Correct { id, of, what, key, wallet, was, instead, eur, note, by } => {
+            EntryKind::Correct { id, of, what, key, wallet, was, instead, eur, note, by } => {
                 line.by = Some((&**by).into());
                 line.id = Some((&**id).into());
                 line.key = key.as_deref().map(Cow::from);
                 line.wallet = wallet.name().into();
-                (line.of, line.was, line.amount) = (Some(*of), Some(*was), Some(*instead));
-                line.what = Some(ending(*what).into());
+                (line.from_entry, line.was, line.amount) = (Some(*of), Some(*was), Some(*instead));
+                line.what = Some(corrected_kind_name(*what).into());
                 line.eur = Some(*eur);
                 line.why = Some((&**note).into());
             }
-            Act::Terms { id, terms } => {
+            EntryKind::Terms { id, terms } => {
                 line.id = Some((&**id).into());
                 line.terms = Some((&**terms).into());
             }
@@ -172,13 +172,13 @@ impl<'a> Line<'a> {
         line
     }
 
-    fn party(&mut self, request: &'a str, key: &'a str, wallet: Wallet) {
+    fn set_request(&mut self, request: &'a str, key: &'a str, wallet: Wallet) {
         self.request = Some(request.into());
         self.key = Some(key.into());
         self.wallet = wallet.name().into();
     }
 
-    fn sale(&mut self, sale: &'a Sale) {
+    fn sale(&mut self, sale: &'a SaleDetails) {
         self.model = Some((&*sale.model).into());
         self.provider = Some((&*sale.provider).into());
         self.terms = Some((&*sale.terms).into());
@@ -192,38 +192,38 @@ impl<'a> Line<'a> {
         self.eur = Some(sale.eur);
     }
 
-    fn drawn(&mut self, drawn: &Drawn) {
+    fn drawn(&mut self, drawn: &RequestFootprint) {
         (self.kwh, self.g_co2, self.litres) = (drawn.kwh, drawn.carbon_g, drawn.water_l);
     }
 
-    fn entry(&self) -> Option<Entry> {
+    fn to_entry(&self) -> Option<LedgerEntry> {
         let text = |text: &Option<Cow<'a, str>>| text.as_deref().map(Arc::<str>::from);
-        let wallet = || Wallet::named(&self.wallet);
-        let drawn = Drawn { kwh: self.kwh, carbon_g: self.g_co2, water_l: self.litres };
+        let wallet = || Wallet::from_name(&self.wallet);
+        let drawn = RequestFootprint { kwh: self.kwh, carbon_g: self.g_co2, water_l: self.litres };
         let act = match &*self.act {
-            "grant" => Act::Grant {
+            "grant" => EntryKind::Grant {
                 id: text(&self.id)?,
                 wallet: wallet()?,
                 amount: self.amount?,
                 note: text(&self.why)?,
                 by: text(&self.by)?,
             },
-            "reserve" => Act::Reserve {
+            "reserve" => EntryKind::Reserve {
                 request: text(&self.request)?,
                 key: text(&self.key)?,
                 wallet: wallet()?,
                 amount: self.amount?,
             },
-            "settle" => Act::Settle {
+            "settle" => EntryKind::Settle {
                 request: text(&self.request)?,
                 key: text(&self.key)?,
                 wallet: wallet()?,
                 amount: self.amount?,
                 held: self.held?,
-                sale: Box::new(self.sold()?),
+                sale: Box::new(self.to_sale()?),
                 drawn,
             },
-            "void" => Act::Void {
+            "void" => EntryKind::Void {
                 request: text(&self.request)?,
                 key: text(&self.key)?,
                 wallet: wallet()?,
@@ -231,12 +231,12 @@ impl<'a> Line<'a> {
                 why: text(&self.why)?,
                 drawn,
             },
-            "correct" => Act::Correct {
+            "correct" => EntryKind::Correct {
                 id: text(&self.id)?,
-                of: self.of?,
+                of: self.from_entry?,
                 what: match self.what.as_deref()? {
-                    "settle" => Ending::Settle,
-                    "grant" => Ending::Grant,
+                    "settle" => CorrectedKind::Settle,
+                    "grant" => CorrectedKind::Grant,
                     _ => return None,
                 },
                 key: text(&self.key),
@@ -247,14 +247,14 @@ impl<'a> Line<'a> {
                 note: text(&self.why)?,
                 by: text(&self.by)?,
             },
-            "terms" => Act::Terms { id: text(&self.id)?, terms: text(&self.terms)? },
+            "terms" => EntryKind::Terms { id: text(&self.id)?, terms: text(&self.terms)? },
             _ => return None,
         };
-        Some(Entry { seq: self.seq, at: self.at, account: (&*self.account).into(), act })
+        Some(LedgerEntry { seq: self.seq, at: self.at, account: (&*self.account).into(), kind: act })
     }
 
-    fn sold(&self) -> Option<Sale> {
-        Some(Sale {
+    fn to_sale(&self) -> Option<SaleDetails> {
+        Some(SaleDetails {
             model: self.model.as_deref()?.into(),
             provider: self.provider.as_deref()?.into(),
             terms: self.terms.as_deref()?.into(),
@@ -274,22 +274,22 @@ impl<'a> Line<'a> {
     }
 }
 
-const fn ending(what: Ending) -> &'static str {
+const fn corrected_kind_name(what: CorrectedKind) -> &'static str {
     match what {
-        Ending::Settle => "settle",
-        Ending::Grant => "grant",
+        CorrectedKind::Settle => "settle",
+        CorrectedKind::Grant => "grant",
     }
 }
 
 /// Appends the JSON object of an entry to `out`.
-pub(crate) fn write(entry: &Entry, out: &mut Vec<u8>) -> Result<(), Misfit> {
-    serde_json::to_writer(out, &Line::of(entry)).map_err(|_| Misfit::Unreadable)
+pub(crate) fn write_entry(entry: &LedgerEntry, out: &mut Vec<u8>) -> Result<(), EntryError> {
+    serde_json::to_writer(out, &EntryLine::of(entry)).map_err(|_| EntryError::InvalidFormat)
 }
 
 /// Parses the JSON object of an entry.
-pub(crate) fn read(line: &[u8]) -> Result<Entry, Misfit> {
-    let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Misfit::Unreadable)?;
-    line.entry().ok_or(Misfit::Unreadable)
+pub(crate) fn parse_entry(line: &[u8]) -> Result<LedgerEntry, EntryError> {
+    let line: EntryLine<'_> = serde_json::from_slice(line).map_err(|_| EntryError::InvalidFormat)?;
+    line.to_entry().ok_or(EntryError::InvalidFormat)
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 use penstock_contract::Usage;
-use penstock_ledger::{Act, Books, Chain, Drawn, Ending, Entry, Misfit, Open, Sale, Wallet, lines};
+use penstock_ledger::{
+    BalanceFold, CorrectedKind, EntryError, EntryKind, HashChain, LedgerEntry, OpenReserves,
+    RequestFootprint, SaleDetails, Wallet, lines,
+};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,8 +83,8 @@ fn wallet(energy: bool) -> Wallet {
     if energy { Wallet::Energy } else { Wallet::Credits }
 }
 
-fn sale() -> Box<Sale> {
-    Box::new(Sale {
+fn sale() -> Box<SaleDetails> {
+    Box::new(SaleDetails {
         model: "m".into(),
         provider: "p".into(),
         terms: "t".into(),
@@ -94,44 +97,44 @@ fn sale() -> Box<Sale> {
     })
 }
 
-fn settle(request: &Request, nth: usize, amount: i64) -> (Arc<str>, Act) {
-    let act = Act::Settle {
+fn settle(request: &Request, nth: usize, amount: i64) -> (Arc<str>, EntryKind) {
+    let act = EntryKind::Settle {
         request: format!("r{nth}").into(),
         key: "k".into(),
         wallet: request.wallet,
         amount,
         held: request.held,
         sale: sale(),
-        drawn: Drawn::default(),
+        drawn: RequestFootprint::default(),
     };
     (name(request.account), act)
 }
 
-fn void(request: &Request, nth: usize) -> (Arc<str>, Act) {
-    let act = Act::Void {
+fn void(request: &Request, nth: usize) -> (Arc<str>, EntryKind) {
+    let act = EntryKind::Void {
         request: format!("r{nth}").into(),
         key: "k".into(),
         wallet: request.wallet,
         held: request.held,
         why: "failed".into(),
-        drawn: Drawn::default(),
+        drawn: RequestFootprint::default(),
     };
     (name(request.account), act)
 }
 
 struct World {
-    books: Books,
-    chain: Chain,
+    books: BalanceFold,
+    chain: HashChain,
     text: Vec<u8>,
     model: Model,
 }
 
 impl World {
     /// Applies a valid entry to the balances and appends its line to the text.
-    fn write(&mut self, account: Arc<str>, act: Act) -> Result<u64, Misfit> {
-        let entry = Entry { seq: self.books.seq() + 1, at: 1_000, account, act };
-        self.books.take(&entry)?;
-        self.chain.seal(&entry, &mut self.text)?;
+    fn write(&mut self, account: Arc<str>, act: EntryKind) -> Result<u64, EntryError> {
+        let entry = LedgerEntry { seq: self.books.seq() + 1, at: 1_000, account, kind: act };
+        self.books.apply(&entry)?;
+        self.chain.append(&entry, &mut self.text)?;
         Ok(entry.seq)
     }
 
@@ -139,16 +142,18 @@ impl World {
         match step {
             Step::Grant { account, energy, amount } => {
                 let wallet = wallet(energy);
-                let act = Act::Grant { id: "g".into(), wallet, amount, note: "".into(), by: "me".into() };
+                let act =
+                    EntryKind::Grant { id: "g".into(), wallet, amount, note: "".into(), by: "me".into() };
                 self.write(name(account), act).unwrap();
                 *self.model.balance.entry((account, wallet)).or_default() += i128::from(amount);
                 *self.model.granted.entry(wallet).or_default() += i128::from(amount);
             }
             Step::Reserve { account, energy, amount } => {
                 let (wallet, nth) = (wallet(energy), self.model.requests.len());
-                let act = Act::Reserve { request: format!("r{nth}").into(), key: "k".into(), wallet, amount };
+                let act =
+                    EntryKind::Reserve { request: format!("r{nth}").into(), key: "k".into(), wallet, amount };
                 self.write(name(account), act.clone()).unwrap();
-                assert_eq!(self.write(name(account), act), Err(Misfit::Reserved));
+                assert_eq!(self.write(name(account), act), Err(EntryError::AlreadyReserved));
                 self.model.requests.push(Request {
                     account,
                     wallet,
@@ -167,9 +172,9 @@ impl World {
             Step::Correct { nth, instead } => self.correct(nth, instead),
             Step::Crash => {
                 // The next process only has the text.
-                let mut open = Open::default();
-                let mut chain = Chain::default();
-                lines(&self.text).for_each(|line| open.take(&chain.open(line).unwrap()));
+                let mut open = OpenReserves::default();
+                let mut chain = HashChain::default();
+                lines(&self.text).for_each(|line| open.apply(&chain.verify_next(line).unwrap()));
                 let left: Vec<String> = open.iter().map(|(request, _)| request.to_string()).collect();
                 for request in left {
                     self.step(Step::Void { nth: request[1..].parse().unwrap() });
@@ -195,10 +200,10 @@ impl World {
         let Some(request) = self.model.requests.get(nth) else { return };
         let Some((of, was)) = request.charge else { return };
         let (wallet, owner) = (request.wallet, request.account);
-        let act = Act::Correct {
+        let act = EntryKind::Correct {
             id: "c".into(),
             of,
-            what: Ending::Settle,
+            what: CorrectedKind::Settle,
             key: Some("k".into()),
             wallet,
             was,
@@ -250,15 +255,15 @@ proptest! {
     #[test]
     fn any_order_of_steps_equals_the_model(steps in prop::collection::vec(step(), 0..120)) {
         let mut world =
-            World { books: Books::default(), chain: Chain::default(), text: Vec::new(), model: Model::default() };
+            World { books: BalanceFold::default(), chain: HashChain::default(), text: Vec::new(), model: Model::default() };
         for step in steps {
             world.step(step);
             world.check();
         }
         // The text alone yields the same balances.
-        let (mut again, mut chain) = (Books::default(), Chain::default());
+        let (mut again, mut chain) = (BalanceFold::default(), HashChain::default());
         for line in lines(&world.text) {
-            again.take(&chain.open(line).unwrap()).unwrap();
+            again.apply(&chain.verify_next(line).unwrap()).unwrap();
         }
         prop_assert_eq!(again.accounts(), world.books.accounts());
         prop_assert_eq!(chain, world.chain);
@@ -267,43 +272,44 @@ proptest! {
 
 #[test]
 fn an_end_has_to_be_that_of_its_reserve() {
-    let mut books = Books::default();
-    let entry = |seq, account: &str, act| Entry { seq, at: 5, account: account.into(), act };
-    let reserve = Act::Reserve { request: "r".into(), key: "k".into(), wallet: Wallet::Credits, amount: 10 };
-    books.take(&entry(1, "a", reserve)).unwrap();
-    let end = |key: &str, wallet, held| Act::Void {
+    let mut books = BalanceFold::default();
+    let entry = |seq, account: &str, act| LedgerEntry { seq, at: 5, account: account.into(), kind: act };
+    let reserve =
+        EntryKind::Reserve { request: "r".into(), key: "k".into(), wallet: Wallet::Credits, amount: 10 };
+    books.apply(&entry(1, "a", reserve)).unwrap();
+    let end = |key: &str, wallet, held| EntryKind::Void {
         request: "r".into(),
         key: key.into(),
         wallet,
         held,
         why: "failed".into(),
-        drawn: Drawn::default(),
+        drawn: RequestFootprint::default(),
     };
-    let refused = |books: &mut Books, account, act| books.take(&entry(2, account, act)).unwrap_err();
-    assert_eq!(refused(&mut books, "b", end("k", Wallet::Credits, 10)), Misfit::Differs);
-    assert_eq!(refused(&mut books, "a", end("j", Wallet::Credits, 10)), Misfit::Differs);
-    assert_eq!(refused(&mut books, "a", end("k", Wallet::Energy, 10)), Misfit::Differs);
-    assert_eq!(refused(&mut books, "a", end("k", Wallet::Credits, 9)), Misfit::Differs);
-    books.take(&entry(2, "a", end("k", Wallet::Credits, 10))).unwrap();
-    assert_eq!(books.take(&entry(3, "a", end("k", Wallet::Credits, 10))), Err(Misfit::NotReserved));
+    let refused = |books: &mut BalanceFold, account, act| books.apply(&entry(2, account, act)).unwrap_err();
+    assert_eq!(refused(&mut books, "b", end("k", Wallet::Credits, 10)), EntryError::ReserveMismatch);
+    assert_eq!(refused(&mut books, "a", end("j", Wallet::Credits, 10)), EntryError::ReserveMismatch);
+    assert_eq!(refused(&mut books, "a", end("k", Wallet::Energy, 10)), EntryError::ReserveMismatch);
+    assert_eq!(refused(&mut books, "a", end("k", Wallet::Credits, 9)), EntryError::ReserveMismatch);
+    books.apply(&entry(2, "a", end("k", Wallet::Credits, 10))).unwrap();
+    assert_eq!(books.apply(&entry(3, "a", end("k", Wallet::Credits, 10))), Err(EntryError::NotReserved));
 }
 
 #[test]
 fn what_cannot_be_changes_nothing() {
-    let mut books = Books::default();
-    let grant = |amount| Act::Grant {
+    let mut books = BalanceFold::default();
+    let grant = |amount| EntryKind::Grant {
         id: "g".into(),
         wallet: Wallet::Credits,
         amount,
         note: "".into(),
         by: "me".into(),
     };
-    let entry = |seq, at, act| Entry { seq, at, account: "a".into(), act };
-    assert_eq!(books.take(&entry(2, 0, grant(1))), Err(Misfit::Order { expected: 1 }));
-    assert_eq!(books.take(&entry(1, 0, grant(0))), Err(Misfit::Amount));
-    assert_eq!(books.take(&entry(1, 0, grant(-1))), Err(Misfit::Amount));
-    books.take(&entry(1, 9, grant(i64::MAX))).unwrap();
-    assert_eq!(books.take(&entry(2, 8, grant(1))), Err(Misfit::Time));
-    assert_eq!(books.take(&entry(2, 9, grant(1))), Err(Misfit::Overflow));
+    let entry = |seq, at, act| LedgerEntry { seq, at, account: "a".into(), kind: act };
+    assert_eq!(books.apply(&entry(2, 0, grant(1))), Err(EntryError::UnexpectedNumber { expected: 1 }));
+    assert_eq!(books.apply(&entry(1, 0, grant(0))), Err(EntryError::InvalidAmount));
+    assert_eq!(books.apply(&entry(1, 0, grant(-1))), Err(EntryError::InvalidAmount));
+    books.apply(&entry(1, 9, grant(i64::MAX))).unwrap();
+    assert_eq!(books.apply(&entry(2, 8, grant(1))), Err(EntryError::TimeDecreased));
+    assert_eq!(books.apply(&entry(2, 9, grant(1))), Err(EntryError::Overflow));
     assert_eq!((books.seq(), books.account("a").credits.amount), (1, i64::MAX));
 }

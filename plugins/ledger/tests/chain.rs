@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 use penstock_contract::{Usage, UsageSource};
-use penstock_ledger::{Act, Chain, Drawn, Ending, Entry, MAX_LINE, Misfit, Sale, Statement, Wallet, lines};
+use penstock_ledger::{
+    CorrectedKind, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, RequestFootprint,
+    SaleDetails, Statement, Wallet, lines,
+};
 use rust_decimal::Decimal;
 use sha2::{Digest, Sha256};
 
-fn acts() -> Vec<Act> {
+fn acts() -> Vec<EntryKind> {
     let usage = Usage { input: 12, cached: 4, output: 30, reasoning: 3, source: UsageSource::Gateway };
-    let sale = Sale {
+    let sale = SaleDetails {
         model: "m\"1".into(),
         provider: "p".into(),
         terms: "0011223344556677".into(),
@@ -19,18 +22,22 @@ fn acts() -> Vec<Act> {
         billable_kwh: Some(Decimal::new(77, 9)),
         eur: Decimal::new(123, 8),
     };
-    let drawn = Drawn { kwh: Decimal::new(5, 6), carbon_g: Decimal::new(7, 4), water_l: Decimal::new(9, 5) };
+    let drawn = RequestFootprint {
+        kwh: Decimal::new(5, 6),
+        carbon_g: Decimal::new(7, 4),
+        water_l: Decimal::new(9, 5),
+    };
     vec![
-        Act::Terms { id: "0011223344556677".into(), terms: "{\"input\":\"0.05\"}".into() },
-        Act::Grant {
+        EntryKind::Terms { id: "0011223344556677".into(), terms: "{\"input\":\"0.05\"}".into() },
+        EntryKind::Grant {
             id: "g1".into(),
             wallet: Wallet::Credits,
             amount: 500,
             note: "invoice 7, größer".into(),
             by: "me".into(),
         },
-        Act::Reserve { request: "req_a".into(), key: "k".into(), wallet: Wallet::Credits, amount: 40 },
-        Act::Settle {
+        EntryKind::Reserve { request: "req_a".into(), key: "k".into(), wallet: Wallet::Credits, amount: 40 },
+        EntryKind::Settle {
             request: "req_a".into(),
             key: "k".into(),
             wallet: Wallet::Credits,
@@ -39,8 +46,8 @@ fn acts() -> Vec<Act> {
             sale: Box::new(sale),
             drawn,
         },
-        Act::Reserve { request: "req_b".into(), key: "k".into(), wallet: Wallet::Energy, amount: 1 },
-        Act::Void {
+        EntryKind::Reserve { request: "req_b".into(), key: "k".into(), wallet: Wallet::Energy, amount: 1 },
+        EntryKind::Void {
             request: "req_b".into(),
             key: "k".into(),
             wallet: Wallet::Energy,
@@ -48,10 +55,10 @@ fn acts() -> Vec<Act> {
             why: "left".into(),
             drawn,
         },
-        Act::Correct {
+        EntryKind::Correct {
             id: "c1".into(),
             of: 4,
-            what: Ending::Settle,
+            what: CorrectedKind::Settle,
             key: Some("k".into()),
             wallet: Wallet::Credits,
             was: 30,
@@ -60,10 +67,10 @@ fn acts() -> Vec<Act> {
             note: "counted wrong".into(),
             by: "me".into(),
         },
-        Act::Correct {
+        EntryKind::Correct {
             id: "c2".into(),
             of: 2,
-            what: Ending::Grant,
+            what: CorrectedKind::Grant,
             key: None,
             wallet: Wallet::Credits,
             was: 500,
@@ -75,20 +82,22 @@ fn acts() -> Vec<Act> {
     ]
 }
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<LedgerEntry> {
     let numbered = acts().into_iter().zip(1..);
-    numbered.map(|(act, seq)| Entry { seq, at: 1_795_305_600 + seq, account: "acme".into(), act }).collect()
+    numbered
+        .map(|(act, seq)| LedgerEntry { seq, at: 1_795_305_600 + seq, account: "acme".into(), kind: act })
+        .collect()
 }
 
 fn text() -> Vec<u8> {
-    let (mut chain, mut text) = (Chain::default(), Vec::new());
-    entries().iter().for_each(|entry| chain.seal(entry, &mut text).unwrap());
+    let (mut chain, mut text) = (HashChain::default(), Vec::new());
+    entries().iter().for_each(|entry| chain.append(entry, &mut text).unwrap());
     text
 }
 
-fn read(text: &[u8]) -> Result<Vec<Entry>, (u64, Misfit)> {
-    let mut chain = Chain::default();
-    lines(text).map(|line| chain.open(line).map_err(|why| (chain.seq + 1, why))).collect()
+fn read(text: &[u8]) -> Result<Vec<LedgerEntry>, (u64, EntryError)> {
+    let mut chain = HashChain::default();
+    lines(text).map(|line| chain.verify_next(line).map_err(|why| (chain.seq + 1, why))).collect()
 }
 
 #[test]
@@ -109,13 +118,13 @@ fn a_hash_is_what_the_documentation_says() {
     let hash = Sha256::new().chain_update([0; 32]).chain_update(before).finalize();
     let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(rest, format!("{digits}\"}}\n"));
-    let (entry, chain) = Chain::glance(first).unwrap();
+    let (entry, chain) = HashChain::parse_unverified(first).unwrap();
     assert_eq!((entry, chain.seq, &chain.hash[..]), (entries()[0].clone(), 1, &hash[..]));
     // Uppercase digits, and characters that are not digits.
     for other in [digits.to_uppercase(), format!("+{}", &digits[1..]), format!("{}z", &digits[1..])] {
         assert_ne!(other, digits);
         let line = words.replace(&digits, &other);
-        assert_eq!(Chain::glance(line.as_bytes()), Err(Misfit::Unreadable), "{other}");
+        assert_eq!(HashChain::parse_unverified(line.as_bytes()), Err(EntryError::InvalidFormat), "{other}");
     }
 }
 
@@ -161,12 +170,12 @@ fn missing_moved_added_and_cut_lines_are_found() {
 
 #[test]
 fn an_entry_out_of_order_or_too_long_is_not_sealed() {
-    let (mut chain, mut text) = (Chain::default(), Vec::new());
-    let entry = |seq, note: &str| Entry {
+    let (mut chain, mut text) = (HashChain::default(), Vec::new());
+    let entry = |seq, note: &str| LedgerEntry {
         seq,
         at: 0,
         account: "a".into(),
-        act: Act::Grant {
+        kind: EntryKind::Grant {
             id: "g".into(),
             wallet: Wallet::Credits,
             amount: 1,
@@ -174,15 +183,18 @@ fn an_entry_out_of_order_or_too_long_is_not_sealed() {
             by: "me".into(),
         },
     };
-    assert_eq!(chain.seal(&entry(2, ""), &mut text), Err(Misfit::Order { expected: 1 }));
-    assert_eq!(chain.seal(&entry(1, &"x".repeat(MAX_LINE)), &mut text), Err(Misfit::Unreadable));
-    assert!(text.is_empty() && chain == Chain::default());
+    assert_eq!(chain.append(&entry(2, ""), &mut text), Err(EntryError::UnexpectedNumber { expected: 1 }));
+    assert_eq!(
+        chain.append(&entry(1, &"x".repeat(MAX_LINE_BYTES)), &mut text),
+        Err(EntryError::InvalidFormat)
+    );
+    assert!(text.is_empty() && chain == HashChain::default());
 }
 
 #[test]
 fn a_statement_adds_up_by_account_and_key() {
     let mut statement = Statement::default();
-    entries().iter().for_each(|entry| statement.take(entry));
+    entries().iter().for_each(|entry| statement.add_entry(entry));
     let rows: Vec<_> = statement.rows().collect();
     assert_eq!(rows.len(), 2, "one for the key, one for grants");
     let key = &rows[1];
@@ -196,7 +208,7 @@ fn a_statement_adds_up_by_account_and_key() {
     assert_eq!(rows[0].sums.granted_credits, 0, "a grant taken back");
     let account = statement.account("acme");
     assert_eq!((account.requests, account.credits), (1, 10));
-    assert_eq!(account.invoiced().to_string(), "0.00");
+    assert_eq!(account.rounded_eur().to_string(), "0.00");
     assert_eq!(statement.models("acme").count(), 1);
     assert!(statement.terms().contains("0011223344556677"));
 }

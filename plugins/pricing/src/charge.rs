@@ -1,18 +1,18 @@
 //! Charge for the work of a request.
 
-use crate::round;
-use crate::tariff::{Billing, Tariff};
+use crate::rounding;
+use crate::tariff::{BillingUnit, Tariff};
 use penstock_contract::{MicroCredits, NanoKwh, Usage};
 use rust_decimal::Decimal;
 
 /// One millionth.
 const PER_MILLION: Decimal = Decimal::from_parts(1, 0, 0, false, 6);
 /// Price factor of a batch request.
-const BATCH: Decimal = Decimal::from_parts(5, 0, 0, false, 1);
+const BATCH_FACTOR: Decimal = Decimal::from_parts(5, 0, 0, false, 1);
 
 /// Work that the client pays for: that of the successful attempt, up to a disconnect of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sold {
+pub enum BilledWork {
     /// Input and output tokens; embeddings and rerank have no output.
     Tokens(Usage),
     /// Number of images.
@@ -23,14 +23,14 @@ pub enum Sold {
 
 /// Wallet that pays a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PaidWith {
+pub enum PaymentSource {
     /// Credits of the account.
     Credits,
     /// Energy wallet of the account.
     Energy,
 }
 
-impl PaidWith {
+impl PaymentSource {
     /// Returns the `paid_with` value of the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -43,7 +43,7 @@ impl PaidWith {
 
 /// Charge of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Charge {
+pub struct RequestCharge {
     /// Amount charged to the credits; zero if the energy wallet pays.
     pub credits: MicroCredits,
     /// Amount charged to the energy wallet; zero if credits pay.
@@ -54,13 +54,13 @@ pub struct Charge {
     /// Total charge in EUR, eight decimal places.
     pub eur: Decimal,
     /// Wallet that pays.
-    pub paid_with: PaidWith,
+    pub paid_with: PaymentSource,
 }
 
-impl Charge {
+impl RequestCharge {
     /// Returns a charge of zero, for a request without delivered output.
     #[must_use]
-    pub const fn nothing(paid_with: PaidWith) -> Self {
+    pub const fn zero(paid_with: PaymentSource) -> Self {
         Self {
             credits: MicroCredits(0),
             energy: NanoKwh(0),
@@ -82,47 +82,47 @@ impl Charge {
 ///
 /// The charge never decreases with more work, so the charge for the maximum usage of a request is a safe reserve.
 #[must_use]
-pub fn charge(
+pub fn compute_charge(
     tariff: &Tariff,
-    sold: &Sold,
-    wallet: PaidWith,
+    sold: &BilledWork,
+    wallet: PaymentSource,
     batch: bool,
     billable_kwh: Decimal,
     eur_per_credit: Decimal,
-) -> Charge {
-    let discount = if batch { BATCH } else { Decimal::ONE };
+) -> RequestCharge {
+    let discount = if batch { BATCH_FACTOR } else { Decimal::ONE };
     let kwh = billable_kwh.max(Decimal::ZERO).saturating_mul(discount);
     let energy = kwh.saturating_mul(tariff.eur_per_kwh.max(Decimal::ZERO));
-    let energy_eur = round::places(energy, 8);
-    if wallet == PaidWith::Energy && tariff.billing == Billing::Energy {
-        return Charge {
+    let energy_eur = rounding::round_to_places(energy, 8);
+    if wallet == PaymentSource::Energy && tariff.billing == BillingUnit::Energy {
+        return RequestCharge {
             credits: MicroCredits(0),
-            energy: nano(kwh),
+            energy: to_nano_kwh(kwh),
             energy_eur,
             eur: energy_eur,
-            paid_with: PaidWith::Energy,
+            paid_with: PaymentSource::Energy,
         };
     }
-    let eur = match units(tariff, sold) {
+    let eur = match unit_price_eur(tariff, sold) {
         Some(eur) => eur.saturating_mul(discount),
-        None if tariff.billing == Billing::Energy => energy,
+        None if tariff.billing == BillingUnit::Energy => energy,
         None => Decimal::ZERO,
     };
-    Charge {
-        credits: credits(eur, eur_per_credit),
+    RequestCharge {
+        credits: to_micro_credits(eur, eur_per_credit),
         energy: NanoKwh(0),
         energy_eur,
-        eur: round::places(eur, 8),
-        paid_with: PaidWith::Credits,
+        eur: rounding::round_to_places(eur, 8),
+        paid_with: PaymentSource::Credits,
     }
 }
 
 /// Computes the EUR amount by unit prices, unrounded; `None` if the tariff has no such price.
-fn units(tariff: &Tariff, sold: &Sold) -> Option<Decimal> {
+fn unit_price_eur(tariff: &Tariff, sold: &BilledWork) -> Option<Decimal> {
     let eur = match sold {
-        Sold::Tokens(usage) => tokens(tariff, usage)?,
-        Sold::Images(count) => tariff.image?.saturating_mul(Decimal::from(*count)),
-        Sold::Audio(seconds) => {
+        BilledWork::Tokens(usage) => token_price_eur(tariff, usage)?,
+        BilledWork::Images(count) => tariff.image?.saturating_mul(Decimal::from(*count)),
+        BilledWork::Audio(seconds) => {
             let eur = tariff.minute?.saturating_mul((*seconds).max(Decimal::ZERO));
             eur.checked_div(Decimal::from(60)).unwrap_or(Decimal::MAX)
         }
@@ -130,7 +130,7 @@ fn units(tariff: &Tariff, sold: &Sold) -> Option<Decimal> {
     Some(eur.max(Decimal::ZERO))
 }
 
-fn tokens(tariff: &Tariff, usage: &Usage) -> Option<Decimal> {
+fn token_price_eur(tariff: &Tariff, usage: &Usage) -> Option<Decimal> {
     let input = tariff.input?;
     let cached = usage.cached.min(usage.input);
     let mut eur = input.saturating_mul(Decimal::from(usage.input - cached));
@@ -144,13 +144,13 @@ fn tokens(tariff: &Tariff, usage: &Usage) -> Option<Decimal> {
     Some(eur.saturating_mul(PER_MILLION))
 }
 
-fn credits(eur: Decimal, eur_per_credit: Decimal) -> MicroCredits {
+fn to_micro_credits(eur: Decimal, eur_per_credit: Decimal) -> MicroCredits {
     if eur.is_zero() {
         return MicroCredits(0);
     }
-    MicroCredits(round::ratio(eur, eur_per_credit, 6).unwrap_or(i64::MAX))
+    MicroCredits(rounding::divide_rounded(eur, eur_per_credit, 6).unwrap_or(i64::MAX))
 }
 
-fn nano(kwh: Decimal) -> NanoKwh {
-    NanoKwh(round::ratio(kwh, Decimal::ONE, 9).unwrap_or(i64::MAX))
+fn to_nano_kwh(kwh: Decimal) -> NanoKwh {
+    NanoKwh(rounding::divide_rounded(kwh, Decimal::ONE, 9).unwrap_or(i64::MAX))
 }

@@ -12,8 +12,8 @@
 //! ```
 
 mod charge;
-mod round;
+mod rounding;
 mod tariff;
 
-pub use charge::{Charge, PaidWith, Sold, charge};
-pub use tariff::{Billing, EUR_PER_CREDIT, EUR_PER_KWH, Tariff};
+pub use charge::{BilledWork, PaymentSource, RequestCharge, compute_charge};
+pub use tariff::{BillingUnit, DEFAULT_EUR_PER_CREDIT, DEFAULT_EUR_PER_KWH, Tariff};

@@ -4,13 +4,13 @@ use penstock_contract::Kind;
 use rust_decimal::Decimal;
 
 /// Default price of a credit in EUR: one cent.
-pub const EUR_PER_CREDIT: Decimal = Decimal::from_parts(1, 0, 0, false, 2);
+pub const DEFAULT_EUR_PER_CREDIT: Decimal = Decimal::from_parts(1, 0, 0, false, 2);
 /// Default price in EUR per kWh for the informational energy component.
-pub const EUR_PER_KWH: Decimal = Decimal::from_parts(20, 0, 0, false, 2);
+pub const DEFAULT_EUR_PER_KWH: Decimal = Decimal::from_parts(20, 0, 0, false, 2);
 
 /// Billing unit of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Billing {
+pub enum BillingUnit {
     /// Billing by tokens, images or minutes, in credits.
     #[default]
     Credits,
@@ -18,7 +18,7 @@ pub enum Billing {
     Energy,
 }
 
-impl Billing {
+impl BillingUnit {
     /// Returns the name used in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -45,7 +45,7 @@ pub struct Tariff {
     /// Price per kWh: of models billed in energy, and of the energy component of all others.
     pub eur_per_kwh: Decimal,
     /// Billing unit of the model.
-    pub billing: Billing,
+    pub billing: BillingUnit,
 }
 
 impl Default for Tariff {
@@ -57,8 +57,8 @@ impl Default for Tariff {
             output: None,
             image: None,
             minute: None,
-            eur_per_kwh: EUR_PER_KWH,
-            billing: Billing::Credits,
+            eur_per_kwh: DEFAULT_EUR_PER_KWH,
+            billing: BillingUnit::Credits,
         }
     }
 }
@@ -66,8 +66,8 @@ impl Default for Tariff {
 impl Tariff {
     /// Returns the name of a missing price that a model of this kind requires. A model billed in energy requires none.
     #[must_use]
-    pub fn lacks(&self, kind: Kind) -> Option<&'static str> {
-        if self.billing == Billing::Energy {
+    pub fn missing_price(&self, kind: Kind) -> Option<&'static str> {
+        if self.billing == BillingUnit::Energy {
             return None;
         }
         let needed: &[(&'static str, Option<Decimal>)] = match kind {

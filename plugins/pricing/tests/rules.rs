@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::{Kind, MicroCredits, NanoKwh, Usage};
-use penstock_pricing::{Billing, Charge, EUR_PER_CREDIT, PaidWith, Sold, Tariff, charge};
+use penstock_pricing::{
+    BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, charge,
+};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 
@@ -10,8 +12,8 @@ fn decimal(text: &str) -> Decimal {
     text.parse().unwrap()
 }
 
-fn tokens(input: u64, cached: u64, output: u64) -> Sold {
-    Sold::Tokens(Usage { input, cached, output, ..Usage::default() })
+fn tokens(input: u64, cached: u64, output: u64) -> BilledWork {
+    BilledWork::Tokens(Usage { input, cached, output, ..Usage::default() })
 }
 
 fn chat() -> Tariff {
@@ -24,22 +26,24 @@ fn chat() -> Tariff {
 }
 
 fn energy() -> Tariff {
-    Tariff { eur_per_kwh: decimal("5"), billing: Billing::Energy, ..Tariff::default() }
+    Tariff { eur_per_kwh: decimal("5"), billing: BillingUnit::Energy, ..Tariff::default() }
 }
 
-fn with_credits(tariff: &Tariff, sold: &Sold) -> Charge {
-    charge(tariff, sold, PaidWith::Credits, false, Decimal::ZERO, EUR_PER_CREDIT)
+fn with_credits(tariff: &Tariff, sold: &BilledWork) -> RequestCharge {
+    compute_charge(tariff, sold, PaymentSource::Credits, false, Decimal::ZERO, DEFAULT_EUR_PER_CREDIT)
 }
 
 #[test]
 fn a_batch_costs_half_in_credits_and_in_energy() {
     let kwh = decimal("0.000496139054");
     let at = |tariff: &Tariff, wallet, batch| {
-        charge(tariff, &tokens(1200, 0, 800), wallet, batch, kwh, EUR_PER_CREDIT)
+        compute_charge(tariff, &tokens(1200, 0, 800), wallet, batch, kwh, DEFAULT_EUR_PER_CREDIT)
     };
-    let (once, batch) = (at(&chat(), PaidWith::Credits, false), at(&chat(), PaidWith::Credits, true));
+    let (once, batch) =
+        (at(&chat(), PaymentSource::Credits, false), at(&chat(), PaymentSource::Credits, true));
     assert_eq!((once.credits, batch.credits), (MicroCredits(18_000), MicroCredits(9_000)));
-    let (once, batch) = (at(&energy(), PaidWith::Energy, false), at(&energy(), PaidWith::Energy, true));
+    let (once, batch) =
+        (at(&energy(), PaymentSource::Energy, false), at(&energy(), PaymentSource::Energy, true));
     assert_eq!((once.energy_eur, batch.energy_eur), (decimal("0.00248070"), decimal("0.00124035")));
     assert_eq!((once.energy, batch.energy), (NanoKwh(496_139), NanoKwh(248_070)));
     assert_eq!(batch.credits, MicroCredits(0));
@@ -47,10 +51,17 @@ fn a_batch_costs_half_in_credits_and_in_energy() {
 
 #[test]
 fn the_energy_wallet_pays_only_what_is_billed_in_energy() {
-    let ours = charge(&chat(), &tokens(500, 0, 300), PaidWith::Energy, false, decimal("1"), EUR_PER_CREDIT);
+    let ours = compute_charge(
+        &chat(),
+        &tokens(500, 0, 300),
+        PaymentSource::Energy,
+        false,
+        decimal("1"),
+        DEFAULT_EUR_PER_CREDIT,
+    );
     assert_eq!(
         (ours.paid_with, ours.credits, ours.energy),
-        (PaidWith::Credits, MicroCredits(7000), NanoKwh(0))
+        (PaymentSource::Credits, MicroCredits(7000), NanoKwh(0))
     );
     assert_eq!(ours.energy_eur, decimal("0.2"));
 }
@@ -58,20 +69,28 @@ fn the_energy_wallet_pays_only_what_is_billed_in_energy() {
 #[test]
 fn an_empty_energy_wallet_leaves_the_unit_price_or_else_the_energys() {
     let kwh = decimal("0.001");
-    let at =
-        |tariff: &Tariff| charge(tariff, &tokens(500, 0, 300), PaidWith::Credits, false, kwh, EUR_PER_CREDIT);
+    let at = |tariff: &Tariff| {
+        compute_charge(
+            tariff,
+            &tokens(500, 0, 300),
+            PaymentSource::Credits,
+            false,
+            kwh,
+            DEFAULT_EUR_PER_CREDIT,
+        )
+    };
     let by_energy = at(&energy());
     assert_eq!((by_energy.credits, by_energy.energy), (MicroCredits(500_000), NanoKwh(0)));
     assert_eq!((by_energy.energy_eur, by_energy.eur), (decimal("0.005"), decimal("0.005")));
-    let by_unit = at(&Tariff { billing: Billing::Energy, ..chat() });
+    let by_unit = at(&Tariff { billing: BillingUnit::Energy, ..chat() });
     assert_eq!(by_unit.credits, MicroCredits(7000));
 }
 
 #[test]
 fn images_and_minutes_have_their_own_prices() {
     let tariff = Tariff { image: Some(decimal("0.03")), minute: Some(decimal("0.004")), ..Tariff::default() };
-    assert_eq!(with_credits(&tariff, &Sold::Images(4)).credits, MicroCredits(12_000_000));
-    assert_eq!(with_credits(&tariff, &Sold::Audio(decimal("90.5"))).credits, MicroCredits(603_333));
+    assert_eq!(with_credits(&tariff, &BilledWork::Images(4)).credits, MicroCredits(12_000_000));
+    assert_eq!(with_credits(&tariff, &BilledWork::Audio(decimal("90.5"))).credits, MicroCredits(603_333));
     assert_eq!(with_credits(&tariff, &tokens(1, 0, 1)).credits, MicroCredits(0), "no price for tokens");
 }
 
@@ -99,11 +118,26 @@ fn ties_go_to_the_even_digit_once_per_request() {
 #[test]
 fn a_charge_that_fits_nothing_is_the_greatest_and_not_zero() {
     let dear = Tariff { input: Some(Decimal::MAX), eur_per_kwh: Decimal::MAX, ..energy() };
-    let at =
-        |wallet| charge(&dear, &tokens(u64::MAX, 0, u64::MAX), wallet, false, Decimal::MAX, EUR_PER_CREDIT);
-    assert_eq!(at(PaidWith::Credits).credits, MicroCredits(i64::MAX));
-    assert_eq!(at(PaidWith::Energy).energy, NanoKwh(i64::MAX));
-    let no_rate = charge(&chat(), &tokens(1, 0, 1), PaidWith::Credits, false, Decimal::ZERO, Decimal::ZERO);
+    let at = |wallet| {
+        compute_charge(
+            &dear,
+            &tokens(u64::MAX, 0, u64::MAX),
+            wallet,
+            false,
+            Decimal::MAX,
+            DEFAULT_EUR_PER_CREDIT,
+        )
+    };
+    assert_eq!(at(PaymentSource::Credits).credits, MicroCredits(i64::MAX));
+    assert_eq!(at(PaymentSource::Energy).energy, NanoKwh(i64::MAX));
+    let no_rate = compute_charge(
+        &chat(),
+        &tokens(1, 0, 1),
+        PaymentSource::Credits,
+        false,
+        Decimal::ZERO,
+        Decimal::ZERO,
+    );
     assert_eq!(no_rate.credits, MicroCredits(i64::MAX));
 }
 
@@ -111,21 +145,28 @@ fn a_charge_that_fits_nothing_is_the_greatest_and_not_zero() {
 fn nothing_is_ever_paid_out() {
     let negative = Tariff { input: Some(decimal("-1")), minute: Some(decimal("-1")), ..chat() };
     assert_eq!(with_credits(&negative, &tokens(1000, 0, 0)).credits, MicroCredits(0));
-    assert_eq!(with_credits(&negative, &Sold::Audio(decimal("60"))).credits, MicroCredits(0));
-    let ours = charge(&energy(), &tokens(1, 0, 1), PaidWith::Energy, false, decimal("-1"), EUR_PER_CREDIT);
+    assert_eq!(with_credits(&negative, &BilledWork::Audio(decimal("60"))).credits, MicroCredits(0));
+    let ours = compute_charge(
+        &energy(),
+        &tokens(1, 0, 1),
+        PaymentSource::Energy,
+        false,
+        decimal("-1"),
+        DEFAULT_EUR_PER_CREDIT,
+    );
     assert_eq!((ours.energy, ours.eur), (NanoKwh(0), Decimal::ZERO));
-    assert_eq!(Charge::nothing(PaidWith::Energy).eur, Decimal::ZERO);
+    assert_eq!(RequestCharge::zero(PaymentSource::Energy).eur, Decimal::ZERO);
 }
 
 #[test]
 fn a_tariff_says_which_price_it_lacks() {
     let none = Tariff::default();
     let lacks = [Kind::Chat, Kind::Embedding, Kind::Rerank, Kind::Image, Kind::Transcription]
-        .map(|kind| none.lacks(kind).unwrap());
+        .map(|kind| none.missing_price(kind).unwrap());
     assert_eq!(lacks, ["input", "input", "input", "image", "minute"]);
-    assert_eq!(Tariff { output: None, ..chat() }.lacks(Kind::Chat), Some("output"));
-    assert_eq!((chat().lacks(Kind::Chat), energy().lacks(Kind::Image)), (None, None));
-    assert_eq!((Billing::Credits.name(), Billing::Energy.name()), ("credits", "energy"));
+    assert_eq!(Tariff { output: None, ..chat() }.missing_price(Kind::Chat), Some("output"));
+    assert_eq!((chat().missing_price(Kind::Chat), energy().missing_price(Kind::Image)), (None, None));
+    assert_eq!((BillingUnit::Credits.name(), BillingUnit::Energy.name()), ("credits", "energy"));
 }
 
 proptest! {
@@ -139,7 +180,7 @@ proptest! {
         let kwh = Decimal::new(kwh, 12);
         let cost = |output| {
             let sold = tokens(input, cached, output);
-            charge(&tariff, &sold, PaidWith::Credits, batch, kwh, EUR_PER_CREDIT)
+            compute_charge(&tariff, &sold, PaymentSource::Credits, batch, kwh, DEFAULT_EUR_PER_CREDIT)
         };
         let (less, greater) = (cost(output), cost(output.saturating_add(more)));
         prop_assert!(less.credits >= MicroCredits(0) && less.credits <= greater.credits);

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::Usage;
-use penstock_pricing::{Billing, Charge, EUR_PER_CREDIT, PaidWith, Sold, Tariff, charge};
+use penstock_pricing::{
+    BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, charge,
+};
 use rust_decimal::Decimal;
 use serde_json::Value;
 
@@ -20,17 +22,17 @@ fn tariff(model: &Value, eur_per_credit: Decimal) -> Tariff {
         cached_input: eur("p_cached"),
         output: eur("p_out"),
         minute: eur("p_min"),
-        billing: if energy { Billing::Energy } else { Billing::Credits },
+        billing: if energy { BillingUnit::Energy } else { BillingUnit::Credits },
         eur_per_kwh: decimal(&model["eur_kwh"]).unwrap_or(fixed.eur_per_kwh),
         ..fixed
     }
 }
 
-fn sold(usage: &Value) -> Sold {
+fn sold(usage: &Value) -> BilledWork {
     let count = |name: &str| usage[name].as_u64().unwrap_or(0);
     match usage["audio_s"].as_u64() {
-        Some(seconds) => Sold::Audio(Decimal::from(seconds)),
-        None => Sold::Tokens(Usage {
+        Some(seconds) => BilledWork::Audio(Decimal::from(seconds)),
+        None => BilledWork::Tokens(Usage {
             input: count("in"),
             cached: count("cached"),
             output: count("out"),
@@ -39,18 +41,19 @@ fn sold(usage: &Value) -> Sold {
     }
 }
 
-fn of(all: &Value, vector: &Value) -> Charge {
+fn of(all: &Value, vector: &Value) -> RequestCharge {
     let inputs = &vector["inputs"];
     let eur_per_credit = decimal(&all["constants"]["EUR_PER_CREDIT"]).unwrap();
-    assert_eq!(eur_per_credit, EUR_PER_CREDIT);
+    assert_eq!(eur_per_credit, DEFAULT_EUR_PER_CREDIT);
     let tariff = tariff(&all["models"][inputs["model"].as_str().unwrap()], eur_per_credit);
-    let wallet = if tariff.billing == Billing::Energy { PaidWith::Energy } else { PaidWith::Credits };
+    let wallet =
+        if tariff.billing == BillingUnit::Energy { PaymentSource::Energy } else { PaymentSource::Credits };
     if inputs["failed"] == true {
-        return Charge::nothing(wallet);
+        return RequestCharge::zero(wallet);
     }
     let kwh = decimal(&vector["environment_impact"]["energy_kwh"]).unwrap();
     let batch = inputs["batch"] == true;
-    charge(&tariff, &sold(&inputs["usage"]), wallet, batch, kwh, eur_per_credit)
+    compute_charge(&tariff, &sold(&inputs["usage"]), wallet, batch, kwh, eur_per_credit)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use penstock_storage::{Batch, Options, Space, open};
+use penstock_storage::{StoreOptions, StoreTable, Transaction, open};
 
 /// Duration of each measurement.
 const LASTS: Duration = Duration::from_secs(4);
@@ -17,7 +17,7 @@ fn main() {
     let mut out = std::io::stdout();
     for writers in [1_u32, 8, 64] {
         let path = folder.join(format!("penstock-commits-{}-{writers}", std::process::id()));
-        let store = open(&path, Options::default()).unwrap();
+        let store = open(&path, StoreOptions::default()).unwrap();
         let start = Instant::now();
         let mut times: Vec<Duration> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..writers)
@@ -29,10 +29,10 @@ fn main() {
                         while start.elapsed() < LASTS {
                             n += 1;
                             let key = [writer.to_be_bytes(), n.to_be_bytes()].concat();
-                            let batch = Batch::new()
-                                .absent(Space::Ledger, key.clone())
-                                .put(Space::Ledger, key, vec![1; 200])
-                                .put(Space::Accounts, writer.to_be_bytes(), n.to_be_bytes());
+                            let batch = Transaction::new()
+                                .require_absent(StoreTable::Ledger, key.clone())
+                                .put(StoreTable::Ledger, key, vec![1; 200])
+                                .put(StoreTable::Accounts, writer.to_be_bytes(), n.to_be_bytes());
                             let begun = Instant::now();
                             store.apply(batch).unwrap();
                             times.push(begun.elapsed());

@@ -3,16 +3,16 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::audit::{AuditLog, Said};
+use crate::audit::{AuditLog, AuditedChange};
 use crate::keys::KeyLimits;
-use crate::versioned::{self, Changed};
-use crate::{Batch, Space, Store, StoreError};
+use crate::versioned_json::{self, ChangeOutcome};
+use crate::{Store, StoreError, StoreTable, Transaction};
 
 /// Key prefix of account rows, followed by the account id.
 const PREFIX: &[u8] = b"a/";
 const WHAT: &str = "an account";
 /// Maximum length of an account id, in bytes.
-pub const MAX_ACCOUNT: usize = 200;
+pub const MAX_ACCOUNT_ID_BYTES: usize = 200;
 
 /// State of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,15 +70,15 @@ impl AccountStore {
     /// # Errors
     /// Returns `Guard` if an account of this id exists, `Format` if the id is empty, too long or contains a NUL, and
     /// the errors of [`Store::apply`].
-    pub fn insert(&self, account: &AccountRecord, said: &Said) -> Result<(), StoreError> {
-        if account.id.is_empty() || account.id.len() > MAX_ACCOUNT || account.id.contains('\0') {
+    pub fn insert(&self, account: &AccountRecord, said: &AuditedChange) -> Result<(), StoreError> {
+        if account.id.is_empty() || account.id.len() > MAX_ACCOUNT_ID_BYTES || account.id.contains('\0') {
             return Err(StoreError::Format { what: "an account needs an id".to_owned() });
         }
-        let place = place(&account.id);
-        let batch = Batch::new().absent(Space::Accounts, place.clone()).put(
-            Space::Accounts,
+        let place = account_key(&account.id);
+        let batch = Transaction::new().require_absent(StoreTable::Accounts, place.clone()).put(
+            StoreTable::Accounts,
             place,
-            versioned::write(WHAT, account)?,
+            versioned_json::encode(WHAT, account)?,
         );
         AuditLog::new(self.store.clone()).apply(&batch, said)
     }
@@ -88,8 +88,8 @@ impl AccountStore {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn get(&self, id: &str) -> Result<Option<AccountRecord>, StoreError> {
-        let row = self.store.get(Space::Accounts, &place(id))?;
-        row.map(|row| versioned::read(WHAT, &row)).transpose()
+        let row = self.store.get(StoreTable::Accounts, &account_key(id))?;
+        row.map(|row| versioned_json::decode(WHAT, &row)).transpose()
     }
 
     /// Returns at most `limit` accounts after the id `after`.
@@ -97,10 +97,10 @@ impl AccountStore {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn list(&self, after: Option<&str>, limit: usize) -> Result<AccountPage, StoreError> {
-        let after = after.map(place);
-        let page = self.store.scan(Space::Accounts, PREFIX, after.as_deref(), limit)?;
+        let after = after.map(account_key);
+        let page = self.store.scan(StoreTable::Accounts, PREFIX, after.as_deref(), limit)?;
         let accounts: Vec<AccountRecord> =
-            page.rows.iter().map(|row| versioned::read(WHAT, &row.value)).collect::<Result<_, _>>()?;
+            page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect::<Result<_, _>>()?;
         let next = if page.more { accounts.last().map(|account| account.id.clone()) } else { None };
         Ok(AccountPage { accounts, next })
     }
@@ -113,20 +113,21 @@ impl AccountStore {
     pub fn change(
         &self,
         id: &str,
-        change: impl Fn(&mut AccountRecord) -> Option<Said>,
+        change: impl Fn(&mut AccountRecord) -> Option<AuditedChange>,
     ) -> Result<Option<AccountRecord>, StoreError> {
         let log = AuditLog::new(self.store.clone());
-        let place = place(id);
-        let changed = versioned::change(&*self.store, WHAT, (Space::Accounts, &place), |account| {
-            Ok(match change(account) {
-                None => Changed::No,
-                Some(said) => Changed::Yes(log.entry(&said)?),
-            })
-        })?;
+        let place = account_key(id);
+        let changed =
+            versioned_json::change_record(&*self.store, WHAT, (StoreTable::Accounts, &place), |account| {
+                Ok(match change(account) {
+                    None => ChangeOutcome::Unchanged,
+                    Some(said) => ChangeOutcome::Changed(log.entry_operations(&said)?),
+                })
+            })?;
         Ok(changed.map(|(account, _)| account))
     }
 }
 
-fn place(id: &str) -> Vec<u8> {
+fn account_key(id: &str) -> Vec<u8> {
     [PREFIX, id.as_bytes()].concat()
 }

@@ -8,17 +8,17 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 use crate::export::hex;
-use crate::versioned::{self, TRIES};
-use crate::{Batch, Space, Store, StoreError};
+use crate::versioned_json::{self, MAX_ATTEMPTS};
+use crate::{Store, StoreError, StoreTable, Transaction};
 
 /// Key of the head row, which names the last entry; entries have the key `e` and their number, big-endian.
-const HEAD: &[u8] = b"head";
-const ENTRY: u8 = b'e';
+const HEAD_KEY: &[u8] = b"head";
+const ENTRY_TAG: u8 = b'e';
 const WHAT: &str = "the audit log";
 
 /// Description of one change by its author.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct AuditedChange {
     /// Time of the change, Unix seconds.
     pub at: u64,
     /// Author of the change, as far as known.
@@ -33,18 +33,18 @@ pub struct Said {
 
 /// Entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct AuditEntry {
     /// Number of the entry, from 1.
     pub number: u64,
     /// SHA-256 of the previous entry as stored, hexadecimal; empty for the first.
     pub previous: String,
     /// Description of the change.
     #[serde(flatten)]
-    pub said: Said,
+    pub said: AuditedChange,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Head {
+struct AuditHead {
     number: u64,
     sum: String,
 }
@@ -53,7 +53,7 @@ struct Head {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditPage {
     /// Entries of the page.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<AuditEntry>,
     /// Number to pass as `after` for the next page; `None` on the last page.
     pub next: Option<u64>,
 }
@@ -75,12 +75,12 @@ impl AuditLog {
     ///
     /// # Errors
     /// Same as [`Store::apply`]; `Guard` names the failed guard of `batch`.
-    pub fn apply(&self, batch: &Batch, said: &Said) -> Result<(), StoreError> {
+    pub fn apply(&self, batch: &Transaction, said: &AuditedChange) -> Result<(), StoreError> {
         let own = batch.operations().len();
-        let mut left = TRIES;
+        let mut left = MAX_ATTEMPTS;
         loop {
             left -= 1;
-            match self.store.apply(batch.clone().and(self.entry(said)?)) {
+            match self.store.apply(batch.clone().append(self.entry_operations(said)?)) {
                 // A concurrent audit entry is retried; a failed guard of the caller is returned.
                 Err(StoreError::Guard { step }) if step >= own && left > 0 => {}
                 applied => return applied,
@@ -92,18 +92,19 @@ impl AuditLog {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub(crate) fn entry(&self, said: &Said) -> Result<Batch, StoreError> {
-        let row = self.store.get(Space::Audit, HEAD)?;
-        let head: Head =
-            row.as_deref().map(|row| versioned::read(WHAT, row)).transpose()?.unwrap_or_default();
+    pub(crate) fn entry_operations(&self, said: &AuditedChange) -> Result<Transaction, StoreError> {
+        let row = self.store.get(StoreTable::Audit, HEAD_KEY)?;
+        let head: AuditHead =
+            row.as_deref().map(|row| versioned_json::decode(WHAT, row)).transpose()?.unwrap_or_default();
         let number = head.number + 1;
-        let entry = versioned::write(WHAT, &Entry { number, previous: head.sum, said: said.clone() })?;
-        let next = versioned::write(WHAT, &Head { number, sum: hex(&Sha256::digest(&entry)) })?;
+        let entry =
+            versioned_json::encode(WHAT, &AuditEntry { number, previous: head.sum, said: said.clone() })?;
+        let next = versioned_json::encode(WHAT, &AuditHead { number, sum: hex(&Sha256::digest(&entry)) })?;
         let batch = match row {
-            Some(row) => Batch::new().is(Space::Audit, HEAD, row),
-            None => Batch::new().absent(Space::Audit, HEAD),
+            Some(row) => Transaction::new().require_value(StoreTable::Audit, HEAD_KEY, row),
+            None => Transaction::new().require_absent(StoreTable::Audit, HEAD_KEY),
         };
-        Ok(batch.put(Space::Audit, HEAD, next).put(Space::Audit, place(number), entry))
+        Ok(batch.put(StoreTable::Audit, HEAD_KEY, next).put(StoreTable::Audit, entry_key(number), entry))
     }
 
     /// Returns at most `limit` entries after the number `after`.
@@ -111,9 +112,9 @@ impl AuditLog {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn list(&self, after: u64, limit: usize) -> Result<AuditPage, StoreError> {
-        let page = self.store.scan(Space::Audit, &[ENTRY], Some(&place(after)), limit)?;
-        let entries: Vec<Entry> =
-            page.rows.iter().map(|row| versioned::read(WHAT, &row.value)).collect::<Result<_, _>>()?;
+        let page = self.store.scan(StoreTable::Audit, &[ENTRY_TAG], Some(&entry_key(after)), limit)?;
+        let entries: Vec<AuditEntry> =
+            page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect::<Result<_, _>>()?;
         let next = if page.more { entries.last().map(|entry| entry.number) } else { None };
         Ok(AuditPage { entries, next })
     }
@@ -123,9 +124,9 @@ impl AuditLog {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn last(&self) -> Result<u64, StoreError> {
-        let row = self.store.get(Space::Audit, HEAD)?;
-        let head: Head =
-            row.as_deref().map(|row| versioned::read(WHAT, row)).transpose()?.unwrap_or_default();
+        let row = self.store.get(StoreTable::Audit, HEAD_KEY)?;
+        let head: AuditHead =
+            row.as_deref().map(|row| versioned_json::decode(WHAT, row)).transpose()?.unwrap_or_default();
         Ok(head.number)
     }
 
@@ -135,12 +136,13 @@ impl AuditLog {
     /// Same as [`Store::scan`].
     pub fn verify(&self) -> Result<Option<u64>, StoreError> {
         let (mut expected, mut sum) = (1_u64, String::new());
-        let mut after = place(0).to_vec();
+        let mut after = entry_key(0).to_vec();
         loop {
-            let page = self.store.scan(Space::Audit, &[ENTRY], Some(&after), crate::MAX_PAGE)?;
+            let page =
+                self.store.scan(StoreTable::Audit, &[ENTRY_TAG], Some(&after), crate::MAX_PAGE_ROWS)?;
             for row in &page.rows {
-                let entry: Entry = versioned::read(WHAT, &row.value)?;
-                if row.key != place(expected) || entry.number != expected || entry.previous != sum {
+                let entry: AuditEntry = versioned_json::decode(WHAT, &row.value)?;
+                if row.key != entry_key(expected) || entry.number != expected || entry.previous != sum {
                     return Ok(Some(expected));
                 }
                 expected += 1;
@@ -148,9 +150,12 @@ impl AuditLog {
                 after.clone_from(&row.key);
             }
             if !page.more {
-                let row = self.store.get(Space::Audit, HEAD)?;
-                let head: Head =
-                    row.as_deref().map(|row| versioned::read(WHAT, row)).transpose()?.unwrap_or_default();
+                let row = self.store.get(StoreTable::Audit, HEAD_KEY)?;
+                let head: AuditHead = row
+                    .as_deref()
+                    .map(|row| versioned_json::decode(WHAT, row))
+                    .transpose()?
+                    .unwrap_or_default();
                 let fits = head.number + 1 == expected && head.sum == sum;
                 return Ok((!fits).then_some(expected));
             }
@@ -158,8 +163,8 @@ impl AuditLog {
     }
 }
 
-fn place(number: u64) -> [u8; 9] {
-    let mut key = [ENTRY; 9];
+fn entry_key(number: u64) -> [u8; 9] {
+    let mut key = [ENTRY_TAG; 9];
     if let Some(digits) = key.get_mut(1..) {
         digits.copy_from_slice(&number.to_be_bytes());
     }

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::ledger::RowWrite;
-use crate::versioned;
-use crate::{Batch, Space, Store, StoreError};
+use crate::versioned_json;
+use crate::{Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "a batch";
 
@@ -37,7 +37,7 @@ pub enum BatchState {
 impl BatchState {
     /// Returns true if the state is final.
     #[must_use]
-    pub const fn is_end(self) -> bool {
+    pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
@@ -165,14 +165,14 @@ impl BatchStore {
     ///
     /// # Errors
     /// Returns `Guard` if a batch of this id exists or a guard of `with` fails, and the errors of [`Store::apply`].
-    pub fn insert(&self, record: &BatchRecord, with: Batch) -> Result<(), StoreError> {
-        let place = place(&record.id);
-        let batch = Batch::new()
-            .absent(Space::Batches, place.as_slice())
-            .put(Space::Batches, place, versioned::write(WHAT, record)?)
-            .put(Space::Batches, of_account(record), Vec::new())
-            .put(Space::Batches, open(&record.id), Vec::new());
-        self.store.apply(batch.and(with))
+    pub fn insert(&self, record: &BatchRecord, with: Transaction) -> Result<(), StoreError> {
+        let place = record_key(&record.id);
+        let batch = Transaction::new()
+            .require_absent(StoreTable::Batches, place.as_slice())
+            .put(StoreTable::Batches, place, versioned_json::encode(WHAT, record)?)
+            .put(StoreTable::Batches, account_key(record), Vec::new())
+            .put(StoreTable::Batches, open_key(&record.id), Vec::new());
+        self.store.apply(batch.append(with))
     }
 
     /// Returns the batch of an id.
@@ -180,7 +180,10 @@ impl BatchStore {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn get(&self, id: &str) -> Result<Option<BatchRecord>, StoreError> {
-        self.store.get(Space::Batches, &place(id))?.map(|row| versioned::read(WHAT, &row)).transpose()
+        self.store
+            .get(StoreTable::Batches, &record_key(id))?
+            .map(|row| versioned_json::decode(WHAT, &row))
+            .transpose()
     }
 
     /// Returns the batches of an account created before `after`, the newest first. Batches created or removed meanwhile
@@ -195,8 +198,8 @@ impl BatchStore {
         limit: usize,
     ) -> Result<BatchPage, StoreError> {
         let prefix = [b"a/", account.as_bytes(), b"\0"].concat();
-        let after = after.map(of_account);
-        let page = self.store.scan(Space::Batches, &prefix, after.as_deref(), limit)?;
+        let after = after.map(account_key);
+        let page = self.store.scan(StoreTable::Batches, &prefix, after.as_deref(), limit)?;
         let mut batches = Vec::with_capacity(page.rows.len());
         for row in &page.rows {
             let id = row.key.get(prefix.len() + 8..).and_then(|id| std::str::from_utf8(id).ok());
@@ -211,10 +214,10 @@ impl BatchStore {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn all(&self, after: Option<&str>, limit: usize) -> Result<BatchPage, StoreError> {
-        let after = after.map(place);
-        let page = self.store.scan(Space::Batches, ALL, after.as_deref(), limit)?;
+        let after = after.map(record_key);
+        let page = self.store.scan(StoreTable::Batches, RECORD_PREFIX, after.as_deref(), limit)?;
         let batches =
-            page.rows.iter().map(|row| versioned::read(WHAT, &row.value)).collect::<Result<_, _>>()?;
+            page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect::<Result<_, _>>()?;
         Ok(BatchPage { batches, more: page.more })
     }
 
@@ -224,32 +227,34 @@ impl BatchStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`] and [`Store::apply`].
-    pub fn index(&self) -> Result<u64, StoreError> {
-        let mut missing = Missing { store: &*self.store, batch: Batch::new(), count: 0, looked: 0 };
-        if self.store.get(Space::Batches, INDEXED)?.is_some() {
-            for record in self.open()? {
+    pub fn build_account_index(&self) -> Result<u64, StoreError> {
+        let mut missing =
+            IndexBackfill { store: &*self.store, batch: Transaction::new(), count: 0, checked: 0 };
+        if self.store.get(StoreTable::Batches, INDEX_COMPLETE_KEY)?.is_some() {
+            for record in self.list_unfinished()? {
                 missing.add(&record)?;
             }
-            missing.write()?;
+            missing.flush()?;
         } else {
-            self.walk(|record| missing.add(record))?;
-            missing.write()?;
-            self.store.apply(Batch::new().put(Space::Batches, INDEXED, Vec::new()))?;
+            self.for_each(|record| missing.add(record))?;
+            missing.flush()?;
+            self.store.apply(Transaction::new().put(StoreTable::Batches, INDEX_COMPLETE_KEY, Vec::new()))?;
         }
-        Ok(missing.looked)
+        Ok(missing.checked)
     }
 
     /// Returns the unfinished batches.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn open(&self) -> Result<Vec<BatchRecord>, StoreError> {
+    pub fn list_unfinished(&self) -> Result<Vec<BatchRecord>, StoreError> {
         let mut batches = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let page = self.store.scan(Space::Batches, OPEN, after.as_deref(), crate::MAX_PAGE)?;
+            let page =
+                self.store.scan(StoreTable::Batches, OPEN_PREFIX, after.as_deref(), crate::MAX_PAGE_ROWS)?;
             for row in &page.rows {
-                let id = row.key.get(OPEN.len()..).and_then(|id| std::str::from_utf8(id).ok());
+                let id = row.key.get(OPEN_PREFIX.len()..).and_then(|id| std::str::from_utf8(id).ok());
                 batches.extend(self.get(id.unwrap_or_default())?);
             }
             match page.rows.into_iter().next_back() {
@@ -263,23 +268,28 @@ impl BatchStore {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn done(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.store.get(Space::Lines, id.as_bytes())
+    pub fn finished_lines(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.get(StoreTable::Lines, id.as_bytes())
     }
 
     /// Passes every batch to `each`, in no particular order.
     ///
     /// # Errors
     /// Returns the first error of `each`, or the errors of [`Store::scan`].
-    pub fn walk<E: From<StoreError>>(
+    pub fn for_each<E: From<StoreError>>(
         &self,
         mut each: impl FnMut(&BatchRecord) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let page = self.store.scan(Space::Batches, ALL, after.as_deref(), crate::MAX_PAGE)?;
+            let page = self.store.scan(
+                StoreTable::Batches,
+                RECORD_PREFIX,
+                after.as_deref(),
+                crate::MAX_PAGE_ROWS,
+            )?;
             for row in &page.rows {
-                each(&versioned::read(WHAT, &row.value)?)?;
+                each(&versioned_json::decode(WHAT, &row.value)?)?;
             }
             match page.rows.into_iter().next_back() {
                 Some(row) if page.more => after = Some(row.key),
@@ -290,26 +300,26 @@ impl BatchStore {
 }
 
 /// Pending account index rows to add.
-struct Missing<'s> {
+struct IndexBackfill<'s> {
     store: &'s dyn Store,
-    batch: Batch,
+    batch: Transaction,
     count: usize,
-    looked: u64,
+    checked: u64,
 }
 
-impl Missing<'_> {
+impl IndexBackfill<'_> {
     /// Adds the account index row of a batch, if it is missing.
     fn add(&mut self, record: &BatchRecord) -> Result<(), StoreError> {
-        self.looked += 1;
-        let row = of_account(record);
-        if self.store.get(Space::Batches, &row)?.is_none() {
-            self.batch = std::mem::take(&mut self.batch).put(Space::Batches, row, Vec::new());
+        self.checked += 1;
+        let row = account_key(record);
+        if self.store.get(StoreTable::Batches, &row)?.is_none() {
+            self.batch = std::mem::take(&mut self.batch).put(StoreTable::Batches, row, Vec::new());
             self.count += 1;
         }
-        if self.count < GROUP { Ok(()) } else { self.write() }
+        if self.count < BACKFILL_ROWS { Ok(()) } else { self.flush() }
     }
 
-    fn write(&mut self) -> Result<(), StoreError> {
+    fn flush(&mut self) -> Result<(), StoreError> {
         let batch = std::mem::take(&mut self.batch);
         if std::mem::take(&mut self.count) == 0 { Ok(()) } else { self.store.apply(batch) }
     }
@@ -320,35 +330,36 @@ impl Missing<'_> {
 ///
 /// # Errors
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
-pub fn rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, StoreError> {
+pub fn record_rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, StoreError> {
     let lines = record.id.as_bytes().to_vec();
-    let row = |space, key, value| RowWrite { space, key, value };
-    let mut rows = vec![row(Space::Batches, place(&record.id), Some(versioned::write(WHAT, record)?))];
-    if record.state.is_end() {
-        rows.push(row(Space::Batches, open(&record.id), None));
-        rows.push(row(Space::Lines, lines, None));
+    let row = |space, key, value| RowWrite { table: space, key, value };
+    let mut rows =
+        vec![row(StoreTable::Batches, record_key(&record.id), Some(versioned_json::encode(WHAT, record)?))];
+    if record.state.is_final() {
+        rows.push(row(StoreTable::Batches, open_key(&record.id), None));
+        rows.push(row(StoreTable::Lines, lines, None));
     } else if let Some(done) = done {
-        rows.push(row(Space::Lines, lines, Some(done.to_vec())));
+        rows.push(row(StoreTable::Lines, lines, Some(done.to_vec())));
     }
     Ok(rows)
 }
 
-const ALL: &[u8] = b"b/";
-const OPEN: &[u8] = b"o/";
+const RECORD_PREFIX: &[u8] = b"b/";
+const OPEN_PREFIX: &[u8] = b"o/";
 /// Key of the row that marks the account index as complete.
-const INDEXED: &[u8] = b"i/a";
+const INDEX_COMPLETE_KEY: &[u8] = b"i/a";
 /// Number of index rows added per transaction.
-const GROUP: usize = 256;
+const BACKFILL_ROWS: usize = 256;
 
-fn place(id: &str) -> Vec<u8> {
-    [ALL, id.as_bytes()].concat()
+fn record_key(id: &str) -> Vec<u8> {
+    [RECORD_PREFIX, id.as_bytes()].concat()
 }
 
-fn open(id: &str) -> Vec<u8> {
-    [OPEN, id.as_bytes()].concat()
+fn open_key(id: &str) -> Vec<u8> {
+    [OPEN_PREFIX, id.as_bytes()].concat()
 }
 
-fn of_account(record: &BatchRecord) -> Vec<u8> {
+fn account_key(record: &BatchRecord) -> Vec<u8> {
     let newest_first = (u64::MAX - record.created_ms).to_be_bytes();
     [b"a/", record.account.as_bytes(), b"\0", &newest_first, record.id.as_bytes()].concat()
 }

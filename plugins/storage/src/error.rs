@@ -62,10 +62,10 @@ impl StoreError {
     /// Creates the error for an I/O failure of the operation `what`; a full disk becomes `Full`.
     #[must_use]
     pub fn io(what: &'static str, error: &io::Error) -> StoreError {
-        StoreError::of_kind(what, error.kind())
+        StoreError::from_kind(what, error.kind())
     }
 
-    pub(crate) fn of_kind(what: &'static str, kind: io::ErrorKind) -> StoreError {
+    pub(crate) fn from_kind(what: &'static str, kind: io::ErrorKind) -> StoreError {
         match kind {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full,
             kind => StoreError::Io { what, kind },

@@ -13,16 +13,16 @@ use std::io::{BufRead, Read, Write};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::batch::{MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE};
-use crate::{Batch, Copied, Space, Store, StoreError};
+use crate::transaction::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES};
+use crate::{SnapshotRow, Store, StoreError, StoreTable, Transaction};
 
 const VERSION: u32 = 1;
 /// Maximum line length in bytes: key and value as hex, and the JSON around them.
-const MAX_LINE: u64 = 2 * (MAX_KEY + MAX_VALUE) as u64 + 512;
+const MAX_LINE: u64 = 2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) as u64 + 512;
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Line {
+enum ExportLine {
     Head {
         penstock_export: u32,
     },
@@ -47,12 +47,12 @@ enum Line {
 pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, StoreError> {
     let mut sum = Sha256::new();
     let mut lines = 0_u64;
-    write_line(out, &mut sum, &Line::Head { penstock_export: VERSION })?;
+    write_line(out, &mut sum, &ExportLine::Head { penstock_export: VERSION })?;
     store.copy(&mut |row| {
         lines += 1;
         write_line(out, &mut sum, &row_line(row))
     })?;
-    let end = Line::End { end: true, lines, sha256: hex(&sum.finalize()) };
+    let end = ExportLine::End { end: true, lines, sha256: hex(&sum.finalize()) };
     write_line(out, &mut Sha256::new(), &end)?;
     out.flush().map_err(|error| StoreError::io("write the export", &error))?;
     Ok(lines)
@@ -71,7 +71,7 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
     }
     let mut sum = Sha256::new();
     let mut rows = 0_u64;
-    let mut writes = Batch::new();
+    let mut writes = Transaction::new();
     let mut number = 0_u64;
     loop {
         number += 1;
@@ -81,17 +81,17 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
             return Err(damaged("is missing: the export is truncated"));
         }
         match serde_json::from_slice(&text).map_err(|_| damaged("is not a line of an export"))? {
-            Line::Head { penstock_export } if number == 1 => {
+            ExportLine::Head { penstock_export } if number == 1 => {
                 if penstock_export != VERSION {
                     return Err(StoreError::Format { what: format!("export version {penstock_export}") });
                 }
             }
-            Line::Row { space, key, value, crc32c } if number > 1 => {
-                let space = Space::of_name(&space).ok_or_else(|| damaged("names an unknown table"))?;
+            ExportLine::Row { space, key, value, crc32c } if number > 1 => {
+                let space = StoreTable::from_name(&space).ok_or_else(|| damaged("names an unknown table"))?;
                 let key = unhex(&key).ok_or_else(|| damaged("has an invalid key"))?;
                 let value =
                     value.map(|v| unhex(&v).ok_or_else(|| damaged("has an invalid value"))).transpose()?;
-                if crc32c != row_sum(Copied { space, key: &key, value: value.as_deref() }) {
+                if crc32c != row_checksum(SnapshotRow { table: space, key: &key, value: value.as_deref() }) {
                     return Err(damaged("does not match its checksum"));
                 }
                 rows += 1;
@@ -99,11 +99,11 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
                     Some(value) => writes.put(space, key, value),
                     None => writes.delete(space, key),
                 };
-                if writes.operations().len() >= MAX_STEPS || writes.bytes() > MAX_BATCH / 2 {
+                if writes.operations().len() >= MAX_OPERATIONS || writes.bytes() > MAX_TRANSACTION_BYTES / 2 {
                     store.apply(std::mem::take(&mut writes))?;
                 }
             }
-            Line::End { end: true, lines, sha256 } if number > 1 => {
+            ExportLine::End { end: true, lines, sha256 } if number > 1 => {
                 if lines != rows || sha256 != hex(&sum.finalize()) {
                     return Err(damaged("does not match the lines before it"));
                 }
@@ -118,23 +118,23 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
     }
 }
 
-fn row_line(row: Copied<'_>) -> Line {
-    Line::Row {
-        space: row.space.name().to_owned(),
+fn row_line(row: SnapshotRow<'_>) -> ExportLine {
+    ExportLine::Row {
+        space: row.table.name().to_owned(),
         key: hex(row.key),
         value: row.value.map(hex),
-        crc32c: row_sum(row),
+        crc32c: row_checksum(row),
     }
 }
 
-fn row_sum(row: Copied<'_>) -> u32 {
+fn row_checksum(row: SnapshotRow<'_>) -> u32 {
     let length = u32::try_from(row.key.len()).unwrap_or(u32::MAX);
-    let sum = crc32c::crc32c(&[row.space.tag(), u8::from(row.value.is_some())]);
+    let sum = crc32c::crc32c(&[row.table.tag(), u8::from(row.value.is_some())]);
     let sum = crc32c::crc32c_append(sum, &length.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(sum, row.key), row.value.unwrap_or_default())
 }
 
-fn write_line(out: &mut dyn Write, sum: &mut Sha256, line: &Line) -> Result<(), StoreError> {
+fn write_line(out: &mut dyn Write, sum: &mut Sha256, line: &ExportLine) -> Result<(), StoreError> {
     let mut text = serde_json::to_vec(line)
         .map_err(|error| StoreError::corrupt(format!("a row cannot be written as JSON: {error}")))?;
     text.push(b'\n');

@@ -8,26 +8,26 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::{Batch, MAX_PAGE, Space, Store, StoreError, versioned};
+use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, Transaction, versioned_json};
 
 const WHAT: &str = "a file";
-const RECORDS: &[u8] = b"f/";
-const OF_KEY: &[u8] = b"k/";
-const ENDS: &[u8] = b"e/";
+const RECORD_PREFIX: &[u8] = b"f/";
+const LIST_PREFIX: &[u8] = b"k/";
+const EXPIRY_PREFIX: &[u8] = b"e/";
 /// Maximum length of a file id, in bytes.
 pub const MAX_FILE_ID: usize = 64;
 
 /// Purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Purpose {
+pub enum FilePurpose {
     /// Input file with the requests of a batch.
     Batch,
     /// Output file with the results of a batch.
     BatchOutput,
 }
 
-impl Purpose {
+impl FilePurpose {
     /// All purposes.
     pub const ALL: [Self; 2] = [Self::Batch, Self::BatchOutput];
 
@@ -40,7 +40,7 @@ impl Purpose {
         }
     }
 
-    const fn letter(self) -> u8 {
+    const fn tag(self) -> u8 {
         match self {
             Self::Batch => b'b',
             Self::BatchOutput => b'o',
@@ -84,7 +84,7 @@ pub struct FileRecord {
     /// Name that the owner gave the file.
     pub filename: String,
     /// Purpose of the file.
-    pub purpose: Purpose,
+    pub purpose: FilePurpose,
     /// Size of the contents in bytes; committed bytes of a growing file.
     pub bytes: u64,
     /// SHA-256 of the contents, 64 hex digits, once the file is complete.
@@ -120,11 +120,11 @@ pub struct FileQuery<'a> {
     /// Public id of the owning key.
     pub key: &'a str,
     /// Purpose to list; `None` for all.
-    pub purpose: Option<Purpose>,
+    pub purpose: Option<FilePurpose>,
     /// Id after which the list starts; the file may be deleted.
     pub after: Option<&'a str>,
     /// True for the oldest first.
-    pub rising: bool,
+    pub ascending: bool,
     /// Maximum number of files.
     pub limit: usize,
 }
@@ -139,7 +139,7 @@ pub struct FilePage {
 }
 
 /// Key of the row with the id of the contents directory.
-const FOLDER: &[u8] = b"files";
+const DIRECTORY_KEY: &[u8] = b"files";
 
 /// Files of a store.
 #[derive(Clone, Debug)]
@@ -158,8 +158,8 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn folder(&self) -> Result<Option<String>, StoreError> {
-        let row = self.store.get(Space::Meta, FOLDER)?;
+    pub fn directory_id(&self) -> Result<Option<String>, StoreError> {
+        let row = self.store.get(StoreTable::Meta, DIRECTORY_KEY)?;
         row.map(|row| {
             String::from_utf8(row).map_err(|_| StoreError::corrupt("the id of the files directory"))
         })
@@ -170,15 +170,15 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`Store::apply`].
-    pub fn note_folder(&self, id: &str) -> Result<(), StoreError> {
-        self.store.apply(Batch::new().put(Space::Meta, FOLDER, id.as_bytes()))
+    pub fn set_directory_id(&self, id: &str) -> Result<(), StoreError> {
+        self.store.apply(Transaction::new().put(StoreTable::Meta, DIRECTORY_KEY, id.as_bytes()))
     }
 
     /// Returns the operations that add a file, for a transaction of the caller.
     ///
     /// # Errors
     /// Returns `Format` if the id or the key is invalid.
-    pub fn insert(file: &FileRecord) -> Result<Batch, StoreError> {
+    pub fn insert_operations(file: &FileRecord) -> Result<Transaction, StoreError> {
         let may = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         if file.id.is_empty() || file.id.len() > MAX_FILE_ID || !file.id.bytes().all(may) {
             return Err(StoreError::Format { what: "a file's id is letters and digits".to_owned() });
@@ -186,11 +186,11 @@ impl FileStore {
         if file.key.is_empty() || file.key.contains('\0') {
             return Err(StoreError::Format { what: "a file needs a key".to_owned() });
         }
-        let (space, place, row) = Self::row(file)?;
-        let mut batch = Batch::new().absent(space, place.clone()).put(space, place, row);
-        batch = batch.put(Space::Files, listing(&file.key, file.purpose, &file.id), []);
+        let (space, place, row) = Self::record_row(file)?;
+        let mut batch = Transaction::new().require_absent(space, place.clone()).put(space, place, row);
+        batch = batch.put(StoreTable::Files, list_key(&file.key, file.purpose, &file.id), []);
         if let Some(when) = file.expires_at {
-            batch = batch.put(Space::Files, ending(when, &file.id), []);
+            batch = batch.put(StoreTable::Files, expiry_key(when, &file.id), []);
         }
         Ok(batch)
     }
@@ -200,22 +200,22 @@ impl FileStore {
     ///
     /// # Errors
     /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
-    pub fn row(file: &FileRecord) -> Result<(Space, Vec<u8>, Vec<u8>), StoreError> {
-        Ok((Space::Files, Self::place(&file.id), versioned::write(WHAT, file)?))
+    pub fn record_row(file: &FileRecord) -> Result<(StoreTable, Vec<u8>, Vec<u8>), StoreError> {
+        Ok((StoreTable::Files, Self::record_key(&file.id), versioned_json::encode(WHAT, file)?))
     }
 
     /// Returns the key of the record's row in [`Space::Files`], for guards.
     #[must_use]
-    pub fn place(id: &str) -> Vec<u8> {
-        [RECORDS, id.as_bytes()].concat()
+    pub fn record_key(id: &str) -> Vec<u8> {
+        [RECORD_PREFIX, id.as_bytes()].concat()
     }
 
     /// Adds a file.
     ///
     /// # Errors
     /// Returns `Guard` if a file of this id exists, and the errors of [`FileStore::insert`] and [`Store::apply`].
-    pub fn put(&self, file: &FileRecord) -> Result<(), StoreError> {
-        self.store.apply(Self::insert(file)?)
+    pub fn add(&self, file: &FileRecord) -> Result<(), StoreError> {
+        self.store.apply(Self::insert_operations(file)?)
     }
 
     /// Returns the file of an id.
@@ -223,8 +223,8 @@ impl FileStore {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn get(&self, id: &str) -> Result<Option<FileRecord>, StoreError> {
-        let row = self.store.get(Space::Files, &Self::place(id))?;
-        row.map(|row| versioned::read(WHAT, &row)).transpose()
+        let row = self.store.get(StoreTable::Files, &Self::record_key(id))?;
+        row.map(|row| versioned_json::decode(WHAT, &row)).transpose()
     }
 
     /// Replaces a record that is still equal to `was`; the index rows stay. Returns false if the record was changed or
@@ -232,10 +232,13 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`Store::apply`].
-    pub fn replace(&self, was: &FileRecord, now: &FileRecord) -> Result<bool, StoreError> {
-        let (space, place, row) = Self::row(now)?;
-        let (_, _, old) = Self::row(was)?;
-        match self.store.apply(Batch::new().is(space, place.clone(), old).put(space, place, row)) {
+    pub fn compare_and_swap(&self, was: &FileRecord, now: &FileRecord) -> Result<bool, StoreError> {
+        let (space, place, row) = Self::record_row(now)?;
+        let (_, _, old) = Self::record_row(was)?;
+        match self
+            .store
+            .apply(Transaction::new().require_value(space, place.clone(), old).put(space, place, row))
+        {
             Err(StoreError::Guard { .. }) => Ok(false),
             applied => applied.map(|()| true),
         }
@@ -244,14 +247,14 @@ impl FileStore {
     /// Returns the operations that remove a file, for a transaction of the caller. Their guard fails if the file does
     /// not exist.
     #[must_use]
-    pub fn remove(file: &FileRecord) -> Batch {
-        let place = Self::place(&file.id);
-        let batch = Batch::new()
-            .present(Space::Files, place.clone())
-            .delete(Space::Files, place)
-            .delete(Space::Files, listing(&file.key, file.purpose, &file.id));
+    pub fn remove_operations(file: &FileRecord) -> Transaction {
+        let place = Self::record_key(&file.id);
+        let batch = Transaction::new()
+            .require_present(StoreTable::Files, place.clone())
+            .delete(StoreTable::Files, place)
+            .delete(StoreTable::Files, list_key(&file.key, file.purpose, &file.id));
         match file.expires_at {
-            Some(when) => batch.delete(Space::Files, ending(when, &file.id)),
+            Some(when) => batch.delete(StoreTable::Files, expiry_key(when, &file.id)),
             None => batch,
         }
     }
@@ -261,7 +264,7 @@ impl FileStore {
     /// # Errors
     /// Same as [`Store::apply`].
     pub fn delete(&self, file: &FileRecord) -> Result<bool, StoreError> {
-        match self.store.apply(Self::remove(file)) {
+        match self.store.apply(Self::remove_operations(file)) {
             Err(StoreError::Guard { .. }) => Ok(false),
             applied => applied.map(|()| true),
         }
@@ -272,13 +275,14 @@ impl FileStore {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn list(&self, query: &FileQuery<'_>) -> Result<FilePage, StoreError> {
-        let purposes = Purpose::ALL.into_iter().filter(|one| query.purpose.is_none_or(|asked| asked == *one));
+        let purposes =
+            FilePurpose::ALL.into_iter().filter(|one| query.purpose.is_none_or(|asked| asked == *one));
         let mut ids = Vec::new();
         for purpose in purposes {
-            self.ids(query, purpose, &mut ids)?;
+            self.collect_ids(query, purpose, &mut ids)?;
         }
         ids.sort_unstable();
-        if !query.rising {
+        if !query.ascending {
             ids.reverse();
         }
         let more = ids.len() > query.limit;
@@ -292,13 +296,18 @@ impl FileStore {
     }
 
     /// Appends the ids of one purpose, at most one more than the limit.
-    fn ids(&self, query: &FileQuery<'_>, purpose: Purpose, ids: &mut Vec<String>) -> Result<(), StoreError> {
-        let prefix = listing(query.key, purpose, "");
-        let mut at = query.after.map(|id| listing(query.key, purpose, id));
+    fn collect_ids(
+        &self,
+        query: &FileQuery<'_>,
+        purpose: FilePurpose,
+        ids: &mut Vec<String>,
+    ) -> Result<(), StoreError> {
+        let prefix = list_key(query.key, purpose, "");
+        let mut at = query.after.map(|id| list_key(query.key, purpose, id));
         let mut left = query.limit.saturating_add(1);
         while left > 0 {
-            let (space, some) = (Space::Files, left.min(MAX_PAGE));
-            let page = if query.rising {
+            let (space, some) = (StoreTable::Files, left.min(MAX_PAGE_ROWS));
+            let page = if query.ascending {
                 self.store.scan(space, &prefix, at.as_deref(), some)?
             } else {
                 self.store.scan_back(space, &prefix, at.as_deref(), some)?
@@ -319,10 +328,10 @@ impl FileStore {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn all(&self, after: Option<&str>, limit: usize) -> Result<FilePage, StoreError> {
-        let after = after.map(Self::place);
-        let page = self.store.scan(Space::Files, RECORDS, after.as_deref(), limit)?;
+        let after = after.map(Self::record_key);
+        let page = self.store.scan(StoreTable::Files, RECORD_PREFIX, after.as_deref(), limit)?;
         let files =
-            page.rows.iter().map(|row| versioned::read(WHAT, &row.value)).collect::<Result<_, _>>()?;
+            page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect::<Result<_, _>>()?;
         Ok(FilePage { files, more: page.more })
     }
 
@@ -331,9 +340,9 @@ impl FileStore {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn ended(&self, now: u64, limit: usize) -> Result<Vec<String>, StoreError> {
-        let page = self.store.scan(Space::Files, ENDS, None, limit)?;
+        let page = self.store.scan(StoreTable::Files, EXPIRY_PREFIX, None, limit)?;
         let parted = page.rows.iter().filter_map(|row| {
-            let (when, id) = row.key.get(ENDS.len()..)?.split_first_chunk::<8>()?;
+            let (when, id) = row.key.get(EXPIRY_PREFIX.len()..)?.split_first_chunk::<8>()?;
             Some((u64::from_be_bytes(*when), String::from_utf8_lossy(id).into_owned()))
         });
         Ok(parted.take_while(|(when, _)| *when <= now).map(|(_, id)| id).collect())
@@ -341,10 +350,10 @@ impl FileStore {
 }
 
 /// Returns the key of a list row. A key id has no NUL, so the lists of two keys never overlap.
-fn listing(key: &str, purpose: Purpose, id: &str) -> Vec<u8> {
-    [OF_KEY, key.as_bytes(), b"\0", &[purpose.letter()], id.as_bytes()].concat()
+fn list_key(key: &str, purpose: FilePurpose, id: &str) -> Vec<u8> {
+    [LIST_PREFIX, key.as_bytes(), b"\0", &[purpose.tag()], id.as_bytes()].concat()
 }
 
-fn ending(when: u64, id: &str) -> Vec<u8> {
-    [ENDS, &when.to_be_bytes(), id.as_bytes()].concat()
+fn expiry_key(when: u64, id: &str) -> Vec<u8> {
+    [EXPIRY_PREFIX, &when.to_be_bytes(), id.as_bytes()].concat()
 }

@@ -14,28 +14,33 @@
 
 pub mod accounts;
 pub mod audit;
-mod batch;
 pub mod batches;
 mod error;
 mod export;
-pub mod figures;
 pub mod files;
 pub mod keys;
 pub mod ledger;
+pub mod measurements;
 mod memory;
-mod private;
+mod permissions;
 mod row;
 mod sled;
-mod space;
 pub mod spend;
 mod store;
-mod versioned;
+mod table;
+mod transaction;
+mod versioned_json;
 
-pub use self::sled::{Compacted, Options, Repaired, compact, open, repair, repair_with};
-pub use batch::{Batch, MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE, Operation, Step};
+pub use self::sled::{CompactionOutcome, RepairOutcome, StoreOptions, compact, open, repair, repair_with};
 pub use error::StoreError;
 pub use export::{export, import};
-pub use memory::memory;
-pub use private::restrict;
-pub use space::Space;
-pub use store::{Copied, Health, MAX_PAGE, MAX_PAGE_BYTES, Page, Row, Store, Verified};
+pub use memory::open_in_memory;
+pub use permissions::restrict_permissions;
+pub use store::{
+    MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, SnapshotRow, Store, StoreHealth, StoredRow, VerifyOutcome,
+};
+pub use table::StoreTable;
+pub use transaction::{
+    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, RowOperation, Transaction,
+    TransactionOp,
+};

@@ -7,39 +7,39 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::store::{PageBuilder, past};
-use crate::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified};
+use crate::store::{PageBuilder, prefix_end};
+use crate::{RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, Transaction, VerifyOutcome};
 
-type Rows = BTreeMap<(Space, Vec<u8>), Vec<u8>>;
+type RowMap = BTreeMap<(StoreTable, Vec<u8>), Vec<u8>>;
 
 /// Creates a store that lives as long as the process.
 #[must_use]
-pub fn memory() -> Arc<dyn Store> {
-    Arc::new(Memory { rows: RwLock::new(BTreeMap::new()) })
+pub fn open_in_memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore { rows: RwLock::new(BTreeMap::new()) })
 }
 
-struct Memory {
-    rows: RwLock<Rows>,
+struct MemoryStore {
+    rows: RwLock<RowMap>,
 }
 
-impl std::fmt::Debug for Memory {
+impl std::fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MemoryStore").field("rows", &self.rows.read().len()).finish()
     }
 }
 
-impl Store for Memory {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+impl Store for MemoryStore {
+    fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.rows.read().get(&(space, key.to_vec())).cloned())
     }
 
     fn scan(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<RowPage, StoreError> {
         let rows = self.rows.read();
         let mut page = PageBuilder::new(limit);
         let start = match after {
@@ -47,7 +47,7 @@ impl Store for Memory {
             _ => Bound::Included((space, prefix.to_vec())),
         };
         for ((at, key), value) in rows.range((start, Bound::Unbounded)) {
-            if *at != space || !key.starts_with(prefix) || !page.has_room() {
+            if *at != space || !key.starts_with(prefix) || !page.has_capacity() {
                 break;
             }
             page.push(key, value);
@@ -57,14 +57,14 @@ impl Store for Memory {
 
     fn scan_back(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         before: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<RowPage, StoreError> {
         let rows = self.rows.read();
         let mut page = PageBuilder::new(limit);
-        let past = past(prefix);
+        let past = prefix_end(prefix);
         let end = match (before, past.as_deref()) {
             (Some(before), Some(past)) => Some(before.min(past)),
             (one, other) => one.or(other),
@@ -75,7 +75,7 @@ impl Store for Memory {
         });
         let mine: Vec<_> = mine.collect();
         for ((_, key), value) in mine.into_iter().rev() {
-            if !page.has_room() {
+            if !page.has_capacity() {
                 break;
             }
             page.push(key, value);
@@ -83,8 +83,8 @@ impl Store for Memory {
         Ok(page.finish())
     }
 
-    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
-        batch.check()?;
+    fn apply(&self, batch: Transaction) -> Result<(), StoreError> {
+        batch.check_limits()?;
         let mut rows = self.rows.write();
         let mut writes = Vec::new();
         batch.evaluate(
@@ -100,21 +100,25 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    fn copy(
+        &self,
+        sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         // The map is cloned so that a slow sink does not block writers.
         let rows = self.rows.read().clone();
-        rows.iter()
-            .try_for_each(|((space, key), value)| sink(Copied { space: *space, key, value: Some(value) }))
+        rows.iter().try_for_each(|((space, key), value)| {
+            sink(SnapshotRow { table: *space, key, value: Some(value) })
+        })
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         let rows = self.rows.read();
         let bytes = rows.iter().map(|((_, key), value)| (key.len() + value.len()) as u64).sum();
         read(rows.len() as u64);
-        Ok(Verified { rows: rows.len() as u64, bytes, ..Verified::default() })
+        Ok(VerifyOutcome { rows: rows.len() as u64, bytes, ..VerifyOutcome::default() })
     }
 
-    fn health(&self) -> Health {
-        Health::Ready
+    fn health(&self) -> StoreHealth {
+        StoreHealth::Ready
     }
 }

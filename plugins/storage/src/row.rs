@@ -2,12 +2,12 @@
 //! The checksum covers tag, key and value, so it detects a value stored under another row's key as well as a flipped
 //! bit.
 
-use crate::{Space, StoreError};
+use crate::{StoreError, StoreTable};
 
 const VERSION: u8 = 1;
 
 /// Returns the key of a row on disk.
-pub(crate) fn disk_key(space: Space, key: &[u8]) -> Vec<u8> {
+pub(crate) fn disk_key(space: StoreTable, key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 + key.len());
     out.push(space.tag());
     out.extend_from_slice(key);
@@ -15,7 +15,7 @@ pub(crate) fn disk_key(space: Space, key: &[u8]) -> Vec<u8> {
 }
 
 /// Encodes a row for the disk.
-pub(crate) fn seal(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(5 + value.len());
     out.push(VERSION);
     out.extend_from_slice(&checksum(disk_key, value).to_le_bytes());
@@ -27,9 +27,10 @@ pub(crate) fn seal(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// Returns `Corrupt` if the row is too short or its checksum differs, `Format` if its version is unknown.
-pub(crate) fn open<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
+pub(crate) fn decode<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
     let broken = |what: &str| {
-        let space = disk_key.first().and_then(|tag| Space::of_tag(*tag)).map_or("unknown", Space::name);
+        let space =
+            disk_key.first().and_then(|tag| StoreTable::from_tag(*tag)).map_or("unknown", StoreTable::name);
         StoreError::corrupt(format!("a row of {space} {what}"))
     };
     let Some((&version, rest)) = sealed.split_first() else { return Err(broken("is empty")) };

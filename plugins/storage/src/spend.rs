@@ -4,15 +4,15 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::batch::MAX_STEPS;
-use crate::versioned;
-use crate::{Batch, Space, Store, StoreError};
+use crate::transaction::MAX_OPERATIONS;
+use crate::versioned_json;
+use crate::{Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "a spend";
 
 /// Owner of a spending record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Spender {
+pub enum SpendOwner {
     /// API key, by its public id.
     Key(String),
     /// Account, by its id.
@@ -47,11 +47,12 @@ impl SpendStore {
     ///
     /// # Errors
     /// Same as [`Store::apply`].
-    pub fn put(&self, spends: &[(Spender, SpendRecord)]) -> Result<(), StoreError> {
-        for some in spends.chunks(MAX_STEPS) {
-            let mut batch = Batch::new();
+    pub fn put(&self, spends: &[(SpendOwner, SpendRecord)]) -> Result<(), StoreError> {
+        for some in spends.chunks(MAX_OPERATIONS) {
+            let mut batch = Transaction::new();
             for (spender, spend) in some {
-                batch = batch.put(Space::Spend, place(spender), versioned::write(WHAT, spend)?);
+                batch =
+                    batch.put(StoreTable::Spend, spend_key(spender), versioned_json::encode(WHAT, spend)?);
             }
             self.store.apply(batch)?;
         }
@@ -62,15 +63,18 @@ impl SpendStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn each(&self, mut each: impl FnMut(Spender, SpendRecord)) -> Result<(), StoreError> {
+    pub fn for_each(&self, mut each: impl FnMut(SpendOwner, SpendRecord)) -> Result<(), StoreError> {
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let page = self.store.scan(Space::Spend, b"", after.as_deref(), crate::MAX_PAGE)?;
+            let page = self.store.scan(StoreTable::Spend, b"", after.as_deref(), crate::MAX_PAGE_ROWS)?;
             for row in &page.rows {
                 let id = String::from_utf8_lossy(row.key.get(1..).unwrap_or_default()).into_owned();
-                let spender =
-                    if row.key.first() == Some(&b'k') { Spender::Key(id) } else { Spender::Account(id) };
-                each(spender, versioned::read(WHAT, &row.value)?);
+                let spender = if row.key.first() == Some(&b'k') {
+                    SpendOwner::Key(id)
+                } else {
+                    SpendOwner::Account(id)
+                };
+                each(spender, versioned_json::decode(WHAT, &row.value)?);
             }
             after = page.rows.into_iter().last().map(|row| row.key);
             if !page.more {
@@ -80,9 +84,9 @@ impl SpendStore {
     }
 }
 
-fn place(spender: &Spender) -> Vec<u8> {
+fn spend_key(spender: &SpendOwner) -> Vec<u8> {
     match spender {
-        Spender::Key(id) => [b"k", id.as_bytes()].concat(),
-        Spender::Account(id) => [b"a", id.as_bytes()].concat(),
+        SpendOwner::Key(id) => [b"k", id.as_bytes()].concat(),
+        SpendOwner::Account(id) => [b"a", id.as_bytes()].concat(),
     }
 }

@@ -1,16 +1,16 @@
 //! Trait of a storage engine. A further engine implements `Store`, gets a branch in `open` and passes the conformance
 //! suite.
 
-use crate::{Batch, Space, StoreError};
+use crate::{StoreError, StoreTable, Transaction};
 
 /// Maximum number of rows of one page.
-pub const MAX_PAGE: usize = 1_000;
+pub const MAX_PAGE_ROWS: usize = 1_000;
 /// Limit on the bytes of one page: the page ends early once its rows hold this many.
 pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Row as returned to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct StoredRow {
     /// Key within its table.
     pub key: Vec<u8>,
     /// Value as it was written.
@@ -19,16 +19,16 @@ pub struct Row {
 
 /// Page of the rows of a table, in ascending key order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct RowPage {
     /// Rows of the page.
-    pub rows: Vec<Row>,
+    pub rows: Vec<StoredRow>,
     /// True if more rows follow: repeat the call with the last key as `after`.
     pub more: bool,
 }
 
 /// Health of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
+pub enum StoreHealth {
     /// Store that reads and writes.
     Ready,
     /// Store that reads but refuses writes until the disk has free space again, and then resumes by itself.
@@ -46,7 +46,7 @@ pub enum Health {
 
 /// Result of [`Store::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyOutcome {
     /// Number of rows whose checksum matches.
     pub rows: u64,
     /// Bytes of their keys and values.
@@ -61,9 +61,9 @@ pub struct Verified {
 
 /// Row passed to the sink of [`Store::copy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copied<'a> {
+pub struct SnapshotRow<'a> {
     /// Table of the row.
-    pub space: Space,
+    pub table: StoreTable,
     /// Key of the row.
     pub key: &'a [u8],
     /// Value of the row; `None` if the row was deleted, perhaps after an earlier step copied it.
@@ -77,7 +77,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Returns `Corrupt` if the row is damaged, `Io` if the disk fails.
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+    fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Returns the rows whose key starts with `prefix` and is greater than `after`, in ascending key order: at most
     /// `limit`, at most [`MAX_PAGE`], and fewer if they hold more than [`MAX_PAGE_BYTES`].
@@ -86,11 +86,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Same as `get`.
     fn scan(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError>;
+    ) -> Result<RowPage, StoreError>;
 
     /// Returns the rows whose key starts with `prefix` and is less than `before`, in descending key order, with the
     /// limits of `scan`.
@@ -99,11 +99,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Same as `get`.
     fn scan_back(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         before: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError>;
+    ) -> Result<RowPage, StoreError>;
 
     /// Applies a transaction completely or not at all. After `Ok` the transaction survives a power cut. Transactions of
     /// concurrent callers share one disk sync; a failed guard fails only its own transaction.
@@ -111,20 +111,21 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// Returns `Guard` or `TooLarge` if nothing was written, and `Full`, `Io` or `Stuck` as described at
     /// [`StoreError`].
-    fn apply(&self, batch: Batch) -> Result<(), StoreError>;
+    fn apply(&self, batch: Transaction) -> Result<(), StoreError>;
 
     /// Passes every row to `sink` while the store continues to work. Applied in order, the rows give the state of the
     /// store at one instant before `copy` returns.
     ///
     /// # Errors
     /// Returns the first error of `sink`, or the errors of `get`: a damaged row ends the copy.
-    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError>;
+    fn copy(&self, sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>)
+    -> Result<(), StoreError>;
 
     /// Reads all rows and checks every checksum.
     ///
     /// # Errors
     /// Returns `Io` if the disk fails; damaged rows are findings, not errors.
-    fn verify(&self) -> Result<Verified, StoreError> {
+    fn verify(&self) -> Result<VerifyOutcome, StoreError> {
         self.verify_with(&mut |_| {})
     }
 
@@ -132,14 +133,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Same as [`Store::verify`].
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError>;
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError>;
 
     /// Returns the health of the store without blocking.
-    fn health(&self) -> Health;
+    fn health(&self) -> StoreHealth;
 }
 
 /// Returns the first key after all keys that start with `prefix`; `None` if there is no upper bound.
-pub(crate) fn past(prefix: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut past = prefix.get(..=last)?.to_vec();
     if let Some(byte) = past.last_mut() {
@@ -151,18 +152,18 @@ pub(crate) fn past(prefix: &[u8]) -> Option<Vec<u8>> {
 /// Builder of a page within the row and byte limits.
 #[derive(Debug)]
 pub(crate) struct PageBuilder {
-    page: Page,
+    page: RowPage,
     limit: usize,
     bytes: usize,
 }
 
 impl PageBuilder {
     pub(crate) fn new(limit: usize) -> PageBuilder {
-        PageBuilder { page: Page::default(), limit: limit.clamp(1, MAX_PAGE), bytes: 0 }
+        PageBuilder { page: RowPage::default(), limit: limit.clamp(1, MAX_PAGE_ROWS), bytes: 0 }
     }
 
     /// Returns true if the page takes another row; otherwise marks the page as followed by more rows.
-    pub(crate) fn has_room(&mut self) -> bool {
+    pub(crate) fn has_capacity(&mut self) -> bool {
         let room = self.page.rows.len() < self.limit && self.bytes < MAX_PAGE_BYTES;
         self.page.more = !room;
         room
@@ -170,10 +171,10 @@ impl PageBuilder {
 
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
         self.bytes += key.len() + value.len();
-        self.page.rows.push(Row { key: key.to_vec(), value: value.to_vec() });
+        self.page.rows.push(StoredRow { key: key.to_vec(), value: value.to_vec() });
     }
 
-    pub(crate) fn finish(self) -> Page {
+    pub(crate) fn finish(self) -> RowPage {
         self.page
     }
 }

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use penstock_storage::accounts::{AccountRecord, AccountState, AccountStore};
-use penstock_storage::audit::{AuditLog, Said};
+use penstock_storage::audit::{AuditLog, AuditedChange};
 use penstock_storage::keys::KeyLimits;
-use penstock_storage::spend::{SpendRecord, SpendStore, Spender};
-use penstock_storage::{Batch, Options, Space, Store, StoreError, memory, open};
+use penstock_storage::spend::{SpendOwner, SpendRecord, SpendStore};
+use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, memory, open};
 use serde_json::json;
 
 fn each_engine(case: impl Fn(Arc<dyn Store>)) {
-    case(memory());
+    case(open_in_memory());
     let dir = tempfile::tempdir().unwrap();
-    case(open(dir.path(), Options { ballast_bytes: 0, ..Options::default() }).unwrap());
+    case(open(dir.path(), StoreOptions { ballast_bytes: 0, ..StoreOptions::default() }).unwrap());
 }
 
 fn account(id: &str) -> AccountRecord {
@@ -27,9 +27,9 @@ fn account(id: &str) -> AccountRecord {
     }
 }
 
-fn said(what: &str, target: &str) -> Said {
+fn said(what: &str, target: &str) -> AuditedChange {
     let change = json!({ "name": "A name" });
-    Said { at: 5, who: "test".to_owned(), what: what.to_owned(), target: target.to_owned(), change }
+    AuditedChange { at: 5, who: "test".to_owned(), what: what.to_owned(), target: target.to_owned(), change }
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn an_account_comes_back_as_it_was_and_is_made_once() {
 #[test]
 fn accounts_are_listed_in_pages_and_rows_of_others_are_not_among_them() {
     each_engine(|store| {
-        store.apply(Batch::new().put(Space::Accounts, *b"balance/acme", *b"not ours")).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Accounts, *b"balance/acme", *b"not ours")).unwrap();
         let accounts = AccountStore::new(store);
         for id in ["c", "a", "b"] {
             accounts.insert(&account(id), &said("account.create", id)).unwrap();
@@ -67,13 +67,13 @@ fn accounts_are_listed_in_pages_and_rows_of_others_are_not_among_them() {
 fn a_row_with_fields_of_later_versions_and_without_ours_is_read() {
     each_engine(|store| {
         let row = br#"{"v":1,"id":"old","created":3,"colour":"blue"}"#;
-        store.apply(Batch::new().put(Space::Accounts, *b"a/old", *row)).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Accounts, *b"a/old", *row)).unwrap();
         let found = AccountStore::new(store.clone()).get("old").unwrap().unwrap();
         assert_eq!(
             (found.created, found.state, found.limits),
             (3, AccountState::Active, KeyLimits::default())
         );
-        store.apply(Batch::new().put(Space::Accounts, *b"a/new", *br#"{"v":2}"#)).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Accounts, *b"a/new", *br#"{"v":2}"#)).unwrap();
         assert!(matches!(AccountStore::new(store).get("new"), Err(StoreError::Format { .. })));
     });
 }
@@ -135,16 +135,20 @@ fn a_changed_a_missing_and_a_last_entry_are_found_out() {
             accounts.insert(&account(id), &said("account.create", id)).unwrap();
         }
         let row = |number: u64| [b"e".as_slice(), &number.to_be_bytes()].concat();
-        let kept = |number: u64| store.get(Space::Audit, &row(number)).unwrap().unwrap();
+        let kept = |number: u64| store.get(StoreTable::Audit, &row(number)).unwrap().unwrap();
         let (second, third) = (kept(2), kept(3));
         let forged = String::from_utf8(second.clone()).unwrap().replace("\"test\"", "\"nobody\"");
-        store.apply(Batch::new().put(Space::Audit, row(2), forged)).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Audit, row(2), forged)).unwrap();
         assert_eq!(log.verify().unwrap(), Some(3), "the one after it names another");
-        store.apply(Batch::new().delete(Space::Audit, row(2))).unwrap();
+        store.apply(Transaction::new().delete(StoreTable::Audit, row(2))).unwrap();
         assert_eq!(log.verify().unwrap(), Some(2));
-        store.apply(Batch::new().put(Space::Audit, row(2), second).delete(Space::Audit, row(3))).unwrap();
+        store
+            .apply(
+                Transaction::new().put(StoreTable::Audit, row(2), second).delete(StoreTable::Audit, row(3)),
+            )
+            .unwrap();
         assert_eq!(log.verify().unwrap(), Some(3));
-        store.apply(Batch::new().put(Space::Audit, row(3), third)).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Audit, row(3), third)).unwrap();
         assert_eq!(log.verify().unwrap(), None);
     });
 }
@@ -154,12 +158,12 @@ fn spends_are_written_over_and_come_back() {
     each_engine(|store| {
         let spends = SpendStore::new(store);
         let of = |n: u64| SpendRecord { day: n, month: 2 * n, at: 9 };
-        let many: Vec<_> = (0..2_500).map(|n| (Spender::Key(format!("{n:016}")), of(n))).collect();
+        let many: Vec<_> = (0..2_500).map(|n| (SpendOwner::Key(format!("{n:016}")), of(n))).collect();
         spends.put(&many).unwrap();
-        spends.put(&[(Spender::Account("acme".to_owned()), of(1)), (many[3].0.clone(), of(77))]).unwrap();
+        spends.put(&[(SpendOwner::Account("acme".to_owned()), of(1)), (many[3].0.clone(), of(77))]).unwrap();
         let mut found = std::collections::BTreeMap::new();
-        spends.each(|spender, spend| assert_eq!(found.insert(spender, spend), None)).unwrap();
+        spends.for_each(|spender, spend| assert_eq!(found.insert(spender, spend), None)).unwrap();
         assert_eq!((found.len(), found[&many[3].0], found[&many[4].0]), (2_501, of(77), of(4)));
-        assert_eq!(found[&Spender::Account("acme".to_owned())], of(1));
+        assert_eq!(found[&SpendOwner::Account("acme".to_owned())], of(1));
     });
 }

@@ -1,13 +1,13 @@
 //! Batches in a store: stable pages, unfinished batches, and the bitmap of finished lines.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use penstock_storage::batches::{BatchRecord, BatchState, BatchStore, rows};
+use penstock_storage::batches::{BatchRecord, BatchState, BatchStore, record_rows};
 use penstock_storage::ledger::RowWrite;
-use penstock_storage::{Batch, Space, Store, StoreError, memory};
+use penstock_storage::{Store, StoreError, StoreTable, Transaction, memory};
 use std::sync::Arc;
 
 fn batches() -> (Arc<dyn Store>, BatchStore) {
-    let store = memory();
+    let store = open_in_memory();
     (store.clone(), BatchStore::new(store))
 }
 
@@ -16,9 +16,9 @@ fn record(id: &str, account: &str, created_ms: u64) -> BatchRecord {
 }
 
 fn commit(store: &dyn Store, rows: Vec<RowWrite>) {
-    let batch = rows.into_iter().fold(Batch::new(), |batch, row| match row.value {
-        Some(value) => batch.put(row.space, row.key, value),
-        None => batch.delete(row.space, row.key),
+    let batch = rows.into_iter().fold(Transaction::new(), |batch, row| match row.value {
+        Some(value) => batch.put(row.table, row.key, value),
+        None => batch.delete(row.table, row.key),
     });
     store.apply(batch).unwrap();
 }
@@ -27,13 +27,13 @@ fn commit(store: &dyn Store, rows: Vec<RowWrite>) {
 fn the_newest_come_first_and_pages_hold_still() {
     let (_, batches) = batches();
     for made in [5u64, 1, 4, 2, 3] {
-        batches.insert(&record(&format!("batch_{made}"), "key", made), Batch::new()).unwrap();
+        batches.insert(&record(&format!("batch_{made}"), "key", made), Transaction::new()).unwrap();
     }
-    batches.insert(&record("batch_x", "key2", 9), Batch::new()).unwrap();
+    batches.insert(&record("batch_x", "key2", 9), Transaction::new()).unwrap();
     let ids = |page: &[BatchRecord]| page.iter().map(|batch| batch.id.clone()).collect::<Vec<_>>();
     let first = batches.list("key", None, 2).unwrap();
     assert_eq!((ids(&first.batches), first.more), (vec!["batch_5".into(), "batch_4".into()], true));
-    batches.insert(&record("batch_6", "key", 6), Batch::new()).unwrap();
+    batches.insert(&record("batch_6", "key", 6), Transaction::new()).unwrap();
     let second = batches.list("key", first.batches.last(), 10).unwrap();
     assert_eq!(ids(&second.batches), ["batch_3", "batch_2", "batch_1"]);
     assert!(!second.more);
@@ -43,21 +43,21 @@ fn the_newest_come_first_and_pages_hold_still() {
 fn what_is_over_is_no_longer_open_and_its_lines_are_forgotten() {
     let (store, batches) = batches();
     let mut one = record("batch_1", "key", 1);
-    batches.insert(&one, Batch::new()).unwrap();
-    batches.insert(&record("batch_2", "key", 2), Batch::new()).unwrap();
+    batches.insert(&one, Transaction::new()).unwrap();
+    batches.insert(&record("batch_2", "key", 2), Transaction::new()).unwrap();
     one.state = BatchState::InProgress;
-    commit(&*store, rows(&one, Some(&[5])).unwrap());
-    assert_eq!(batches.done("batch_1").unwrap(), Some(vec![5]));
+    commit(&*store, record_rows(&one, Some(&[5])).unwrap());
+    assert_eq!(batches.finished_lines("batch_1").unwrap(), Some(vec![5]));
     assert_eq!(batches.get("batch_1").unwrap(), Some(one.clone()));
-    assert_eq!(batches.open().unwrap().len(), 2);
+    assert_eq!(batches.list_unfinished().unwrap().len(), 2);
     one.state = BatchState::Completed;
-    commit(&*store, rows(&one, Some(&[7])).unwrap());
-    assert_eq!(batches.done("batch_1").unwrap(), None);
-    let open = batches.open().unwrap();
+    commit(&*store, record_rows(&one, Some(&[7])).unwrap());
+    assert_eq!(batches.finished_lines("batch_1").unwrap(), None);
+    let open = batches.list_unfinished().unwrap();
     assert_eq!(open.iter().map(|batch| batch.id.as_str()).collect::<Vec<_>>(), ["batch_2"]);
     let mut seen = 0;
     batches
-        .walk(|_| {
+        .for_each(|_| {
             seen += 1;
             Ok::<_, StoreError>(())
         })
@@ -68,10 +68,10 @@ fn what_is_over_is_no_longer_open_and_its_lines_are_forgotten() {
 #[test]
 fn a_batch_is_not_made_twice_nor_of_a_file_that_is_gone() {
     let (_, batches) = batches();
-    batches.insert(&record("batch_1", "key", 1), Batch::new()).unwrap();
-    let again = batches.insert(&record("batch_1", "key", 1), Batch::new());
+    batches.insert(&record("batch_1", "key", 1), Transaction::new()).unwrap();
+    let again = batches.insert(&record("batch_1", "key", 1), Transaction::new());
     assert!(matches!(again, Err(StoreError::Guard { .. })));
-    let gone = Batch::new().present(Space::Files, b"f/none".as_slice());
+    let gone = Transaction::new().require_present(StoreTable::Files, b"f/none".as_slice());
     assert!(matches!(batches.insert(&record("batch_2", "key", 1), gone), Err(StoreError::Guard { .. })));
     assert_eq!(batches.get("batch_2").unwrap(), None);
 }
@@ -81,9 +81,11 @@ fn batches_of_an_earlier_version_are_listed_once_they_are_indexed() {
     let (store, batches) = batches();
     // Rows of an earlier version, without the index by account; one account's name is a prefix of the other's.
     let insert = |store: &dyn Store, record: &BatchRecord| {
-        commit(store, rows(record, None).unwrap());
-        if !record.state.is_end() {
-            store.apply(Batch::new().put(Space::Batches, format!("o/{}", record.id), Vec::new())).unwrap();
+        commit(store, record_rows(record, None).unwrap());
+        if !record.state.is_final() {
+            store
+                .apply(Transaction::new().put(StoreTable::Batches, format!("o/{}", record.id), Vec::new()))
+                .unwrap();
         }
     };
     for number in 0..600u64 {
@@ -92,7 +94,7 @@ fn batches_of_an_earlier_version_are_listed_once_they_are_indexed() {
         insert(&*store, &one);
     }
     assert!(batches.list("a", None, 10).unwrap().batches.is_empty());
-    assert_eq!(batches.index().unwrap(), 600);
+    assert_eq!(batches.build_account_index().unwrap(), 600);
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
         let page = batches.list("a", after.as_ref(), 100).unwrap();
@@ -103,9 +105,9 @@ fn batches_of_an_earlier_version_are_listed_once_they_are_indexed() {
         }
     }
     assert_eq!(seen, (0..600).rev().filter(|number| number % 2 == 0).collect::<Vec<_>>());
-    assert_eq!(batches.index().unwrap(), 0, "all are over, and indexed");
+    assert_eq!(batches.build_account_index().unwrap(), 0, "all are over, and indexed");
     let late = record("batch_late", "a", 1_000);
     insert(&*store, &late);
-    assert_eq!(batches.index().unwrap(), 1);
+    assert_eq!(batches.build_account_index().unwrap(), 1);
     assert_eq!(batches.list("a", None, 1).unwrap().batches, [late]);
 }

@@ -7,14 +7,14 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
-use penstock_storage::{Batch, Options, Space, Store, StoreError, open, repair};
+use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, open, repair};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 const ROWS: u32 = 200;
 
-fn options() -> Options {
-    Options { ballast_bytes: 0, ..Options::default() }
+fn options() -> StoreOptions {
+    StoreOptions { ballast_bytes: 0, ..StoreOptions::default() }
 }
 
 fn value(n: u32) -> Vec<u8> {
@@ -26,7 +26,7 @@ fn make(path: &Path) {
     for half in 0..2 {
         let store = open(path, options()).unwrap();
         for n in (0..ROWS).filter(|n| n % 2 == half) {
-            store.apply(Batch::new().put(Space::Files, n.to_be_bytes(), value(n))).unwrap();
+            store.apply(Transaction::new().put(StoreTable::Files, n.to_be_bytes(), value(n))).unwrap();
         }
     }
 }
@@ -48,7 +48,7 @@ fn copy(from: &Path, to: &Path) {
 fn right(store: &dyn Store, what: &str) -> u32 {
     let mut there = 0;
     for n in 0..ROWS {
-        if let Ok(Some(row)) = store.get(Space::Files, &n.to_be_bytes()) {
+        if let Ok(Some(row)) = store.get(StoreTable::Files, &n.to_be_bytes()) {
             assert!(row == value(n), "{what}: row {n} has a value nobody put");
             there += 1;
         }

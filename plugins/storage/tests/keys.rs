@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use penstock_storage::audit::Said;
-use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore, Previous, Revocation};
-use penstock_storage::{Batch, Options, Space, Store, StoreError, memory, open};
+use penstock_storage::audit::AuditedChange;
+use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore, PreviousSecret, RevokeOutcome};
+use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, memory, open};
 
 fn each_engine(case: impl Fn(KeyStore, Arc<dyn Store>)) {
-    let store = memory();
+    let store = open_in_memory();
     case(KeyStore::new(Arc::clone(&store)), store);
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path(), Options { ballast_bytes: 0, ..Options::default() }).unwrap();
+    let store = open(dir.path(), StoreOptions { ballast_bytes: 0, ..StoreOptions::default() }).unwrap();
     case(KeyStore::new(Arc::clone(&store)), store);
 }
 
@@ -33,9 +33,15 @@ fn key(number: u32, account: &str) -> KeyRecord {
     }
 }
 
-fn said(at: u64) -> Said {
+fn said(at: u64) -> AuditedChange {
     let text = |text: &str| text.to_owned();
-    Said { at, who: text("test"), what: text("key.test"), target: text("it"), change: serde_json::json!({}) }
+    AuditedChange {
+        at,
+        who: text("test"),
+        what: text("key.test"),
+        target: text("it"),
+        change: serde_json::json!({}),
+    }
 }
 
 #[test]
@@ -104,9 +110,9 @@ fn revoking_says_whether_it_changed_anything_and_keeps_the_first_time() {
     each_engine(|keys, _| {
         let id = key(1, "acme").id;
         keys.insert(&key(1, "acme"), &said(1)).unwrap();
-        assert_eq!(keys.revoke(&id, &said(50)).unwrap(), Revocation::Revoked);
-        assert_eq!(keys.revoke(&id, &said(60)).unwrap(), Revocation::Already);
-        assert_eq!(keys.revoke("0000000000000009", &said(60)).unwrap(), Revocation::Unknown);
+        assert_eq!(keys.revoke(&id, &said(50)).unwrap(), RevokeOutcome::Revoked);
+        assert_eq!(keys.revoke(&id, &said(60)).unwrap(), RevokeOutcome::AlreadyRevoked);
+        assert_eq!(keys.revoke("0000000000000009", &said(60)).unwrap(), RevokeOutcome::UnknownKey);
         assert_eq!(keys.get(&id).unwrap().unwrap().revoked, Some(50));
     });
 }
@@ -128,7 +134,7 @@ fn of_many_revocations_at_once_exactly_one_changes_the_key() {
                 .collect();
             spawned.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Revocation::Revoked).count(), 1);
+        assert_eq!(outcomes.iter().filter(|outcome| **outcome == RevokeOutcome::Revoked).count(), 1);
         assert_eq!(keys.get(&id).unwrap().unwrap().last_used, Some(7), "a touch was lost");
     });
 }
@@ -158,7 +164,7 @@ fn a_digest_is_never_printed() {
 fn a_row_of_a_later_version_or_of_nonsense_is_refused_without_quoting_it() {
     each_engine(|keys, store| {
         for row in ["{\"v\":2}", "secret", "{\"v\":1,\"id\":\"secret\"}", "{\"v\":1,\"digest\":\"secret\"}"] {
-            store.apply(Batch::new().put(Space::Keys, b"0000000000000001", row)).unwrap();
+            store.apply(Transaction::new().put(StoreTable::Keys, b"0000000000000001", row)).unwrap();
             let error = keys.get("0000000000000001").unwrap_err();
             assert!(!error.to_string().contains("secret"), "{error}");
         }
@@ -168,8 +174,8 @@ fn a_row_of_a_later_version_or_of_nonsense_is_refused_without_quoting_it() {
 #[test]
 fn rows_written_by_version_one_stay_readable() {
     let row = r#"{"v":1,"id":"0000000000000001","digest":"abababababababababababababababababababababababababababababababab","name":"n","account":"acme","scopes":["*"],"created":5}"#;
-    let store = memory();
-    store.apply(Batch::new().put(Space::Keys, b"0000000000000001", row)).unwrap();
+    let store = open_in_memory();
+    store.apply(Transaction::new().put(StoreTable::Keys, b"0000000000000001", row)).unwrap();
     let key = KeyStore::new(store).get("0000000000000001").unwrap().unwrap();
     assert_eq!((key.digest, key.created, key.models), (KeyDigest([0xab; 32]), 5, None));
 }
@@ -179,14 +185,14 @@ fn a_change_is_told_and_a_rotation_comes_back() {
     each_engine(|keys, store| {
         keys.insert(&key(1, "acme"), &said(1)).unwrap();
         let changed = keys.change(&key(1, "").id, |key| {
-            key.previous = Some(Previous { digest: key.digest, until: 99 });
+            key.previous = Some(PreviousSecret { digest: key.digest, until: 99 });
             key.digest = KeyDigest([1; 32]);
             key.limits.concurrent = Some(4);
             Some(said(2))
         });
         let changed = changed.unwrap().unwrap();
         assert_eq!(keys.get(&changed.id).unwrap().as_ref(), Some(&changed));
-        assert_eq!(changed.previous, Some(Previous { digest: KeyDigest([0xab; 32]), until: 99 }));
+        assert_eq!(changed.previous, Some(PreviousSecret { digest: KeyDigest([0xab; 32]), until: 99 }));
         keys.touch(&changed.id, 7).unwrap();
         // The last use is not an audited change.
         let told = penstock_storage::audit::AuditLog::new(store).list(0, 9).unwrap().entries;

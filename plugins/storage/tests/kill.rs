@@ -15,15 +15,15 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use penstock_storage::ledger::LedgerStore;
-use penstock_storage::{Options, open};
+use penstock_storage::{StoreOptions, open};
 use rand::Rng;
 
 use self::workload::{Acknowledged, check, work};
 
 const WORKERS: u8 = 4;
 
-fn options() -> Options {
-    Options { ballast_bytes: 0, ..Options::default() }
+fn options() -> StoreOptions {
+    StoreOptions { ballast_bytes: 0, ..StoreOptions::default() }
 }
 
 #[test]

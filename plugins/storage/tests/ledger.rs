@@ -8,13 +8,15 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use penstock_storage::ledger::{Group, LedgerStore, MAX_SHEET, RowWrite, Tip};
-use penstock_storage::{MAX_VALUE, Options, Space, Store, StoreError, export, import, memory, open};
+use penstock_storage::ledger::{LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite};
+use penstock_storage::{
+    MAX_VALUE_BYTES, Store, StoreError, StoreOptions, StoreTable, export, import, memory, open,
+};
 
 use self::workload::{check, group, work};
 
-fn options() -> Options {
-    Options { ballast_bytes: 0, ..Options::default() }
+fn options() -> StoreOptions {
+    StoreOptions { ballast_bytes: 0, ..StoreOptions::default() }
 }
 
 /// Creates a ledger of 90 commits over three months, with a replica.
@@ -31,7 +33,8 @@ fn check_whole(store: &Arc<dyn Store>, dir: &Path) {
 
 #[test]
 fn a_commit_is_made_once_however_often_it_is_asked_for() {
-    for store in [memory(), open(&tempfile::tempdir().unwrap().path().join("s"), options()).unwrap()] {
+    for store in [open_in_memory(), open(&tempfile::tempdir().unwrap().path().join("s"), options()).unwrap()]
+    {
         let dir = tempfile::tempdir().unwrap();
         let ledger = LedgerStore::open(store.clone(), Some(dir.path())).unwrap();
         for n in 1..=50 {
@@ -47,47 +50,50 @@ fn a_commit_is_made_once_however_often_it_is_asked_for() {
 
 #[test]
 fn sheets_over_their_cap_are_refused_and_nothing_is_written() {
-    let ledger = LedgerStore::look(memory());
+    let ledger = LedgerStore::open_read_only(open_in_memory());
     let mut large = group(1);
-    large.sheets[0].text = vec![b'x'; MAX_SHEET + 1];
+    large.blocks[0].text = vec![b'x'; MAX_BLOCK_BYTES + 1];
     assert!(matches!(ledger.append(&large), Err(StoreError::TooLarge { .. })));
     let mut odd = group(1);
-    odd.sheets[0].month = "2026-1".to_owned();
+    odd.blocks[0].month = "2026-1".to_owned();
     assert!(matches!(ledger.append(&odd), Err(StoreError::Format { .. })));
     assert_eq!((ledger.tip().unwrap(), ledger.months().unwrap()), (None, vec![]));
 }
 
 fn row(key: &str, value: Option<&[u8]>) -> RowWrite {
-    RowWrite { space: Space::Files, key: key.as_bytes().to_vec(), value: value.map(<[u8]>::to_vec) }
+    RowWrite { table: StoreTable::Files, key: key.as_bytes().to_vec(), value: value.map(<[u8]>::to_vec) }
 }
 
 #[test]
 fn rows_are_there_with_the_commit_or_not_at_all() {
-    let store = memory();
-    let ledger = LedgerStore::look(store.clone());
+    let store = open_in_memory();
+    let ledger = LedgerStore::open_read_only(store.clone());
     let mut refused = group(2);
-    refused.rows.push(row("of two", Some(b"2")));
+    refused.extra_rows.push(row("of two", Some(b"2")));
     assert!(matches!(ledger.append(&refused), Err(StoreError::Guard { .. })), "it skips the first");
     let mut large = group(1);
-    large.rows.push(row("large", Some(&vec![0; MAX_VALUE + 1])));
+    large.extra_rows.push(row("large", Some(&vec![0; MAX_VALUE_BYTES + 1])));
     assert!(matches!(ledger.append(&large), Err(StoreError::TooLarge { .. })));
-    assert_eq!((ledger.tip().unwrap(), store.scan(Space::Lines, b"", None, 9).unwrap().rows), (None, vec![]));
-    assert!(store.get(Space::Files, b"of two").unwrap().is_none());
+    assert_eq!(
+        (ledger.tip().unwrap(), store.scan(StoreTable::Lines, b"", None, 9).unwrap().rows),
+        (None, vec![])
+    );
+    assert!(store.get(StoreTable::Files, b"of two").unwrap().is_none());
     ledger.append(&group(1)).unwrap();
     ledger.append(&refused).unwrap();
-    assert_eq!(store.get(Space::Files, b"of two").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(store.get(StoreTable::Files, b"of two").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
 #[test]
 fn rows_alone_leave_the_ledger_where_it_stands() {
     let dir = tempfile::tempdir().unwrap();
-    let store = memory();
+    let store = open_in_memory();
     let ledger = LedgerStore::open(store.clone(), Some(dir.path())).unwrap();
-    let alone = |before: Option<Tip>, value: &[u8]| Group {
-        before,
-        after: before.unwrap_or_default(),
-        rows: vec![row("a", Some(value)), row("b", None)],
-        ..Group::default()
+    let alone = |before: Option<LedgerTip>, value: &[u8]| LedgerCommit {
+        previous_tip: before,
+        new_tip: before.unwrap_or_default(),
+        extra_rows: vec![row("a", Some(value)), row("b", None)],
+        ..LedgerCommit::default()
     };
     for _ in 0..2 {
         assert!(ledger.append(&alone(None, b"1")).unwrap().copied);
@@ -99,7 +105,7 @@ fn rows_alone_leave_the_ledger_where_it_stands() {
     for _ in 0..2 {
         ledger.append(&alone(tip, b"3")).unwrap();
         assert_eq!(
-            (ledger.tip().unwrap(), store.get(Space::Files, b"a").unwrap().unwrap()),
+            (ledger.tip().unwrap(), store.get(StoreTable::Files, b"a").unwrap().unwrap()),
             (tip, b"3".to_vec())
         );
     }
@@ -138,7 +144,7 @@ fn a_copy_that_has_more_than_the_store_is_proof_and_is_not_touched() {
     let refused = LedgerStore::open(store, Some(&dir.path().join("ledger"))).unwrap_err();
     assert!(matches!(&refused, StoreError::Corrupt { what } if what.contains("2026-03")), "{refused}");
     // The store is lost completely.
-    let refused = LedgerStore::open(memory(), Some(&dir.path().join("ledger"))).unwrap_err();
+    let refused = LedgerStore::open(open_in_memory(), Some(&dir.path().join("ledger"))).unwrap_err();
     assert!(matches!(refused, StoreError::Corrupt { .. }));
     assert_eq!(fs::read(&file).unwrap(), more);
 }
@@ -148,15 +154,15 @@ fn comparing_tells_the_month_and_the_byte() {
     let dir = tempfile::tempdir().unwrap();
     let store = made(dir.path());
     let ledger = LedgerStore::open(store, Some(&dir.path().join("ledger"))).unwrap();
-    assert_eq!(ledger.compare().unwrap(), Vec::<String>::new());
+    assert_eq!(ledger.compare_replica().unwrap(), Vec::<String>::new());
     let file = dir.path().join("ledger/2026-01.jsonl");
     let mut bytes = fs::read(&file).unwrap();
     bytes[700] ^= 1;
     fs::write(&file, bytes).unwrap();
-    let findings = ledger.compare().unwrap();
+    let findings = ledger.compare_replica().unwrap();
     assert!(findings.len() == 1 && findings[0].contains("2026-01"), "{findings:?}");
     fs::remove_file(&file).unwrap();
-    assert_eq!(ledger.compare().unwrap(), ["the file of 2026-01 is missing"]);
+    assert_eq!(ledger.compare_replica().unwrap(), ["the file of 2026-01 is missing"]);
 }
 
 #[test]
@@ -181,7 +187,7 @@ fn an_export_carries_the_ledger_and_its_copy_is_written_anew() {
     let store = made(dir.path());
     let mut text = Vec::new();
     export(&*store, &mut text).unwrap();
-    let other = memory();
+    let other = open_in_memory();
     import(&*other, &mut text.as_slice()).unwrap();
     let elsewhere = dir.path().join("restored");
     check(&other, &elsewhere.join("ledger"), 90).unwrap();
@@ -196,9 +202,9 @@ fn a_cleared_ledger_is_empty_and_its_copy_stays() {
     let dir = tempfile::tempdir().unwrap();
     let store = made(dir.path());
     LedgerStore::clear(&*store).unwrap();
-    let ledger = LedgerStore::look(store);
+    let ledger = LedgerStore::open_read_only(store);
     assert_eq!((ledger.tip().unwrap(), ledger.months().unwrap()), (None, vec![]));
-    assert_eq!((ledger.balances().unwrap(), ledger.number_of("name 3").unwrap()), (vec![], None));
-    assert_eq!(ledger.length("2026-01").unwrap(), 0);
+    assert_eq!((ledger.balances().unwrap(), ledger.entry_number("name 3").unwrap()), (vec![], None));
+    assert_eq!(ledger.month_bytes("2026-01").unwrap(), 0);
     assert!(dir.path().join("ledger/2026-01.jsonl").exists());
 }

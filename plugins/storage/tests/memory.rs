@@ -2,7 +2,7 @@
 //! binary, since only the memory of a whole process can be measured.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
-use penstock_storage::{Batch, Options, Space, open};
+use penstock_storage::{StoreOptions, StoreTable, Transaction, open};
 use std::fs;
 
 const ROWS: u32 = 40_000;
@@ -18,11 +18,13 @@ fn resident() -> usize {
 #[test]
 fn a_walk_over_everything_leaves_little_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let options = || Options { ballast_bytes: 0, ..Options::default() };
+    let options = || StoreOptions { ballast_bytes: 0, ..StoreOptions::default() };
     let store = open(folder.path(), options()).unwrap();
     for rows in (0..ROWS).collect::<Vec<_>>().chunks(500) {
-        let put = |batch: Batch, row: &u32| batch.put(Space::Files, row.to_be_bytes(), vec![*row as u8; ROW]);
-        store.apply(rows.iter().fold(Batch::new(), put)).unwrap();
+        let put = |batch: Transaction, row: &u32| {
+            batch.put(StoreTable::Files, row.to_be_bytes(), vec![*row as u8; ROW])
+        };
+        store.apply(rows.iter().fold(Transaction::new(), put)).unwrap();
     }
     drop(store);
     // The log is large enough that opening scans every row.

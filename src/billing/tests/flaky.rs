@@ -1,7 +1,9 @@
 //! A store in memory that can be told to fail: to be full, to hang, or to keep what it is given and say it did not.
 
 use parking_lot::Mutex;
-use penstock_storage::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified};
+use penstock_storage::{
+    RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, Transaction, VerifyOutcome,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -20,7 +22,7 @@ pub(super) struct Flaky {
     /// Batches wait as long as this.
     pub(super) stalls: AtomicBool,
     /// What was kept.
-    pub(super) kept: Mutex<Vec<Batch>>,
+    pub(super) kept: Mutex<Vec<Transaction>>,
 }
 
 impl Flaky {
@@ -38,31 +40,31 @@ impl Flaky {
 }
 
 impl Store for Flaky {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.inner.get(space, key)
     }
 
     fn scan(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<RowPage, StoreError> {
         self.inner.scan(space, prefix, after, limit)
     }
 
     fn scan_back(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         before: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<RowPage, StoreError> {
         self.inner.scan_back(space, prefix, before, limit)
     }
 
-    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
+    fn apply(&self, batch: Transaction) -> Result<(), StoreError> {
         self.begun.fetch_add(1, Ordering::AcqRel);
         while self.stalls.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
@@ -75,16 +77,19 @@ impl Store for Flaky {
         if one_less(&self.passes) || !one_less(&self.lies) { Ok(()) } else { Err(StoreError::Stuck) }
     }
 
-    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    fn copy(
+        &self,
+        sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         self.inner.copy(sink)
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         self.inner.verify_with(read)
     }
 
-    fn health(&self) -> Health {
-        Health::Ready
+    fn health(&self) -> StoreHealth {
+        StoreHealth::Ready
     }
 }
 

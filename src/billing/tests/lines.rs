@@ -1,10 +1,10 @@
 //! How lines of batches end in the ledger: together with their rows, or not at all.
 
 use super::*;
-use penstock_storage::ledger::unpack;
+use penstock_storage::ledger::decompress;
 
 fn row(key: &str, value: Option<&[u8]>) -> RowWrite {
-    RowWrite { space: Space::Batches, key: key.into(), value: value.map(<[u8]>::to_vec) }
+    RowWrite { table: StoreTable::Batches, key: key.into(), value: value.map(<[u8]>::to_vec) }
 }
 
 fn kept(ledger: &Ledger, ticket: u64) -> bool {
@@ -18,7 +18,7 @@ fn entered(ledger: &Ledger, ends: Vec<Ending>, rows: Vec<RowWrite>) -> u64 {
 
 #[test]
 fn ends_and_their_rows_are_one_commit_whatever_waits_beside_them() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000_000).unwrap();
     store.stalls.store(true, Ordering::Release);
@@ -30,7 +30,7 @@ fn ends_and_their_rows_are_one_commit_whatever_waits_beside_them() {
     let ends: Vec<Ending> = (0..MOST_ENDS)
         .map(|n| match n % 2 {
             0 => hold(format!("line{n:03}.")).settling(charge(10)),
-            _ => hold(format!("line{n:03}.")).voiding("failed", Drawn::default()),
+            _ => hold(format!("line{n:03}.")).voiding("failed", RequestFootprint::default()),
         })
         .collect();
     let rows = (0..MOST_ROWS).map(|n| row(&format!("batch{n}"), Some(b"done"))).collect();
@@ -41,27 +41,29 @@ fn ends_and_their_rows_are_one_commit_whatever_waits_beside_them() {
     assert_eq!(ledger.balance("acme").credits.amount, 10_000_000 - 4_000 - 256 * 10);
     let batches = store.kept.lock();
     assert!(batches.len() > 2, "they did not fit one commit");
-    let ended = |batch: &Batch, n: usize| {
-        batch.operations().iter().any(|operation| match &operation.step {
-            penstock_storage::Step::Put(value) if operation.space == Space::Ledger => {
-                let text = String::from_utf8(unpack(value.to_vec()).unwrap()).unwrap();
+    let ended = |batch: &Transaction, n: usize| {
+        batch.operations().iter().any(|operation| match &operation.op {
+            penstock_storage::TransactionOp::Put(value) if operation.table == StoreTable::Ledger => {
+                let text = String::from_utf8(decompress(value.to_vec()).unwrap()).unwrap();
                 let name = format!("line{n:03}.");
                 text.lines().any(|line| line.contains(&name) && !line.contains("\"reserve\""))
             }
             _ => false,
         })
     };
-    let with = |batch: &&Batch| batch.operations().iter().any(|operation| operation.key == b"batch0");
-    let own: Vec<&Batch> = batches.iter().filter(with).collect();
+    let with = |batch: &&Transaction| batch.operations().iter().any(|operation| operation.key == b"batch0");
+    let own: Vec<&Transaction> = batches.iter().filter(with).collect();
     assert_eq!(own.len(), 1);
     assert!((0..MOST_ENDS).all(|n| ended(own[0], n)), "all in the commit of the rows");
-    let count = |batch: &Batch| batch.operations().iter().filter(|row| row.space == Space::Batches).count();
+    let count = |batch: &Transaction| {
+        batch.operations().iter().filter(|row| row.table == StoreTable::Batches).count()
+    };
     assert_eq!(count(own[0]), MOST_ROWS);
 }
 
 #[test]
 fn rows_alone_are_written_in_the_order_of_all() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     assert!(kept(&ledger, entered(&ledger, vec![], vec![row("a", Some(b"1")), row("b", Some(b"1"))])));
     grant(&ledger, "g1", 100).unwrap();
@@ -70,7 +72,7 @@ fn rows_alone_are_written_in_the_order_of_all() {
     entered(&ledger, vec![hold.settling(charge(25))], vec![row("a", Some(b"2"))]);
     let last = entered(&ledger, vec![], vec![row("a", Some(b"3")), row("b", None)]);
     assert!(kept(&ledger, last));
-    let value = |key: &str| store.get(Space::Batches, key.as_bytes()).unwrap();
+    let value = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap();
     assert_eq!((value("a"), value("b")), (Some(b"3".to_vec()), None));
     let proof = settled(&ledger);
     assert_eq!((proof.entries, proof.open), (4, 0), "grant, reserve, terms, settle");
@@ -79,18 +81,18 @@ fn rows_alone_are_written_in_the_order_of_all() {
 
 #[test]
 fn an_end_that_is_never_entered_is_void() {
-    let ledger = open(&Flaky::over(memory()), QUICK);
+    let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     grant(&ledger, "g1", 100).unwrap();
     let end = reserve(&ledger, "r1", 60).unwrap().settling(charge(25));
-    assert_eq!(ledger.balance("acme").credits, penstock_ledger::Balance { amount: 100, held: 60 });
+    assert_eq!(ledger.balance("acme").credits, penstock_ledger::WalletBalance { amount: 100, held: 60 });
     drop(end);
     assert_eq!(settled(&ledger).open, 0);
-    assert_eq!(ledger.balance("acme").credits, penstock_ledger::Balance { amount: 100, held: 0 });
+    assert_eq!(ledger.balance("acme").credits, penstock_ledger::WalletBalance { amount: 100, held: 0 });
 }
 
 #[test]
 fn more_than_a_commit_holds_is_given_back() {
-    let ledger = open(&Flaky::over(memory()), QUICK);
+    let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let rows = |count: usize, bytes: usize| vec![row("x", Some(&vec![0; bytes])); count];
     assert!(ledger.enter(vec![], rows(MOST_ROWS, 10)).is_ok());
     let TooMuch(ends, back) = ledger.enter(vec![], rows(MOST_ROWS + 1, 10)).err().unwrap();
@@ -105,7 +107,7 @@ fn more_than_a_commit_holds_is_given_back() {
 
 #[test]
 fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000).unwrap();
     // Past the check that keeps them out, and all in one commit.
@@ -121,18 +123,18 @@ fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
     assert!(kept(&ledger, last));
     assert_eq!((settled(&ledger).open, ledger.failing()), (0, false));
     assert_eq!(ledger.balance("acme").credits.amount, 10_000 - 4 * 10);
-    let there = |key: &str| store.get(Space::Batches, key.as_bytes()).unwrap().is_some();
+    let there = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap().is_some();
     let all = ["before", "beside", "large", "behind"].map(there);
     assert_eq!(all, [true, false, false, true], "an op's rows are there together or not at all");
 }
 
 #[test]
 fn what_a_failing_store_never_took_is_told() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     store.full.store(true, Ordering::Release);
     let ticket = entered(&ledger, vec![], vec![row("a", Some(b"1"))]);
     ledger.close();
     assert!(!kept(&ledger, ticket));
-    assert_eq!(store.get(Space::Batches, b"a").unwrap(), None);
+    assert_eq!(store.get(StoreTable::Batches, b"a").unwrap(), None);
 }

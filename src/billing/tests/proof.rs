@@ -4,15 +4,15 @@ use super::*;
 
 #[test]
 fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();
     reserve(&ledger, "r1", 100).unwrap().settle(charge(90));
     settled(&ledger);
-    let correct = |id: &str| Act::Correct {
+    let correct = |id: &str| EntryKind::Correct {
         id: id.into(),
         of: 4,
-        what: penstock_ledger::Ending::Settle,
+        what: penstock_ledger::CorrectedKind::Settle,
         key: Some("key".into()),
         wallet: Wallet::Credits,
         was: 90,
@@ -28,24 +28,24 @@ fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
     settled(&ledger);
     ledger.close();
     // One digit of one amount, in one sheet.
-    let row = store.scan(Space::Ledger, b"", None, 1).unwrap().rows.remove(0);
+    let row = store.scan(StoreTable::Ledger, b"", None, 1).unwrap().rows.remove(0);
     let month = ledger.store.months().unwrap().remove(0);
-    let sheet = ledger.store.sheets(&month, 0).unwrap().0.next().unwrap().unwrap();
+    let sheet = ledger.store.blocks(&month, 0).unwrap().0.next().unwrap().unwrap();
     let text = String::from_utf8(sheet.text).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
-    store.apply(Batch::new().put(Space::Ledger, row.key, text.into_bytes())).unwrap();
+    store.apply(Transaction::new().put(StoreTable::Ledger, row.key, text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();
     assert!(!proof.good() && proof.misfit.as_ref().is_some_and(|(entry, _)| *entry == 1), "{proof:?}");
 }
 
 #[test]
 fn a_balance_changed_by_hand_is_named() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();
     ledger.close();
-    let row = store.get(Space::Balances, b"acme").unwrap().unwrap();
+    let row = store.get(StoreTable::Balances, b"acme").unwrap().unwrap();
     let text = String::from_utf8(row).unwrap().replace("1000", "9000");
-    store.apply(Batch::new().put(Space::Balances, *b"acme", text.into_bytes())).unwrap();
+    store.apply(Transaction::new().put(StoreTable::Balances, *b"acme", text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();
     assert!(proof.balances.len() == 1 && proof.balances[0].contains("acme"), "{proof:?}");
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();
     reserve(&ledger, "paid", 100).unwrap().settle(charge(40));
@@ -26,8 +26,8 @@ fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
 
 #[test]
 fn a_ledger_written_by_a_clock_that_was_ahead_is_not_gone_on_with_unless_that_is_allowed() {
-    let store = Flaky::over(memory());
-    let book = || Arc::new(LedgerStore::look(store.clone()));
+    let store = Flaky::over(open_in_memory());
+    let book = || Arc::new(LedgerStore::open_read_only(store.clone()));
     let start = |text: &str, by: Duration| Ledger::open(book(), &settings(text).ledger, Clock::ahead(by));
     const DAY: Duration = Duration::from_secs(86_400);
     let ledger = start(QUICK, DAY * 3_650).unwrap();

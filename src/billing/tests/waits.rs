@@ -7,7 +7,7 @@ const LONG: &str = "[ledger]\nwindow = \"1h\"\n";
 
 #[test]
 fn what_nobody_waits_for_waits_for_others() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Written at once, since whoever grants waits for it; and the writer is known to be at work.
     grant(&ledger, "g1", 1_000).unwrap();
@@ -24,7 +24,7 @@ fn what_nobody_waits_for_waits_for_others() {
 
 #[test]
 fn what_is_taken_piece_by_piece_is_written_at_once() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each, and a piece is 256.
     let tickets: Vec<u64> =
@@ -39,7 +39,7 @@ fn what_is_taken_piece_by_piece_is_written_at_once() {
 
 #[test]
 fn who_waits_for_what_was_taken_already_wakes_the_writer() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each: all of them are one piece.
     let tickets: Vec<u64> =
@@ -52,7 +52,7 @@ fn who_waits_for_what_was_taken_already_wakes_the_writer() {
 
 #[test]
 fn a_line_of_a_batch_does_not_wait_for_the_window() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     for n in 0..3 {
         reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));
@@ -66,7 +66,7 @@ fn a_line_of_a_batch_does_not_wait_for_the_window() {
 
 #[test]
 fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_either() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each, the first group's and more than the second has room for, while the first is being written.
     store.stalls.store(true, Ordering::Release);
@@ -110,7 +110,7 @@ fn a_group_is_no_longer_than_it_may_be_however_much_waits() {
 
 #[test]
 fn two_thousand_wait_for_nobody() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each.
     (0..2_047).for_each(|n| {
@@ -140,7 +140,7 @@ fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u6
 
 #[test]
 fn a_grant_asked_for_twice_at_once_is_made_once_and_both_are_told_when_it_is_on_the_disk() {
-    let store = Flaky::over(memory());
+    let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "first", 1_000).unwrap();
     let told = twice_at_once(&ledger, &store, "g1");

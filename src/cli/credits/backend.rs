@@ -1,13 +1,13 @@
 //! Access to the ledger: through the running gateway, or directly in its store when none runs. Requests and answers are
 //! the same.
 
-use crate::admin::request::{Asked, Told};
-use crate::admin::routes::{self, Work};
+use crate::admin::request::{AdminRequest, LedgerReply};
+use crate::admin::routes::{self, RouteHandler};
 use crate::billing::Ledger;
-use crate::cli::backend::{actor, now, told_healed, written};
-use crate::cli::client::{Client, Failure, reach};
-use crate::cli::{Reached, configuration, drop_privileges};
-use crate::config::{Reach, Report, settings};
+use crate::cli::backend::{cli_actor, query_string, unix_now, warn_repaired_copy};
+use crate::cli::client::{AdminClientError, Client, admin_target};
+use crate::cli::{ConfigArgs, configuration, drop_privileges};
+use crate::config::{AdminTarget, Diagnostics, settings};
 use crate::storage::stores::Vault;
 use crate::time::clock::Clock;
 use penstock_contract::Refusal;
@@ -16,28 +16,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Access to the ledger.
-pub enum Way {
+pub enum LedgerBackend {
     /// Access through the admin listener.
     Gateway(Client),
     /// Direct access, with a ledger opened in this process.
     Store(tokio::runtime::Runtime, Box<Vault>, Arc<Ledger>),
 }
 
-impl Way {
+impl LedgerBackend {
     /// Returns the running gateway, or opens the store.
-    pub fn find(reached: &Reached) -> Result<Self, String> {
-        let reach = reach(&reached.source()?)?;
+    pub fn connect(reached: &ConfigArgs) -> Result<Self, String> {
+        let reach = admin_target(&reached.source()?)?;
         match Client::new(&reach) {
             Ok(client) => Ok(Self::Gateway(client)),
-            Err(Failure::Other(why)) => Err(why),
-            Err(Failure::NotRunning(_)) => {
-                let storage = storage(&reach)?;
-                drop_privileges::take(&storage.path)?;
+            Err(AdminClientError::Other(why)) => Err(why),
+            Err(AdminClientError::NotRunning(_)) => {
+                let storage = ledger_storage(&reach)?;
+                drop_privileges::become_folder_owner(&storage.path)?;
                 let vault = Vault::open(&storage)?;
-                told_healed(&vault);
-                let settings = settings::Ledger {
+                warn_repaired_copy(&vault);
+                let settings = settings::LedgerSettings {
                     window: Duration::ZERO,
-                    answers_wait: true,
+                    answers_wait_for_disk: true,
                     debt: i64::MAX,
                     backlog: usize::MAX,
                     slow: Duration::from_secs(1),
@@ -54,14 +54,14 @@ impl Way {
 
     /// Sends a GET request.
     pub fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, String> {
-        self.json("GET", path, query, None)
+        self.request_json("GET", path, query, None)
     }
 
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
-        self.json("POST", path, &[], Some(body))
+        self.request_json("POST", path, &[], Some(body))
     }
 
-    fn json(
+    fn request_json(
         &self,
         method: &str,
         path: &str,
@@ -69,10 +69,12 @@ impl Way {
         body: Option<&Value>,
     ) -> Result<Value, String> {
         match self {
-            Self::Gateway(client) => Ok(client.ask(method, &format!("{path}{}", written(query)), body)?),
-            Self::Store(..) => match self.direct(method, path, query, body)? {
-                Told::Json(_, value) => Ok(value),
-                Told::Lines(_) => Err("This request has no JSON answer.".to_owned()),
+            Self::Gateway(client) => {
+                Ok(client.ask(method, &format!("{path}{}", query_string(query)), body)?)
+            }
+            Self::Store(..) => match self.call_store(method, path, query, body)? {
+                LedgerReply::Json(_, value) => Ok(value),
+                LedgerReply::Lines(_) => Err("This request has no JSON answer.".to_owned()),
             },
         }
     }
@@ -81,45 +83,45 @@ impl Way {
         let (path, after) = ("/admin/ledger", after.to_string());
         let query = [("after", after.as_str())];
         match self {
-            Self::Gateway(client) => Ok(client.text(&format!("{path}{}", written(&query)))?),
-            Self::Store(..) => match self.direct("GET", path, &query, None)? {
-                Told::Lines(lines) => Ok(lines),
-                Told::Json(..) => Err("This request has no ledger lines as its answer.".to_owned()),
+            Self::Gateway(client) => Ok(client.text(&format!("{path}{}", query_string(&query)))?),
+            Self::Store(..) => match self.call_store("GET", path, &query, None)? {
+                LedgerReply::Lines(lines) => Ok(lines),
+                LedgerReply::Json(..) => Err("This request has no ledger lines as its answer.".to_owned()),
             },
         }
     }
 
-    fn direct(
+    fn call_store(
         &self,
         method: &str,
         path: &str,
         query: &[(&str, &str)],
         body: Option<&Value>,
-    ) -> Result<Told, String> {
+    ) -> Result<LedgerReply, String> {
         let Self::Store(runtime, vault, ledger) = self else { return Err("There is no store.".to_owned()) };
         let method = http::Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
-        let (route, id) = routes::find(&method, path).map_err(sentence)?;
-        let Work::Ledger(work) = route.work else {
+        let (route, id) = routes::find(&method, path).map_err(refusal_message)?;
+        let RouteHandler::Ledger(work) = route.handler else {
             return Err("This is not a ledger request.".to_owned());
         };
-        let asked = Asked {
+        let asked = AdminRequest {
             id,
             query: query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             body: body.cloned().unwrap_or_else(|| json!({})),
-            who: format!("{} on the store", actor()),
-            now: now(),
+            actor: format!("{} on the store", cli_actor()),
+            now: unix_now(),
         };
-        runtime.block_on(work(vault, ledger, &asked)).map_err(sentence)
+        runtime.block_on(work(vault, ledger, &asked)).map_err(refusal_message)
     }
 }
 
-pub(super) fn storage(reach: &Reach) -> Result<settings::Storage, String> {
+pub(super) fn ledger_storage(reach: &AdminTarget) -> Result<settings::StorageSettings, String> {
     reach.storage.clone().map_err(|mistakes| {
-        let report = Report { mistakes, warnings: Vec::new() };
-        configuration::refusal(&report, "the store cannot be opened")
+        let report = Diagnostics { mistakes, warnings: Vec::new() };
+        configuration::format_refusal(&report, "the store cannot be opened")
     })
 }
 
-fn sentence(refusal: Refusal) -> String {
+fn refusal_message(refusal: Refusal) -> String {
     refusal.message.into_owned()
 }

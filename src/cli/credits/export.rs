@@ -1,7 +1,7 @@
 //! `penstock credits export`: the entries of the ledger, as JSON lines or CSV, to a file or standard output.
 
-use super::Way;
-use crate::cli::output::{err, out};
+use super::LedgerBackend;
+use crate::cli::output::{print_stderr, print_stdout};
 use crate::cli::statement;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -9,10 +9,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-pub(super) struct Export {
+pub(super) struct ExportArgs {
     /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    format: ExportFormat,
     /// Only entries after this entry number
     #[arg(long, default_value_t = 0)]
     after: u64,
@@ -22,7 +22,7 @@ pub(super) struct Export {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// Lines of the ledger itself, including hashes
     Jsonl,
     /// One row for each entry
@@ -64,17 +64,17 @@ const COLUMNS: [&str; 30] = [
 ];
 
 /// Writes the entries, page after page.
-pub(super) fn run(way: &Way, export: &Export) -> Result<(), String> {
+pub(super) fn run(way: &LedgerBackend, export: &ExportArgs) -> Result<(), String> {
     let mut file = match &export.output {
-        Some(path) => Some(std::fs::File::create(path).map_err(|error| unwritten(&error))?),
+        Some(path) => Some(std::fs::File::create(path).map_err(|error| write_error(&error))?),
         None => None,
     };
     let mut write = |bytes: &[u8]| match &mut file {
-        Some(file) => file.write_all(bytes).map_err(|error| unwritten(&error)),
-        None => out(&String::from_utf8_lossy(bytes)),
+        Some(file) => file.write_all(bytes).map_err(|error| write_error(&error)),
+        None => print_stdout(&String::from_utf8_lossy(bytes)),
     };
-    if matches!(export.format, Format::Csv) {
-        write(statement::heading(&COLUMNS).as_bytes())?;
+    if matches!(export.format, ExportFormat::Csv) {
+        write(statement::csv_heading(&COLUMNS).as_bytes())?;
     }
     let (mut after, mut entries) = (export.after, 0_u64);
     loop {
@@ -86,8 +86,8 @@ pub(super) fn run(way: &Way, export: &Export) -> Result<(), String> {
             last = entry.get("seq").and_then(Value::as_u64);
             entries += 1;
             match export.format {
-                Format::Jsonl => write(line)?,
-                Format::Csv => write(statement::row(&COLUMNS, &entry).as_bytes())?,
+                ExportFormat::Jsonl => write(line)?,
+                ExportFormat::Csv => write(statement::csv_row(&COLUMNS, &entry).as_bytes())?,
             }
         }
         match last {
@@ -95,10 +95,10 @@ pub(super) fn run(way: &Way, export: &Export) -> Result<(), String> {
             None => break,
         }
     }
-    err(&format!("{entries} entries.\n"));
+    print_stderr(&format!("{entries} entries.\n"));
     Ok(())
 }
 
-fn unwritten(error: &std::io::Error) -> String {
+fn write_error(error: &std::io::Error) -> String {
     format!("The export cannot be written: {error}.")
 }

@@ -1,6 +1,6 @@
 //! `[batches]` and `[grid]` as written in a configuration.
 
-use super::{Exact, Size, Span, mib};
+use super::{ByteSize, ExactDecimal, NonZeroDuration, mib};
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Batches {
+pub struct BatchesConfig {
     /// Maximum number of batch lines in flight, all batches together; shared fairly between accounts.
     #[schemars(range(min = 1, max = 100_000))]
     pub concurrency: u32,
@@ -18,16 +18,16 @@ pub struct Batches {
     #[schemars(range(min = 1, max = 100_000))]
     pub open: u32,
     /// Memory for lines and results, all batches together; shared fairly between accounts.
-    pub memory: Size,
+    pub memory: ByteSize,
     /// Maximum size of a line in an uploaded file, at most 256MiB; a longer line is refused with 400.
-    pub line: Size,
+    pub line: ByteSize,
     /// Maximum number of retries of a line after a temporary failure: full, slow or broken providers.
     #[schemars(range(min = 0, max = 1_000))]
     pub retries: u32,
     /// Mean pause before the first retry; it doubles with each retry.
-    pub retry_first: Span,
+    pub retry_first: NonZeroDuration,
     /// Maximum mean pause between retries.
-    pub retry_most: Span,
+    pub retry_most: NonZeroDuration,
 }
 
 /// Carbon intensity of the electricity grid: batches that have time wait for clean power. Without `forecast` and
@@ -35,10 +35,10 @@ pub struct Batches {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Grid {
+pub struct GridConfig {
     /// Share of the emissions that waiting must save at least, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
-    pub saving: Exact,
+    pub saving: ExactDecimal,
     /// CSV file of lines `place,hour,g_per_kwh`, such as `FR,2026-11-22T14:00Z,31`; read at start and at each reload. A
     /// place is a member state or the id of a provider.
     #[schemars(length(min = 1), example = &"grid/forecast.csv")]
@@ -48,22 +48,22 @@ pub struct Grid {
     pub hours: BTreeMap<String, Vec<u32>>,
 }
 
-impl Default for Batches {
+impl Default for BatchesConfig {
     fn default() -> Self {
         Self {
             concurrency: 256,
             open: 100,
-            memory: Size(32 << 20),
+            memory: ByteSize(32 << 20),
             line: mib(32),
             retries: 20,
-            retry_first: Span::seconds(1),
-            retry_most: Span::seconds(600),
+            retry_first: NonZeroDuration::seconds(1),
+            retry_most: NonZeroDuration::seconds(600),
         }
     }
 }
 
-impl Default for Grid {
+impl Default for GridConfig {
     fn default() -> Self {
-        Self { saving: Exact(Decimal::new(1, 1)), forecast: None, hours: BTreeMap::new() }
+        Self { saving: ExactDecimal(Decimal::new(1, 1)), forecast: None, hours: BTreeMap::new() }
     }
 }

@@ -1,6 +1,6 @@
 //! Models as written in a configuration.
 
-use super::Exact;
+use super::ExactDecimal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct DefaultModels {
+pub struct DefaultModelsConfig {
     /// Id of the model for `/v1/messages/count_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "model-id"), example = &"llama-3.1-8b-instruct")]
@@ -24,7 +24,7 @@ pub struct DefaultModels {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Model {
+pub struct ModelConfig {
     /// Model id, used by clients in requests.
     #[schemars(extend("format" = "model-id"), example = &"llama-3.1-8b-instruct")]
     pub id: String,
@@ -34,7 +34,7 @@ pub struct Model {
     #[serde(default)]
     pub description: String,
     /// Kind of work that the model does.
-    pub kind: Kind,
+    pub kind: ModelKindConfig,
     /// Other names of the model. A name with `*`, which stands for any text, is a pattern: it is matched without regard
     /// to case, after all ids and other aliases.
     #[serde(default)]
@@ -54,7 +54,7 @@ pub struct Model {
     pub owned_by: Option<String>,
     /// Lifecycle stage, shown to clients.
     #[serde(default)]
-    pub lifecycle: Lifecycle,
+    pub lifecycle: LifecycleConfig,
     /// Parameters that a request may set, such as `tools`, `response_format`, `temperature`, `stream`; by default those
     /// that engines of its kind usually accept.
     pub supported_parameters: Option<Vec<String>>,
@@ -63,38 +63,38 @@ pub struct Model {
     #[schemars(range(min = 1, max = 10))]
     pub max_n: Option<u32>,
     /// Input modalities; by default those of its kind.
-    pub input_modalities: Option<Vec<Modality>>,
+    pub input_modalities: Option<Vec<ModalityConfig>>,
     /// Output modalities; by default those of its kind.
-    pub output_modalities: Option<Vec<Modality>>,
+    pub output_modalities: Option<Vec<ModalityConfig>>,
     /// Supported image sizes, the default size first; by default any size.
     #[serde(default)]
     #[schemars(example = &["1024x1024", "1024x1536"])]
     pub image_sizes: Vec<String>,
     /// Price at every provider that has no price of its own.
     #[serde(default)]
-    pub price: Price,
+    pub price: PriceConfig,
     /// Future prices, each from a given day on; a price that is left out stays the same.
     #[serde(default)]
-    pub price_changes: Vec<DatedPrice>,
+    pub price_changes: Vec<DatedPriceConfig>,
     /// Unit in which requests are paid: credits or energy.
     #[serde(default)]
-    pub billing: Billing,
+    pub billing: BillingUnitConfig,
     /// Energy use, for the footprint and for billing by energy.
     #[serde(default)]
-    pub energy: Energy,
+    pub energy: EnergyConfig,
     /// Tokenizer for counting tokens. Without it token counts are estimates.
-    pub tokenizer: Option<Tokenizer>,
+    pub tokenizer: Option<TokenizerConfig>,
     /// Scores of a reranking model: `as_is` if they are already from 0 to 1, `sigmoid` if they are logits to be
     /// converted.
     #[serde(default)]
-    pub score: Score,
+    pub score: ScoreConfig,
     /// Meaning of token ids in the `input` of an embedding request: ids of `cl100k_base` or `o200k_base`, which are
     /// converted to text; ids of the model itself (`native`); or refused (`refuse`).
     #[serde(default)]
-    pub token_ids: TokenIds,
+    pub token_ids: TokenIdsConfig,
     /// Sampling parameters that a request's `preset` sets if the client left them out.
     #[serde(default)]
-    pub presets: Presets,
+    pub presets: PresetsConfig,
     /// Models that answer instead if every offer of this one fails, in this order.
     #[serde(default)]
     pub fallbacks: Vec<String>,
@@ -112,7 +112,7 @@ const fn yes() -> bool {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum ModelKindConfig {
     Chat,
     Embedding,
     Rerank,
@@ -125,7 +125,7 @@ pub enum Kind {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Score {
+pub enum ScoreConfig {
     #[default]
     AsIs,
     Sigmoid,
@@ -135,7 +135,7 @@ pub enum Score {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum TokenIds {
+pub enum TokenIdsConfig {
     #[default]
     #[serde(rename = "cl100k_base")]
     Cl100kBase,
@@ -152,7 +152,7 @@ pub enum TokenIds {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Lifecycle {
+pub enum LifecycleConfig {
     #[default]
     Active,
     Deprecated,
@@ -164,7 +164,7 @@ pub enum Lifecycle {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Modality {
+pub enum ModalityConfig {
     Text,
     Image,
     Audio,
@@ -173,7 +173,7 @@ pub enum Modality {
     Scores,
 }
 
-impl Modality {
+impl ModalityConfig {
     /// Name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -191,31 +191,31 @@ impl Modality {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Price {
+pub struct PriceConfig {
     /// Price per million input tokens.
-    pub input: Option<Exact>,
+    pub input: Option<ExactDecimal>,
     /// Price per million input tokens read from a cache; the price of `input` by default.
-    pub cached_input: Option<Exact>,
+    pub cached_input: Option<ExactDecimal>,
     /// Price per million output tokens.
-    pub output: Option<Exact>,
+    pub output: Option<ExactDecimal>,
     /// Price per image.
-    pub image: Option<Exact>,
+    pub image: Option<ExactDecimal>,
     /// Price per minute of audio.
-    pub minute: Option<Exact>,
+    pub minute: Option<ExactDecimal>,
     /// Price per kilowatt-hour, for models billed by energy.
-    pub kwh: Option<Exact>,
+    pub kwh: Option<ExactDecimal>,
 }
 
 /// Prices from a given day on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct DatedPrice {
+pub struct DatedPriceConfig {
     /// First day of the prices, which begins at midnight UTC.
     #[schemars(extend("format" = "date"), example = &"2027-01-01")]
     pub from: String,
     /// Prices from that day on.
-    pub price: Price,
+    pub price: PriceConfig,
 }
 
 /// Unit in which requests are paid.
@@ -223,7 +223,7 @@ pub struct DatedPrice {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Billing {
+pub enum BillingUnitConfig {
     #[default]
     Credits,
     Energy,
@@ -233,33 +233,33 @@ pub enum Billing {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Energy {
+pub struct EnergyConfig {
     /// Active parameters per token, in billions.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub active_params_b: Option<Exact>,
+    pub active_params_b: Option<ExactDecimal>,
     /// Total number of parameters, in billions.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub total_params_b: Option<Exact>,
+    pub total_params_b: Option<ExactDecimal>,
     /// Bits per weight; 16 by default.
     #[schemars(range(min = 1, max = 64))]
     pub weight_bits: Option<u32>,
     /// Joules per input token; derived from the active parameters by default.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub joules_per_input_token: Option<Exact>,
+    pub joules_per_input_token: Option<ExactDecimal>,
     /// Joules per generated token; estimated from the parameters by default.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub joules_per_output_token: Option<Exact>,
+    pub joules_per_output_token: Option<ExactDecimal>,
     /// Joules per image of 1024×1024 pixels at `image_steps`.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub joules_per_image: Option<Exact>,
+    pub joules_per_image: Option<ExactDecimal>,
     /// Number of diffusion steps to which `joules_per_image` refers.
     #[schemars(range(min = 1, max = 10_000))]
     pub image_steps: Option<u32>,
     /// Joules per second of audio.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub joules_per_audio_second: Option<Exact>,
+    pub joules_per_audio_second: Option<ExactDecimal>,
     /// Source of the joule figures; `benchmark` by default.
-    pub method: Option<Method>,
+    pub method: Option<EnergyMethodConfig>,
 }
 
 /// Source of an energy figure.
@@ -267,7 +267,7 @@ pub struct Energy {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Method {
+pub enum EnergyMethodConfig {
     ProviderAverage,
     Benchmark,
     Parametric,
@@ -278,7 +278,7 @@ pub enum Method {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Tokenizer {
+pub struct TokenizerConfig {
     /// Path of the model's `tokenizer.json`, relative to this file.
     #[schemars(length(min = 1), example = &"tokenizers/llama-3.1.json")]
     pub file: Option<String>,
@@ -300,7 +300,7 @@ pub struct Tokenizer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Presets {
+pub struct PresetsConfig {
     /// Parameters for `preset: "reasoning"`.
     pub reasoning: Map<String, Value>,
     /// Parameters for `preset: "non_reasoning"`.

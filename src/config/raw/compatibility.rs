@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Compatibility {
+pub struct CompatibilityConfig {
     /// Format of a line of batch results: `flat` has `status_code` and the body as `response`; `nested` has
     /// `response.status_code`, `response.request_id` and `response.body`.
-    pub batch_results: BatchResults,
+    pub batch_results: BatchResultFormat,
     /// Format of images if a request has no `response_format`.
     pub images: ImageFormat,
     /// Format of amounts in `billing_cost`: a JSON `number`, or the same digits as a `string`.
@@ -24,7 +24,7 @@ pub struct Compatibility {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum BatchResults {
+pub enum BatchResultFormat {
     #[default]
     Flat,
     Nested,

@@ -1,6 +1,6 @@
 //! `[spool]`, `[files]` and `[images]` as written in a configuration: size and lifetime of stored data.
 
-use super::{Pause, Size, Span, mib};
+use super::{ByteSize, DurationOrZero, NonZeroDuration, mib};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -10,55 +10,55 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Spool {
+pub struct SpoolConfig {
     /// Folder of the temporary files, relative to this file; by default `spool` in the folder of the store.
     #[schemars(length(min = 1), example = &"/var/tmp/penstock")]
     pub path: Option<String>,
     /// Maximum size of an upload in memory; larger uploads are written to a file.
-    pub memory: Size,
+    pub memory: ByteSize,
     /// Maximum size of all temporary files together; an upload that does not fit is refused with 507.
-    pub disk: Size,
+    pub disk: ByteSize,
 }
 
 /// Files that clients upload, and results of batches: stored until they are deleted or expire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Files {
+pub struct FilesConfig {
     /// Folder for the contents of files, relative to this file; by default `files` in the folder of the store.
     #[schemars(length(min = 1), example = &"/var/lib/penstock/files")]
     pub path: Option<String>,
     /// Maximum size of a file; a larger one is refused with 413.
-    pub upload: Size,
+    pub upload: ByteSize,
     /// Maximum size of all files together; a file that does not fit is refused with 507.
-    pub disk: Size,
+    pub disk: ByteSize,
     /// Maximum size of all files of one API key; a file that does not fit is refused with 507.
-    pub per_key: Size,
+    pub per_key: ByteSize,
     /// Free disk space that uploads must leave, for the store and the running gateway.
-    pub keep_free: Size,
+    pub keep_free: ByteSize,
     /// Time after which files are deleted; 0s for never.
-    pub retention: Pause,
+    pub retention: DurationOrZero,
 }
 
 /// Generated images that clients fetch by URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Images {
+pub struct ImagesConfig {
     /// Time during which an image can be fetched.
-    pub lifetime: Span,
+    pub lifetime: NonZeroDuration,
     /// Maximum size of all images together, at most 512 images; beyond that the oldest image of the account with the
     /// most is removed.
-    pub keep: Size,
+    pub keep: ByteSize,
 }
 
-impl Default for Spool {
+impl Default for SpoolConfig {
     fn default() -> Self {
-        Self { path: None, memory: Size(256 << 10), disk: mib(4096) }
+        Self { path: None, memory: ByteSize(256 << 10), disk: mib(4096) }
     }
 }
 
-impl Default for Files {
+impl Default for FilesConfig {
     fn default() -> Self {
         Self {
             path: None,
@@ -66,13 +66,13 @@ impl Default for Files {
             disk: mib(64 << 10),
             per_key: mib(16 << 10),
             keep_free: mib(256),
-            retention: Pause(Duration::from_secs(30 * 86_400)),
+            retention: DurationOrZero(Duration::from_secs(30 * 86_400)),
         }
     }
 }
 
-impl Default for Images {
+impl Default for ImagesConfig {
     fn default() -> Self {
-        Self { lifetime: Span::seconds(3600), keep: mib(256) }
+        Self { lifetime: NonZeroDuration::seconds(3600), keep: mib(256) }
     }
 }

@@ -1,6 +1,6 @@
 //! `[limits]` as written in a configuration: limits on the size and duration of client requests.
 
-use super::{Size, Span, mib};
+use super::{ByteSize, NonZeroDuration, mib};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// Maximum number of client connections; more are closed on arrival.
     #[schemars(range(min = 1))]
     pub connections: u32,
@@ -16,12 +16,12 @@ pub struct Limits {
     #[schemars(range(min = 1))]
     pub connections_per_client: u32,
     /// Maximum size of a request head; a larger one is refused with 431.
-    pub head: Size,
+    pub head: ByteSize,
     /// Maximum number of header fields in a request; more are refused with 431.
     #[schemars(range(min = 8, max = 250))]
     pub head_fields: u32,
     /// Maximum size of a request target; a longer one is refused with 414.
-    pub target: Size,
+    pub target: ByteSize,
     /// Maximum number of concurrent streams of an HTTP/2 connection.
     #[schemars(range(min = 1, max = 10_000))]
     pub h2_streams: u32,
@@ -31,52 +31,52 @@ pub struct Limits {
     #[schemars(range(min = 100))]
     pub h2_frames: u32,
     /// Maximum size of a JSON body; a larger one is refused with 413.
-    pub json_body: Size,
+    pub json_body: ByteSize,
     /// Maximum size of a form with audio; a larger one is refused with 413.
-    pub audio_body: Size,
+    pub audio_body: ByteSize,
     /// Maximum nesting depth of a JSON body; more is refused with 400.
     #[schemars(range(min = 8, max = 1024))]
     pub json_depth: u32,
     /// Timeout of a complete request head.
-    pub request_head: Span,
+    pub request_head: NonZeroDuration,
     /// Timeout without data within a request body.
-    pub body_idle: Span,
+    pub body_idle: NonZeroDuration,
     /// Timeout of a complete request body.
-    pub body: Span,
+    pub body: NonZeroDuration,
     /// Timeout of a complete form with audio or a file.
-    pub upload: Span,
+    pub upload: NonZeroDuration,
     /// Timeout of an idle client connection.
-    pub keep_alive: Span,
+    pub keep_alive: NonZeroDuration,
     /// Timeout of a write to a client: for a blocked write, and for sent data (also keep-alive probes) without
     /// acknowledgement.
-    pub client_write: Span,
+    pub client_write: NonZeroDuration,
     /// Interval of comments in a stream that waits, so that no proxy between client and gateway times out.
-    pub heartbeat: Span,
+    pub heartbeat: NonZeroDuration,
     /// Maximum size of an unstreamed answer of a provider.
-    pub response_buffer: Size,
+    pub response_buffer: ByteSize,
 }
 
-impl Default for Limits {
+impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             connections: 16_384,
             connections_per_client: 4_096,
-            head: Size(32 << 10),
+            head: ByteSize(32 << 10),
             head_fields: 100,
-            target: Size(8 << 10),
+            target: ByteSize(8 << 10),
             h2_streams: 100,
             h2_resets: 200,
             h2_frames: 2_000,
             json_body: mib(32),
             audio_body: mib(200),
             json_depth: 128,
-            request_head: Span::seconds(10),
-            body_idle: Span::seconds(15),
-            body: Span::seconds(300),
-            upload: Span::seconds(1800),
-            keep_alive: Span::seconds(75),
-            client_write: Span::seconds(30),
-            heartbeat: Span::seconds(15),
+            request_head: NonZeroDuration::seconds(10),
+            body_idle: NonZeroDuration::seconds(15),
+            body: NonZeroDuration::seconds(300),
+            upload: NonZeroDuration::seconds(1800),
+            keep_alive: NonZeroDuration::seconds(75),
+            client_write: NonZeroDuration::seconds(30),
+            heartbeat: NonZeroDuration::seconds(15),
             response_buffer: mib(64),
         }
     }

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Listen {
+pub struct ListenConfig {
     /// Addresses for plain HTTP: one or several; `[]` for none.
     #[schemars(example = &"0.0.0.0:8080")]
     pub http: OneOrMany,
     /// HTTP over TLS.
-    pub https: Option<Https>,
+    pub https: Option<HttpsConfig>,
     /// Public base URL of the gateway, used for URLs in its answers. By default these start with the host of the
     /// request if it is known (`hosts`, localhost, an address of this machine), otherwise with the path.
     #[schemars(length(min = 1), example = &"https://api.example.eu")]
@@ -38,7 +38,7 @@ pub struct Listen {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Https {
+pub struct HttpsConfig {
     /// Listen address.
     #[schemars(extend("format" = "address"), example = &"0.0.0.0:8443")]
     pub address: String,
@@ -52,7 +52,7 @@ pub struct Https {
     #[schemars(length(min = 1), example = &"tls/clients.pem")]
     pub client_ca: Option<String>,
     /// Policy for client certificates if `client_ca` is set; `required` by default.
-    pub client_certificate: Option<ClientCertificates>,
+    pub client_certificate: Option<ClientCertificatePolicy>,
     /// Minimum TLS version.
     #[serde(default)]
     pub min_tls: TlsVersion,
@@ -63,7 +63,7 @@ pub struct Https {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum ClientCertificates {
+pub enum ClientCertificatePolicy {
     #[default]
     Required,
     Optional,
@@ -81,7 +81,7 @@ pub enum TlsVersion {
     Tls13,
 }
 
-impl Default for Listen {
+impl Default for ListenConfig {
     fn default() -> Self {
         Self {
             http: OneOrMany::One("127.0.0.1:8080".into()),

@@ -16,25 +16,29 @@ mod routing;
 mod scalars;
 mod storage;
 
-pub use batches::{Batches, Grid};
+pub use batches::{BatchesConfig, GridConfig};
 pub use catalogue::{
-    Billing as ModelBilling, DatedPrice, DefaultModels, Energy, Kind, Lifecycle, Method, Modality, Model,
-    Presets, Price, Score, TokenIds, Tokenizer,
+    BillingUnitConfig as ModelBilling, DatedPriceConfig, DefaultModelsConfig, EnergyConfig,
+    EnergyMethodConfig, LifecycleConfig, ModalityConfig, ModelConfig, ModelKindConfig, PresetsConfig,
+    PriceConfig, ScoreConfig, TokenIdsConfig, TokenizerConfig,
 };
-pub use compatibility::{BatchResults, Compatibility, CostFormat, ImageFormat};
-pub use files::{Files, Images, Spool};
-pub use limits::Limits;
-pub use listen::{ClientCertificates, Https, Listen, TlsVersion};
-pub use money::{Billing, Credit, Ledger, Sync};
-pub use overload::Overload;
-pub use process::{Log, LogFormat, LogLevel, Process};
+pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
+pub use files::{FilesConfig, ImagesConfig, SpoolConfig};
+pub use limits::LimitsConfig;
+pub use listen::{ClientCertificatePolicy, HttpsConfig, ListenConfig, TlsVersion};
+pub use money::{BillingConfig, CreditPolicy, LedgerConfig, LedgerSync};
+pub use overload::OverloadConfig;
+pub use process::{LogConfig, LogFormat, LogLevel, ProcessConfig};
 pub use providers::{
-    Boundary, Continuation, Contractual, Dialect, Engine, Evidence, Health, HttpVersion, Offer, Prefill,
-    Provider, ReasoningName, Simulated, Timeouts,
+    ContinuationConfig, ContractEvidence, DialectConfig, EngineConfig, HealthCheckConfig, HttpVersion,
+    MeterBoundaryConfig, OfferConfig, PrefillConfig, Provider, ReasoningNameConfig, RenewableContractConfig,
+    SimulatorConfig, TimeoutsConfig,
 };
-pub use routing::{Breaker, Routing};
-pub use scalars::{Exact, HeaderValue, OneOrMany, Pause, Reference, Size, Span};
-pub use storage::{Export, Storage};
+pub use routing::{CircuitBreakerConfig, RoutingConfig};
+pub use scalars::{
+    ByteSize, DurationOrZero, ExactDecimal, HeaderValue, NonZeroDuration, OneOrMany, SecretRef,
+};
+pub use storage::{ExportConfig, StorageConfig};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,67 +46,67 @@ use serde::{Deserialize, Serialize};
 /// The configuration of a Penstock gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Raw {
+pub struct ConfigFile {
     /// More files to read as if they were part of this one: paths relative to this file, `*` for any part of a file
     /// name.
     pub include: Vec<String>,
     /// Listen addresses of the gateway.
-    pub listen: Listen,
+    pub listen: ListenConfig,
     /// Storage of persistent data.
-    pub storage: Storage,
+    pub storage: StorageConfig,
     /// Temporary storage of uploads and images.
-    pub spool: Spool,
+    pub spool: SpoolConfig,
     /// Files that clients upload, and results of batches.
-    pub files: Files,
+    pub files: FilesConfig,
     /// Settings of the process.
-    pub process: Process,
+    pub process: ProcessConfig,
     /// Log lines on standard error.
-    pub log: Log,
+    pub log: LogConfig,
     /// Limits on the size and duration of client requests.
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// Overload protection.
-    pub overload: Overload,
+    pub overload: OverloadConfig,
     /// Retries and failover between providers.
-    pub routing: Routing,
+    pub routing: RoutingConfig,
     /// Footprint data in answers.
-    pub impact: Impact,
+    pub impact: ImpactConfig,
     /// Generated images that clients fetch by URL.
-    pub images: Images,
+    pub images: ImagesConfig,
     /// Prices and credit.
-    pub billing: Billing,
+    pub billing: BillingConfig,
     /// Recording of charges.
-    pub ledger: Ledger,
+    pub ledger: LedgerConfig,
     /// Processing of batches.
-    pub batches: Batches,
+    pub batches: BatchesConfig,
     /// Conventions of other services, for clients that expect them.
-    pub compatibility: Compatibility,
+    pub compatibility: CompatibilityConfig,
     /// Carbon intensity of the electricity grid.
-    pub grid: Grid,
+    pub grid: GridConfig,
     /// Models for requests that name none.
-    pub default_models: DefaultModels,
+    pub default_models: DefaultModelsConfig,
     /// Catalogue: one block for each model.
-    pub models: Vec<Model>,
+    pub models: Vec<ModelConfig>,
     /// Providers: one block each, with its offers.
     pub providers: Vec<Provider>,
     /// Simulated providers to run in this process, for tests.
-    pub simulated: Vec<Simulated>,
+    pub simulated: Vec<SimulatorConfig>,
 }
 
 /// Footprint data in answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Impact {
+pub struct ImpactConfig {
     /// True if answers contain `environment_impact.provenance`: method, range, grid source, embodied carbon.
     pub provenance: bool,
 }
 
-impl Default for Impact {
+impl Default for ImpactConfig {
     fn default() -> Self {
         Self { provenance: true }
     }
 }
 
-const fn mib(number: u64) -> Size {
-    Size(number << 20)
+const fn mib(number: u64) -> ByteSize {
+    ByteSize(number << 20)
 }

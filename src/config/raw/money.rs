@@ -1,6 +1,6 @@
 //! `[billing]` and `[ledger]` as written in a configuration.
 
-use super::{Exact, Pause, Size, Span, mib};
+use super::{ByteSize, DurationOrZero, ExactDecimal, NonZeroDuration, mib};
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,16 +10,16 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Billing {
+pub struct BillingConfig {
     /// Price of one credit in EUR.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub eur_per_credit: Exact,
+    pub eur_per_credit: ExactDecimal,
     /// Price of one kilowatt-hour in EUR if model and offer have none: the price of models billed by energy, and for
     /// all others the value of the energy in `billing_cost`.
-    pub eur_per_kwh: Exact,
+    pub eur_per_kwh: ExactDecimal,
     /// Spending limit of accounts: `prepaid` for the granted amount, then 402; `unlimited` for none, to be invoiced
     /// afterwards. Charges are recorded in both cases.
-    pub credit: Credit,
+    pub credit: CreditPolicy,
     /// Output tokens to reserve for a request without `max_tokens`; the charge is for the tokens that it used.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub reserve_output_tokens: u32,
@@ -30,7 +30,7 @@ pub struct Billing {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Credit {
+pub enum CreditPolicy {
     #[default]
     Unlimited,
     Prepaid,
@@ -40,22 +40,22 @@ pub enum Credit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Ledger {
+pub struct LedgerConfig {
     /// Time for which a charge waits for others, so that they share one write to the disk. A write starts earlier if
     /// 4,096 entries wait, and at most 5 ms after an answer or a batch line starts to wait for its charge.
-    pub window: Pause,
+    pub window: DurationOrZero,
     /// Durability of an answer. `behind`: it does not wait for its charge to be on the disk; a crash loses at most the
     /// charges of the last `window` and the write after it. `answer`: its last bytes wait for the charge.
-    pub sync: Sync,
+    pub sync: LedgerSync,
     /// Maximum amount of unwritten charges in EUR while the store accepts none; until then requests are served from
     /// memory.
-    pub debt: Exact,
+    pub debt: ExactDecimal,
     /// Maximum memory for unwritten charges; beyond it requests are refused.
-    pub backlog: Size,
+    pub backlog: ByteSize,
     /// Time after which an unfinished write counts as a failure of the store.
-    pub slow: Span,
+    pub slow: NonZeroDuration,
     /// Maximum time by which the last entry may be ahead of the clock; beyond it the gateway does not start.
-    pub ahead: Span,
+    pub ahead: NonZeroDuration,
 }
 
 /// Durability of an answer.
@@ -63,31 +63,31 @@ pub struct Ledger {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Sync {
+pub enum LedgerSync {
     #[default]
     Behind,
     Answer,
 }
 
-impl Default for Ledger {
+impl Default for LedgerConfig {
     fn default() -> Self {
         Self {
-            window: Pause(Duration::from_millis(200)),
-            sync: Sync::Behind,
-            debt: Exact(Decimal::ONE_HUNDRED),
+            window: DurationOrZero(Duration::from_millis(200)),
+            sync: LedgerSync::Behind,
+            debt: ExactDecimal(Decimal::ONE_HUNDRED),
             backlog: mib(64),
-            slow: Span::seconds(1),
-            ahead: Span::seconds(86_400),
+            slow: NonZeroDuration::seconds(1),
+            ahead: NonZeroDuration::seconds(86_400),
         }
     }
 }
 
-impl Default for Billing {
+impl Default for BillingConfig {
     fn default() -> Self {
         Self {
-            eur_per_credit: Exact(Decimal::new(1, 2)),
-            eur_per_kwh: Exact(Decimal::new(2, 1)),
-            credit: Credit::Unlimited,
+            eur_per_credit: ExactDecimal(Decimal::new(1, 2)),
+            eur_per_kwh: ExactDecimal(Decimal::new(2, 1)),
+            credit: CreditPolicy::Unlimited,
             reserve_output_tokens: 4_096,
         }
     }

@@ -1,6 +1,6 @@
 //! `[overload]` as written in a configuration.
 
-use super::{Size, Span};
+use super::{ByteSize, NonZeroDuration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,27 +9,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Overload {
+pub struct OverloadConfig {
     /// Maximum number of requests in flight, including streams. The last eighth is reserved for accounts that use less
     /// than an eighth.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub requests: u32,
     /// Maximum memory for request bodies and unstreamed answers, all together; at least twice `limits.json_body`.
-    pub bytes: Size,
+    pub bytes: ByteSize,
     /// Maximum number of waiting requests: for the gateway, for the count of a long prompt, and for each provider that
     /// is full.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub queue: u32,
     /// Maximum waiting time.
-    pub wait: Span,
+    pub wait: NonZeroDuration,
     /// Maximum number of long prompts that are counted at the same time, at most one per account. Each may use one CPU
     /// core, and memory of several times `limits.json_body`.
     #[schemars(range(min = 1, max = 1_024))]
     pub counting: u32,
 }
 
-impl Default for Overload {
+impl Default for OverloadConfig {
     fn default() -> Self {
-        Self { requests: 10_000, bytes: Size(512 << 20), queue: 1_000, wait: Span::seconds(2), counting: 2 }
+        Self {
+            requests: 10_000,
+            bytes: ByteSize(512 << 20),
+            queue: 1_000,
+            wait: NonZeroDuration::seconds(2),
+            counting: 2,
+        }
     }
 }

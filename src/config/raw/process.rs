@@ -1,6 +1,6 @@
 //! `[process]` and `[log]` as written in a configuration.
 
-use super::Pause;
+use super::DurationOrZero;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Process {
+pub struct ProcessConfig {
     /// Number of worker threads; 0 for one per core.
     #[schemars(range(min = 0, max = 1024))]
     pub threads: u32,
     /// Time for which open requests may continue after SIGTERM or an upgrade; the process ends earlier if none is left.
-    pub drain: Pause,
+    pub drain: DurationOrZero,
     /// Interval at which files of secrets and certificates are checked for changes; 0 for never.
-    pub watch: Pause,
+    pub watch: DurationOrZero,
     /// Allow core dumps: the memory of a crashed process, including prompts and keys, may be written to disk.
     pub core_dumps: bool,
 }
@@ -25,7 +25,7 @@ pub struct Process {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Log {
+pub struct LogConfig {
     /// Minimum level of the lines that are written. `info` writes one line per request.
     pub level: LogLevel,
     /// Format: `json` for programs, `text` for people.
@@ -55,18 +55,18 @@ pub enum LogFormat {
     Text,
 }
 
-impl Default for Process {
+impl Default for ProcessConfig {
     fn default() -> Self {
         Self {
             threads: 0,
-            drain: Pause(Duration::from_secs(600)),
-            watch: Pause(Duration::from_secs(5)),
+            drain: DurationOrZero(Duration::from_secs(600)),
+            watch: DurationOrZero(Duration::from_secs(5)),
             core_dumps: false,
         }
     }
 }
 
-impl Default for Log {
+impl Default for LogConfig {
     fn default() -> Self {
         Self { level: LogLevel::Info, format: LogFormat::Json }
     }

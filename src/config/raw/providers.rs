@@ -1,6 +1,9 @@
 //! Providers and their offers as written in a configuration.
 
-use super::{DatedPrice, Exact, HeaderValue, Price, Reference, Score, Span, TlsVersion};
+use super::{
+    DatedPriceConfig, ExactDecimal, HeaderValue, NonZeroDuration, PriceConfig, ScoreConfig, SecretRef,
+    TlsVersion,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,24 +29,24 @@ pub struct Provider {
     #[schemars(length(min = 1), example = &"https://api.example.eu/v1")]
     pub base_url: String,
     /// API key for the provider, as a reference.
-    pub api_key: Option<Reference>,
+    pub api_key: Option<SecretRef>,
     /// Dialects that the provider supports, the preferred first.
     #[serde(default = "chat")]
     #[schemars(length(min = 1))]
-    pub dialects: Vec<Dialect>,
+    pub dialects: Vec<DialectConfig>,
     /// Power usage effectiveness of the building; 1.40, marked as assumed, when left out.
     #[schemars(range(min = 1, max = 5), example = 1.16)]
-    pub pue: Option<Exact>,
+    pub pue: Option<ExactDecimal>,
     /// Litres of water on site per kilowatt-hour; 0.40, marked as assumed, when left out.
     #[schemars(range(min = 0, max = 50), example = 0.214)]
-    pub wue: Option<Exact>,
+    pub wue: Option<ExactDecimal>,
     /// Renewable power by contract.
-    pub contractual_renewable: Option<Contractual>,
+    pub contractual_renewable: Option<RenewableContractConfig>,
     /// Timeouts of requests to the provider.
     #[serde(default)]
-    pub timeouts: Timeouts,
+    pub timeouts: TimeoutsConfig,
     /// Active health checks, which detect a failing provider before a request is sent to it.
-    pub health: Option<Health>,
+    pub health: Option<HealthCheckConfig>,
     /// HTTP version of the connections.
     #[serde(default)]
     pub http: HttpVersion,
@@ -67,7 +70,7 @@ pub struct Provider {
     #[schemars(range(min = 1, max = 10))]
     pub max_n: Option<u32>,
     /// Inference engine of the provider, if its endpoint for counting tokens may be used.
-    pub tokenize: Option<Engine>,
+    pub tokenize: Option<EngineConfig>,
     /// Additional headers of every request.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
@@ -77,17 +80,17 @@ pub struct Provider {
     #[schemars(example = &["https://images.example.eu"])]
     pub image_hosts: Vec<String>,
     /// Position of its energy meter, if it reports measured energy without stating this.
-    pub measured: Option<Boundary>,
+    pub measured: Option<MeterBoundaryConfig>,
     /// True if, by contract, models billed by energy are charged for measured energy (at most twice the list value).
     #[serde(default)]
     pub bills_measured: bool,
     /// Offers: one block for each model that it runs.
     #[serde(default)]
-    pub offers: Vec<Offer>,
+    pub offers: Vec<OfferConfig>,
 }
 
-fn chat() -> Vec<Dialect> {
-    vec![Dialect::Chat]
+fn chat() -> Vec<DialectConfig> {
+    vec![DialectConfig::Chat]
 }
 
 /// API dialect of a provider.
@@ -95,7 +98,7 @@ fn chat() -> Vec<Dialect> {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Dialect {
+pub enum DialectConfig {
     Chat,
     Messages,
 }
@@ -104,12 +107,12 @@ pub enum Dialect {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Contractual {
+pub struct RenewableContractConfig {
     /// Share of its power, 0 to 1.
     #[schemars(range(min = 0, max = 1), example = 1.0)]
-    pub share: Exact,
+    pub share: ExactDecimal,
     /// Evidence for the contract.
-    pub evidence: Evidence,
+    pub evidence: ContractEvidence,
 }
 
 /// Evidence for a renewable power contract, the strongest first: power generated on the site; a power purchase in the
@@ -118,7 +121,7 @@ pub struct Contractual {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Evidence {
+pub enum ContractEvidence {
     OnSite,
     HourlyPpa,
     AnnualPpa,
@@ -129,31 +132,31 @@ pub enum Evidence {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Timeouts {
+pub struct TimeoutsConfig {
     /// Timeout of the TCP connection, and again of the TLS handshake.
-    pub connect: Span,
+    pub connect: NonZeroDuration,
     /// Timeout of the response head of a stream.
-    pub first_byte: Span,
+    pub first_byte: NonZeroDuration,
     /// Timeout of the response head of an unstreamed request, which arrives after the generation.
-    pub plain: Span,
+    pub plain: NonZeroDuration,
     /// Time from the response head of a stream to its first content token.
-    pub first_token: Span,
+    pub first_token: NonZeroDuration,
     /// Time without progress. Generated text, reasoning or a tool call is progress in a stream; comments, pings and
     /// empty deltas are not. In any other answer, every byte that is not white space is progress.
-    pub idle: Span,
+    pub idle: NonZeroDuration,
     /// Timeout of a complete attempt.
-    pub total: Span,
+    pub total: NonZeroDuration,
 }
 
-impl Default for Timeouts {
+impl Default for TimeoutsConfig {
     fn default() -> Self {
         Self {
-            connect: Span::seconds(2),
-            first_byte: Span::seconds(30),
-            plain: Span::seconds(300),
-            first_token: Span::seconds(20),
-            idle: Span::seconds(30),
-            total: Span::seconds(600),
+            connect: NonZeroDuration::seconds(2),
+            first_byte: NonZeroDuration::seconds(30),
+            plain: NonZeroDuration::seconds(300),
+            first_token: NonZeroDuration::seconds(20),
+            idle: NonZeroDuration::seconds(30),
+            total: NonZeroDuration::seconds(600),
         }
     }
 }
@@ -162,18 +165,22 @@ impl Default for Timeouts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Health {
+pub struct HealthCheckConfig {
     /// Path below the base URL.
     pub path: String,
     /// Pause between two checks.
-    pub interval: Span,
+    pub interval: NonZeroDuration,
     /// Timeout of a check.
-    pub timeout: Span,
+    pub timeout: NonZeroDuration,
 }
 
-impl Default for Health {
+impl Default for HealthCheckConfig {
     fn default() -> Self {
-        Self { path: "/models".into(), interval: Span::seconds(10), timeout: Span::seconds(5) }
+        Self {
+            path: "/models".into(),
+            interval: NonZeroDuration::seconds(10),
+            timeout: NonZeroDuration::seconds(5),
+        }
     }
 }
 
@@ -194,7 +201,7 @@ pub enum HttpVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Engine {
+pub enum EngineConfig {
     #[serde(rename = "vllm")]
     Vllm,
     #[serde(rename = "llama.cpp")]
@@ -212,7 +219,7 @@ pub enum Engine {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Boundary {
+pub enum MeterBoundaryConfig {
     Gpu,
     It,
     Facility,
@@ -222,7 +229,7 @@ pub enum Boundary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Offer {
+pub struct OfferConfig {
     /// Id of the model in the catalogue.
     #[schemars(length(min = 1), example = &"llama-3.1-8b-instruct")]
     pub model: String,
@@ -231,13 +238,13 @@ pub struct Offer {
     pub name: Option<String>,
     /// Price of this offer; a price that is left out is the model's.
     #[serde(default)]
-    pub price: Price,
+    pub price: PriceConfig,
     /// Future prices of this offer, each from a given day on.
     #[serde(default)]
-    pub price_changes: Vec<DatedPrice>,
+    pub price_changes: Vec<DatedPriceConfig>,
     /// Dialects for this model; the provider's by default.
     #[schemars(length(min = 1))]
-    pub dialects: Option<Vec<Dialect>>,
+    pub dialects: Option<Vec<DialectConfig>>,
     /// Context window of this offer; the model's by default.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub context_length: Option<u64>,
@@ -250,15 +257,15 @@ pub struct Offer {
     #[schemars(length(min = 1), example = &"tei")]
     pub shape: Option<String>,
     /// Method by which it continues an answer that broke off at another provider, if it can.
-    pub continuation: Option<Continuation>,
+    pub continuation: Option<ContinuationConfig>,
     /// Method by which it accepts a final assistant message as the start of its answer, if it can.
     #[serde(default)]
-    pub prefill: Prefill,
+    pub prefill: PrefillConfig,
     /// True if the reasoning of earlier turns is sent back in the prompt.
     #[serde(default)]
     pub replay_reasoning: bool,
     /// Name of the reasoning member in messages to this engine; by default the name in its answers.
-    pub reasoning_name: Option<ReasoningName>,
+    pub reasoning_name: Option<ReasoningNameConfig>,
     /// True if `chat_template_kwargs.enable_thinking` turns reasoning on and off.
     #[serde(default)]
     pub thinking_switch: bool,
@@ -285,7 +292,7 @@ pub struct Offer {
     #[schemars(range(min = 1, max = 100_000))]
     pub max_inputs: Option<u32>,
     /// Scale of the scores of this offer; the model's by default.
-    pub score: Option<Score>,
+    pub score: Option<ScoreConfig>,
     /// Default number of diffusion steps of an image; the footprint scales with it.
     #[schemars(range(min = 1, max = 10_000))]
     pub image_steps: Option<u32>,
@@ -300,7 +307,7 @@ pub struct Offer {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum ReasoningName {
+pub enum ReasoningNameConfig {
     ReasoningContent,
     Reasoning,
 }
@@ -310,7 +317,7 @@ pub enum ReasoningName {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Continuation {
+pub enum ContinuationConfig {
     ContinueFinalMessage,
     Prefill,
 }
@@ -320,7 +327,7 @@ pub enum Continuation {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum Prefill {
+pub enum PrefillConfig {
     #[default]
     None,
     ContinueFinalMessage,
@@ -332,7 +339,7 @@ pub enum Prefill {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Simulated {
+pub struct SimulatorConfig {
     /// Name of the provider in its generated texts.
     #[schemars(extend("format" = "provider-id"), example = &"north")]
     pub name: String,
@@ -344,15 +351,15 @@ pub struct Simulated {
     pub seed: u64,
     /// Time to the first token.
     #[serde(default = "first_token")]
-    pub first_token: super::Pause,
+    pub first_token: super::DurationOrZero,
     /// Tokens per second after the first.
     #[serde(default = "tokens_per_second")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub tokens_per_second: u32,
 }
 
-fn first_token() -> super::Pause {
-    super::Pause(std::time::Duration::from_millis(120))
+fn first_token() -> super::DurationOrZero {
+    super::DurationOrZero(std::time::Duration::from_millis(120))
 }
 
 const fn tokens_per_second() -> u32 {

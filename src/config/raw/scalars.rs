@@ -10,21 +10,21 @@ use std::time::Duration;
 
 /// A duration above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span(pub Duration);
+pub struct NonZeroDuration(pub Duration);
 
 /// A duration that may be zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause(pub Duration);
+pub struct DurationOrZero(pub Duration);
 
 /// A size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub u64);
+pub struct ByteSize(pub u64);
 
 /// An exact decimal number, zero or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exact(pub Decimal);
+pub struct ExactDecimal(pub Decimal);
 
-impl Span {
+impl NonZeroDuration {
     /// Creates a duration of whole seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
@@ -66,27 +66,27 @@ macro_rules! leaf {
 }
 
 leaf!(
-    Span,
+    NonZeroDuration,
     json_schema!({ "type": "string", "format": "duration", "examples": ["30s"] }),
-    units::duration,
-    |value: &Duration| units::write_duration(*value)
+    units::parse_duration,
+    |value: &Duration| units::format_duration(*value)
 );
 leaf!(
-    Pause,
+    DurationOrZero,
     json_schema!({ "type": "string", "format": "pause", "examples": ["5s"] }),
-    units::duration,
-    |value: &Duration| units::write_duration(*value)
+    units::parse_duration,
+    |value: &Duration| units::format_duration(*value)
 );
 leaf!(
-    Size,
+    ByteSize,
     json_schema!({ "type": ["string", "integer"], "format": "size", "examples": ["32MiB"] }),
-    units::size,
-    |value: &u64| units::write_size(*value)
+    units::parse_size,
+    |value: &u64| units::format_size(*value)
 );
 leaf!(
-    Exact,
+    ExactDecimal,
     json_schema!({ "type": ["number", "string"], "format": "decimal", "minimum": 0, "examples": [0.15] }),
-    units::decimal,
+    units::parse_decimal,
     |value: &Decimal| value.to_string()
 );
 
@@ -105,7 +105,7 @@ pub enum OneOrMany {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline, extend("format" = "secret"))]
-pub struct Reference {
+pub struct SecretRef {
     /// Name of the environment variable that contains the secret.
     #[schemars(length(min = 1), example = &"SCALEWAY_API_KEY")]
     pub env: Option<String>,
@@ -122,5 +122,5 @@ pub enum HeaderValue {
     /// Plain text.
     Open(String),
     /// Reference to a secret.
-    Secret(Reference),
+    Secret(SecretRef),
 }

@@ -1,6 +1,6 @@
 //! `[storage]` as written in a configuration.
 
-use super::{Pause, Reference, Size};
+use super::{ByteSize, DurationOrZero, SecretRef};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -9,25 +9,25 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Storage {
+pub struct StorageConfig {
     /// Folder of the store, created at the first start; relative to this file.
     #[schemars(length(min = 1))]
     pub path: String,
     /// Disk space held in reserve. It is freed when the disk is full, so that running work can end in an orderly way.
-    pub ballast: Size,
+    pub ballast: ByteSize,
     /// Pepper of the key digests, 64 hexadecimal digits. Without it the gateway creates one in the folder.
-    pub pepper: Option<Reference>,
+    pub pepper: Option<SecretRef>,
     /// Periodic archives of the store, created while the gateway runs.
-    pub export: Export,
+    pub export: ExportConfig,
 }
 
 /// Periodic archives of all persistent data, created while the gateway runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Export {
+pub struct ExportConfig {
     /// Interval between archives; 0s for never.
-    pub every: Pause,
+    pub every: DurationOrZero,
     /// Number of archives to retain; the oldest are deleted first.
     #[schemars(range(min = 1, max = 1_000))]
     pub keep: u32,
@@ -36,15 +36,15 @@ pub struct Export {
     pub path: Option<String>,
 }
 
-impl Default for Storage {
+impl Default for StorageConfig {
     fn default() -> Self {
-        let ballast = Size(64 << 20);
-        Self { path: "data".into(), ballast, pepper: None, export: Export::default() }
+        let ballast = ByteSize(64 << 20);
+        Self { path: "data".into(), ballast, pepper: None, export: ExportConfig::default() }
     }
 }
 
-impl Default for Export {
+impl Default for ExportConfig {
     fn default() -> Self {
-        Self { every: Pause(Duration::from_secs(86_400)), keep: 7, path: None }
+        Self { every: DurationOrZero(Duration::from_secs(86_400)), keep: 7, path: None }
     }
 }

@@ -1,26 +1,26 @@
 //! Minimum and maximum sizes, and pairs of keys that contradict each other.
 
-use super::super::raw::{Raw, Size, Span};
-use super::super::units::{write_duration, write_size};
-use super::Proof;
-use super::key_path::Spot;
-use penstock_batch::jsonl::HIGHEST_LINE;
+use super::super::raw::{ByteSize, ConfigFile, NonZeroDuration};
+use super::super::units::{format_duration, format_size};
+use super::SettingsResolver;
+use super::key_path::KeyPath;
+use penstock_batch::jsonl::MAX_LINE_LIMIT;
 
-impl Proof<'_> {
-    pub fn bounds(&mut self, raw: &Raw, top: &Spot<'_>) {
+impl SettingsResolver<'_> {
+    pub fn check_bounds(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) {
         let (limits, spot) = (&raw.limits, top.key("limits"));
-        self.least(limits.head, 1 << 10, &spot.key("head"));
-        self.least(limits.target, 64, &spot.key("target"));
-        self.least(limits.json_body, 512, &spot.key("json_body"));
-        self.least(limits.response_buffer, 1 << 10, &spot.key("response_buffer"));
+        self.check_minimum(limits.head, 1 << 10, &spot.key("head"));
+        self.check_minimum(limits.target, 64, &spot.key("target"));
+        self.check_minimum(limits.json_body, 512, &spot.key("json_body"));
+        self.check_minimum(limits.response_buffer, 1 << 10, &spot.key("response_buffer"));
         let breaker = &raw.routing.breaker;
         let spot = top.key("routing").key("breaker");
-        self.order(breaker.rest, ("rest_max", breaker.rest_max), "rest", &spot);
+        self.check_not_above(breaker.rest, ("rest_max", breaker.rest_max), "rest", &spot);
         let batches = &raw.batches;
         let line = top.key("batches").key("line");
-        self.least(batches.line, 1 << 10, &line);
-        self.most(batches.line, HIGHEST_LINE as u64, &line);
-        self.order(
+        self.check_minimum(batches.line, 1 << 10, &line);
+        self.check_maximum(batches.line, MAX_LINE_LIMIT as u64, &line);
+        self.check_not_above(
             batches.retry_first,
             ("retry_most", batches.retry_most),
             "retry_first",
@@ -29,26 +29,40 @@ impl Proof<'_> {
     }
 
     /// Checks a lower limit, below which every request or every answer would be refused.
-    fn least(&mut self, size: Size, least: u64, spot: &Spot<'_>) {
+    fn check_minimum(&mut self, size: ByteSize, least: u64, spot: &KeyPath<'_>) {
         if size.0 < least {
-            let least = write_size(least);
-            self.wrong(spot, format!("It must be at least {least}."), format!("Write \"{least}\" or more."));
+            let least = format_size(least);
+            self.report_mistake(
+                spot,
+                format!("It must be at least {least}."),
+                format!("Write \"{least}\" or more."),
+            );
         }
     }
 
     /// Checks an upper limit, above which a line is not read.
-    fn most(&mut self, size: Size, most: u64, spot: &Spot<'_>) {
+    fn check_maximum(&mut self, size: ByteSize, most: u64, spot: &KeyPath<'_>) {
         if size.0 > most {
-            let most = write_size(most);
-            self.wrong(spot, format!("It must be at most {most}."), format!("Write \"{most}\" or less."));
+            let most = format_size(most);
+            self.report_mistake(
+                spot,
+                format!("It must be at most {most}."),
+                format!("Write \"{most}\" or less."),
+            );
         }
     }
 
     /// Checks that the initial value of a growing duration does not exceed its maximum.
-    fn order(&mut self, first: Span, (most_key, most): (&str, Span), key: &str, spot: &Spot<'_>) {
+    fn check_not_above(
+        &mut self,
+        first: NonZeroDuration,
+        (most_key, most): (&str, NonZeroDuration),
+        key: &str,
+        spot: &KeyPath<'_>,
+    ) {
         if first.0 > most.0 {
-            let why = format!("It is longer than `{most_key}`, {}.", write_duration(most.0));
-            self.wrong(&spot.key(key), why, format!("Shorten it, or lengthen `{most_key}`."));
+            let why = format!("It is longer than `{most_key}`, {}.", format_duration(most.0));
+            self.report_mistake(&spot.key(key), why, format!("Shorten it, or lengthen `{most_key}`."));
         }
     }
 }

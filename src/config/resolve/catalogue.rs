@@ -1,15 +1,15 @@
 //! Models: unique names, acyclic fallbacks, valid presets and tokenizers.
 
-use super::super::raw::{self, Modality, Raw};
-use super::super::settings::{DefaultModels, Model, TokenIds};
+use super::super::raw::{self, ConfigFile, ModalityConfig};
+use super::super::settings::{DefaultModelIds, ModelSettings, TokenIdPolicy};
 use super::super::suggest;
-use super::key_path::Spot;
-use super::{Proof, circles, parameters};
-use penstock_catalog::{Lifecycle, Model as Card, Pattern, Price};
+use super::key_path::KeyPath;
+use super::{SettingsResolver, cycles, parameters};
+use penstock_catalog::{AliasPattern, CatalogModel as Card, CatalogPrice, LifecycleStage};
 use penstock_contract::{Kind, Score, Size};
 use penstock_footprint::{EnergyCard, Method, Place, Prepared};
 use penstock_ledger::Day;
-use penstock_pricing::{Billing, Tariff};
+use penstock_pricing::{BillingUnit, Tariff};
 use penstock_tokens::Encoding;
 use rust_decimal::Decimal;
 use std::collections::HashMap;
@@ -22,116 +22,128 @@ const SUGGESTED: usize = 100;
 /// Limit on the patterns that are compared with each other.
 const COMPARED: usize = 128;
 
-impl Proof<'_> {
+impl SettingsResolver<'_> {
     /// Resolves all models, in document order; `None` for a model with mistakes.
-    pub fn models(&mut self, raw: &Raw, top: &Spot<'_>) -> Vec<Option<Arc<Model>>> {
+    pub fn resolve_models(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<Option<Arc<ModelSettings>>> {
         let list = top.key("models");
         if self.names.models.is_empty() {
-            self.warn(
+            self.report_warning(
                 &list,
                 "The catalogue is empty, so there are no models to request.",
                 "Add a `[[models]]` block.",
             );
         }
-        self.names_once(raw, &list);
-        self.patterns(raw, &list);
+        self.check_unique_names(raw, &list);
+        self.check_overlapping_patterns(raw, &list);
         let by_id =
             raw.models.iter().enumerate().rev().map(|(index, model)| (model.id.as_str(), index)).collect();
-        let fallbacks = Fallbacks::of(raw, by_id);
+        let fallbacks = FallbackGraph::from_config(raw, by_id);
         let eur_per_kwh = raw.billing.eur_per_kwh.0;
         let mut found = Vec::with_capacity(raw.models.len());
         for (index, model) in raw.models.iter().enumerate() {
-            let spot = list.at(index);
-            self.fallbacks(raw, &fallbacks, model, &spot);
-            found.push(self.model(model, eur_per_kwh, &spot).map(Arc::new));
+            let spot = list.element(index);
+            self.check_fallbacks(raw, &fallbacks, model, &spot);
+            found.push(self.resolve_model(model, eur_per_kwh, &spot).map(Arc::new));
         }
         found
     }
 
     /// Checks that ids and aliases together are unique; patterns are compared without regard to case.
-    fn names_once(&mut self, raw: &Raw, list: &Spot<'_>) {
+    fn check_unique_names(&mut self, raw: &ConfigFile, list: &KeyPath<'_>) {
         let mut seen: HashMap<String, (String, String)> = HashMap::new();
         for (index, model) in raw.models.iter().enumerate() {
-            let spot = list.at(index);
+            let spot = list.element(index);
             let aliases = model.aliases.iter().enumerate();
             let mut all = vec![(model.id.as_str(), spot.key("id"))];
-            all.extend(aliases.map(|(i, alias)| (alias.as_str(), spot.key("aliases").at(i))));
+            all.extend(aliases.map(|(i, alias)| (alias.as_str(), spot.key("aliases").element(i))));
             for (name, at) in all {
-                match seen.get(&claimed(name)) {
+                match seen.get(&comparison_key(name)) {
                     Some((first, place)) => {
                         let why = format!(
                             "`{first}` at {place} has this name already, and a name stands for one model."
                         );
-                        self.wrong(&at, why, "Take it out of one of the two.");
+                        self.report_mistake(&at, why, "Take it out of one of the two.");
                     }
-                    None => drop(seen.insert(claimed(name), (at.path().to_owned(), at.place()))),
+                    None => drop(seen.insert(comparison_key(name), (at.path().to_owned(), at.place()))),
                 }
             }
         }
     }
 
     /// Warns about patterns of two models that match the same name: only one of them is used.
-    fn patterns(&mut self, raw: &Raw, list: &Spot<'_>) {
-        let aliases = |(place, model): (usize, &raw::Model)| {
+    fn check_overlapping_patterns(&mut self, raw: &ConfigFile, list: &KeyPath<'_>) {
+        let aliases = |(place, model): (usize, &raw::ModelConfig)| {
             let patterns = model.aliases.iter().enumerate();
-            patterns.filter_map(|(at, alias)| Some((Pattern::new(alias)?, place, at))).collect::<Vec<_>>()
+            patterns
+                .filter_map(|(at, alias)| Some((AliasPattern::new(alias)?, place, at)))
+                .collect::<Vec<_>>()
         };
         let mut all: Vec<_> = raw.models.iter().enumerate().flat_map(aliases).take(COMPARED).collect();
         all.sort_by_key(|(pattern, ..)| pattern.rank());
         for (at, (pattern, place, alias)) in all.iter().enumerate() {
             for (first, other, _) in all.iter().take(at).filter(|(_, other, _)| other != place) {
-                let Some(name) = first.common(pattern).filter(|_| first != pattern) else { continue };
+                let Some(name) = first.common_match(pattern).filter(|_| first != pattern) else { continue };
                 let other = raw.models.get(*other).map_or("", |model| &model.id);
-                let spot = list.at(*place).key("aliases").at(*alias);
+                let spot = list.element(*place).key("aliases").element(*alias);
                 let why = format!(
                     "Names such as \"{name}\" also match \"{}\" of `{other}`, which takes precedence.",
                     first.text()
                 );
                 let fix = "Of two patterns the one with more characters other than `*` counts, then the one with fewer \
                            `*`, then the first. Make them fit different names, or write the names that you mean.";
-                self.warn(&spot, why, fix);
+                self.report_warning(&spot, why, fix);
             }
         }
     }
 
-    fn model(&mut self, raw: &raw::Model, eur_per_kwh: Decimal, spot: &Spot<'_>) -> Option<Model> {
+    fn resolve_model(
+        &mut self,
+        raw: &raw::ModelConfig,
+        eur_per_kwh: Decimal,
+        spot: &KeyPath<'_>,
+    ) -> Option<ModelSettings> {
         let kind = kind(raw.kind);
-        let energy = self.energy(raw, kind, &spot.key("energy"));
+        let energy = self.resolve_energy(raw, kind, &spot.key("energy"));
         let tokenizer = match &raw.tokenizer {
-            Some(tokenizer) => self.tokenizer(tokenizer, &spot.key("tokenizer")).map(Some),
+            Some(tokenizer) => self.resolve_tokenizer(tokenizer, &spot.key("tokenizer")).map(Some),
             None => Some(None),
         };
-        let presets = self.presets(&raw.presets, &spot.key("presets"));
-        let image_sizes = self.image_sizes(raw, kind, &spot.key("image_sizes"));
+        let presets = self.resolve_presets(&raw.presets, &spot.key("presets"));
+        let image_sizes = self.resolve_image_sizes(raw, kind, &spot.key("image_sizes"));
         if raw.max_output.is_some_and(|most| most > raw.context_length) {
             let why = format!("It is more than the context window, {}.", raw.context_length);
-            self.wrong(&spot.key("max_output"), why, "Write less, or leave it out.");
+            self.report_mistake(&spot.key("max_output"), why, "Write less, or leave it out.");
         }
-        self.per_million(&raw.price, &spot.key("price"));
-        self.parameters(raw.supported_parameters.as_deref(), kind, true, spot);
-        let usual = Tariff { eur_per_kwh, billing: billing(raw.billing), ..Tariff::default() };
-        let tariff = tariff(&raw.price, &usual);
-        let later = self.later(&raw.price_changes, &spot.key("price_changes"), |_| tariff);
-        Some(Model {
-            card: card(raw, kind, &tariff),
+        self.check_price_unit(&raw.price, &spot.key("price"));
+        self.check_parameters(raw.supported_parameters.as_deref(), kind, true, spot);
+        let usual = Tariff { eur_per_kwh, billing: convert_billing(raw.billing), ..Tariff::default() };
+        let tariff = merge_tariff(&raw.price, &usual);
+        let later = self.resolve_price_changes(&raw.price_changes, &spot.key("price_changes"), |_| tariff);
+        Some(ModelSettings {
+            card: catalog_model(raw, kind, &tariff),
             kind,
             fallbacks: raw.fallbacks.iter().map(|id| id.as_str().into()).collect(),
             rescue: raw.rescue,
             max_n: raw.max_n,
-            score: score(raw.score),
-            token_ids: token_ids(raw.token_ids),
+            score: convert_score(raw.score),
+            token_ids: convert_token_ids(raw.token_ids),
             presets: presets?,
             image_sizes: image_sizes?,
             energy: energy?,
             tokenizer: tokenizer?,
             tariff,
-            later,
+            later_tariffs: later,
         })
     }
 
-    fn image_sizes(&mut self, raw: &raw::Model, kind: Kind, spot: &Spot<'_>) -> Option<Vec<Size>> {
+    fn resolve_image_sizes(
+        &mut self,
+        raw: &raw::ModelConfig,
+        kind: Kind,
+        spot: &KeyPath<'_>,
+    ) -> Option<Vec<Size>> {
         if !raw.image_sizes.is_empty() && kind != Kind::Image {
-            self.wrong(spot, "Only models of kind `image` have image sizes.", "Take it out.");
+            self.report_mistake(spot, "Only models of kind `image` have image sizes.", "Take it out.");
             return None;
         }
         let mut found = Vec::with_capacity(raw.image_sizes.len());
@@ -140,7 +152,7 @@ impl Proof<'_> {
                 Ok(size) => found.push(size),
                 Err(()) => {
                     let fix = "Write width and height in pixels, such as \"1024x1024\".";
-                    self.wrong(&spot.at(index), "It is not the size of an image.", fix);
+                    self.report_mistake(&spot.element(index), "It is not the size of an image.", fix);
                 }
             }
         }
@@ -149,37 +161,42 @@ impl Proof<'_> {
 
     /// Tariffs of later price changes, each based on the one before. `base` returns the tariff below the first change
     /// at a given time.
-    pub fn later(
+    pub fn resolve_price_changes(
         &mut self,
-        changes: &[raw::DatedPrice],
-        spot: &Spot<'_>,
+        changes: &[raw::DatedPriceConfig],
+        spot: &KeyPath<'_>,
         base: impl Fn(u64) -> Tariff,
     ) -> Vec<(u64, Tariff)> {
         let mut later: Vec<(u64, Tariff)> = Vec::with_capacity(changes.len());
         for (index, change) in changes.iter().enumerate() {
-            let at = spot.at(index).key("from");
+            let at = spot.element(index).key("from");
             let Some(day) = Day::parse(&change.from) else {
-                self.wrong(&at, "It is not a day.", "Write a day like 2027-01-01.");
+                self.report_mistake(&at, "It is not a day.", "Write a day like 2027-01-01.");
                 continue;
             };
             if later.last().is_some_and(|(before, _)| *before >= day.start()) {
-                self.wrong(
+                self.report_mistake(
                     &at,
                     "It is not after the change before it.",
                     "Write the days in order, each once.",
                 );
                 continue;
             }
-            self.per_million(&change.price, &spot.at(index).key("price"));
+            self.check_price_unit(&change.price, &spot.element(index).key("price"));
             let stands_on = later.last().map_or_else(|| base(day.start()), |(_, tariff)| *tariff);
-            later.push((day.start(), tariff(&change.price, &stands_on)));
+            later.push((day.start(), merge_tariff(&change.price, &stands_on)));
         }
         later
     }
 
-    fn energy(&mut self, raw: &raw::Model, kind: Kind, spot: &Spot<'_>) -> Option<EnergyCard> {
+    fn resolve_energy(
+        &mut self,
+        raw: &raw::ModelConfig,
+        kind: Kind,
+        spot: &KeyPath<'_>,
+    ) -> Option<EnergyCard> {
         let energy = &raw.energy;
-        let exact = |value: Option<raw::Exact>| value.map(|value| value.0);
+        let exact = |value: Option<raw::ExactDecimal>| value.map(|value| value.0);
         let card = EnergyCard {
             active_params_b: exact(energy.active_params_b),
             total_params_b: exact(energy.total_params_b),
@@ -190,10 +207,10 @@ impl Proof<'_> {
             image_steps: energy.image_steps,
             joules_per_audio_second: exact(energy.joules_per_audio_second),
             method: energy.method.map(|method| match method {
-                raw::Method::ProviderAverage => Method::ProviderAverage,
-                raw::Method::Benchmark => Method::Benchmark,
-                raw::Method::Parametric => Method::Parametric,
-                raw::Method::ClassDefault => Method::ClassDefault,
+                raw::EnergyMethodConfig::ProviderAverage => Method::ProviderAverage,
+                raw::EnergyMethodConfig::Benchmark => Method::Benchmark,
+                raw::EnergyMethodConfig::Parametric => Method::Parametric,
+                raw::EnergyMethodConfig::ClassDefault => Method::ClassDefault,
             }),
             ..EnergyCard::new(kind)
         };
@@ -210,81 +227,91 @@ impl Proof<'_> {
             Ok(_) => Some(card),
             Err(mistakes) => {
                 for mistake in mistakes {
-                    self.wrong(&spot.key(mistake.field), format!("It must be {}.", mistake.expected), "");
+                    self.report_mistake(
+                        &spot.key(mistake.field),
+                        format!("It must be {}.", mistake.expected),
+                        "",
+                    );
                 }
                 None
             }
         }
     }
 
-    fn fallbacks(&mut self, raw: &Raw, all: &Fallbacks<'_>, model: &raw::Model, spot: &Spot<'_>) {
+    fn check_fallbacks(
+        &mut self,
+        raw: &ConfigFile,
+        all: &FallbackGraph<'_>,
+        model: &raw::ModelConfig,
+        spot: &KeyPath<'_>,
+    ) {
         for (index, id) in model.fallbacks.iter().enumerate() {
-            let at = spot.key("fallbacks").at(index);
-            if !self.is_model(raw, id, &at) {
+            let at = spot.key("fallbacks").element(index);
+            if !self.check_model_id(raw, id, &at) {
                 continue;
             }
             let Some(other) = all.model(raw, id) else { continue };
-            let guessed = self.guessed_kind(&other.id) || self.guessed_kind(&model.id);
+            let guessed = self.has_guessed_kind(&other.id) || self.has_guessed_kind(&model.id);
             if other.kind != model.kind && !guessed {
                 let why = format!(
                     "It is a model for {}, and this one is for {}.",
                     kind(other.kind).name(),
                     kind(model.kind).name()
                 );
-                self.wrong(&at, why, "Use a fallback of the same kind.");
-            } else if all.is_circle(&model.id, id) {
+                self.report_mistake(&at, why, "Use a fallback of the same kind.");
+            } else if all.is_cycle(&model.id, id) {
                 let why = if *id == model.id {
                     "A model cannot be its own fallback.".to_owned()
                 } else {
                     format!("`{id}` falls back on `{}` in turn: a cycle.", model.id)
                 };
-                self.wrong(&at, why, "Take one of the fallbacks out.");
+                self.report_mistake(&at, why, "Take one of the fallbacks out.");
             }
         }
     }
 
     /// Resolves the models for requests that name none.
-    pub fn default_models(&mut self, raw: &Raw, top: &Spot<'_>) -> DefaultModels {
+    pub fn resolve_default_models(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> DefaultModelIds {
         let spot = top.key("default_models");
         let defaults = &raw.default_models;
-        let mut of = |id: &Option<String>, key: &str, kind: raw::Kind| {
+        let mut of = |id: &Option<String>, key: &str, kind: raw::ModelKindConfig| {
             let (id, at) = (id.as_ref()?, spot.key(key));
-            if !self.is_model(raw, id, &at) {
+            if !self.check_model_id(raw, id, &at) {
                 return None;
             }
             let model = raw.models.iter().find(|model| model.id == *id)?;
-            if model.kind != kind && !self.guessed_kind(id) {
+            if model.kind != kind && !self.has_guessed_kind(id) {
                 let why = format!("It is a model for {}.", super::catalogue::kind(model.kind).name());
                 let fix = format!("Write a model for {}.", super::catalogue::kind(kind).name());
-                self.wrong(&at, why, fix);
+                self.report_mistake(&at, why, fix);
                 return None;
             }
             Some(id.as_str().into())
         };
-        DefaultModels {
-            count_tokens: of(&defaults.count_tokens, "count_tokens", raw::Kind::Chat),
-            images: of(&defaults.images, "images", raw::Kind::Image),
+        DefaultModelIds {
+            count_tokens: of(&defaults.count_tokens, "count_tokens", raw::ModelKindConfig::Chat),
+            images: of(&defaults.images, "images", raw::ModelKindConfig::Image),
         }
     }
 
-    fn guessed_kind(&self, id: &str) -> bool {
+    fn has_guessed_kind(&self, id: &str) -> bool {
         self.names.guessed.contains(&format!("models.{id}.kind"))
     }
 
     /// Returns true if there is a model with this id; otherwise adds a mistake.
-    pub fn is_model(&mut self, raw: &Raw, id: &str, spot: &Spot<'_>) -> bool {
+    pub fn check_model_id(&mut self, raw: &ConfigFile, id: &str, spot: &KeyPath<'_>) -> bool {
         if self.names.known.contains(id) {
             return true;
         }
-        self.unknown += 1;
-        if self.unknown > SUGGESTED {
-            self.wrong(spot, UNKNOWN, "Add a `[[models]]` block with this id.");
+        self.unknown_models += 1;
+        if self.unknown_models > SUGGESTED {
+            self.report_mistake(spot, UNKNOWN, "Add a `[[models]]` block with this id.");
             return false;
         }
         let aliased = raw.models.iter().find(|model| model.aliases.iter().any(|alias| alias == id));
         let fix = match aliased {
             Some(model) => format!("It is an alias; write the id, \"{}\".", model.id),
-            None => match suggest::nearest(id, self.names.models.iter().map(String::as_str)) {
+            None => match suggest::most_similar(id, self.names.models.iter().map(String::as_str)) {
                 Some(meant) => format!("Did you mean \"{meant}\"?"),
                 None if self.names.models.is_empty() => "Add a `[[models]]` block with this id.".to_owned(),
                 None => {
@@ -293,79 +320,80 @@ impl Proof<'_> {
                 }
             },
         };
-        self.wrong(spot, UNKNOWN, fix);
+        self.report_mistake(spot, UNKNOWN, fix);
         false
     }
 }
 
 /// Fallbacks of all models as a graph.
-struct Fallbacks<'r> {
+struct FallbackGraph<'r> {
     by_id: HashMap<&'r str, usize>,
     /// Strongly connected components: models with the same number can reach each other.
-    circles: Vec<usize>,
+    components: Vec<usize>,
 }
 
-impl<'r> Fallbacks<'r> {
-    fn of(raw: &'r Raw, by_id: HashMap<&'r str, usize>) -> Self {
-        let next = |model: &raw::Model| {
+impl<'r> FallbackGraph<'r> {
+    fn from_config(raw: &'r ConfigFile, by_id: HashMap<&'r str, usize>) -> Self {
+        let next = |model: &raw::ModelConfig| {
             model.fallbacks.iter().filter_map(|id| by_id.get(id.as_str()).copied()).collect()
         };
         let edges: Vec<Vec<usize>> = raw.models.iter().map(next).collect();
-        Self { circles: circles::components(&edges), by_id }
+        Self { components: cycles::strongly_connected_components(&edges), by_id }
     }
 
-    fn model<'m>(&self, raw: &'m Raw, id: &str) -> Option<&'m raw::Model> {
+    fn model<'m>(&self, raw: &'m ConfigFile, id: &str) -> Option<&'m raw::ModelConfig> {
         raw.models.get(*self.by_id.get(id)?)
     }
 
     /// Returns true if the fallbacks of `to` lead back to `from`, of which `to` is a fallback.
-    fn is_circle(&self, from: &str, to: &str) -> bool {
-        let circle = |id| self.circles.get(*self.by_id.get(id)?);
+    fn is_cycle(&self, from: &str, to: &str) -> bool {
+        let circle = |id| self.components.get(*self.by_id.get(id)?);
         circle(from) == circle(to)
     }
 }
 
 /// Normalizes a name for the comparison with others: patterns without regard to case.
-fn claimed(name: &str) -> String {
-    Pattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.text().to_owned())
+fn comparison_key(name: &str) -> String {
+    AliasPattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.text().to_owned())
 }
 
-pub const fn kind(raw: raw::Kind) -> Kind {
+pub const fn kind(raw: raw::ModelKindConfig) -> Kind {
     match raw {
-        raw::Kind::Chat => Kind::Chat,
-        raw::Kind::Embedding => Kind::Embedding,
-        raw::Kind::Rerank => Kind::Rerank,
-        raw::Kind::Image => Kind::Image,
-        raw::Kind::Transcription => Kind::Transcription,
+        raw::ModelKindConfig::Chat => Kind::Chat,
+        raw::ModelKindConfig::Embedding => Kind::Embedding,
+        raw::ModelKindConfig::Rerank => Kind::Rerank,
+        raw::ModelKindConfig::Image => Kind::Image,
+        raw::ModelKindConfig::Transcription => Kind::Transcription,
     }
 }
 
-pub const fn score(raw: raw::Score) -> Score {
+pub const fn convert_score(raw: raw::ScoreConfig) -> Score {
     match raw {
-        raw::Score::AsIs => Score::AsIs,
-        raw::Score::Sigmoid => Score::Sigmoid,
+        raw::ScoreConfig::AsIs => Score::AsIs,
+        raw::ScoreConfig::Sigmoid => Score::Sigmoid,
     }
 }
 
-const fn token_ids(raw: raw::TokenIds) -> TokenIds {
+const fn convert_token_ids(raw: raw::TokenIdsConfig) -> TokenIdPolicy {
     match raw {
-        raw::TokenIds::Cl100kBase => TokenIds::Text(Encoding::Cl100k),
-        raw::TokenIds::O200kBase => TokenIds::Text(Encoding::O200k),
-        raw::TokenIds::Native => TokenIds::Native,
-        raw::TokenIds::Refuse => TokenIds::Refuse,
+        raw::TokenIdsConfig::Cl100kBase => TokenIdPolicy::Text(Encoding::Cl100k),
+        raw::TokenIdsConfig::O200kBase => TokenIdPolicy::Text(Encoding::O200k),
+        raw::TokenIdsConfig::Native => TokenIdPolicy::Native,
+        raw::TokenIdsConfig::Refuse => TokenIdPolicy::Refuse,
     }
 }
 
-const fn billing(raw: raw::ModelBilling) -> Billing {
+const fn convert_billing(raw: raw::ModelBilling) -> BillingUnit {
     match raw {
-        raw::ModelBilling::Credits => Billing::Credits,
-        raw::ModelBilling::Energy => Billing::Energy,
+        raw::ModelBilling::Credits => BillingUnit::Credits,
+        raw::ModelBilling::Energy => BillingUnit::Energy,
     }
 }
 
 /// Tariff of the written prices; missing prices are taken from `other`.
-pub fn tariff(raw: &raw::Price, other: &Tariff) -> Tariff {
-    let price = |price: Option<raw::Exact>, other: Option<Decimal>| price.map(|price| price.0).or(other);
+pub fn merge_tariff(raw: &raw::PriceConfig, other: &Tariff) -> Tariff {
+    let price =
+        |price: Option<raw::ExactDecimal>, other: Option<Decimal>| price.map(|price| price.0).or(other);
     // A price of input without one of cached input applies to both.
     let cached = if raw.input.is_some() { None } else { other.cached_input };
     Tariff {
@@ -379,22 +407,22 @@ pub fn tariff(raw: &raw::Price, other: &Tariff) -> Tariff {
     }
 }
 
-fn card(raw: &raw::Model, kind: Kind, tariff: &Tariff) -> Card {
+fn catalog_model(raw: &raw::ModelConfig, kind: Kind, tariff: &Tariff) -> Card {
     let (goes_in, comes_out) = match kind {
-        Kind::Chat => (Modality::Text, Modality::Text),
-        Kind::Embedding => (Modality::Text, Modality::Embeddings),
-        Kind::Rerank => (Modality::Text, Modality::Scores),
-        Kind::Image => (Modality::Text, Modality::Image),
-        Kind::Transcription => (Modality::Audio, Modality::Text),
+        Kind::Chat => (ModalityConfig::Text, ModalityConfig::Text),
+        Kind::Embedding => (ModalityConfig::Text, ModalityConfig::Embeddings),
+        Kind::Rerank => (ModalityConfig::Text, ModalityConfig::Scores),
+        Kind::Image => (ModalityConfig::Text, ModalityConfig::Image),
+        Kind::Transcription => (ModalityConfig::Audio, ModalityConfig::Text),
     };
-    let names = |written: &Option<Vec<Modality>>, usual: Modality| {
+    let names = |written: &Option<Vec<ModalityConfig>>, usual: ModalityConfig| {
         let all = written.clone().unwrap_or_else(|| vec![usual]);
         all.into_iter().map(|modality| modality.name().to_owned()).collect()
     };
     let priced = [tariff.input, tariff.output, tariff.image, tariff.minute].iter().any(Option::is_some);
     let input = tariff.input.unwrap_or_default();
     Card {
-        price: priced.then(|| Price {
+        price: priced.then(|| CatalogPrice {
             input,
             cached_input: tariff.cached_input.unwrap_or(input),
             output: tariff.output.unwrap_or_default(),
@@ -403,9 +431,9 @@ fn card(raw: &raw::Model, kind: Kind, tariff: &Tariff) -> Card {
         }),
         kind,
         lifecycle: match raw.lifecycle {
-            raw::Lifecycle::Active => Lifecycle::Active,
-            raw::Lifecycle::Deprecated => Lifecycle::Deprecated,
-            raw::Lifecycle::Retired => Lifecycle::Retired,
+            raw::LifecycleConfig::Active => LifecycleStage::Active,
+            raw::LifecycleConfig::Deprecated => LifecycleStage::Deprecated,
+            raw::LifecycleConfig::Retired => LifecycleStage::Retired,
         },
         id: raw.id.clone(),
         name: raw.name.clone().unwrap_or_else(|| raw.id.clone()),
@@ -415,7 +443,7 @@ fn card(raw: &raw::Model, kind: Kind, tariff: &Tariff) -> Card {
         max_output: raw.max_output,
         created: raw.created,
         owned_by: raw.owned_by.clone(),
-        supported_parameters: parameters::of_model(raw, kind),
+        supported_parameters: parameters::model_parameters(raw, kind),
         input_modalities: names(&raw.input_modalities, goes_in),
         output_modalities: names(&raw.output_modalities, comes_out),
     }

@@ -5,7 +5,7 @@ use penstock_footprint::country::{member, members};
 
 /// Names of other countries, for the error message.
 #[rustfmt::skip]
-const OTHERS: [(&str, &str); 44] = [
+const OTHER_COUNTRIES: [(&str, &str); 44] = [
     ("AE", "The United Arab Emirates"), ("AL", "Albania"), ("AR", "Argentina"), ("AU", "Australia"),
     ("BA", "Bosnia and Herzegovina"), ("BR", "Brazil"), ("BY", "Belarus"), ("CA", "Canada"),
     ("CH", "Switzerland"), ("CL", "Chile"), ("CN", "China"), ("EG", "Egypt"), ("GB", "The United Kingdom"),
@@ -19,7 +19,7 @@ const OTHERS: [(&str, &str); 44] = [
 ];
 
 /// Returns a member state's name, or the reason and correction if the code is not of a member state.
-pub fn country(code: &str) -> Result<&'static str, (String, String)> {
+pub fn eu_country_name(code: &str) -> Result<&'static str, (String, String)> {
     if let Some(name) = member(code) {
         return Ok(name);
     }
@@ -30,22 +30,22 @@ pub fn country(code: &str) -> Result<&'static str, (String, String)> {
     if upper == "EL" {
         return Err(("Greece is `GR` here, as in ISO 3166.".to_owned(), "Write \"GR\".".to_owned()));
     }
-    if let Some((_, name)) = OTHERS.iter().find(|(other, _)| *other == upper) {
-        return Err(outside(&format!("{name} is not a member state of the European Union")));
+    if let Some((_, name)) = OTHER_COUNTRIES.iter().find(|(other, _)| *other == upper) {
+        return Err(outside_eu(&format!("{name} is not a member state of the European Union")));
     }
     let by_name = members().find(|(_, name)| name.eq_ignore_ascii_case(code.trim()));
-    let guess = || suggest::nearest(code, members().map(|(_, name)| name).filter(|_| code.len() > 3));
+    let guess = || suggest::most_similar(code, members().map(|(_, name)| name).filter(|_| code.len() > 3));
     let meant = by_name.or_else(|| guess().and_then(|meant| members().find(|(_, name)| *name == meant)));
     match meant {
         Some((code, name)) => Err((
             format!("A country is written as its two-letter code, and {name} is `{code}`."),
             format!("Write \"{code}\"."),
         )),
-        None => Err(outside("It is not the code of a member state of the European Union")),
+        None => Err(outside_eu("It is not the code of a member state of the European Union")),
     }
 }
 
-fn outside(what: &str) -> (String, String) {
+fn outside_eu(what: &str) -> (String, String) {
     let codes: Vec<&str> = members().map(|(code, _)| code).collect();
     (
         format!("{what}, and requests go to providers inside it only."),

@@ -1,10 +1,10 @@
 //! `[grid]`: tables and forecasts of carbon intensity, read and validated.
 
-use super::super::raw::Raw;
-use super::super::settings::Grid;
-use super::Proof;
-use super::key_path::Spot;
-use penstock_batch::grid::{Place, forecast};
+use super::super::raw::ConfigFile;
+use super::super::settings::GridSettings;
+use super::SettingsResolver;
+use super::key_path::KeyPath;
+use penstock_batch::carbon_forecast::{GridZone, parse_forecast};
 use penstock_footprint::country::member;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -13,61 +13,67 @@ use std::collections::BTreeMap;
 /// Hours of a day.
 const HOURS: usize = 24;
 /// Upper limit on carbon intensity, in grams of CO2e per kWh; no grid emits more.
-const MOST: u32 = 5_000;
+const MAX_GRAMS_PER_KWH: u32 = 5_000;
 
-impl Proof<'_> {
-    pub fn grid(&mut self, raw: &Raw, top: &Spot<'_>) -> Grid {
+impl SettingsResolver<'_> {
+    pub fn resolve_grid(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> GridSettings {
         let spot = top.key("grid");
         let saving =
             raw.grid.saving.0.saturating_mul(Decimal::ONE_THOUSAND).trunc().to_u32().unwrap_or(1_000);
-        let mut places: BTreeMap<String, Place> = BTreeMap::new();
+        let mut places: BTreeMap<String, GridZone> = BTreeMap::new();
         for (place, hours) in &raw.grid.hours {
             let at = spot.key("hours").key(place);
             let Some(usual) = <[u32; HOURS]>::try_from(hours.as_slice()).ok() else {
                 let why = format!("It has {} numbers, and a day has 24 hours.", hours.len());
-                self.wrong(&at, why, "Write 24 numbers, the first for 0:00 to 1:00 UTC.");
+                self.report_mistake(&at, why, "Write 24 numbers, the first for 0:00 to 1:00 UTC.");
                 continue;
             };
-            if usual.iter().any(|grams| *grams > MOST) {
+            if usual.iter().any(|grams| *grams > MAX_GRAMS_PER_KWH) {
                 let why = "A number is over 5000 grams of CO2e per kWh, which no grid emits.";
-                self.wrong(&at, why, "Write grams of CO2e per kWh, such as 31.");
+                self.report_mistake(&at, why, "Write grams of CO2e per kWh, such as 31.");
                 continue;
             }
-            if !known(raw, place) {
+            if !is_known_location(raw, place) {
                 let fix = "Write the code of a member state, such as FR, or the id of a provider.";
-                self.wrong(&at, "It is neither a member state nor a provider.", fix);
+                self.report_mistake(&at, "It is neither a member state nor a provider.", fix);
                 continue;
             }
-            places.entry(place.clone()).or_default().usual = Some(usual);
+            places.entry(place.clone()).or_default().typical = Some(usual);
         }
         if let Some(path) = &raw.grid.forecast {
-            self.forecast(raw, path, &spot.key("forecast"), &mut places);
+            self.read_forecast(raw, path, &spot.key("forecast"), &mut places);
         }
-        Grid { saving, places }
+        GridSettings { saving, places }
     }
 
-    fn forecast(&mut self, raw: &Raw, path: &str, spot: &Spot<'_>, places: &mut BTreeMap<String, Place>) {
+    fn read_forecast(
+        &mut self,
+        raw: &ConfigFile,
+        path: &str,
+        spot: &KeyPath<'_>,
+        places: &mut BTreeMap<String, GridZone>,
+    ) {
         let text = match std::fs::read_to_string(spot.file(path)) {
             Ok(text) => text,
             Err(error) => {
                 let why = format!("The file cannot be read: {error}.");
-                self.wrong(spot, why, "Write the path of a CSV file of lines place,hour,g_per_kwh.");
+                self.report_mistake(spot, why, "Write the path of a CSV file of lines place,hour,g_per_kwh.");
                 return;
             }
         };
-        match forecast(&text) {
+        match parse_forecast(&text) {
             Err((line, expected)) => {
                 let fix = "Each line is like FR,2026-11-22T14:00Z,31.";
-                self.wrong(spot, format!("Line {line} of the file is invalid: {expected}."), fix);
+                self.report_mistake(spot, format!("Line {line} of the file is invalid: {expected}."), fix);
             }
             Ok(read) => {
                 for (place, hours) in read {
-                    if known(raw, &place) {
+                    if is_known_location(raw, &place) {
                         places.entry(place).or_default().forecast = hours;
                     } else {
                         let why =
                             format!("The file contains {place:?}, neither a member state nor a provider.");
-                        self.warn(spot, why, "Those lines are ignored.");
+                        self.report_warning(spot, why, "Those lines are ignored.");
                     }
                 }
             }
@@ -75,6 +81,6 @@ impl Proof<'_> {
     }
 }
 
-fn known(raw: &Raw, place: &str) -> bool {
+fn is_known_location(raw: &ConfigFile, place: &str) -> bool {
     member(place).is_some() || raw.providers.iter().any(|provider| provider.id == place)
 }

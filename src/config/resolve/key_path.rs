@@ -1,39 +1,39 @@
 //! Path in a document, with its value if there is one.
 
-use super::super::check::segment;
-use super::super::diagnostic::Mistake;
-use super::super::spanned_toml::{Node, Value};
+use super::super::check::path_segment;
+use super::super::diagnostic::Diagnostic;
+use super::super::spanned_toml::{SpannedValue, Value};
 use std::path::{Path, PathBuf};
 
 /// Path of a key, its value if there is one, and the closest existing node.
 #[derive(Clone)]
-pub struct Spot<'a> {
+pub struct KeyPath<'a> {
     path: String,
-    near: &'a Node,
-    node: Option<&'a Node>,
+    nearest_node: &'a SpannedValue,
+    node: Option<&'a SpannedValue>,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> KeyPath<'a> {
     /// Root of the document.
-    pub const fn top(root: &'a Node) -> Self {
-        Self { path: String::new(), near: root, node: Some(root) }
+    pub const fn root(root: &'a SpannedValue) -> Self {
+        Self { path: String::new(), nearest_node: root, node: Some(root) }
     }
 
     /// Path of a table member.
     pub fn key(&self, key: &str) -> Self {
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
         let node = self.node.and_then(|node| node.get(key));
-        Self { path, near: node.unwrap_or(self.near), node }
+        Self { path, nearest_node: node.unwrap_or(self.nearest_node), node }
     }
 
     /// Path of a list element.
-    pub fn at(&self, index: usize) -> Self {
+    pub fn element(&self, index: usize) -> Self {
         let node = self.node.and_then(|node| node.elements().get(index));
         let path = match node {
-            Some(element) => format!("{}{}", self.path, segment(element, index)),
+            Some(element) => format!("{}{}", self.path, path_segment(element, index)),
             None => format!("{}[{index}]", self.path),
         };
-        Self { path, near: node.unwrap_or(self.near), node }
+        Self { path, nearest_node: node.unwrap_or(self.nearest_node), node }
     }
 
     /// Path as text.
@@ -43,24 +43,24 @@ impl<'a> Spot<'a> {
 
     /// Location as `file:line`.
     pub fn place(&self) -> String {
-        format!("{}:{}", self.near.place.file, self.near.place.line)
+        format!("{}:{}", self.nearest_node.place.file, self.nearest_node.place.line)
     }
 
     /// Resolves a file path relative to the configuration file that contains it.
     pub fn file(&self, written: &str) -> PathBuf {
-        let from = self.near.place.file.to_string();
+        let from = self.nearest_node.place.file.to_string();
         Path::new(&from).parent().unwrap_or(Path::new("")).join(written)
     }
 
     /// Formats the value as written; `None` for a table.
-    pub fn written(&self) -> Option<String> {
-        self.node.filter(|node| !matches!(node.value, Value::Table(_))).map(Node::written)
+    pub fn value_preview(&self) -> Option<String> {
+        self.node.filter(|node| !matches!(node.value, Value::Table(_))).map(SpannedValue::preview)
     }
 
     /// Creates a mistake at this path.
-    pub fn mistake(&self, value: Option<String>, why: String, fix: String) -> Mistake {
-        let place = &self.near.place;
-        Mistake {
+    pub fn diagnostic(&self, value: Option<String>, why: String, fix: String) -> Diagnostic {
+        let place = &self.nearest_node.place;
+        Diagnostic {
             file: place.file.to_string(),
             line: Some(place.line),
             key: self.path.clone(),

@@ -3,8 +3,8 @@
 
 mod bounds;
 mod catalogue;
-mod circles;
 mod country;
+mod cycles;
 mod exports;
 mod folder;
 mod grid;
@@ -20,13 +20,13 @@ mod shape;
 mod tokenizer;
 mod url;
 
-use super::changes::Document;
-use super::diagnostic::{Mistake, Report};
-use super::load::Reach;
-use super::raw::Raw;
+use super::changes::ConfigDocument;
+use super::diagnostic::{Diagnostic, Diagnostics};
+use super::load::AdminTarget;
+use super::raw::ConfigFile;
 use super::settings::{ConfigVersion, Settings};
-use super::spanned_toml::Node;
-use key_path::Spot;
+use super::spanned_toml::SpannedValue;
+use key_path::KeyPath;
 use penstock_contract::hex;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -34,14 +34,14 @@ use std::path::PathBuf;
 
 /// Inputs of the configuration besides its files.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct ResolveEnv<'a> {
     /// Environment variables.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
 /// Names that the document defines, including those of blocks with mistakes, so that one mistake does not cause others.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct DefinedNames {
     /// Ids of models, in document order.
     pub models: Vec<String>,
     /// The same ids, for look-ups.
@@ -50,10 +50,10 @@ pub struct Names {
     pub guessed: HashSet<String>,
 }
 
-impl Names {
+impl DefinedNames {
     /// Collects the names of a document before invalid values are removed.
-    pub fn of(root: &Node) -> Self {
-        let blocks = root.get("models").map(Node::elements).unwrap_or_default();
+    pub fn from_document(root: &SpannedValue) -> Self {
+        let blocks = root.get("models").map(SpannedValue::elements).unwrap_or_default();
         let ids = blocks.iter().filter_map(|block| block.get("id")?.text());
         let models: Vec<String> = ids.map(str::to_owned).collect();
         Self { known: models.iter().cloned().collect(), models, guessed: HashSet::new() }
@@ -61,65 +61,66 @@ impl Names {
 }
 
 /// Resolves the settings of a document that matches the schema.
-pub fn resolve(
-    root: &Node,
-    names: &Names,
-    around: Surroundings<'_>,
-    report: &mut Report,
+pub fn resolve_settings(
+    root: &SpannedValue,
+    names: &DefinedNames,
+    around: ResolveEnv<'_>,
+    report: &mut Diagnostics,
 ) -> Option<Settings> {
-    let raw: Raw = match serde_json::from_value(root.json()) {
+    let raw: ConfigFile = match serde_json::from_value(root.json()) {
         Ok(raw) => raw,
         Err(error) => {
-            report.mistakes.push(unread(root, &error));
+            report.mistakes.push(deserialize_mistake(root, &error));
             return None;
         }
     };
-    let top = Spot::top(root);
-    let mut proof = Proof { around, names, report, watched: Vec::new(), unknown: 0 };
-    let listen = proof.listen(&raw, &top);
+    let top = KeyPath::root(root);
+    let mut proof =
+        SettingsResolver { environment: around, names, report, watched_files: Vec::new(), unknown_models: 0 };
+    let listen = proof.resolve_listen(&raw, &top);
     let storage = proof.storage(&raw, &top);
-    let spool = proof.spool(&raw, &top);
+    let spool = proof.resolve_spool(&raw, &top);
     let files = proof.files(&raw, &top);
-    let exports = proof.exports(&raw, &top, files.as_ref());
-    let simulators = proof.simulators(&raw, &top);
-    proof.clashes(listen.as_ref(), &simulators, &top);
-    let models = proof.models(&raw, &top);
-    let providers = proof.providers(&raw, &top);
-    let offers = proof.offers(&raw, &models, &providers, &top);
-    let default_models = proof.default_models(&raw, &top);
-    let grid = proof.grid(&raw, &top);
-    let overload = proof.overload(&raw, &top);
-    proof.bounds(&raw, &top);
+    let exports = proof.resolve_exports(&raw, &top, files.as_ref());
+    let simulators = proof.resolve_simulators(&raw, &top);
+    proof.check_port_clashes(listen.as_ref(), &simulators, &top);
+    let models = proof.resolve_models(&raw, &top);
+    let providers = proof.resolve_providers(&raw, &top);
+    let offers = proof.resolve_offers(&raw, &models, &providers, &top);
+    let default_models = proof.resolve_default_models(&raw, &top);
+    let grid = proof.resolve_grid(&raw, &top);
+    let overload = proof.resolve_overload(&raw, &top);
+    proof.check_bounds(&raw, &top);
     let document = serde_json::to_vec(&raw).unwrap_or_default();
     let settings = Settings {
-        version: version(&document),
-        document: Document::new(document),
+        version: config_version(&document),
+        document: ConfigDocument::new(document),
         listen: listen?,
         spool: spool?,
         files: files?,
         storage: storage?,
         exports: exports?,
-        limits: server::limits(&raw),
+        limits: server::limit_settings(&raw),
         overload,
-        routing: server::routing(&raw),
-        impact: super::settings::Impact { provenance: raw.impact.provenance },
-        images: super::settings::Images { lifetime: raw.images.lifetime.0, keep: raw.images.keep.0 },
-        billing: super::settings::Billing {
+        routing: server::routing_settings(&raw),
+        impact: super::settings::ImpactSettings { provenance: raw.impact.provenance },
+        images: super::settings::ImageSettings { lifetime: raw.images.lifetime.0, keep: raw.images.keep.0 },
+        billing: super::settings::BillingSettings {
             eur_per_credit: raw.billing.eur_per_credit.0,
             eur_per_kwh: raw.billing.eur_per_kwh.0,
-            prepaid: raw.billing.credit == super::raw::Credit::Prepaid,
+            prepaid: raw.billing.credit == super::raw::CreditPolicy::Prepaid,
             reserve_output_tokens: raw.billing.reserve_output_tokens.into(),
         },
-        ledger: server::ledger(&raw),
+        ledger: server::ledger_settings(&raw),
         batches: server::batches(&raw),
-        compatibility: server::compatibility(&raw),
+        compatibility: server::compatibility_settings(&raw),
         grid,
         drain: raw.process.drain.0,
-        watch: raw.process.watch.0,
-        watched: proof.watched,
+        watch_interval: raw.process.watch.0,
+        watched_files: proof.watched_files,
         core_dumps: raw.process.core_dumps,
-        threads: server::threads(raw.process.threads),
-        log: server::log(&raw),
+        threads: server::thread_count(raw.process.threads),
+        log: server::log_settings(&raw),
         default_models,
         models: models.into_iter().flatten().collect(),
         providers: providers.into_iter().flatten().collect(),
@@ -133,21 +134,31 @@ pub fn resolve(
 ///
 /// # Errors
 /// Returns the mistakes in the admin listener.
-pub fn reach(root: &Node, around: Surroundings<'_>) -> Result<Reach, Vec<Mistake>> {
-    let raw: Raw = serde_json::from_value(root.json()).map_err(|error| vec![unread(root, &error)])?;
-    let top = Spot::top(root);
-    let names = Names::default();
-    let mut report = Report::default();
-    let mut proof = Proof { around, names: &names, report: &mut report, watched: Vec::new(), unknown: 0 };
+pub fn resolve_admin_target(
+    root: &SpannedValue,
+    around: ResolveEnv<'_>,
+) -> Result<AdminTarget, Vec<Diagnostic>> {
+    let raw: ConfigFile =
+        serde_json::from_value(root.json()).map_err(|error| vec![deserialize_mistake(root, &error)])?;
+    let top = KeyPath::root(root);
+    let names = DefinedNames::default();
+    let mut report = Diagnostics::default();
+    let mut proof = SettingsResolver {
+        environment: around,
+        names: &names,
+        report: &mut report,
+        watched_files: Vec::new(),
+        unknown_models: 0,
+    };
     let storage = proof.storage(&raw, &top);
     let files = proof.files(&raw, &top).map(|files| files.path);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
-    let admin = proof.address(&raw.listen.admin, &top.key("listen").key("admin"));
+    let admin = proof.parse_address(&raw.listen.admin, &top.key("listen").key("admin"));
     let folder = top.key("storage").key("path").file(&raw.storage.path);
     match admin {
         Some(admin) => {
             let files = files.unwrap_or_else(|| folder.join("files"));
-            Ok(Reach { admin, folder, files, storage: storage.ok_or(store_mistakes) })
+            Ok(AdminTarget { admin, folder, files, storage: storage.ok_or(store_mistakes) })
         }
         None => Err(report.mistakes),
     }
@@ -155,8 +166,8 @@ pub fn reach(root: &Node, around: Surroundings<'_>) -> Result<Reach, Vec<Mistake
 
 /// Mistake for a document that cannot be deserialized. This cannot happen after the schema check, but would not be
 /// hidden.
-fn unread(root: &Node, error: &serde_json::Error) -> Mistake {
-    Mistake {
+fn deserialize_mistake(root: &SpannedValue, error: &serde_json::Error) -> Diagnostic {
+    Diagnostic {
         file: root.place.file.to_string(),
         line: None,
         key: String::new(),
@@ -167,32 +178,32 @@ fn unread(root: &Node, error: &serde_json::Error) -> Mistake {
 }
 
 /// Short hash of the configuration with all its defaults; secrets are included as references only.
-fn version(document: &[u8]) -> ConfigVersion {
+fn config_version(document: &[u8]) -> ConfigVersion {
     let digest = Sha256::digest(document);
     ConfigVersion(hex::text(digest.iter().take(6)).into())
 }
 
-struct Proof<'a> {
-    around: Surroundings<'a>,
-    names: &'a Names,
-    report: &'a mut Report,
+struct SettingsResolver<'a> {
+    environment: ResolveEnv<'a>,
+    names: &'a DefinedNames,
+    report: &'a mut Diagnostics,
     /// Files that were read because they contain a secret or a certificate.
-    watched: Vec<PathBuf>,
+    watched_files: Vec<PathBuf>,
     /// Number of unknown model names so far.
-    unknown: usize,
+    unknown_models: usize,
 }
 
-impl Proof<'_> {
-    fn wrong(&mut self, spot: &Spot<'_>, why: impl Into<String>, fix: impl Into<String>) {
-        self.report.mistakes.push(spot.mistake(spot.written(), why.into(), fix.into()));
+impl SettingsResolver<'_> {
+    fn report_mistake(&mut self, spot: &KeyPath<'_>, why: impl Into<String>, fix: impl Into<String>) {
+        self.report.mistakes.push(spot.diagnostic(spot.value_preview(), why.into(), fix.into()));
     }
 
     /// Adds a mistake whose value must not be shown.
-    fn wrong_secret(&mut self, spot: &Spot<'_>, why: impl Into<String>, fix: impl Into<String>) {
-        self.report.mistakes.push(spot.mistake(None, why.into(), fix.into()));
+    fn report_secret_mistake(&mut self, spot: &KeyPath<'_>, why: impl Into<String>, fix: impl Into<String>) {
+        self.report.mistakes.push(spot.diagnostic(None, why.into(), fix.into()));
     }
 
-    fn warn(&mut self, spot: &Spot<'_>, why: impl Into<String>, fix: impl Into<String>) {
-        self.report.warnings.push(spot.mistake(spot.written(), why.into(), fix.into()));
+    fn report_warning(&mut self, spot: &KeyPath<'_>, why: impl Into<String>, fix: impl Into<String>) {
+        self.report.warnings.push(spot.diagnostic(spot.value_preview(), why.into(), fix.into()));
     }
 }

@@ -1,39 +1,40 @@
 //! Offers: one model at one provider, with the settings of the pair.
 
-use super::super::raw::{self, Raw};
-use super::super::settings::{Model, Offer, Provider};
-use super::key_path::Spot;
-use super::{Proof, catalogue, provider};
+use super::super::raw::{self, ConfigFile};
+use super::super::settings::{ModelSettings, OfferSettings, Provider};
+use super::key_path::KeyPath;
+use super::{SettingsResolver, catalogue, provider};
 use penstock_contract::{Abilities, Continuation, Prefill, ReasoningName};
 use penstock_footprint::Prepared;
-use penstock_pricing::{Billing, Tariff};
+use penstock_pricing::{BillingUnit, Tariff};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-impl Proof<'_> {
+impl SettingsResolver<'_> {
     /// Resolves all offers and numbers them. Warns about models without an offer.
-    pub fn offers(
+    pub fn resolve_offers(
         &mut self,
-        raw: &Raw,
-        models: &[Option<Arc<Model>>],
+        raw: &ConfigFile,
+        models: &[Option<Arc<ModelSettings>>],
         providers: &[Option<Arc<Provider>>],
-        top: &Spot<'_>,
-    ) -> Vec<Arc<Offer>> {
-        let mut found: Vec<Arc<Offer>> = Vec::new();
-        let by_id: HashMap<&str, &Arc<Model>> =
+        top: &KeyPath<'_>,
+    ) -> Vec<Arc<OfferSettings>> {
+        let mut found: Vec<Arc<OfferSettings>> = Vec::new();
+        let by_id: HashMap<&str, &Arc<ModelSettings>> =
             models.iter().flatten().map(|model| (model.card.id.as_str(), model)).collect();
         for (place, (written, provider)) in raw.providers.iter().zip(providers).enumerate() {
-            let list = top.key("providers").at(place).key("offers");
+            let list = top.key("providers").element(place).key("offers");
             let mut seen = HashMap::new();
             for (index, offer) in written.offers.iter().enumerate() {
-                let spot = list.at(index);
-                self.offer_once(&mut seen, offer, &spot);
-                if !self.is_model(raw, &offer.model, &spot.key("model")) {
+                let spot = list.element(index);
+                self.check_unique_offer(&mut seen, offer, &spot);
+                if !self.check_model_id(raw, &offer.model, &spot.key("model")) {
                     continue;
                 }
-                self.offer_dialects(written, offer, &spot);
+                self.check_offer_dialects(written, offer, &spot);
                 if let (Some(model), Some(provider)) = (by_id.get(offer.model.as_str()), provider) {
-                    found.extend(self.offer(offer, found.len(), model, provider, &spot).map(Arc::new));
+                    found
+                        .extend(self.resolve_offer(offer, found.len(), model, provider, &spot).map(Arc::new));
                 }
             }
         }
@@ -41,17 +42,17 @@ impl Proof<'_> {
         let offered: HashSet<&str> = offers.map(|offer| offer.model.as_str()).collect();
         for (index, model) in raw.models.iter().enumerate() {
             let offered = offered.contains(model.id.as_str());
-            if offered && model.lifecycle == raw::Lifecycle::Retired {
-                let spot = top.key("models").at(index);
-                self.warn(
+            if offered && model.lifecycle == raw::LifecycleConfig::Retired {
+                let spot = top.key("models").element(index);
+                self.report_warning(
                     &spot.key("lifecycle"),
                     "It is retired, and providers still offer it, so it is still served.",
                     "Take it out of their offers, or write \"deprecated\".",
                 );
             }
             if !offered && model.fallbacks.is_empty() {
-                let spot = top.key("models").at(index);
-                self.warn(
+                let spot = top.key("models").element(index);
+                self.report_warning(
                     &spot,
                     "No provider offers this model, so every request for it fails.",
                     "Add it to a provider's offers.",
@@ -61,14 +62,14 @@ impl Proof<'_> {
         found
     }
 
-    fn offer_once<'r>(
+    fn check_unique_offer<'r>(
         &mut self,
         seen: &mut HashMap<(&'r str, Option<&'r str>), String>,
-        offer: &'r raw::Offer,
-        spot: &Spot<'_>,
+        offer: &'r raw::OfferConfig,
+        spot: &KeyPath<'_>,
     ) {
         if let Some(place) = seen.insert((&offer.model, offer.name.as_deref()), spot.place()) {
-            self.wrong(
+            self.report_mistake(
                 &spot.key("model"),
                 format!("This provider offers the model already, under the same name, at {place}."),
                 "Take one of the two out.",
@@ -76,10 +77,15 @@ impl Proof<'_> {
         }
     }
 
-    fn offer_dialects(&mut self, provider: &raw::Provider, offer: &raw::Offer, spot: &Spot<'_>) {
+    fn check_offer_dialects(
+        &mut self,
+        provider: &raw::Provider,
+        offer: &raw::OfferConfig,
+        spot: &KeyPath<'_>,
+    ) {
         for dialect in offer.dialects.iter().flatten() {
             if !provider.dialects.contains(dialect) {
-                self.wrong(
+                self.report_mistake(
                     &spot.key("dialects"),
                     format!("The provider does not support {dialect:?}.")
                         .to_ascii_lowercase()
@@ -91,37 +97,43 @@ impl Proof<'_> {
     }
 
     /// Tariffs after the first: one for each day on which the price of the model or of the offer changes.
-    fn offer_later(&mut self, raw: &raw::Offer, model: &Model, spot: &Spot<'_>) -> Vec<(u64, Tariff)> {
+    fn offer_tariff_changes(
+        &mut self,
+        raw: &raw::OfferConfig,
+        model: &ModelSettings,
+        spot: &KeyPath<'_>,
+    ) -> Vec<(u64, Tariff)> {
         // This only checks the offer's own days; the tariffs are computed below.
-        let own = self.later(&raw.price_changes, &spot.key("price_changes"), |_| model.tariff);
-        let mut days: Vec<u64> = own.iter().chain(&model.later).map(|(day, _)| *day).collect();
+        let own =
+            self.resolve_price_changes(&raw.price_changes, &spot.key("price_changes"), |_| model.tariff);
+        let mut days: Vec<u64> = own.iter().chain(&model.later_tariffs).map(|(day, _)| *day).collect();
         days.sort_unstable();
         days.dedup();
         let at = |day: u64| {
-            let usual = catalogue::tariff_at(&model.tariff, &model.later, day);
-            let first = catalogue::tariff(&raw.price, &usual);
+            let usual = catalogue::tariff_at(&model.tariff, &model.later_tariffs, day);
+            let first = catalogue::merge_tariff(&raw.price, &usual);
             let begun = raw.price_changes.iter().zip(&own).take_while(|(_, (from, _))| *from <= day);
-            begun.fold(first, |tariff, (change, _)| catalogue::tariff(&change.price, &tariff))
+            begun.fold(first, |tariff, (change, _)| catalogue::merge_tariff(&change.price, &tariff))
         };
         days.into_iter().map(|day| (day, at(day))).collect()
     }
 
-    fn offer(
+    fn resolve_offer(
         &mut self,
-        raw: &raw::Offer,
+        raw: &raw::OfferConfig,
         index: usize,
-        model: &Arc<Model>,
+        model: &Arc<ModelSettings>,
         provider: &Arc<Provider>,
-        spot: &Spot<'_>,
-    ) -> Option<Offer> {
-        self.per_million(&raw.price, &spot.key("price"));
-        self.parameters(raw.supported_parameters.as_deref(), model.kind, false, spot);
-        let tariff = catalogue::tariff(&raw.price, &model.tariff);
-        let later = self.offer_later(raw, model, spot);
-        if let Some(price) = tariff.lacks(model.kind) {
+        spot: &KeyPath<'_>,
+    ) -> Option<OfferSettings> {
+        self.check_price_unit(&raw.price, &spot.key("price"));
+        self.check_parameters(raw.supported_parameters.as_deref(), model.kind, false, spot);
+        let tariff = catalogue::merge_tariff(&raw.price, &model.tariff);
+        let later = self.offer_tariff_changes(raw, model, spot);
+        if let Some(price) = tariff.missing_price(model.kind) {
             let fix =
                 format!("Write `{price}` in the model's `price` or in the offer's; 0 if it is to be free.");
-            self.warn(
+            self.report_warning(
                 &spot.key("price"),
                 format!("There is no price of `{price}`, so requests for this model are free here."),
                 fix,
@@ -131,43 +143,47 @@ impl Proof<'_> {
             Ok(prepared) => prepared,
             Err(mistakes) => {
                 for mistake in mistakes {
-                    self.wrong(spot, format!("{} must be {}.", mistake.field, mistake.expected), "");
+                    self.report_mistake(spot, format!("{} must be {}.", mistake.field, mistake.expected), "");
                 }
                 return None;
             }
         };
-        if tariff.billing == Billing::Energy && !prepared.has_list() {
-            self.wrong(
+        if tariff.billing == BillingUnit::Energy && !prepared.has_list() {
+            self.report_mistake(
                 spot,
                 format!("Model `{}` is billed by energy, and its energy use is unknown.", model.card.id),
                 "Write `energy` in the model's block, or bill it in credits.",
             );
         }
-        let shape = self.shape(raw, model, spot);
+        let shape = self.resolve_shape(raw, model, spot);
         let context_length = raw.context_length.unwrap_or(model.card.context_length);
         if context_length > model.card.context_length {
             let why = format!("It is more than the model's own window, {}.", model.card.context_length);
-            self.wrong(&spot.key("context_length"), why, "Write less, or more in the model's block.");
+            self.report_mistake(
+                &spot.key("context_length"),
+                why,
+                "Write less, or more in the model's block.",
+            );
         }
         let max_output = raw.max_output.or(model.card.max_output);
-        Some(Offer {
+        Some(OfferSettings {
             index,
             provider: Arc::clone(provider),
             model: Arc::clone(model),
             name: raw.name.as_deref().unwrap_or(&model.card.id).into(),
             tariff,
-            later,
+            later_tariffs: later,
             prepared,
             abilities: Abilities {
                 context_length: Some(context_length),
                 max_output,
-                ..abilities(raw, model, provider)
+                ..offer_abilities(raw, model, provider)
             },
             shape,
             dialects: raw
                 .dialects
                 .as_ref()
-                .map_or_else(|| provider.dialects.clone(), |own| provider::dialects(own)),
+                .map_or_else(|| provider.dialects.clone(), |own| provider::convert_dialects(own)),
             context_length,
             max_output,
             image_steps: raw.image_steps,
@@ -176,24 +192,24 @@ impl Proof<'_> {
     }
 }
 
-fn abilities(raw: &raw::Offer, model: &Model, provider: &Provider) -> Abilities {
+fn offer_abilities(raw: &raw::OfferConfig, model: &ModelSettings, provider: &Provider) -> Abilities {
     let parameters = raw.supported_parameters.as_ref().unwrap_or(&model.card.supported_parameters);
     Abilities {
         parameters: parameters.iter().map(|name| name.as_str().into()).collect(),
         continuation: raw.continuation.map(|way| match way {
-            raw::Continuation::ContinueFinalMessage => Continuation::ContinueFinalMessage,
-            raw::Continuation::Prefill => Continuation::Prefill,
+            raw::ContinuationConfig::ContinueFinalMessage => Continuation::ContinueFinalMessage,
+            raw::ContinuationConfig::Prefill => Continuation::Prefill,
         }),
         prefill: match raw.prefill {
-            raw::Prefill::None => Prefill::None,
-            raw::Prefill::ContinueFinalMessage => Prefill::ContinueFinalMessage,
-            raw::Prefill::Prefix => Prefill::Prefix,
-            raw::Prefill::Automatic => Prefill::Automatic,
+            raw::PrefillConfig::None => Prefill::None,
+            raw::PrefillConfig::ContinueFinalMessage => Prefill::ContinueFinalMessage,
+            raw::PrefillConfig::Prefix => Prefill::Prefix,
+            raw::PrefillConfig::Automatic => Prefill::Automatic,
         },
         replay_reasoning: raw.replay_reasoning,
         reasoning_name: raw.reasoning_name.map(|name| match name {
-            raw::ReasoningName::ReasoningContent => ReasoningName::Content,
-            raw::ReasoningName::Reasoning => ReasoningName::Short,
+            raw::ReasoningNameConfig::ReasoningContent => ReasoningName::Content,
+            raw::ReasoningNameConfig::Reasoning => ReasoningName::Short,
         }),
         max_n: raw.max_n.or(provider.max_n).or(model.max_n),
         thinking_switch: raw.thinking_switch,
@@ -203,7 +219,7 @@ fn abilities(raw: &raw::Offer, model: &Model, provider: &Provider) -> Abilities 
         max_stop: raw.max_stop.and_then(|most| usize::try_from(most).ok()),
         max_images: raw.max_images,
         max_inputs: raw.max_inputs.and_then(|most| usize::try_from(most).ok()),
-        score: raw.score.map_or(model.score, catalogue::score),
+        score: raw.score.map_or(model.score, catalogue::convert_score),
         ..Abilities::default()
     }
 }

@@ -3,8 +3,8 @@
 
 use super::super::raw;
 use super::super::suggest;
-use super::Proof;
-use super::key_path::Spot;
+use super::SettingsResolver;
+use super::key_path::KeyPath;
 use penstock_contract::Kind;
 use rust_decimal::Decimal;
 
@@ -32,7 +32,7 @@ const IMAGE: &[&str] = &["n", "size", "response_format"];
 const TRANSCRIPTION: &[&str] = &["language", "prompt", "response_format"];
 
 /// More parameter names that clients send or engines document.
-const OTHERS: &[&str] = &[
+const OTHER_PARAMETERS: &[&str] = &[
     "bad_words",
     "chat_template_kwargs",
     "dimensions",
@@ -73,15 +73,15 @@ const OTHERS: &[&str] = &[
 ];
 
 /// Price in EUR per million tokens below which it is more likely the price of a single token.
-const LEAST: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
+const MIN_PLAUSIBLE_PRICE: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
 
 /// Parameters of a model: as written, or the usual ones of its kind.
-pub fn of_model(raw: &raw::Model, kind: Kind) -> Vec<String> {
-    let usual = || usual(kind).iter().map(|name| (*name).to_owned()).collect();
+pub fn model_parameters(raw: &raw::ModelConfig, kind: Kind) -> Vec<String> {
+    let usual = || default_parameters(kind).iter().map(|name| (*name).to_owned()).collect();
     raw.supported_parameters.clone().unwrap_or_else(usual)
 }
 
-const fn usual(kind: Kind) -> &'static [&'static str] {
+const fn default_parameters(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Chat => CHAT,
         Kind::Embedding => EMBEDDING,
@@ -91,43 +91,50 @@ const fn usual(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-fn known() -> impl Iterator<Item = &'static str> {
-    [CHAT, EMBEDDING, RERANK, IMAGE, TRANSCRIPTION, OTHERS].into_iter().flatten().copied()
+fn known_parameters() -> impl Iterator<Item = &'static str> {
+    [CHAT, EMBEDDING, RERANK, IMAGE, TRANSCRIPTION, OTHER_PARAMETERS].into_iter().flatten().copied()
 }
 
-impl Proof<'_> {
+impl SettingsResolver<'_> {
     /// Warns about misspelled parameters, and about a chat `model` without a list.
-    pub fn parameters(&mut self, written: Option<&[String]>, kind: Kind, model: bool, spot: &Spot<'_>) {
+    pub fn check_parameters(
+        &mut self,
+        written: Option<&[String]>,
+        kind: Kind,
+        model: bool,
+        spot: &KeyPath<'_>,
+    ) {
         let spot = spot.key("supported_parameters");
         let Some(written) = written else {
             if model && kind == Kind::Chat {
                 let names = CHAT.join(", ");
                 let why = format!("It is left out, so what engines usually take is assumed: {names}.");
-                self.warn(&spot, why, "List what this model's engine takes.");
+                self.report_warning(&spot, why, "List what this model's engine takes.");
             }
             return;
         };
         for (index, name) in written.iter().enumerate() {
-            if known().any(|known| known == name) {
+            if known_parameters().any(|known| known == name) {
                 continue;
             }
-            if let Some(meant) = suggest::nearest(name, known()) {
+            if let Some(meant) = suggest::most_similar(name, known_parameters()) {
                 let why = "There is no parameter of this name, so the entry has no effect.";
-                self.warn(&spot.at(index), why, format!("Did you mean \"{meant}\"?"));
+                self.report_warning(&spot.element(index), why, format!("Did you mean \"{meant}\"?"));
             }
         }
     }
 
     /// Warns about prices that look like prices of a single token.
-    pub fn per_million(&mut self, price: &raw::Price, spot: &Spot<'_>) {
+    pub fn check_price_unit(&mut self, price: &raw::PriceConfig, spot: &KeyPath<'_>) {
         let prices = [("input", price.input), ("cached_input", price.cached_input), ("output", price.output)];
         for (name, price) in prices {
-            let Some(price) = price.map(|price| price.0).filter(|price| !price.is_zero() && *price < LEAST)
+            let Some(price) =
+                price.map(|price| price.0).filter(|price| !price.is_zero() && *price < MIN_PLAUSIBLE_PRICE)
             else {
                 continue;
             };
             let million = price.saturating_mul(Decimal::from(1_000_000)).normalize();
-            self.warn(
+            self.report_warning(
                 &spot.key(name),
                 "It is EUR per million tokens, and looks like the price of one token.",
                 format!("Write {million} if it is the price of one token."),

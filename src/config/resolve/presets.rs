@@ -1,10 +1,10 @@
 //! Presets: only sampling parameters, and only values that a request may set.
 
 use super::super::raw;
-use super::super::settings::Members;
+use super::super::settings::JsonMembers;
 use super::super::suggest;
-use super::Proof;
-use super::key_path::Spot;
+use super::SettingsResolver;
+use super::key_path::KeyPath;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -23,12 +23,16 @@ const SAMPLING: [&str; 11] = [
     "chat_template_kwargs",
 ];
 
-impl Proof<'_> {
-    pub fn presets(&mut self, raw: &raw::Presets, spot: &Spot<'_>) -> Option<BTreeMap<Box<str>, Members>> {
+impl SettingsResolver<'_> {
+    pub fn resolve_presets(
+        &mut self,
+        raw: &raw::PresetsConfig,
+        spot: &KeyPath<'_>,
+    ) -> Option<BTreeMap<Box<str>, JsonMembers>> {
         let mut found = BTreeMap::new();
         let mut whole = true;
         for (name, preset) in [("reasoning", &raw.reasoning), ("non_reasoning", &raw.non_reasoning)] {
-            whole &= self.sampling(preset, &spot.key(name));
+            whole &= self.check_sampling(preset, &spot.key(name));
             if !preset.is_empty() {
                 let member =
                     |(name, value): (&String, &Value)| (name.as_str().into(), value.to_string().into());
@@ -38,20 +42,20 @@ impl Proof<'_> {
         whole.then_some(found)
     }
 
-    fn sampling(&mut self, preset: &Map<String, Value>, spot: &Spot<'_>) -> bool {
+    fn check_sampling(&mut self, preset: &Map<String, Value>, spot: &KeyPath<'_>) -> bool {
         let mut whole = true;
         for name in preset.keys().filter(|name| !SAMPLING.contains(&name.as_str())) {
             whole = false;
-            let fix = suggest::nearest(name, SAMPLING).map_or_else(
+            let fix = suggest::most_similar(name, SAMPLING).map_or_else(
                 || format!("It may set {}.", SAMPLING.join(", ")),
                 |meant| format!("Did you mean `{meant}`?"),
             );
-            self.wrong(&spot.key(name), "A preset fills in sampling parameters only.", fix);
+            self.report_mistake(&spot.key(name), "A preset fills in sampling parameters only.", fix);
         }
         for (name, value) in preset.iter().filter(|(name, _)| SAMPLING.contains(&name.as_str())) {
-            if let Some(why) = refused(name, value) {
+            if let Some(why) = refusal_reason(name, value) {
                 whole = false;
-                self.wrong(&spot.key(name), why, "Write a value that a request may set.");
+                self.report_mistake(&spot.key(name), why, "Write a value that a request may set.");
             }
         }
         whole
@@ -60,7 +64,7 @@ impl Proof<'_> {
 
 /// Returns the reason why a request with this member would be refused. Presets are applied after requests were
 /// validated, so their values are checked here.
-fn refused(name: &str, value: &Value) -> Option<String> {
+fn refusal_reason(name: &str, value: &Value) -> Option<String> {
     let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "" }] });
     body.as_object_mut()?.insert(name.to_owned(), value.clone());
     let limits = penstock_admission::Limits::default();

@@ -1,28 +1,28 @@
 //! Reader of secrets and files that the configuration refers to.
 
-use super::super::raw::Reference;
-use super::super::read::cause;
-use super::super::secret::Secret;
-use super::Proof;
-use super::key_path::Spot;
+use super::super::raw::SecretRef;
+use super::super::read::describe_io_error;
+use super::super::secret::SecretText;
+use super::SettingsResolver;
+use super::key_path::KeyPath;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Size limits on secrets and PEM files.
-const MOST_SECRET: u64 = 64 << 10;
-const MOST_PEM: u64 = 4 << 20;
+const MAX_SECRET_BYTES: u64 = 64 << 10;
+const MAX_PEM_BYTES: u64 = 4 << 20;
 /// Size limit on a tokenizer file.
-const MOST_TOKENIZER: u64 = 256 << 20;
+const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
-impl Proof<'_> {
+impl SettingsResolver<'_> {
     /// Reads a secret. Its text is never part of a message.
-    pub fn secret(&mut self, reference: &Reference, spot: &Spot<'_>) -> Option<Secret> {
+    pub fn read_secret(&mut self, reference: &SecretRef, spot: &KeyPath<'_>) -> Option<SecretText> {
         let text = match (&reference.env, &reference.file) {
-            (Some(name), None) => match (self.around.env)(name) {
+            (Some(name), None) => match (self.environment.env)(name) {
                 Some(text) => text,
                 None => {
-                    self.wrong_secret(
+                    self.report_secret_mistake(
                         &spot.key("env"),
                         format!("The environment variable {name} is not set."),
                         "Set it where the gateway is started, or write `{ file = \"…\" }`.",
@@ -33,17 +33,21 @@ impl Proof<'_> {
             (None, Some(file)) => {
                 let at = spot.key("file");
                 let path = at.file(file);
-                self.watched.push(path.clone());
-                match content(&path, MOST_SECRET) {
+                self.watched_files.push(path.clone());
+                match read_text(&path, MAX_SECRET_BYTES) {
                     Ok(text) => text,
                     Err(why) => {
-                        self.wrong(&at, format!("The file {} cannot be read: {why}.", path.display()), "");
+                        self.report_mistake(
+                            &at,
+                            format!("The file {} cannot be read: {why}.", path.display()),
+                            "",
+                        );
                         return None;
                     }
                 }
             }
             _ => {
-                self.wrong_secret(
+                self.report_secret_mistake(
                     spot,
                     "A secret has exactly one source.",
                     "Write either `{ env = \"NAME\" }` or `{ file = \"/path\" }`.",
@@ -53,7 +57,7 @@ impl Proof<'_> {
         };
         let text = text.trim_end();
         if text.is_empty() {
-            self.wrong_secret(
+            self.report_secret_mistake(
                 spot,
                 "The secret is empty.",
                 "Store the secret in the referenced variable or file.",
@@ -61,29 +65,29 @@ impl Proof<'_> {
             return None;
         }
         if text.chars().any(char::is_control) {
-            self.wrong_secret(
+            self.report_secret_mistake(
                 spot,
                 "The secret has a line break or another control character in it.",
                 "Store only the secret there, in one line.",
             );
             return None;
         }
-        Some(Secret::new(text))
+        Some(SecretText::new(text))
     }
 
     /// Returns the path of a PEM file that contains such a section.
-    pub fn pem(&mut self, written: &str, part: &str, spot: &Spot<'_>) -> Option<PathBuf> {
+    pub fn check_pem_file(&mut self, written: &str, part: &str, spot: &KeyPath<'_>) -> Option<PathBuf> {
         let path = spot.file(written);
-        self.watched.push(path.clone());
-        match content(&path, MOST_PEM) {
+        self.watched_files.push(path.clone());
+        match read_text(&path, MAX_PEM_BYTES) {
             Err(why) => {
-                self.wrong(spot, format!("The file {} cannot be read: {why}.", path.display()), "");
+                self.report_mistake(spot, format!("The file {} cannot be read: {why}.", path.display()), "");
                 None
             }
-            Ok(text) if pem_has(&text, part) => Some(path),
+            Ok(text) if has_pem_section(&text, part) => Some(path),
             Ok(_) => {
                 let why = format!("There is no `-----BEGIN … {part}-----` in {}.", path.display());
-                self.wrong(
+                self.report_mistake(
                     spot,
                     why,
                     "It must be PEM; `openssl x509` and `openssl pkey` turn other forms into it.",
@@ -94,22 +98,23 @@ impl Proof<'_> {
     }
 
     /// Reads a tokenizer file.
-    pub fn bytes(&mut self, written: &str, spot: &Spot<'_>) -> Option<Vec<u8>> {
+    pub fn bytes(&mut self, written: &str, spot: &KeyPath<'_>) -> Option<Vec<u8>> {
         let path = spot.file(written);
         let mut bytes = Vec::new();
-        let read =
-            |file: File| file.take(MOST_TOKENIZER).read_to_end(&mut bytes).map_err(|error| cause(&error));
-        let why = match regular(&path).and_then(read) {
+        let read = |file: File| {
+            file.take(MAX_TOKENIZER_BYTES).read_to_end(&mut bytes).map_err(|error| describe_io_error(&error))
+        };
+        let why = match open_regular_file(&path).and_then(read) {
             Ok(0) => "it is empty".to_owned(),
             Ok(_) => return Some(bytes),
             Err(why) => why,
         };
-        self.wrong(spot, format!("The file {} cannot be read: {why}.", path.display()), "");
+        self.report_mistake(spot, format!("The file {} cannot be read: {why}.", path.display()), "");
         None
     }
 }
 
-fn pem_has(text: &str, part: &str) -> bool {
+fn has_pem_section(text: &str, part: &str) -> bool {
     text.lines().any(|line| {
         let label = line.trim().strip_prefix("-----BEGIN ").and_then(|line| line.strip_suffix("-----"));
         label.is_some_and(|label| label.ends_with(part))
@@ -117,19 +122,19 @@ fn pem_has(text: &str, part: &str) -> bool {
 }
 
 /// Opens a regular file. A pipe could block forever, and a device could be endless.
-fn regular(path: &Path) -> Result<File, String> {
-    let kind = std::fs::metadata(path).map_err(|error| cause(&error))?.file_type();
+fn open_regular_file(path: &Path) -> Result<File, String> {
+    let kind = std::fs::metadata(path).map_err(|error| describe_io_error(&error))?.file_type();
     if kind.is_dir() {
         return Err("it is a folder".to_owned());
     }
     if !kind.is_file() {
         return Err("it is a pipe or a device, and must be a regular file".to_owned());
     }
-    File::open(path).map_err(|error| cause(&error))
+    File::open(path).map_err(|error| describe_io_error(&error))
 }
 
-fn content(path: &Path, most: u64) -> Result<String, String> {
-    let file = regular(path)?;
+fn read_text(path: &Path, most: u64) -> Result<String, String> {
+    let file = open_regular_file(path)?;
     let mut text = String::new();
     match file.take(most + 1).read_to_string(&mut text) {
         Ok(_) if u64::try_from(text.len()).unwrap_or(u64::MAX) > most => {
@@ -137,6 +142,6 @@ fn content(path: &Path, most: u64) -> Result<String, String> {
         }
         Ok(_) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err("it is not text".to_owned()),
-        Err(error) => Err(cause(&error)),
+        Err(error) => Err(describe_io_error(&error)),
     }
 }

@@ -1,12 +1,13 @@
 //! Settings of the gateway itself: listeners, store, limits, routing, process.
 
-use super::super::raw::{self, OneOrMany, Raw};
+use super::super::raw::{self, ConfigFile, OneOrMany};
 use super::super::settings::{
-    Batches, Breaker, Compatibility, Files, Https, Ledger, Limits, Listen, Log, Overload, Routing, Simulated,
-    Spool, Storage,
+    BatchSettings, CircuitBreakerSettings, CompatibilitySettings, FileSettings, HttpsSettings,
+    LedgerSettings, LimitSettings, ListenSettings, LogSettings, OverloadSettings, RoutingSettings,
+    SimulatorSettings, SpoolSettings, StorageSettings,
 };
-use super::key_path::Spot;
-use super::{Proof, url};
+use super::key_path::KeyPath;
+use super::{SettingsResolver, url};
 use penstock_wire::head::is_host;
 use penstock_wire::host::{self, Hosts};
 use rust_decimal::Decimal;
@@ -15,24 +16,24 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Converts a size to `usize`.
-fn bytes(size: raw::Size) -> usize {
+fn to_usize(size: raw::ByteSize) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
 
-pub fn limits(raw: &Raw) -> Limits {
+pub fn limit_settings(raw: &ConfigFile) -> LimitSettings {
     let limits = &raw.limits;
     let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    Limits {
+    LimitSettings {
         connections: number(limits.connections),
         connections_per_client: number(limits.connections_per_client),
-        head: bytes(limits.head),
+        head: to_usize(limits.head),
         head_fields: number(limits.head_fields),
-        target: bytes(limits.target),
+        target: to_usize(limits.target),
         h2_streams: limits.h2_streams,
         h2_resets: number(limits.h2_resets),
         h2_frames: number(limits.h2_frames),
-        json_body: bytes(limits.json_body),
-        audio_body: bytes(limits.audio_body),
+        json_body: to_usize(limits.json_body),
+        audio_body: to_usize(limits.audio_body),
         json_depth: usize::try_from(limits.json_depth).unwrap_or(usize::MAX),
         request_head: limits.request_head.0,
         body_idle: limits.body_idle.0,
@@ -41,42 +42,42 @@ pub fn limits(raw: &Raw) -> Limits {
         keep_alive: limits.keep_alive.0,
         client_write: limits.client_write.0,
         heartbeat: limits.heartbeat.0,
-        response_buffer: bytes(limits.response_buffer),
+        response_buffer: to_usize(limits.response_buffer),
     }
 }
 
-pub fn ledger(raw: &Raw) -> Ledger {
+pub fn ledger_settings(raw: &ConfigFile) -> LedgerSettings {
     let ledger = &raw.ledger;
     let debt = ledger.debt.0.saturating_mul(Decimal::ONE_HUNDRED).saturating_mul(Decimal::from(1_000_000));
-    Ledger {
+    LedgerSettings {
         window: ledger.window.0,
-        answers_wait: ledger.sync == raw::Sync::Answer,
+        answers_wait_for_disk: ledger.sync == raw::LedgerSync::Answer,
         debt: debt.trunc().to_i64().unwrap_or(i64::MAX),
-        backlog: bytes(ledger.backlog),
+        backlog: to_usize(ledger.backlog),
         slow: ledger.slow.0,
         ahead: ledger.ahead.0,
     }
 }
 
-pub fn batches(raw: &Raw) -> Batches {
+pub fn batches(raw: &ConfigFile) -> BatchSettings {
     let batches = &raw.batches;
     let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    Batches {
+    BatchSettings {
         concurrency: number(batches.concurrency),
         open: number(batches.open),
-        memory: bytes(batches.memory),
-        line: bytes(batches.line),
-        again: penstock_batch::again::Again {
-            first: batches.retry_first.0,
-            most: batches.retry_most.0,
-            tries: batches.retries,
+        memory: to_usize(batches.memory),
+        line: to_usize(batches.line),
+        retry: penstock_batch::retry_policy::RetryPolicy {
+            base_delay: batches.retry_first.0,
+            max_delay: batches.retry_most.0,
+            max_retries: batches.retries,
         },
     }
 }
 
-pub const fn compatibility(raw: &Raw) -> Compatibility {
+pub const fn compatibility_settings(raw: &ConfigFile) -> CompatibilitySettings {
     let compatibility = &raw.compatibility;
-    Compatibility {
+    CompatibilitySettings {
         batch_results: compatibility.batch_results,
         images: compatibility.images,
         billing_cost: compatibility.billing_cost,
@@ -84,17 +85,17 @@ pub const fn compatibility(raw: &Raw) -> Compatibility {
     }
 }
 
-pub fn routing(raw: &Raw) -> Routing {
+pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
     let routing = &raw.routing;
     let breaker = &routing.breaker;
-    Routing {
+    RoutingSettings {
         attempts: routing.attempts,
         total: routing.total.0,
         patience: routing.patience.0,
         quick_retry: routing.quick_retry.0,
         batch_wait: routing.batch_wait.0,
         batch_lines: usize::try_from(routing.batch_lines).unwrap_or(usize::MAX),
-        breaker: Breaker {
+        breaker: CircuitBreakerSettings {
             consecutive: breaker.consecutive,
             error_rate: breaker.error_rate.0.to_f64().unwrap_or(1.0),
             minimum: breaker.minimum,
@@ -105,76 +106,81 @@ pub fn routing(raw: &Raw) -> Routing {
     }
 }
 
-pub fn threads(wanted: u32) -> usize {
+pub fn thread_count(wanted: u32) -> usize {
     match usize::try_from(wanted) {
         Ok(0) | Err(_) => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         Ok(wanted) => wanted,
     }
 }
 
-pub fn log(raw: &Raw) -> Log {
-    Log { level: raw.log.level, format: raw.log.format }
+pub fn log_settings(raw: &ConfigFile) -> LogSettings {
+    LogSettings { level: raw.log.level, format: raw.log.format }
 }
 
-impl Proof<'_> {
+impl SettingsResolver<'_> {
     /// Resolves `[overload]`. A single body must not be able to use all the memory.
-    pub fn overload(&mut self, raw: &Raw, top: &Spot<'_>) -> Overload {
+    pub fn resolve_overload(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> OverloadSettings {
         let overload = &raw.overload;
         let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         if overload.bytes.0 / 2 < raw.limits.json_body.0 {
-            let least = super::super::units::write_size(raw.limits.json_body.0.saturating_mul(2));
-            self.wrong(
+            let least = super::super::units::format_size(raw.limits.json_body.0.saturating_mul(2));
+            self.report_mistake(
                 &top.key("overload").key("bytes"),
                 "It must be at least twice `limits.json_body`.",
                 format!("Write \"{least}\" or more, or a smaller `limits.json_body`."),
             );
         }
-        Overload {
+        OverloadSettings {
             requests: number(overload.requests),
-            bytes: bytes(overload.bytes),
+            bytes: to_usize(overload.bytes),
             queue: number(overload.queue),
             wait: overload.wait.0,
             counting: number(overload.counting),
         }
     }
 
-    pub fn listen(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Listen> {
+    pub fn resolve_listen(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ListenSettings> {
         let spot = top.key("listen");
         let at = spot.key("http");
         let http: Vec<Option<SocketAddr>> = match &raw.listen.http {
-            OneOrMany::One(one) => vec![self.address(one, &at)],
-            OneOrMany::Many(many) => {
-                many.iter().enumerate().map(|(i, address)| self.address(address, &at.at(i))).collect()
-            }
+            OneOrMany::One(one) => vec![self.parse_address(one, &at)],
+            OneOrMany::Many(many) => many
+                .iter()
+                .enumerate()
+                .map(|(i, address)| self.parse_address(address, &at.element(i)))
+                .collect(),
         };
         if http.is_empty() && raw.listen.https.is_none() {
-            self.wrong(
+            self.report_mistake(
                 &at,
                 "The gateway has no listener, so no client could reach it.",
                 "Write an address in `http` or `https`.",
             );
         }
-        let https = raw.listen.https.as_ref().map(|https| self.https(https, &spot.key("https")));
+        let https = raw.listen.https.as_ref().map(|https| self.resolve_https(https, &spot.key("https")));
         let public_url = match &raw.listen.public_url {
-            Some(url) => self.public_url(url, &spot.key("public_url")).map(Some),
+            Some(url) => self.resolve_public_url(url, &spot.key("public_url")).map(Some),
             None => Some(None),
         };
         let documentation = match &raw.listen.documentation {
-            Some(url) => self.link(url, &spot.key("documentation")).map(Some),
+            Some(url) => self.parse_link(url, &spot.key("documentation")).map(Some),
             None => Some(None),
         };
-        let cors = self.cors(&raw.listen.cors, &spot.key("cors"));
-        let admin = self.address(&raw.listen.admin, &spot.key("admin"));
-        let hosts =
-            self.hosts(&raw.listen.hosts, public_url.as_ref().and_then(Option::as_deref), &spot.key("hosts"));
+        let cors = self.resolve_cors(&raw.listen.cors, &spot.key("cors"));
+        let admin = self.parse_address(&raw.listen.admin, &spot.key("admin"));
+        let hosts = self.resolve_hosts(
+            &raw.listen.hosts,
+            public_url.as_ref().and_then(Option::as_deref),
+            &spot.key("hosts"),
+        );
         if admin.is_some_and(|admin| !admin.ip().is_loopback()) {
-            self.warn(
+            self.report_warning(
                 &spot.key("admin"),
                 "Other machines can reach it, and it has no TLS: the admin token crosses the network unencrypted.",
                 "Write \"127.0.0.1:9090\" and use a tunnel or a proxy with TLS, or keep the network closed.",
             );
         }
-        Some(Listen {
+        Some(ListenSettings {
             http: http.into_iter().collect::<Option<_>>()?,
             https: https.map_or(Some(None), |https| https.map(Some))?,
             public_url: public_url?,
@@ -186,13 +192,13 @@ impl Proof<'_> {
     }
 
     /// Resolves the host names of the gateway.
-    fn hosts(&mut self, written: &[String], public_url: Option<&str>, spot: &Spot<'_>) -> Hosts {
+    fn resolve_hosts(&mut self, written: &[String], public_url: Option<&str>, spot: &KeyPath<'_>) -> Hosts {
         for (index, name) in written.iter().enumerate() {
             let is_name = !name.is_empty() && host::name(name) == name && is_host(name.as_bytes());
             if !is_name || name.contains('*') {
                 let why = "It is not a host name.";
-                self.wrong(
-                    &spot.at(index),
+                self.report_mistake(
+                    &spot.element(index),
                     why,
                     "Write it without scheme, port and path, such as \"metrics.example.eu\".",
                 );
@@ -205,39 +211,43 @@ impl Proof<'_> {
     }
 
     /// Parses the scheme and host that clients write before `/v1`.
-    fn public_url(&mut self, text: &str, spot: &Spot<'_>) -> Option<Box<str>> {
-        match url::base(text) {
+    fn resolve_public_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
+        match url::parse_base_url(text) {
             Ok(base) if base.path_prefix.is_empty() => {
                 let scheme = if base.tls { "https" } else { "http" };
                 Some(format!("{scheme}://{}", base.authority).into())
             }
             Ok(_) => {
                 let why = "It has a path, which the gateway adds itself.";
-                self.wrong(spot, why, "Stop after the host, such as \"https://api.example.eu\".");
+                self.report_mistake(spot, why, "Stop after the host, such as \"https://api.example.eu\".");
                 None
             }
             Err((why, fix)) => {
-                self.wrong(spot, why, fix);
+                self.report_mistake(spot, why, fix);
                 None
             }
         }
     }
 
-    pub fn spool(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Spool> {
-        let path = self.below_store(&raw.spool.path, "spool", raw, top)?;
+    pub fn resolve_spool(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<SpoolSettings> {
+        let path = self.section_folder(&raw.spool.path, "spool", raw, top)?;
         if raw.images.keep.0 > raw.spool.disk.0 {
             let why = "It is more than all files together may have (spool.disk): images would take the space of \
                        uploads, and then of each other.";
-            self.warn(&top.key("images").key("keep"), why, "Write less than spool.disk, or more there.");
+            self.report_warning(
+                &top.key("images").key("keep"),
+                why,
+                "Write less than spool.disk, or more there.",
+            );
         }
-        Some(Spool { path, memory: bytes(raw.spool.memory), disk: raw.spool.disk.0 })
+        Some(SpoolSettings { path, memory: to_usize(raw.spool.memory), disk: raw.spool.disk.0 })
     }
 
-    pub fn files(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Files> {
-        let path = self.below_store(&raw.files.path, "files", raw, top)?;
+    pub fn files(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<FileSettings> {
+        let path = self.section_folder(&raw.files.path, "files", raw, top)?;
         let files = &raw.files;
         let retention = files.retention.0.as_secs();
-        Some(Files {
+        Some(FileSettings {
             path,
             upload: files.upload.0,
             disk: files.disk.0,
@@ -249,12 +259,12 @@ impl Proof<'_> {
 
     /// Folder of a section: the written path, or by default a folder with the section's name in the folder of the
     /// store.
-    fn below_store(
+    fn section_folder(
         &mut self,
         written: &Option<String>,
         section: &str,
-        raw: &Raw,
-        top: &Spot<'_>,
+        raw: &ConfigFile,
+        top: &KeyPath<'_>,
     ) -> Option<PathBuf> {
         let spot = top.key(section).key("path");
         let path = match written {
@@ -263,32 +273,32 @@ impl Proof<'_> {
         };
         if path.exists() && !path.is_dir() {
             let fix = "Write the path of a folder, or of one to be made.";
-            self.wrong(&spot, "It is a file, and must be a folder.", fix);
+            self.report_mistake(&spot, "It is a file, and must be a folder.", fix);
             return None;
         }
         // The check of `storage.path` covers the default folder.
         if written.is_some() {
-            self.makeable(&path, &spot);
+            self.check_creatable(&path, &spot);
         }
         Some(path)
     }
 
-    fn https(&mut self, https: &raw::Https, spot: &Spot<'_>) -> Option<Https> {
-        let address = self.address(&https.address, &spot.key("address"));
-        let certificate = self.pem(&https.certificate, "CERTIFICATE", &spot.key("certificate"));
-        let key = self.pem(&https.key, "PRIVATE KEY", &spot.key("key"));
+    fn resolve_https(&mut self, https: &raw::HttpsConfig, spot: &KeyPath<'_>) -> Option<HttpsSettings> {
+        let address = self.parse_address(&https.address, &spot.key("address"));
+        let certificate = self.check_pem_file(&https.certificate, "CERTIFICATE", &spot.key("certificate"));
+        let key = self.check_pem_file(&https.key, "PRIVATE KEY", &spot.key("key"));
         let client_ca = match &https.client_ca {
-            Some(file) => self.pem(file, "CERTIFICATE", &spot.key("client_ca")).map(Some),
+            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.key("client_ca")).map(Some),
             None => Some(None),
         };
         if https.client_certificate.is_some() && https.client_ca.is_none() {
-            self.wrong(
+            self.report_mistake(
                 &spot.key("client_certificate"),
                 "No CA for client certificates is set, so none would be requested.",
                 "Name their issuers in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
             );
         }
-        Some(Https {
+        Some(HttpsSettings {
             address: address?,
             certificate: certificate?,
             key: key?,
@@ -298,7 +308,7 @@ impl Proof<'_> {
         })
     }
 
-    pub fn address(&mut self, text: &str, spot: &Spot<'_>) -> Option<SocketAddr> {
+    pub fn parse_address(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<SocketAddr> {
         if let Ok(address) = text.parse() {
             return Some(address);
         }
@@ -312,29 +322,29 @@ impl Proof<'_> {
             }
             _ => "Write something like \"0.0.0.0:8080\".".to_owned(),
         };
-        self.wrong(spot, "It is not an IP address with a port.", fix);
+        self.report_mistake(spot, "It is not an IP address with a port.", fix);
         None
     }
 
-    pub fn storage(&mut self, raw: &Raw, top: &Spot<'_>) -> Option<Storage> {
+    pub fn storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
         let spot = top.key("storage");
         let path = spot.key("path").file(&raw.storage.path);
         if path.exists() && !path.is_dir() {
-            self.wrong(
+            self.report_mistake(
                 &spot.key("path"),
                 "It is a file, and must be a folder.",
                 "Write the path of a folder, or of one to be made.",
             );
         }
         if !path.exists() || path.is_dir() {
-            self.makeable(&path, &spot.key("path"));
+            self.check_creatable(&path, &spot.key("path"));
         }
         let at = spot.key("pepper");
-        let pepper = raw.storage.pepper.as_ref().map(|reference| self.secret(reference, &at));
+        let pepper = raw.storage.pepper.as_ref().map(|reference| self.read_secret(reference, &at));
         if let Some(Some(pepper)) = &pepper {
             let text = pepper.reveal();
             if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                self.wrong_secret(
+                self.report_secret_mistake(
                     &at,
                     "It must be 64 hexadecimal digits (32 bytes).",
                     "Generate one with `openssl rand -hex 32` and keep it: without it no key is valid any more.",
@@ -342,32 +352,34 @@ impl Proof<'_> {
             }
         }
         let pepper = pepper.map_or(Some(None), |pepper| pepper.map(Some))?;
-        Some(Storage { path, ballast_bytes: raw.storage.ballast.0, pepper })
+        Some(StorageSettings { path, ballast_bytes: raw.storage.ballast.0, pepper })
     }
 
-    pub fn simulators(&mut self, raw: &Raw, top: &Spot<'_>) -> Vec<Simulated> {
-        let mut found: Vec<Simulated> = Vec::with_capacity(raw.simulated.len());
+    pub fn resolve_simulators(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<SimulatorSettings> {
+        let mut found: Vec<SimulatorSettings> = Vec::with_capacity(raw.simulated.len());
         let list = top.key("simulated");
         for (index, simulated) in raw.simulated.iter().enumerate() {
-            let spot = list.at(index);
+            let spot = list.element(index);
             if let Some(first) =
                 raw.simulated.iter().take(index).position(|other| other.name == simulated.name)
             {
                 let why = format!(
                     "There is a simulated provider of this name already, at {}.",
-                    list.at(first).place()
+                    list.element(first).place()
                 );
-                self.wrong(&spot.key("name"), why, "Give each its own name.");
+                self.report_mistake(&spot.key("name"), why, "Give each its own name.");
             }
-            let Some(address) = self.address(&simulated.address, &spot.key("address")) else { continue };
+            let Some(address) = self.parse_address(&simulated.address, &spot.key("address")) else {
+                continue;
+            };
             if !address.ip().is_loopback() {
-                self.wrong(
+                self.report_mistake(
                     &spot.key("address"),
                     "A simulated provider requires no key, so it may listen on this machine only.",
                     format!("Write \"127.0.0.1:{}\".", address.port()),
                 );
             }
-            found.push(Simulated {
+            found.push(SimulatorSettings {
                 name: simulated.name.as_str().into(),
                 address,
                 seed: simulated.seed,
@@ -379,30 +391,35 @@ impl Proof<'_> {
     }
 
     /// Checks that no two listeners share a port.
-    pub fn clashes(&mut self, listen: Option<&Listen>, simulators: &[Simulated], top: &Spot<'_>) {
+    pub fn check_port_clashes(
+        &mut self,
+        listen: Option<&ListenSettings>,
+        simulators: &[SimulatorSettings],
+        top: &KeyPath<'_>,
+    ) {
         let Some(listen) = listen else { return };
         let spot = top.key("listen");
-        let mut all: Vec<(SocketAddr, Spot<'_>)> = Vec::new();
+        let mut all: Vec<(SocketAddr, KeyPath<'_>)> = Vec::new();
         let several = listen.http.len() != 1;
         for (index, address) in listen.http.iter().enumerate() {
-            all.push((*address, if several { spot.key("http").at(index) } else { spot.key("http") }));
+            all.push((*address, if several { spot.key("http").element(index) } else { spot.key("http") }));
         }
         all.extend(listen.https.as_ref().map(|https| (https.address, spot.key("https").key("address"))));
         all.push((listen.admin, spot.key("admin")));
         for (index, simulated) in simulators.iter().enumerate() {
-            all.push((simulated.address, top.key("simulated").at(index).key("address")));
+            all.push((simulated.address, top.key("simulated").element(index).key("address")));
         }
         for (index, (address, spot)) in all.iter().enumerate() {
-            let clash = all.iter().take(index).find(|(other, _)| same(*address, *other));
+            let clash = all.iter().take(index).find(|(other, _)| is_same_socket(*address, *other));
             if let Some((other, first)) = clash {
                 let why = format!("`{}` listens on {other} already.", first.path());
-                self.wrong(spot, why, "Give each listener a port of its own.");
+                self.report_mistake(spot, why, "Give each listener a port of its own.");
             }
         }
     }
 }
 
-fn same(a: SocketAddr, b: SocketAddr) -> bool {
+fn is_same_socket(a: SocketAddr, b: SocketAddr) -> bool {
     let overlap = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
     a.port() != 0 && a.port() == b.port() && overlap
 }

@@ -1,30 +1,35 @@
 //! Provider shapes: the request format of an offer.
 
 use super::super::raw;
-use super::super::settings::Model;
+use super::super::settings::ModelSettings;
 use super::super::suggest;
-use super::Proof;
-use super::key_path::Spot;
+use super::SettingsResolver;
+use super::key_path::KeyPath;
 use penstock_contract::{Kind, Shape};
 
 /// All shapes, by crate. The first of a kind is its default.
-const ROOMS: &[&[&dyn Shape]] =
+const SHAPES_BY_CRATE: &[&[&dyn Shape]] =
     &[penstock_vectors::SHAPES, penstock_media::picture::SHAPES, penstock_media::speech::SHAPES];
 
 /// Shapes of a kind of work.
-fn shapes(kind: Kind) -> impl Iterator<Item = &'static dyn Shape> {
-    ROOMS.iter().flat_map(|room| room.iter().copied()).filter(move |shape| shape.kind() == kind)
+fn shapes_of_kind(kind: Kind) -> impl Iterator<Item = &'static dyn Shape> {
+    SHAPES_BY_CRATE.iter().flat_map(|room| room.iter().copied()).filter(move |shape| shape.kind() == kind)
 }
 
-impl Proof<'_> {
+impl SettingsResolver<'_> {
     /// Resolves the shape of an offer; chat has none.
-    pub fn shape(&mut self, raw: &raw::Offer, model: &Model, spot: &Spot<'_>) -> Option<&'static dyn Shape> {
-        let Some(name) = raw.shape.as_deref() else { return shapes(model.kind).next() };
-        let found = shapes(model.kind).find(|shape| shape.name() == name);
+    pub fn resolve_shape(
+        &mut self,
+        raw: &raw::OfferConfig,
+        model: &ModelSettings,
+        spot: &KeyPath<'_>,
+    ) -> Option<&'static dyn Shape> {
+        let Some(name) = raw.shape.as_deref() else { return shapes_of_kind(model.kind).next() };
+        let found = shapes_of_kind(model.kind).find(|shape| shape.name() == name);
         if found.is_none() {
-            let names: Vec<&str> = shapes(model.kind).map(|shape| shape.name()).collect();
+            let names: Vec<&str> = shapes_of_kind(model.kind).map(|shape| shape.name()).collect();
             let kind = model.kind.name();
-            let (why, fix) = match suggest::nearest(name, names.iter().copied()) {
+            let (why, fix) = match suggest::most_similar(name, names.iter().copied()) {
                 _ if model.kind == Kind::Chat => (
                     "The model is for chat, which uses dialects.".to_owned(),
                     "Remove `shape`; `dialects` sets the request format.".to_owned(),
@@ -37,7 +42,7 @@ impl Proof<'_> {
                     format!("Write one of: {}.", names.join(", ")),
                 ),
             };
-            self.wrong(&spot.key("shape"), why, fix);
+            self.report_mistake(&spot.key("shape"), why, fix);
         }
         found
     }

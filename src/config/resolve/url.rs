@@ -3,7 +3,7 @@
 use super::super::settings::BaseUrl;
 
 /// Parses a base URL. Returns the reason and the correction if it is invalid.
-pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
+pub fn parse_base_url(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
     const LIKE: &str = "Write something like \"https://api.example.eu/v1\".";
     let (tls, rest) = if let Some(rest) = text.strip_prefix("https://") {
         (true, rest)
@@ -31,7 +31,7 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
             "Use `api_key`, or `headers` with a reference.",
         ));
     }
-    let (host, port) = split(authority).ok_or(("Its host or port cannot be read.", LIKE))?;
+    let (host, port) = split_authority(authority).ok_or(("Its host or port cannot be read.", LIKE))?;
     let port = match port {
         Some(port) => {
             port.parse().ok().filter(|port| *port != 0).ok_or(("Its port is not from 1 to 65535.", LIKE))?
@@ -58,9 +58,9 @@ pub fn base(text: &str) -> Result<BaseUrl, (&'static str, &'static str)> {
         return Err(("Its path is not in its simplest form.", "Take out `//`, `.` and `..`."));
     }
     let authority = if port == if tls { 443 } else { 80 } {
-        bracketed(host)
+        bracket_ipv6(host)
     } else {
-        format!("{}:{port}", bracketed(host))
+        format!("{}:{port}", bracket_ipv6(host))
     };
     Ok(BaseUrl {
         tls,
@@ -76,11 +76,11 @@ pub fn is_local(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn bracketed(host: &str) -> String {
+fn bracket_ipv6(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
-fn split(authority: &str) -> Option<(&str, Option<&str>)> {
+fn split_authority(authority: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, tail) = rest.split_once(']')?;
         return match tail.strip_prefix(':') {

@@ -1,12 +1,12 @@
 //! Conventions of other services that clients expect.
 
-use super::{BatchResults, CostFormat, ImageFormat};
+use super::{BatchResultFormat, CostFormat, ImageFormat};
 
 /// Conventions of other services that clients expect; by default those of this gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compatibility {
+pub struct CompatibilitySettings {
     /// Format of a line of batch results.
-    pub batch_results: BatchResults,
+    pub batch_results: BatchResultFormat,
     /// Format of images if a request has no `response_format`.
     pub images: ImageFormat,
     /// Format of amounts in `billing_cost`.
@@ -15,10 +15,10 @@ pub struct Compatibility {
     pub preset_flavor: bool,
 }
 
-impl Compatibility {
+impl CompatibilitySettings {
     /// Converts the format of amounts in `billing_cost`.
     #[must_use]
-    pub const fn amounts(&self) -> penstock_annotate::Amounts {
+    pub const fn amount_format(&self) -> penstock_annotate::Amounts {
         match self.billing_cost {
             CostFormat::Number => penstock_annotate::Amounts::Numbers,
             CostFormat::String => penstock_annotate::Amounts::Strings,

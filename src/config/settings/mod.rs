@@ -5,17 +5,17 @@ mod compatibility;
 mod offers;
 mod restart_only;
 
-pub use compatibility::Compatibility;
+pub use compatibility::CompatibilitySettings;
 pub use offers::*;
-pub use restart_only::Fixed;
+pub use restart_only::RestartOnlySettings;
 // Types that are used as written.
 pub use super::raw::{
-    BatchResults, ClientCertificates, CostFormat, Evidence, HttpVersion, ImageFormat, LogFormat, LogLevel,
-    TlsVersion,
+    BatchResultFormat, ClientCertificatePolicy, ContractEvidence, CostFormat, HttpVersion, ImageFormat,
+    LogFormat, LogLevel, TlsVersion,
 };
 
-use super::changes::Document;
-use super::secret::Secret;
+use super::changes::ConfigDocument;
+use super::secret::SecretText;
 use penstock_wire::host::Hosts;
 use rust_decimal::Decimal;
 use std::net::SocketAddr;
@@ -29,59 +29,59 @@ pub struct Settings {
     /// Version of the configuration; the same text gives the same version.
     pub version: ConfigVersion,
     /// Configuration as written, with defaults, for comparison at a reload.
-    pub document: Document,
+    pub document: ConfigDocument,
     /// Listeners.
-    pub listen: Listen,
+    pub listen: ListenSettings,
     /// Store of persistent data.
-    pub storage: Storage,
+    pub storage: StorageSettings,
     /// Periodic archives of the store.
-    pub exports: Exports,
+    pub exports: ExportSettings,
     /// Temporary storage.
-    pub spool: Spool,
+    pub spool: SpoolSettings,
     /// Files of clients.
-    pub files: Files,
+    pub files: FileSettings,
     /// Limits on the size and duration of client requests.
-    pub limits: Limits,
+    pub limits: LimitSettings,
     /// Overload protection: limits on concurrent work.
-    pub overload: Overload,
+    pub overload: OverloadSettings,
     /// Retries and failover between providers.
-    pub routing: Routing,
+    pub routing: RoutingSettings,
     /// Footprint data in answers.
-    pub impact: Impact,
+    pub impact: ImpactSettings,
     /// Generated images that clients fetch by URL.
-    pub images: Images,
+    pub images: ImageSettings,
     /// Prices and credit.
-    pub billing: Billing,
+    pub billing: BillingSettings,
     /// Recording of charges.
-    pub ledger: Ledger,
+    pub ledger: LedgerSettings,
     /// Processing of batches.
-    pub batches: Batches,
+    pub batches: BatchSettings,
     /// Conventions of other services that clients expect.
-    pub compatibility: Compatibility,
+    pub compatibility: CompatibilitySettings,
     /// Carbon intensity of the electricity grid.
-    pub grid: Grid,
+    pub grid: GridSettings,
     /// Time for which open requests may continue after a termination signal.
     pub drain: Duration,
     /// Interval at which [`Settings::watched`] are checked for changes; zero for never.
-    pub watch: Duration,
+    pub watch_interval: Duration,
     /// Paths of the files of secrets and certificates.
-    pub watched: Vec<PathBuf>,
+    pub watched_files: Vec<PathBuf>,
     /// True if the process may write core dumps.
     pub core_dumps: bool,
     /// Number of worker threads, at least one.
     pub threads: usize,
     /// Log lines on standard error.
-    pub log: Log,
+    pub log: LogSettings,
     /// Models for requests that name none.
-    pub default_models: DefaultModels,
+    pub default_models: DefaultModelIds,
     /// Models of the catalogue, in document order.
-    pub models: Vec<Arc<Model>>,
+    pub models: Vec<Arc<ModelSettings>>,
     /// Providers, in document order.
     pub providers: Vec<Arc<Provider>>,
     /// All offers; `offers[i].index == i`.
-    pub offers: Vec<Arc<Offer>>,
+    pub offers: Vec<Arc<OfferSettings>>,
     /// Simulated providers to start in this process.
-    pub simulators: Vec<Simulated>,
+    pub simulators: Vec<SimulatorSettings>,
 }
 
 /// Version of a configuration: twelve hexadecimal digits of the SHA-256 of the effective configuration, without
@@ -91,17 +91,17 @@ pub struct ConfigVersion(pub Box<str>);
 
 /// Listeners. No two share an address; at least one of `http` and `https` is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listen {
+pub struct ListenSettings {
     /// Addresses for plain HTTP/1.1. HTTP/2 requires TLS, which negotiates it.
     pub http: Vec<SocketAddr>,
     /// HTTP over TLS.
-    pub https: Option<Https>,
+    pub https: Option<HttpsSettings>,
     /// Public scheme and host of the gateway, without a slash at the end.
     pub public_url: Option<Box<str>>,
     /// Host names of the gateway, including those of `public_url` and of the machine.
     pub hosts: Hosts,
     /// Origins of web pages that may call the gateway.
-    pub cors: Cors,
+    pub cors: CorsPolicy,
     /// URL of the operator's own documentation.
     pub documentation: Option<Box<str>>,
     /// Address for metrics, health and administration; not for the public.
@@ -110,7 +110,7 @@ pub struct Listen {
 
 /// Origins of web pages that may call the gateway from a browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cors {
+pub enum CorsPolicy {
     /// Any origin.
     Any,
     /// A list of origins as browsers write them: scheme, host and optional port, in lower case. Never empty.
@@ -121,7 +121,7 @@ pub enum Cors {
 
 /// TLS listener. Both files were readable PEM when the settings were created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Https {
+pub struct HttpsSettings {
     /// Listen address.
     pub address: SocketAddr,
     /// Certificate chain, PEM.
@@ -131,25 +131,25 @@ pub struct Https {
     /// CA certificates for client certificates, PEM; `None`: no client certificate is requested.
     pub client_ca: Option<PathBuf>,
     /// Policy for client certificates.
-    pub client_certificate: ClientCertificates,
+    pub client_certificate: ClientCertificatePolicy,
     /// Minimum TLS version.
     pub min_tls: TlsVersion,
 }
 
 /// Settings of the store.
 #[derive(Clone, Debug)]
-pub struct Storage {
+pub struct StorageSettings {
     /// Folder of the store; created at the first start.
     pub path: PathBuf,
     /// Disk space held in reserve, in bytes; freed when the disk is full so that work can end in an orderly way.
     pub ballast_bytes: u64,
     /// Pepper of the key digests, 32 bytes; `None`: the gateway creates one in the folder.
-    pub pepper: Option<Secret>,
+    pub pepper: Option<SecretText>,
 }
 
 /// Periodic archives of the persistent data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exports {
+pub struct ExportSettings {
     /// Folder of the archives; created with the first.
     pub path: PathBuf,
     /// Interval between archives; `None` for never.
@@ -160,7 +160,7 @@ pub struct Exports {
 
 /// Temporary storage in unlinked files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spool {
+pub struct SpoolSettings {
     /// Folder of the files; created on first use.
     pub path: PathBuf,
     /// Maximum size of an upload in memory, in bytes.
@@ -171,7 +171,7 @@ pub struct Spool {
 
 /// Files that clients upload, and results of batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files {
+pub struct FileSettings {
     /// Folder for the contents of files; created at the first start.
     pub path: PathBuf,
     /// Maximum size of a file, in bytes.
@@ -188,7 +188,7 @@ pub struct Files {
 
 /// Generated images that clients fetch by URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Images {
+pub struct ImageSettings {
     /// Time during which an image can be fetched.
     pub lifetime: Duration,
     /// Maximum size of all images together, in bytes.
@@ -197,7 +197,7 @@ pub struct Images {
 
 /// Limits on the size and duration of client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LimitSettings {
     /// Maximum number of client connections.
     pub connections: usize,
     /// Maximum number of connections of one client.
@@ -240,7 +240,7 @@ pub struct Limits {
 
 /// Ids of the models for requests that name none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DefaultModels {
+pub struct DefaultModelIds {
     /// Model for `/v1/messages/count_tokens`.
     pub count_tokens: Option<Box<str>>,
     /// Model for `/v1/images/generations`.
@@ -249,7 +249,7 @@ pub struct DefaultModels {
 
 /// Overload protection: limits on concurrent work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overload {
+pub struct OverloadSettings {
     /// Maximum number of requests in flight.
     pub requests: usize,
     /// Maximum memory for request bodies and unstreamed answers, in bytes.
@@ -264,7 +264,7 @@ pub struct Overload {
 
 /// Retries and failover between providers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Routing {
+pub struct RoutingSettings {
     /// Maximum number of attempts for one request, at least 1.
     pub attempts: u32,
     /// Deadline of a request over all its attempts.
@@ -278,12 +278,12 @@ pub struct Routing {
     /// Maximum number of batch lines in flight at a provider without a limit of its own.
     pub batch_lines: usize,
     /// Circuit breaker of a provider.
-    pub breaker: Breaker,
+    pub breaker: CircuitBreakerSettings,
 }
 
 /// Thresholds of the circuit breaker (passive ejection).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Breaker {
+pub struct CircuitBreakerSettings {
     /// Number of consecutive failures.
     pub consecutive: u32,
     /// Share of failures within `window`, 0 to 1.
@@ -298,7 +298,7 @@ pub struct Breaker {
     pub rest_max: Duration,
 }
 
-impl Breaker {
+impl CircuitBreakerSettings {
     /// Converts to the settings of the routing crate.
     #[must_use]
     pub fn settings(&self) -> penstock_routing::breaker::Settings {
@@ -316,14 +316,14 @@ impl Breaker {
 
 /// Footprint data in answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Impact {
+pub struct ImpactSettings {
     /// True if answers contain `environment_impact.provenance`.
     pub provenance: bool,
 }
 
 /// Prices and credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Billing {
+pub struct BillingSettings {
     /// Price of one credit, in EUR.
     pub eur_per_credit: Decimal,
     /// Price of one kilowatt-hour, in EUR, if model and offer have none.
@@ -336,11 +336,11 @@ pub struct Billing {
 
 /// Recording of charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ledger {
+pub struct LedgerSettings {
     /// Time for which a charge waits for others.
     pub window: Duration,
     /// True if the last bytes of an answer wait until its charge is on the disk.
-    pub answers_wait: bool,
+    pub answers_wait_for_disk: bool,
     /// Maximum amount of unwritten charges while the store fails, in 1e-8 EUR.
     pub debt: i64,
     /// Maximum size of all unwritten charges, in bytes.
@@ -353,7 +353,7 @@ pub struct Ledger {
 
 /// Processing of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batches {
+pub struct BatchSettings {
     /// Maximum number of batch lines in flight.
     pub concurrency: usize,
     /// Maximum number of unfinished batches of an account.
@@ -363,21 +363,21 @@ pub struct Batches {
     /// Maximum size of a line in an uploaded file, in bytes.
     pub line: usize,
     /// Retry policy of a line.
-    pub again: penstock_batch::again::Again,
+    pub retry: penstock_batch::retry_policy::RetryPolicy,
 }
 
 /// Carbon intensity of the grid. Without places batches never wait for clean power.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grid {
+pub struct GridSettings {
     /// Minimum saving that justifies waiting, in thousandths.
     pub saving: u32,
     /// Carbon intensity by member state or id of a provider.
-    pub places: std::collections::BTreeMap<String, penstock_batch::grid::Place>,
+    pub places: std::collections::BTreeMap<String, penstock_batch::carbon_forecast::GridZone>,
 }
 
 /// Log lines on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Log {
+pub struct LogSettings {
     /// Minimum level of the lines that are written.
     pub level: LogLevel,
     /// Format of a line.
@@ -386,7 +386,7 @@ pub struct Log {
 
 /// A simulated provider started in this process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Simulated {
+pub struct SimulatorSettings {
     /// Name of the provider in its generated texts.
     pub name: Box<str>,
     /// Listen address; always loopback.
@@ -402,12 +402,12 @@ pub struct Simulated {
 impl Settings {
     /// Finds the model with this id; aliases are ignored.
     #[must_use]
-    pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
+    pub fn model(&self, id: &str) -> Option<&Arc<ModelSettings>> {
         self.models.iter().find(|model| model.card.id == id)
     }
 
     /// Returns the offers of the model with this id.
-    pub fn offers_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Arc<Offer>> {
+    pub fn offers_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Arc<OfferSettings>> {
         self.offers.iter().filter(move |offer| offer.model.card.id == id)
     }
 }

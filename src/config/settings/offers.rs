@@ -1,8 +1,8 @@
 //! Models, providers, and offers that connect them.
 
-use super::super::secret::Secret;
-use super::{Evidence, HttpVersion, TlsVersion};
-use penstock_catalog::Model as Card;
+use super::super::secret::SecretText;
+use super::{ContractEvidence, HttpVersion, TlsVersion};
+use penstock_catalog::CatalogModel as Card;
 use penstock_contract::{Abilities, Dialect, Kind, Score, Shape, Size};
 use penstock_footprint::grid::Row;
 use penstock_footprint::{EnergyCard, Prepared};
@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// JSON members: name, JSON text of the value.
-pub type Members = Vec<(Box<str>, Box<str>)>;
+pub type JsonMembers = Vec<(Box<str>, Box<str>)>;
 
 /// A model of the catalogue with all its settings.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub struct ModelSettings {
     /// Public part of the model, shown to clients.
     pub card: Card,
     /// Kind of work that the model does.
@@ -34,22 +34,22 @@ pub struct Model {
     /// Scale of its scores (rerank).
     pub score: Score,
     /// Meaning of token ids in a request (embeddings).
-    pub token_ids: TokenIds,
+    pub token_ids: TokenIdPolicy,
     /// Presets by name: JSON members (name, JSON text) for members that the client left out.
-    pub presets: BTreeMap<Box<str>, Members>,
+    pub presets: BTreeMap<Box<str>, JsonMembers>,
     /// Supported image sizes, the default first; empty: any.
     pub image_sizes: Vec<Size>,
     /// Energy use.
     pub energy: EnergyCard,
     /// Tokenizer; `None`: token counts are estimates.
-    pub tokenizer: Option<Tokenizer>,
+    pub tokenizer: Option<ExactTokenizer>,
     /// Price if an offer has none, and the unit of billing.
     pub tariff: Tariff,
     /// Later tariffs, each with the Unix second from which it applies, ascending.
-    pub later: Vec<(u64, Tariff)>,
+    pub later_tariffs: Vec<(u64, Tariff)>,
 }
 
-impl Model {
+impl ModelSettings {
     /// Public part of the model for the catalogue.
     #[must_use]
     pub fn card(&self) -> Card {
@@ -59,7 +59,7 @@ impl Model {
 
 /// Meaning of token ids in the input of an embedding request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenIds {
+pub enum TokenIdPolicy {
     /// Ids of a published vocabulary, which are converted to text.
     Text(Encoding),
     /// Ids of the model itself, which are sent to the provider unchanged.
@@ -70,9 +70,9 @@ pub enum TokenIds {
 
 /// Exact token counter of a model.
 #[derive(Clone)]
-pub struct Tokenizer(pub Arc<Counter>);
+pub struct ExactTokenizer(pub Arc<Counter>);
 
-impl std::fmt::Debug for Tokenizer {
+impl std::fmt::Debug for ExactTokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tokenizer")
     }
@@ -88,17 +88,17 @@ pub struct Provider {
     /// Company that runs the provider.
     pub operator: Box<str>,
     /// Location of its machines.
-    pub place: Place,
+    pub place: ProviderLocation,
     /// Base URL of its API.
-    pub base: BaseUrl,
+    pub base_url: BaseUrl,
     /// API key for the provider; `None`: no authentication.
-    pub api_key: Option<Secret>,
+    pub api_key: Option<SecretText>,
     /// Dialects that the provider supports, the preferred first; never empty.
     pub dialects: Vec<Dialect>,
     /// Timeouts of requests.
-    pub timeouts: Timeouts,
+    pub timeouts: TimeoutSettings,
     /// Active health check.
-    pub health: Option<Health>,
+    pub health: Option<HealthCheckSettings>,
     /// HTTP version of the connections.
     pub http: HttpVersion,
     /// CA certificates for its certificate instead of the system's, PEM.
@@ -108,20 +108,20 @@ pub struct Provider {
     /// Minimum TLS version.
     pub min_tls: TlsVersion,
     /// Maximum number of requests in flight; `None`: no limit.
-    pub seats: Option<u32>,
+    pub max_in_flight: Option<u32>,
     /// Maximum number of choices of one request.
     pub max_n: Option<u32>,
     /// Token counting API of its engine, if it may be used.
-    pub tokenize: Option<engine::Shape>,
+    pub token_count_api: Option<engine::Shape>,
     /// Other hosts from which its images may be fetched.
     pub image_hosts: Vec<BaseUrl>,
     /// Additional headers of every request, with lower-case names.
-    pub headers: Vec<(Box<str>, Secret)>,
+    pub headers: Vec<(Box<str>, SecretText)>,
 }
 
 /// Location of a provider's machines, with its power supply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ProviderLocation {
     /// City.
     pub city: Box<str>,
     /// English name of the country, one of the 27 member states.
@@ -133,10 +133,10 @@ pub struct Place {
     /// Electricity grid of the country.
     pub grid: Row,
     /// Renewable power by contract.
-    pub contractual: Option<Contractual>,
+    pub contractual: Option<RenewableContract>,
 }
 
-impl Place {
+impl ProviderLocation {
     /// Renewable share, 0 to 1, by which `:eco` ranks: `R + (1 - R) * c * q`, where R is the grid's share, c the
     /// contract's, and q the weight of its evidence: 1 on site or matched by the hour, 0.5 matched by the year, 0 for
     /// certificates alone. Answers show the grid's share only.
@@ -145,9 +145,9 @@ impl Place {
         let grid = self.grid.renewable_percent / Decimal::ONE_HUNDRED;
         let contract = self.contractual.as_ref().map_or(Decimal::ZERO, |contract| {
             let worth = match contract.evidence {
-                Evidence::OnSite | Evidence::HourlyPpa => Decimal::ONE,
-                Evidence::AnnualPpa => Decimal::new(5, 1),
-                Evidence::Unbundled => Decimal::ZERO,
+                ContractEvidence::OnSite | ContractEvidence::HourlyPpa => Decimal::ONE,
+                ContractEvidence::AnnualPpa => Decimal::new(5, 1),
+                ContractEvidence::Unbundled => Decimal::ZERO,
             };
             contract.share * worth
         });
@@ -157,11 +157,11 @@ impl Place {
 
 /// Renewable power by contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contractual {
+pub struct RenewableContract {
     /// Share, 0 to 1.
     pub share: Decimal,
     /// Evidence for the contract.
-    pub evidence: Evidence,
+    pub evidence: ContractEvidence,
 }
 
 /// Parsed base URL.
@@ -181,7 +181,7 @@ pub struct BaseUrl {
 
 /// Timeouts of requests to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct TimeoutSettings {
     /// Timeout of the TCP connection, and again of the TLS handshake.
     pub connect: Duration,
     /// Timeout of the response head of a stream.
@@ -198,7 +198,7 @@ pub struct Timeouts {
 
 /// Active health check: `GET base + path` must answer with a status below 400.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
+pub struct HealthCheckSettings {
     /// Path below the base URL, starts with `/`.
     pub path: Box<str>,
     /// Pause between two checks.
@@ -209,19 +209,19 @@ pub struct Health {
 
 /// One model at one provider.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct OfferSettings {
     /// Index in [`Settings::offers`](super::Settings::offers).
     pub index: usize,
     /// Provider of the offer.
     pub provider: Arc<Provider>,
     /// Model of the offer.
-    pub model: Arc<Model>,
+    pub model: Arc<ModelSettings>,
     /// Name of the model at the provider.
     pub name: Box<str>,
     /// Price of the offer.
     pub tariff: Tariff,
     /// Later tariffs, each with the Unix second from which it applies, ascending.
-    pub later: Vec<(u64, Tariff)>,
+    pub later_tariffs: Vec<(u64, Tariff)>,
     /// Energy use at this provider, precomputed.
     pub prepared: Prepared,
     /// Capabilities of the offer.

@@ -1,24 +1,27 @@
 //! Settings that a reload cannot change: a process opens its sockets and folders and starts its threads once.
 
-use super::{Exports, Files, Ledger, Listen, Settings, Spool, Storage};
+use super::{
+    ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings, SpoolSettings, StorageSettings,
+};
 use sha2::{Digest, Sha256};
 
 /// Values with which the process started, by configuration key.
 #[derive(Debug)]
-pub struct Fixed(Vec<(&'static str, String)>);
+pub struct RestartOnlySettings(Vec<(&'static str, String)>);
 
 impl Settings {
     /// Collects the settings that take effect only at the next start or upgrade. The pattern names every field, so that
     /// a new field needs a decision.
     #[must_use]
-    pub fn fixed(&self) -> Fixed {
+    pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
-            listen: Listen { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
-            storage: Storage { path: storage, ballast_bytes, pepper },
-            exports: Exports { path: exports, every: _, keep: _ },
-            spool: Spool { path: spool, memory, disk },
-            files: Files { path: files, upload: _, disk: _, per_key: _, keep_free: _, retention: _ },
-            ledger: Ledger { window: _, answers_wait: _, debt: _, backlog: _, slow: _, ahead },
+            listen: ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
+            storage: StorageSettings { path: storage, ballast_bytes, pepper },
+            exports: ExportSettings { path: exports, every: _, keep: _ },
+            spool: SpoolSettings { path: spool, memory, disk },
+            files: FileSettings { path: files, upload: _, disk: _, per_key: _, keep_free: _, retention: _ },
+            ledger:
+                LedgerSettings { window: _, answers_wait_for_disk: _, debt: _, backlog: _, slow: _, ahead },
             drain,
             core_dumps,
             threads,
@@ -35,8 +38,8 @@ impl Settings {
             document: _,
             compatibility: _,
             grid: _,
-            watch: _,
-            watched: _,
+            watch_interval: _,
+            watched_files: _,
             log: _,
             default_models: _,
             models: _,
@@ -50,7 +53,7 @@ impl Settings {
         let simulated = simulators.iter().map(|one| {
             (&one.name, one.address.ip(), one.seed, one.first_token, one.tokens_per_second.to_bits())
         });
-        Fixed(vec![
+        RestartOnlySettings(vec![
             ("listen.http", format!("{http:?}")),
             ("listen.https", format!("{https:?}")),
             ("listen.admin", admin.to_string()),
@@ -71,11 +74,11 @@ impl Settings {
     }
 }
 
-impl Fixed {
+impl RestartOnlySettings {
     /// Returns the keys whose values differ in another configuration.
     #[must_use]
-    pub fn waiting(&self, fresh: &Settings) -> Vec<&'static str> {
-        let pairs = self.0.iter().zip(fresh.fixed().0);
+    pub fn changed_keys(&self, fresh: &Settings) -> Vec<&'static str> {
+        let pairs = self.0.iter().zip(fresh.restart_only().0);
         pairs.filter(|(now, then)| now.1 != then.1).map(|(now, _)| now.0).collect()
     }
 }

@@ -10,7 +10,7 @@ fn a_list_that_must_not_be_empty_is_not() {
 }
 
 #[test]
-fn what_is_no_day_is_told_to_be_none() {
+fn an_invalid_day_is_a_mistake() {
     let from = |day: &str| with("", &format!("price_changes = [{{ from = {day:?}, price = {{}} }}]"), "", "");
     for day in ["x", "", "2027-02-30", "2027-01-011"] {
         tells(&from(day), "models.m1.price_changes[0].from", "It is not a day.", "2027-01-01");
@@ -33,7 +33,7 @@ fn a_preset_says_only_what_a_request_may_say() {
 }
 
 #[test]
-fn limits_leave_room_for_a_request() {
+fn limits_admit_a_request() {
     for (key, least) in
         [("head", "1KiB"), ("target", "64B"), ("json_body", "512B"), ("response_buffer", "1KiB")]
     {

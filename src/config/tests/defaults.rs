@@ -1,6 +1,6 @@
 //! `conf/penstock.toml` shows the defaults, and has every key.
 
-use super::super::raw::Raw;
+use super::super::raw::ConfigFile;
 use super::super::schema::SCHEMA;
 use super::super::schema_text;
 use super::load;
@@ -49,8 +49,8 @@ fn keys_of_toml(value: &toml::Value, path: &str, found: &mut BTreeSet<String>) {
 
 #[test]
 fn the_reference_is_the_defaults() {
-    let written: Raw = toml::from_str(REFERENCE).unwrap();
-    assert_eq!(written, Raw::default());
+    let written: ConfigFile = toml::from_str(REFERENCE).unwrap();
+    assert_eq!(written, ConfigFile::default());
 }
 
 #[test]

@@ -1,21 +1,21 @@
 //! Durations, sizes and decimals are parsed exactly.
 
-use super::super::suggest::nearest;
-use super::super::units::{decimal, duration, size, write_duration, write_size};
+use super::super::suggest::most_similar;
+use super::super::units::{format_duration, format_size, parse_decimal, parse_duration, parse_size};
 use super::{load, tells, with};
 use std::time::Duration;
 
 #[test]
 fn durations_are_numbers_with_units_and_their_sums() {
-    assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
-    assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
-    assert_eq!(duration("0"), Some(Duration::ZERO));
+    assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
+    assert_eq!(parse_duration("1m30s"), Some(Duration::from_secs(90)));
+    assert_eq!(parse_duration("0"), Some(Duration::ZERO));
     for wrong in ["", "10", "s", "-1s", "1 s", "1w", "1s5", "99999999999999999999s", "400d", "1e3s", "1_0s"] {
-        assert_eq!(duration(wrong), None, "{wrong}");
+        assert_eq!(parse_duration(wrong), None, "{wrong}");
     }
     for millis in [0, 1, 999, 1_000, 61_001, 86_400_000, 90_061_001] {
-        let written = write_duration(Duration::from_millis(millis));
-        assert_eq!(duration(&written), Some(Duration::from_millis(millis)), "{written}");
+        let written = format_duration(Duration::from_millis(millis));
+        assert_eq!(parse_duration(&written), Some(Duration::from_millis(millis)), "{written}");
     }
 }
 
@@ -35,10 +35,10 @@ fn a_number_of_a_duration_may_have_a_fraction() {
         ("366d", Duration::from_secs(366 * 86_400)),
         ("365.999999999d", Duration::from_nanos(31_622_399_999_913_600)),
     ] {
-        assert_eq!(duration(text), Some(expected), "{text}");
-        assert_eq!(duration(&write_duration(expected)), Some(expected), "{text}");
+        assert_eq!(parse_duration(text), Some(expected), "{text}");
+        assert_eq!(parse_duration(&format_duration(expected)), Some(expected), "{text}");
     }
-    assert_eq!(write_duration(nanos(2_500_000_001)), "2s500ms0.000001ms");
+    assert_eq!(format_duration(nanos(2_500_000_001)), "2s500ms0.000001ms");
     for wrong in [
         ".5s",
         "2.s",
@@ -57,32 +57,32 @@ fn a_number_of_a_duration_may_have_a_fraction() {
         "1.5S",
         "\u{0661}.5s",
     ] {
-        assert_eq!(duration(wrong), None, "{wrong}");
+        assert_eq!(parse_duration(wrong), None, "{wrong}");
     }
 }
 
 #[test]
 fn sizes_are_bytes_with_units() {
-    assert_eq!(size("32MiB"), Some(32 << 20));
-    assert_eq!(size("1GB"), Some(1_000_000_000));
-    assert_eq!(size("512"), Some(512));
+    assert_eq!(parse_size("32MiB"), Some(32 << 20));
+    assert_eq!(parse_size("1GB"), Some(1_000_000_000));
+    assert_eq!(parse_size("512"), Some(512));
     for wrong in ["", "MiB", "1.5MiB", "-1B", "99999999999999999999", "20000000TiB", "1 meg"] {
-        assert_eq!(size(wrong), None, "{wrong}");
+        assert_eq!(parse_size(wrong), None, "{wrong}");
     }
     for bytes in [0, 1, 1023, 1024, 1 << 20, (1 << 20) + 1, 5 << 40] {
-        assert_eq!(size(&write_size(bytes)), Some(bytes));
+        assert_eq!(parse_size(&format_size(bytes)), Some(bytes));
     }
 }
 
 #[test]
 fn decimals_keep_every_digit_that_is_written() {
     for text in ["0.1", "0.1234567890123456789012345678", "5.00", "1e-6", "1_000.5"] {
-        assert!(decimal(text).is_some(), "{text}");
+        assert!(parse_decimal(text).is_some(), "{text}");
     }
-    assert_eq!(decimal("0.1").unwrap().to_string(), "0.1");
-    assert_eq!(decimal("1e-6").unwrap().to_string(), "0.000001");
+    assert_eq!(parse_decimal("0.1").unwrap().to_string(), "0.1");
+    assert_eq!(parse_decimal("1e-6").unwrap().to_string(), "0.000001");
     for wrong in ["", "inf", "nan", "1,5", "0.12345678901234567890123456789", "1e40"] {
-        assert_eq!(decimal(wrong), None, "{wrong}");
+        assert_eq!(parse_decimal(wrong), None, "{wrong}");
     }
 }
 
@@ -96,7 +96,7 @@ fn prices_never_pass_through_a_float() {
 }
 
 #[test]
-fn a_wrong_form_tells_the_right_one() {
+fn an_invalid_form_suggests_a_valid_one() {
     tells(&with("[limits]\nbody = \"5 minutes\"", "", "", ""), "limits.body", "not a duration", "5m");
     tells(&with("[limits]\nbody = \"0\"", "", "", ""), "limits.body", "more than zero", "5m");
     tells(
@@ -116,10 +116,10 @@ fn a_wrong_form_tells_the_right_one() {
 }
 
 #[test]
-fn a_near_miss_is_guessed_and_a_far_one_is_not() {
+fn a_similar_name_is_suggested_and_a_different_one_is_not() {
     let known = ["json_body", "json_depth", "keep_alive"];
-    assert_eq!(nearest("json_bdy", known), Some("json_body"));
-    assert_eq!(nearest("keepAlive", known), Some("keep_alive"));
-    assert_eq!(nearest("jsno_body", known), Some("json_body"));
-    assert_eq!(nearest("heartbeat", known), None);
+    assert_eq!(most_similar("json_bdy", known), Some("json_body"));
+    assert_eq!(most_similar("keepAlive", known), Some("keep_alive"));
+    assert_eq!(most_similar("jsno_body", known), Some("json_body"));
+    assert_eq!(most_similar("heartbeat", known), None);
 }

@@ -1,12 +1,12 @@
 //! Included files.
 
-use super::super::{Loaded, Report, Source, Surroundings};
+use super::super::{ConfigSource, Diagnostics, LoadedConfig, ResolveEnv};
 use super::with;
 use std::fs;
 use std::path::Path;
 
-fn load(folder: &Path) -> Result<Loaded, Report> {
-    Source::File(folder.join("penstock.toml")).load_with(Surroundings { env: &|_| None })
+fn load(folder: &Path) -> Result<LoadedConfig, Diagnostics> {
+    ConfigSource::File(folder.join("penstock.toml")).load_in(ResolveEnv { env: &|_| None })
 }
 
 const OTHER: &str = "[[providers]]\nid = \"p2\"\noperator = \"Q\"\ncountry = \"DE\"\ncity = \"Berlin\"\npue = 1.1\n\
@@ -52,7 +52,7 @@ fn a_key_stands_in_one_file_only() {
 }
 
 #[test]
-fn files_that_include_each_other_are_read_once_and_missing_ones_are_told() {
+fn files_that_include_each_other_are_read_once_and_missing_ones_are_mistakes() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("penstock.toml"), with("include = [\"more.toml\"]", "", "", "")).unwrap();
     fs::write(folder.path().join("more.toml"), "include = [\"penstock.toml\"]\n").unwrap();

@@ -10,7 +10,7 @@ fn a_good_configuration_has_no_mistake_and_no_warning() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once_with_its_file_and_line() {
+fn all_mistakes_are_reported_at_once_with_file_and_line() {
     let text = "\
 [listen]
 htp = \"127.0.0.1:1\"
@@ -89,7 +89,7 @@ fn a_country_outside_the_union_is_refused_by_name() {
 }
 
 #[test]
-fn unknown_keys_are_told_with_what_was_meant() {
+fn unknown_keys_are_reported_with_a_suggestion() {
     tells(&with("[listen]\nhtpp = \"x\"", "", "", ""), "listen.htpp", "no such key", "Did you mean `http`?");
     tells(&with("[lisen]\nx = 1", "", "", ""), "lisen", "no such key", "Did you mean `listen`?");
     tells(&with("", "", "zzz = 1", ""), "providers.p1.zzz", "no such key", "base_url");
@@ -103,7 +103,7 @@ fn an_unknown_key_does_not_tell_its_value_which_may_be_a_secret() {
 }
 
 #[test]
-fn missing_keys_are_told_with_an_example() {
+fn missing_keys_are_reported_with_an_example() {
     let text = with("", "", "", "").replace("base_url = \"https://api.example.eu/v1\"\n", "");
     tells(&text, "providers.p1.base_url", "It is missing.", "base_url = \"https://api.example.eu/v1\"");
     let text = with("", "", "", "").replace("id = \"m1\"\n", "").replace("model = \"m1\"", "");
@@ -130,7 +130,7 @@ fn numbers_out_of_range_tell_the_range() {
 }
 
 #[test]
-fn dangling_names_are_told_with_what_was_meant() {
+fn dangling_names_are_reported_with_a_suggestion() {
     let offers = with("", "", "", "").replace("model = \"m1\"", "model = \"m2\"");
     tells(&offers, "providers.p1.offers[0].model", "no model with this id", "Did you mean \"m1\"?");
     let alias = with("", "aliases = [\"claude\"]", "", "").replace("model = \"m1\"", "model = \"claude\"");
@@ -278,7 +278,7 @@ fn offers_speak_their_providers_dialects_and_models_fit_their_window() {
 }
 
 #[test]
-fn the_same_pattern_of_two_models_is_a_mistake_and_an_overlap_is_told() {
+fn the_same_pattern_of_two_models_is_a_mistake_and_an_overlap_is_a_warning() {
     let two = |one: &str, other: &str| {
         with("", &format!("aliases = [{one}]"), "", "")
             + &format!(
@@ -328,7 +328,7 @@ fn a_default_model_is_there_and_does_the_work() {
 
 /// A suggestion for each of them would take time in proportion to their product.
 #[test]
-fn thousands_of_unknown_models_are_all_told() {
+fn thousands_of_unknown_models_are_all_reported() {
     let offers = |of: std::ops::Range<usize>| {
         of.map(|at| format!("[[providers.offers]]\nmodel = \"x{at}\"\n")).collect::<String>()
     };

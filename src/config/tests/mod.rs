@@ -9,12 +9,12 @@ mod mistakes;
 mod proven;
 mod secrets;
 
-use super::{Loaded, Mistake, Report, Surroundings, load_text};
+use super::{Diagnostic, Diagnostics, LoadedConfig, ResolveEnv, load_text};
 
 /// Loads a text in an environment that has one variable, `KEY`.
-fn load(text: &str) -> Result<Loaded, Report> {
+fn load(text: &str) -> Result<LoadedConfig, Diagnostics> {
     let env = |name: &str| (name == "KEY").then(|| "sk-provider-1".to_owned());
-    load_text("penstock.toml", text, Surroundings { env: &env })
+    load_text("penstock.toml", text, ResolveEnv { env: &env })
 }
 
 /// A valid configuration: one model at one provider, with more lines for each.
@@ -48,7 +48,7 @@ price = {{ input = 0.1, output = 0.2 }}
     )
 }
 
-fn mistakes(text: &str) -> Vec<Mistake> {
+fn mistakes(text: &str) -> Vec<Diagnostic> {
     match load(text) {
         Ok(_) => Vec::new(),
         Err(report) => report.mistakes,
@@ -56,7 +56,7 @@ fn mistakes(text: &str) -> Vec<Mistake> {
 }
 
 /// The one mistake of a text.
-fn mistake(text: &str) -> Mistake {
+fn mistake(text: &str) -> Diagnostic {
     let mut all = mistakes(text);
     assert_eq!(all.len(), 1, "{all:#?}");
     all.remove(0)

@@ -1,7 +1,7 @@
 //! Resolved settings.
 
-use super::super::settings::{BaseUrl, Offer, TokenIds};
-use super::super::{LogFormat, Source, Surroundings};
+use super::super::settings::{BaseUrl, OfferSettings, TokenIdPolicy};
+use super::super::{ConfigSource, LogFormat, ResolveEnv};
 use super::{load, tells, with};
 use penstock_contract::{Dialect, Score};
 use penstock_tokens::Encoding;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[test]
 fn the_demo_has_no_mistake_and_no_warning() {
-    let loaded = Source::Demo.load_with(Surroundings { env: &|_| None }).unwrap();
+    let loaded = ConfigSource::Demo.load_in(ResolveEnv { env: &|_| None }).unwrap();
     assert_eq!(loaded.warnings, []);
     let settings = loaded.settings;
     assert_eq!(settings.providers.len(), 3);
@@ -19,7 +19,9 @@ fn the_demo_has_no_mistake_and_no_warning() {
     let places: Vec<&str> = settings.providers.iter().map(|provider| &*provider.place.code).collect();
     assert_eq!(places, ["FI", "FR", "PL"]);
     for provider in &settings.providers {
-        assert!(settings.simulators.iter().any(|simulated| simulated.address.port() == provider.base.port));
+        assert!(
+            settings.simulators.iter().any(|simulated| simulated.address.port() == provider.base_url.port)
+        );
     }
     let alias = |name: &str| settings.models.iter().any(|model| model.card.aliases.iter().any(|a| a == name));
     assert!(alias("claude-haiku-4-5"));
@@ -48,7 +50,7 @@ fn a_new_price_of_input_is_the_price_of_cached_input_too() {
 }
 
 #[test]
-fn what_is_not_known_of_a_building_is_assumed_and_told() {
+fn an_unknown_pue_is_assumed_with_a_warning() {
     let loaded = load(&with("", "", "", "").replace("pue = 1.2\n", "")).unwrap();
     assert_eq!(loaded.settings.providers[0].place.site.pue, None);
     assert_eq!(loaded.warnings.len(), 1);
@@ -56,7 +58,7 @@ fn what_is_not_known_of_a_building_is_assumed_and_told() {
 }
 
 #[test]
-fn what_runs_but_is_odd_is_told() {
+fn odd_settings_are_warnings() {
     let warned = |text: &str, word: &str| {
         let warnings = load(text).unwrap().warnings;
         assert!(warnings.iter().any(|warning| warning.why.contains(word)), "{word}: {warnings:#?}");
@@ -72,10 +74,10 @@ fn what_runs_but_is_odd_is_told() {
 }
 
 #[test]
-fn what_is_probably_meant_otherwise_is_told_with_what_to_write() {
+fn likely_misunderstandings_are_warnings_with_a_correction() {
     let warned = |text: &str, key: &str, why: &str, fix: &str| {
         let warnings = load(text).unwrap().warnings;
-        let fits = |warning: &super::Mistake| {
+        let fits = |warning: &super::Diagnostic| {
             warning.key == key && warning.why.contains(why) && warning.fix.contains(fix)
         };
         assert!(warnings.iter().filter(|warning| fits(warning)).count() == 1, "{key}: {warnings:#?}");
@@ -98,7 +100,7 @@ fn what_is_probably_meant_otherwise_is_told_with_what_to_write() {
 }
 
 #[test]
-fn a_price_of_one_token_is_told_from_one_of_a_million() {
+fn a_price_of_one_token_is_distinguished_from_one_of_a_million() {
     let warned = |text: &str| {
         let warnings = load(text).unwrap().warnings;
         warnings.into_iter().map(|warning| (warning.key, warning.fix)).collect::<Vec<_>>()
@@ -118,7 +120,7 @@ fn a_price_of_one_token_is_told_from_one_of_a_million() {
 }
 
 #[test]
-fn parameters_are_the_usual_ones_where_none_are_listed_and_misspelt_ones_are_told() {
+fn parameters_default_to_the_usual_ones_and_misspelt_ones_are_warnings() {
     let load_with = |parameters: &str| {
         load(&with("", parameters, "", "").replace("supported_parameters = LEFT OUT", "")).unwrap()
     };
@@ -156,7 +158,7 @@ fn parameters_are_the_usual_ones_where_none_are_listed_and_misspelt_ones_are_tol
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told() {
+fn a_folder_that_cannot_be_created_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -178,7 +180,7 @@ fn offers_of_vectors_have_a_shape_and_scores_their_scale() {
         let text = with("", model, "", offer).replace("\"chat\"", &format!("\"{kind}\""));
         load(&text).unwrap().settings.offers.remove(0)
     };
-    let shape = |offer: &Offer| offer.shape.map(|shape| (shape.name(), shape.path()));
+    let shape = |offer: &OfferSettings| offer.shape.map(|shape| (shape.name(), shape.path()));
     assert_eq!(shape(&offer("chat", "", "")), None);
     assert_eq!(shape(&offer("embedding", "", "")), Some(("openai", "/embeddings")));
     assert_eq!(shape(&offer("embedding", "", "shape = \"tei\"")), Some(("tei", "/embed")));
@@ -188,15 +190,15 @@ fn offers_of_vectors_have_a_shape_and_scores_their_scale() {
     let logits = offer("rerank", "score = \"sigmoid\"", "max_inputs = 32");
     assert_eq!((logits.abilities.score, logits.abilities.max_inputs), (Score::Sigmoid, Some(32)));
     assert_eq!(offer("rerank", "score = \"sigmoid\"", "score = \"as_is\"").abilities.score, Score::AsIs);
-    assert_eq!(offer("embedding", "", "").model.token_ids, TokenIds::Text(Encoding::Cl100k));
-    assert_eq!(offer("embedding", "token_ids = \"native\"", "").model.token_ids, TokenIds::Native);
+    assert_eq!(offer("embedding", "", "").model.token_ids, TokenIdPolicy::Text(Encoding::Cl100k));
+    assert_eq!(offer("embedding", "token_ids = \"native\"", "").model.token_ids, TokenIdPolicy::Native);
 }
 
 #[test]
 fn a_base_url_is_taken_apart() {
     let base = |url: &str| {
         let text = with("", "", "", "").replace("https://api.example.eu/v1", url);
-        load(&text).unwrap().settings.providers[0].base.clone()
+        load(&text).unwrap().settings.providers[0].base_url.clone()
     };
     let expected = |tls, host: &str, port, path_prefix: &str, authority: &str| BaseUrl {
         tls,

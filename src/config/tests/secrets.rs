@@ -1,7 +1,7 @@
 //! Secrets and files: by reference, read once, never shown.
 
-use super::super::settings::ClientCertificates;
-use super::super::{Source, Surroundings};
+use super::super::settings::ClientCertificatePolicy;
+use super::super::{ConfigSource, ResolveEnv};
 use super::{load, mistake, mistakes, tells, with};
 use std::fs;
 
@@ -27,7 +27,7 @@ fn secrets_come_from_the_environment_and_print_as_stars() {
 }
 
 #[test]
-fn missing_secrets_are_told() {
+fn missing_secrets_are_reported() {
     tells(
         &with("", "", "api_key = { env = \"NONE\" }", ""),
         "providers.p1.api_key.env",
@@ -76,7 +76,7 @@ fn files_are_relative_to_the_file_that_names_them_and_hold_what_they_should() {
     let path = folder.path().join("penstock.toml");
     let load = |text: &str| {
         fs::write(&path, text).unwrap();
-        Source::File(path.clone()).load_with(Surroundings { env: &|_| None })
+        ConfigSource::File(path.clone()).load_in(ResolveEnv { env: &|_| None })
     };
     fs::write(folder.path().join("key"), "sk-from-file\n").unwrap();
     fs::write(folder.path().join("broken"), "a\nb\n").unwrap();
@@ -127,8 +127,8 @@ fn clients_certificates_are_asked_for_only_where_somebody_issues_them() {
         let listen = load(&https(&format!(", client_ca = {certificate:?}{more}"))).unwrap().settings.listen;
         listen.https.unwrap().client_certificate
     };
-    assert_eq!(asked(""), ClientCertificates::Required);
-    assert_eq!(asked(", client_certificate = \"optional\""), ClientCertificates::Optional);
+    assert_eq!(asked(""), ClientCertificatePolicy::Required);
+    assert_eq!(asked(", client_certificate = \"optional\""), ClientCertificatePolicy::Optional);
     assert!(load(&https("")).is_ok());
 }
 

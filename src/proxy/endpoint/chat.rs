@@ -5,7 +5,7 @@ use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover;
 use async_trait::async_trait;
 use http::Method;
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 
 /// The endpoint.
@@ -25,8 +25,8 @@ impl Endpoint for Chat {
         "/v1/chat/completions"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Chat
+    fn scope(&self) -> KeyScope {
+        KeyScope::Chat
     }
 
     fn takes_lines(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::proxy::failover::model_of;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 use penstock_limits::Cost;
 
@@ -28,8 +28,8 @@ impl Endpoint for CountTokens {
         "/v1/messages/count_tokens"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Chat
+    fn scope(&self) -> KeyScope {
+        KeyScope::Chat
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {

@@ -1,13 +1,13 @@
 //! `POST /v1/embeddings`: texts become vectors. Token ids become text first.
 
 use super::Endpoint;
-use crate::config::settings::TokenIds;
+use crate::config::settings::TokenIdPolicy;
 use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover::{self, model_named};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::{Ask, Embed, Inputs, Refusal, Task};
 use penstock_tokens::Encoding;
 
@@ -31,8 +31,8 @@ impl Endpoint for Embeddings {
         "/v1/embeddings"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Embeddings
+    fn scope(&self) -> KeyScope {
+        KeyScope::Embeddings
     }
 
     fn takes_lines(&self) -> bool {
@@ -54,12 +54,12 @@ async fn in_texts(x: &mut Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
     };
     let (name, _) = penstock_routing::split(&ask.model);
     match model_named(&x.live, name)?.model.token_ids {
-        TokenIds::Native => Ok(ask),
-        TokenIds::Refuse => {
+        TokenIdPolicy::Native => Ok(ask),
+        TokenIdPolicy::Refuse => {
             Err(Refusal::unsupported("input", "input: this model takes texts, not token ids."))
         }
-        TokenIds::Text(encoding) if ask.body.len() <= QUICK => decoded(ask, encoding),
-        TokenIds::Text(encoding) => {
+        TokenIdPolicy::Text(encoding) if ask.body.len() <= QUICK => decoded(ask, encoding),
+        TokenIdPolicy::Text(encoding) => {
             // An id of a few digits may stand for 128 bytes: one account writes one such text at a time, and the text
             // counts as a body does.
             let ask = x.counting().in_turn(move |_| decoded(ask, encoding)).await??;

@@ -9,7 +9,7 @@ use crate::proxy::response::head::Head;
 use crate::storage::spool::Spooled;
 use async_trait::async_trait;
 use http::{Method, header};
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::{Code, Refusal, Task};
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ impl Endpoint for Generations {
         "/v1/images/generations"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Images
+    fn scope(&self) -> KeyScope {
+        KeyScope::Images
     }
 
     fn takes_lines(&self) -> bool {
@@ -73,8 +73,8 @@ impl Endpoint for Content {
         "/v1/images/content/*"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Images
+    fn scope(&self) -> KeyScope {
+        KeyScope::Images
     }
 
     fn is_open(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::proxy::failover;
 use async_trait::async_trait;
 use http::Method;
 use penstock_admission::Purpose;
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 
 /// The endpoint.
@@ -26,8 +26,8 @@ impl Endpoint for Messages {
         "/v1/messages"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Chat
+    fn scope(&self) -> KeyScope {
+        KeyScope::Chat
     }
 
     fn takes_lines(&self) -> bool {

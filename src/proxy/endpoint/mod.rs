@@ -20,7 +20,7 @@ pub use address::{decoded, parameters};
 use crate::proxy::exchange::{Ended, Exchange};
 use async_trait::async_trait;
 use http::Method;
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::{Code, Dialect, Refusal};
 
 /// One method on one path.
@@ -36,7 +36,7 @@ pub trait Endpoint: Sync {
     fn path(&self) -> &'static str;
 
     /// The scope that a key needs.
-    fn scope(&self) -> Scope;
+    fn scope(&self) -> KeyScope;
 
     /// It asks for no key.
     fn is_open(&self) -> bool {
@@ -152,7 +152,7 @@ fn matches<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use penstock_batch::create::Create;
+    use penstock_batch::create_request::CreateBatchRequest;
     use penstock_batch::jsonl::BATCH_PATHS;
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         for endpoint in ENDPOINTS {
             let body =
                 serde_json::json!({"input_file_id": "file-1", "endpoint": endpoint.path()}).to_string();
-            let create = Create::read(body.as_bytes(), BATCH_PATHS);
+            let create = CreateBatchRequest::parse(body.as_bytes(), BATCH_PATHS);
             assert_eq!(create.is_ok(), endpoint.takes_lines(), "{}", endpoint.path());
         }
         // A batch finds its endpoint by this path, and lines are posted.
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_wrong_endpoint_of_a_batch_or_a_line_is_told_the_right_ones() {
         let body = br#"{"input_file_id": "file-1", "endpoint": "/v1/completions"}"#;
-        let refusal = Create::read(body, BATCH_PATHS).unwrap_err();
+        let refusal = CreateBatchRequest::parse(body, BATCH_PATHS).unwrap_err();
         assert_eq!(
             refusal.message,
             "endpoint: expected one of /v1/chat/completions, /v1/messages, /v1/embeddings, /v1/rerank, \

@@ -7,26 +7,27 @@ use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover::no_model;
 use async_trait::async_trait;
 use http::Method;
-use penstock_auth::Scope;
-use penstock_catalog::{Figures, Model, Query};
+use penstock_auth::KeyScope;
+use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
 use penstock_contract::{Kind, Refusal};
 
 /// Whether a key sees a model: it may use it. A key that has no scope for any model has the catalogue to read, and sees
 /// what its list of models allows.
-fn may_see(grant: &Grant, model: &Model) -> bool {
+fn may_see(grant: &Grant, model: &CatalogModel) -> bool {
     let scope = match model.kind {
-        Kind::Chat => Scope::Chat,
-        Kind::Embedding => Scope::Embeddings,
-        Kind::Rerank => Scope::Rerank,
-        Kind::Image => Scope::Images,
-        Kind::Transcription => Scope::Audio,
+        Kind::Chat => KeyScope::Chat,
+        Kind::Embedding => KeyScope::Embeddings,
+        Kind::Rerank => KeyScope::Rerank,
+        Kind::Image => KeyScope::Images,
+        Kind::Transcription => KeyScope::Audio,
     };
     let reader = || !INFERENCE.iter().any(|scope| grant.allows(*scope));
     grant.may_use(&model.id) && (grant.allows(scope) || reader())
 }
 
 /// The scopes that let a key ask a model.
-const INFERENCE: [Scope; 5] = [Scope::Chat, Scope::Embeddings, Scope::Rerank, Scope::Images, Scope::Audio];
+const INFERENCE: [KeyScope; 5] =
+    [KeyScope::Chat, KeyScope::Embeddings, KeyScope::Rerank, KeyScope::Images, KeyScope::Audio];
 
 /// The list.
 pub struct List;
@@ -45,12 +46,12 @@ impl Endpoint for List {
         "/v1/models"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Models
+    fn scope(&self) -> KeyScope {
+        KeyScope::Models
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let mut query = Query::parse(x.caller.query().unwrap_or_default())?;
+        let mut query = CatalogQuery::parse(x.caller.query().unwrap_or_default())?;
         if x.caller.field("anthropic-version").is_some() {
             // Clients of that family only show the names of their own family: the aliases.
             query = query.with_aliases();
@@ -58,9 +59,13 @@ impl Endpoint for List {
         let now = x.house.clock.now();
         let live = x.live.clone();
         let figures = |id: &str| {
-            live.model(id).map_or_else(Figures::default, |model| {
+            live.model(id).map_or_else(LiveFigures::default, |model| {
                 let rates = model.hour.lock().rates(now);
-                Figures { throughput: rates.throughput, latency: rates.latency, popularity: rates.popularity }
+                LiveFigures {
+                    throughput: rates.throughput,
+                    latency: rates.latency,
+                    popularity: rates.popularity,
+                }
             })
         };
         let grant = x.grant.clone();
@@ -86,14 +91,14 @@ impl Endpoint for One {
         "/v1/models/*"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Models
+    fn scope(&self) -> KeyScope {
+        KeyScope::Models
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
         let asked = decoded(tail);
         let (name, _) = penstock_routing::split(&asked);
-        let detail = penstock_catalog::detail(x.caller.query().unwrap_or_default())?;
+        let detail = penstock_catalog::parse_detail(x.caller.query().unwrap_or_default())?;
         let found = x.live.catalog.resolve(name).filter(|card| may_see(&x.grant, card));
         let card = found.ok_or_else(|| no_model(&x.live, name))?;
         let item = penstock_catalog::one(card, name, detail);

@@ -6,7 +6,7 @@ use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover;
 use async_trait::async_trait;
 use http::Method;
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 
 /// The endpoint, at one of its paths.
@@ -26,8 +26,8 @@ impl Endpoint for Rerank {
         self.0
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Rerank
+    fn scope(&self) -> KeyScope {
+        KeyScope::Rerank
     }
 
     /// At its second path it is for clients that cannot ask elsewhere; a file of lines can.

@@ -7,7 +7,7 @@ use crate::telemetry::HEALTH;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::{Code, Refusal};
 use serde_json::json;
 
@@ -28,8 +28,8 @@ impl Endpoint for Root {
         "/"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Models
+    fn scope(&self) -> KeyScope {
+        KeyScope::Models
     }
 
     fn is_open(&self) -> bool {
@@ -68,8 +68,8 @@ impl Endpoint for Health {
         self.0
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Models
+    fn scope(&self) -> KeyScope {
+        KeyScope::Models
     }
 
     fn is_open(&self) -> bool {
@@ -103,8 +103,8 @@ impl Endpoint for Document {
         openapi::PATH
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Models
+    fn scope(&self) -> KeyScope {
+        KeyScope::Models
     }
 
     fn is_open(&self) -> bool {

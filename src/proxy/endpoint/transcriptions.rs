@@ -5,7 +5,7 @@ use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover;
 use async_trait::async_trait;
 use http::Method;
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 
 /// The endpoint.
@@ -25,8 +25,8 @@ impl Endpoint for Transcriptions {
         "/v1/audio/transcriptions"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Audio
+    fn scope(&self) -> KeyScope {
+        KeyScope::Audio
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {

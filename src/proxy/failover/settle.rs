@@ -19,7 +19,7 @@ use penstock_footprint::Attempt;
 use penstock_ledger::Wallet;
 use penstock_limits::Used;
 use penstock_media::picture::steps_name;
-use penstock_pricing::PaidWith;
+use penstock_pricing::PaymentSource;
 use penstock_routing::Sample;
 use rust_decimal::Decimal;
 use std::sync::Arc;
@@ -112,11 +112,11 @@ pub fn served(
     let terms = Terms {
         eur_per_credit: settings.billing.eur_per_credit,
         provenance: settings.impact.provenance,
-        amounts: settings.compatibility.amounts(),
+        amounts: settings.compatibility.amount_format(),
         batch: run.chosen.batch,
         wallet: match run.hold.as_ref().map(Hold::wallet) {
-            Some(Wallet::Energy) => PaidWith::Energy,
-            Some(Wallet::Credits) | None => PaidWith::Credits,
+            Some(Wallet::Energy) => PaymentSource::Energy,
+            Some(Wallet::Credits) | None => PaymentSource::Credits,
         },
         at: run.at,
     };
@@ -205,7 +205,7 @@ pub fn void(run: &mut Run<'_, '_>, why: &'static str) {
 
 /// Waits for the charge, where an answer has to.
 pub async fn written(run: &mut Run<'_, '_>) {
-    if let Some(ticket) = run.ticket.filter(|_| run.x.live.settings.ledger.answers_wait) {
+    if let Some(ticket) = run.ticket.filter(|_| run.x.live.settings.ledger.answers_wait_for_disk) {
         run.x.house.ledger.written(ticket).await;
     }
 }

@@ -25,7 +25,8 @@ pub async fn answer(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
     let offer = first.ok_or_else(|| Refusal::new(Code::Unavailable).retry_after(1))?;
     let now = x.house.clock.unix();
     let face = Face { id: x.id.unique().into(), model: ask.model.to_string(), created: now };
-    let body = nothing(face, ask.stream, &offer.bill.nothing(now, x.live.settings.compatibility.amounts()));
+    let body =
+        nothing(face, ask.stream, &offer.bill.nothing(now, x.live.settings.compatibility.amount_format()));
     x.record.status = 200;
     let head = x
         .head(200)

@@ -2,7 +2,7 @@
 //! request headers it may send.
 
 use super::head::Head;
-use crate::config::settings::Cors;
+use crate::config::settings::CorsPolicy;
 use http::header;
 
 /// Names of response headers that browsers may read.
@@ -41,11 +41,11 @@ pub enum CrossOrigin {
 impl CrossOrigin {
     /// What a request's `Origin` means under the setting.
     #[must_use]
-    pub fn of(origin: Option<&[u8]>, cors: &Cors) -> Self {
+    pub fn of(origin: Option<&[u8]>, cors: &CorsPolicy) -> Self {
         match (origin, cors) {
-            (None, _) | (_, Cors::Off) => Self::None,
-            (Some(_), Cors::Any) => Self::Any,
-            (Some(origin), Cors::Origins(listed)) => {
+            (None, _) | (_, CorsPolicy::Off) => Self::None,
+            (Some(_), CorsPolicy::Any) => Self::Any,
+            (Some(origin), CorsPolicy::Origins(listed)) => {
                 let found = listed.iter().find(|one| origin.eq_ignore_ascii_case(one.as_bytes()));
                 found.map_or(Self::Refused, |one| Self::Listed(one.clone()))
             }
@@ -129,11 +129,11 @@ mod tests {
 
     #[test]
     fn an_origin_is_judged_by_the_setting() {
-        let listed = Cors::Origins(vec!["https://app.example.eu".into()]);
-        let of = |origin: Option<&str>, cors: &Cors| CrossOrigin::of(origin.map(str::as_bytes), cors);
-        assert_eq!(of(None, &Cors::Any), CrossOrigin::None);
-        assert_eq!(of(Some("https://x.example"), &Cors::Off), CrossOrigin::None);
-        assert_eq!(of(Some("null"), &Cors::Any), CrossOrigin::Any);
+        let listed = CorsPolicy::Origins(vec!["https://app.example.eu".into()]);
+        let of = |origin: Option<&str>, cors: &CorsPolicy| CrossOrigin::of(origin.map(str::as_bytes), cors);
+        assert_eq!(of(None, &CorsPolicy::Any), CrossOrigin::None);
+        assert_eq!(of(Some("https://x.example"), &CorsPolicy::Off), CrossOrigin::None);
+        assert_eq!(of(Some("null"), &CorsPolicy::Any), CrossOrigin::Any);
         assert_eq!(
             of(Some("https://app.example.eu"), &listed),
             CrossOrigin::Listed("https://app.example.eu".into())

@@ -130,7 +130,7 @@ impl LineReader {
     /// # Errors
     /// As [`Contents::read`]; a line longer than any that is taken.
     pub fn next_line(&mut self) -> Result<Option<FileLine>> {
-        match self.next_within(jsonl::HIGHEST_LINE)? {
+        match self.next_within(jsonl::MAX_LINE_LIMIT)? {
             Next::Line(line) => Ok(Some(line)),
             Next::Long => Err(damaged()),
             Next::End => Ok(None),
@@ -152,7 +152,7 @@ impl LineReader {
             let first = self.number == 1;
             let start = self.at - self.held.len() as u64 - line.len() as u64;
             let mark = if first && line.starts_with(MARK.as_bytes()) { MARK.len() as u64 } else { 0 };
-            let bare = jsonl::bare(&line, first);
+            let bare = jsonl::strip_line_ending(&line, first);
             if !bare.trim_ascii().is_empty() {
                 let (number, offset) = (self.number, start + mark);
                 return Ok(Next::Line(FileLine { number, offset, bytes: line.slice_ref(bare) }));

@@ -1,7 +1,7 @@
 //! Why a file could not be had or kept, and how a client is told.
 
 use super::quota::Full;
-use penstock_batch::jsonl::Mistakes;
+use penstock_batch::jsonl::FileErrors;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
 use std::io;
@@ -12,7 +12,7 @@ pub enum Failed {
     /// There is no room.
     Full(Full),
     /// Its lines are not what they should be.
-    Lines(Mistakes),
+    Lines(FileErrors),
     /// The disk says no.
     Disk(io::Error),
     /// The store says no.
@@ -27,7 +27,7 @@ impl Failed {
     pub fn refusal(&self) -> Refusal {
         match self {
             Self::Full(full) => full.refusal(),
-            Self::Lines(mistakes) => mistakes.refusal("file"),
+            Self::Lines(mistakes) => mistakes.to_refusal("file"),
             Self::Disk(error) if error.kind() == io::ErrorKind::InvalidData => Refusal::because(
                 Code::Internal,
                 "The contents of this file are damaged, and damaged bytes are not given.",

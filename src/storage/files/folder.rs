@@ -24,7 +24,7 @@ impl Files {
     pub(super) fn belongs(&self) -> Result<(), String> {
         let said = |error: StoreError| format!("The records of files cannot be read: {error}.");
         let stamp = read(&self.folder.join(STAMP))?;
-        let id = self.store.folder().map_err(said)?;
+        let id = self.store.directory_id().map_err(said)?;
         let records = !self.store.all(None, 1).map_err(said)?.files.is_empty();
         let contents = contents(&self.folder)?;
         let folder = self.folder.display();
@@ -55,7 +55,7 @@ impl Files {
 
     /// Notes the id in the store; what a full disk does not take now, a later start notes.
     fn note(&self, id: &str) {
-        if let Err(error) = self.store.note_folder(id) {
+        if let Err(error) = self.store.set_directory_id(id) {
             log::event(log::warn(), "files_folder_not_noted", &[("why", &error.to_string())]);
         }
     }

@@ -4,7 +4,7 @@
 use super::block_checksums::Sums;
 use super::quota::{Bounds, Full, Taken, fits};
 use super::{Failed, sync_folder};
-use penstock_batch::jsonl::{Checked, Lines};
+use penstock_batch::jsonl::{FileSummary, FileValidator};
 use penstock_contract::hex;
 use sha2::{Digest, Sha256};
 use std::io::Write;
@@ -18,7 +18,7 @@ const ASK: u64 = 4 << 20;
 pub struct Incoming {
     /// `None` once a line is wrong: what follows is proven only.
     aside: Option<Aside>,
-    lines: Lines,
+    lines: FileValidator,
     folder: PathBuf,
     bounds: Bounds,
     bytes: u64,
@@ -36,7 +36,7 @@ pub(super) struct Settled {
     path: TempPath,
     taken: Taken,
     /// What is in the lines.
-    pub checked: Checked,
+    pub checked: FileSummary,
     /// How many bytes.
     pub bytes: u64,
     /// Their SHA-256 in hex.
@@ -46,8 +46,8 @@ pub(super) struct Settled {
 }
 
 /// The check of a file of which nothing has come.
-fn none_yet(longest: usize) -> Lines {
-    Lines::new(penstock_batch::jsonl::BATCH_PATHS, longest)
+fn none_yet(longest: usize) -> FileValidator {
+    FileValidator::new(penstock_batch::jsonl::BATCH_PATHS, longest)
 }
 
 impl Incoming {
@@ -74,10 +74,10 @@ impl Incoming {
         let before = self.bytes;
         self.bytes += bytes.len() as u64;
         self.lines.push(bytes);
-        if self.lines.are_wrong() {
+        if self.lines.has_error() {
             self.aside = None;
         }
-        if self.lines.are_endless() {
+        if self.lines.is_line_endless() {
             let none = none_yet(self.bounds.line);
             std::mem::replace(&mut self.lines, none).end().map_err(Failed::Lines)?;
         }
@@ -94,7 +94,7 @@ impl Incoming {
     /// Bytes of memory that a line holds whose end has not come.
     #[must_use]
     pub const fn held_bytes(&self) -> usize {
-        self.lines.held_bytes()
+        self.lines.buffered_bytes()
     }
 
     /// There is no more.

@@ -24,10 +24,10 @@ use crate::config::settings;
 use crate::storage::object_id;
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_batch::upload::Uploaded;
+use penstock_batch::upload_form::Uploaded;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
-use penstock_storage::files::{FilePage, FileQuery, FileRecord, FileStatus, FileStore, Purpose};
+use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
 use quota::{Bounds, Room, Taken};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -83,7 +83,7 @@ impl Files {
     ///
     /// # Errors
     /// One sentence that says what is in the way.
-    pub fn open(settings: &settings::Files, store: FileStore, in_hand: bool) -> Result<Self, String> {
+    pub fn open(settings: &settings::FileSettings, store: FileStore, in_hand: bool) -> Result<Self, String> {
         let folder = settings.path.clone();
         let aside = folder.join(ASIDE);
         DirBuilder::new()
@@ -163,7 +163,7 @@ impl Files {
                     key: &query.key,
                     purpose: query.purpose,
                     after: after.as_deref(),
-                    rising: query.rising,
+                    ascending: query.rising,
                     limit: query.limit - page.files.len(),
                 };
                 let some = store.list(&asked)?;
@@ -206,11 +206,11 @@ impl Files {
             status: FileStatus::Processed,
             lines: settled.checked.lines,
             url: Some(settled.checked.url.to_owned()),
-            ..fresh(owner, said.filename, Purpose::Batch, now)
+            ..fresh(owner, said.filename, FilePurpose::Batch, now)
         };
         let path = self.path(&record.id);
         let taken = settled.place(&self.folder, &path)?;
-        if let Err(error) = self.store.put(&record) {
+        if let Err(error) = self.store.add(&record) {
             // On a full disk every byte counts. After other failures the record may be kept all the same, and
             // needs its contents; if it is not, the next start sweeps them.
             if error == StoreError::Full {
@@ -271,7 +271,7 @@ impl Files {
         url: &str,
         now: Duration,
     ) -> std::io::Result<FileRecord> {
-        let record = fresh(owner, filename, Purpose::BatchOutput, now);
+        let record = fresh(owner, filename, FilePurpose::BatchOutput, now);
         let path = self.path(&record.id);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.sync_all()?;
@@ -345,7 +345,7 @@ pub struct ListQuery {
     /// Public id of the key.
     pub key: Box<str>,
     /// For this alone, if said.
-    pub purpose: Option<Purpose>,
+    pub purpose: Option<FilePurpose>,
     /// Behind this id.
     pub after: Option<String>,
     /// The oldest first.
@@ -354,7 +354,7 @@ pub struct ListQuery {
     pub limit: usize,
 }
 
-fn fresh(owner: Owner<'_>, filename: String, purpose: Purpose, now: Duration) -> FileRecord {
+fn fresh(owner: Owner<'_>, filename: String, purpose: FilePurpose, now: Duration) -> FileRecord {
     FileRecord {
         id: object_id::new(PREFIX, now),
         key: owner.key.to_owned(),

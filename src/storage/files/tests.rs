@@ -3,7 +3,7 @@
 
 use super::block_checksums::BLOCK;
 use super::*;
-use penstock_storage::{Space, Store, memory};
+use penstock_storage::{Store, StoreTable, memory};
 use std::fs;
 use std::io::ErrorKind;
 
@@ -18,7 +18,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), store: memory() }
+        Self { folder: tempfile::tempdir().unwrap(), store: open_in_memory() }
     }
 
     /// The files as a new start finds them.
@@ -27,7 +27,7 @@ impl Place {
     }
 
     fn try_open(&self) -> Result<Files, String> {
-        let settings = settings::Files {
+        let settings = settings::FileSettings {
             path: self.folder.path().join("files"),
             upload: 1 << 20,
             disk: 1 << 30,
@@ -202,7 +202,7 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
     let folder = place.folder.path().join("files");
     let id = fs::read_to_string(folder.join(folder::STAMP)).unwrap();
     // The store was lost, and an empty one is in its place: with the stamp, and of a version without stamps.
-    let lost = Place { folder: place.folder, store: memory() };
+    let lost = Place { folder: place.folder, store: open_in_memory() };
     for stamp in [Some(&id), None] {
         match stamp {
             Some(id) => fs::write(folder.join(folder::STAMP), id).unwrap(),
@@ -229,13 +229,16 @@ fn an_empty_folder_in_the_place_of_files_is_noticed() {
         let folder = place.folder.path().join("files");
         fs::remove_dir_all(&folder).unwrap();
         if !noted {
-            place.store.apply(penstock_storage::Batch::new().delete(Space::Meta, b"files".to_vec())).unwrap();
+            place
+                .store
+                .apply(penstock_storage::Transaction::new().delete(StoreTable::Meta, b"files".to_vec()))
+                .unwrap();
         }
         for _ in 0..2 {
             let why = place.try_open().err().unwrap();
             assert!(why.contains("is empty") && why.contains("mounted"), "{why}");
         }
-        let id = place.store.get(Space::Meta, b"files").unwrap().unwrap();
+        let id = place.store.get(StoreTable::Meta, b"files").unwrap().unwrap();
         fs::write(folder.join(folder::STAMP), id).unwrap();
         let files = place.open();
         assert!(files.contents(&record).is_err(), "its contents are gone, as the operator said");
@@ -247,13 +250,13 @@ fn results_grow_and_are_cut_to_what_counts() {
     let place = Place::new();
     let files = place.open();
     let mut record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
-    place.store.apply(FileStore::insert(&record).unwrap()).unwrap();
+    place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     let mut output = files.open_output(&record).unwrap();
     output.append(b"one\n").unwrap();
     output.sync().unwrap();
     let was = record.clone();
     record = output.counted(&was);
-    assert!(files.store().replace(&was, &record).unwrap());
+    assert!(files.store().compare_and_swap(&was, &record).unwrap());
     output.append(b"two, never counted\n").unwrap();
     assert_eq!(files.contents(&record).unwrap().read(0, 100).unwrap(), b"one\n"[..], "what counts, no more");
     drop(output);
@@ -267,7 +270,7 @@ fn results_grow_and_are_cut_to_what_counts() {
     let mut output = files.open_output(&record).unwrap();
     output.append(b"2\n").unwrap();
     assert_eq!(output.seal(&record, NOW).unwrap(), whole);
-    assert!(files.store().replace(&record, &whole).unwrap());
+    assert!(files.store().compare_and_swap(&record, &whole).unwrap());
     assert_eq!(files.contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
     assert_eq!(place.open().names_of_records(), [whole.id]);
 }
@@ -354,7 +357,7 @@ async fn what_is_over_is_unreadable_at_once_and_swept_when_nothing_runs_on_it() 
     running.0.lock().push(young.id.clone());
     files.delete("k1", &young.id, at(now)).await.unwrap();
     assert!(!running.needs(&young.id), "what ran on it was told");
-    assert!(place.store.scan(Space::Files, b"", None, 10).unwrap().rows.is_empty(), "no row is left");
+    assert!(place.store.scan(StoreTable::Files, b"", None, 10).unwrap().rows.is_empty(), "no row is left");
 }
 
 #[tokio::test]
@@ -362,7 +365,7 @@ async fn results_that_are_being_written_are_not_deleted() {
     let place = Place::new();
     let files = place.open();
     let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
-    place.store.apply(FileStore::insert(&record).unwrap()).unwrap();
+    place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     let when = When { now: u64::MAX, retention: Some(1) };
     assert_eq!(files.delete("k1", &record.id, when).await.unwrap_err().code, Code::Conflict);
     assert_eq!(files.sweep(when).unwrap(), 0);
@@ -373,11 +376,11 @@ fn results_are_kept_from_their_last_line_on() {
     let place = Place::new();
     let files = place.open();
     let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
-    place.store.apply(FileStore::insert(&record).unwrap()).unwrap();
+    place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     // The batch took longer than files are kept.
     let (end, kept) = (NOW.as_secs() + 90_000, 3_600);
     let whole = files.open_output(&record).unwrap().seal(&record, Duration::from_secs(end)).unwrap();
-    assert!(files.store().replace(&record, &whole).unwrap());
+    assert!(files.store().compare_and_swap(&record, &whole).unwrap());
     let when = |now| When { now, retention: Some(kept) };
     assert_eq!(when(end).ends(&whole), Some(end + kept));
     assert_eq!(files.sweep(when(end + kept - 1)).unwrap(), 0);

@@ -3,10 +3,10 @@
 //! noticed before every key is refused.
 
 use super::{PEPPER, Pepper, hex_secret, made, read, replace, sentence, unhex};
-use crate::config::settings::Storage;
-use penstock_auth::pepper_check;
+use crate::config::settings::StorageSettings;
+use penstock_auth::pepper_fingerprint;
 use penstock_storage::keys::KeyStore;
-use penstock_storage::{Batch, Space, Store, StoreError};
+use penstock_storage::{Store, StoreError, StoreTable, Transaction};
 use std::sync::Arc;
 
 /// Row of the check value.
@@ -18,7 +18,7 @@ const PAGE: usize = 1_000;
 ///
 /// # Errors
 /// One sentence that says what to do: it is missing, malformed, or not the one that the keys were made with.
-pub(super) fn find(storage: &Storage, store: &Arc<dyn Store>) -> Result<Pepper, String> {
+pub(super) fn find(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Pepper, String> {
     let path = storage.path.join(PEPPER);
     let text = match &storage.pepper {
         Some(secret) => given(secret.reveal())?,
@@ -35,8 +35,8 @@ pub(super) fn find(storage: &Storage, store: &Arc<dyn Store>) -> Result<Pepper, 
         None => format!("The pepper in {} is not 64 hexadecimal digits. {RESTORE}", path.display()),
     };
     let pepper = Pepper(unhex(&text).ok_or_else(wrong)?);
-    let check = pepper_check(&pepper.0);
-    let known = store.get(Space::Meta, ROW).map_err(|error| said(&error))?;
+    let check = pepper_fingerprint(&pepper.0);
+    let known = store.get(StoreTable::Meta, ROW).map_err(|error| said(&error))?;
     if known.as_deref() == Some(&check) {
         return Ok(pepper);
     }
@@ -51,7 +51,7 @@ pub(super) fn find(storage: &Storage, store: &Arc<dyn Store>) -> Result<Pepper, 
         }
     }
     // What a full disk does not take is written at a later start.
-    store.apply(Batch::new().put(Space::Meta, ROW, check)).ok();
+    store.apply(Transaction::new().put(StoreTable::Meta, ROW, check)).ok();
     Ok(pepper)
 }
 
@@ -60,7 +60,7 @@ pub(super) fn find(storage: &Storage, store: &Arc<dyn Store>) -> Result<Pepper, 
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub(super) fn renew(storage: &Storage, store: &Arc<dyn Store>) -> Result<u64, String> {
+pub(super) fn renew(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<u64, String> {
     let text = match &storage.pepper {
         Some(secret) => given(secret.reveal())?,
         None => {
@@ -70,7 +70,9 @@ pub(super) fn renew(storage: &Storage, store: &Arc<dyn Store>) -> Result<u64, St
         }
     };
     let pepper = unhex(&text).ok_or("The pepper is not 64 hexadecimal digits.")?;
-    store.apply(Batch::new().put(Space::Meta, ROW, pepper_check(&pepper))).map_err(|error| said(&error))?;
+    store
+        .apply(Transaction::new().put(StoreTable::Meta, ROW, pepper_fingerprint(&pepper)))
+        .map_err(|error| said(&error))?;
     keys(store)
 }
 
@@ -123,27 +125,27 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::{Vault, renew_pepper};
     use super::*;
-    use crate::config::Secret;
-    use penstock_storage::audit::Said;
+    use crate::config::SecretText;
+    use penstock_storage::audit::AuditedChange;
     use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
     use serde_json::Value;
     use std::fs;
 
-    fn done(what: &str) -> Said {
-        Said { at: 1, who: "test".into(), what: what.into(), target: ID.into(), change: Value::Null }
+    fn done(what: &str) -> AuditedChange {
+        AuditedChange { at: 1, who: "test".into(), what: what.into(), target: ID.into(), change: Value::Null }
     }
 
     const ID: &str = "0123456789abcdef";
 
-    fn storage(folder: &std::path::Path) -> Storage {
-        Storage { path: folder.to_owned(), ballast_bytes: 0, pepper: None }
+    fn storage(folder: &std::path::Path) -> StorageSettings {
+        StorageSettings { path: folder.to_owned(), ballast_bytes: 0, pepper: None }
     }
 
-    fn open(storage: &Storage) -> Result<Pepper, String> {
+    fn open(storage: &StorageSettings) -> Result<Pepper, String> {
         Vault::open(storage).map(|vault| vault.pepper)
     }
 
-    fn insert(storage: &Storage) {
+    fn insert(storage: &StorageSettings) {
         let key = KeyRecord {
             id: ID.into(),
             digest: KeyDigest([7; 32]),
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(renew_pepper(&storage).unwrap(), 1);
         let renewed = open(&storage).unwrap();
         // Another one that is configured is noticed, too.
-        storage.pepper = Some(Secret::new(&"0f".repeat(32)));
+        storage.pepper = Some(SecretText::new(&"0f".repeat(32)));
         assert!(open(&storage).unwrap_err().contains("storage.pepper"));
         storage.pepper = None;
         Vault::open(&storage).unwrap().keys.revoke(ID, &done("key.revoke")).unwrap();

@@ -10,7 +10,7 @@ mod writer;
 pub use exchange::exchange;
 pub use writer::flush;
 
-use crate::config::settings::{Log, LogLevel};
+use crate::config::settings::{LogLevel, LogSettings};
 use line::Line;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -20,7 +20,7 @@ const KEPT: usize = 64 * 1024;
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 
 /// Sets level and shape.
-pub fn set(log: Log) {
+pub fn set(log: LogSettings) {
     LEVEL.store(log.level as u8, Ordering::Relaxed);
     line::shape(log.format);
 }

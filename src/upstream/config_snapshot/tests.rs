@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
-use crate::config::{Surroundings, load_text};
+use crate::config::{ResolveEnv, load_text};
 use std::fmt::Write as _;
 
 /// Processor time of this thread in nanoseconds: other threads of the machine do not count.
@@ -51,7 +51,7 @@ fn work(offers: usize, providers: usize) -> [u64; 3] {
     };
     let (mut settings, mut old) = (None, None);
     let check = timed(&mut || {
-        let loaded = load_text("many.toml", &text, Surroundings { env: &|_| None });
+        let loaded = load_text("many.toml", &text, ResolveEnv { env: &|_| None });
         let loaded = loaded.unwrap_or_else(|report| panic!("{}", report.mistakes.first().unwrap()));
         settings = Some(loaded.settings);
     });

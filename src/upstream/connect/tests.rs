@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
-use crate::config::{Surroundings, load_text};
+use crate::config::{ResolveEnv, load_text};
 use crate::upstream::connection_pool::ConnectionPools;
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -19,7 +19,7 @@ fn provider(lines: &str) -> Arc<Provider> {
          [[providers]]\nid = \"p\"\noperator = \"P\"\ncountry = \"FI\"\ncity = \"Helsinki\"\n\
          base_url = \"http://provider.invalid/v1\"\n{lines}\n[[providers.offers]]\nmodel = \"m\"\n"
     );
-    let none = Surroundings { env: &|_| None };
+    let none = ResolveEnv { env: &|_| None };
     load_text("test.toml", &text, none).unwrap().settings.providers.first().unwrap().clone()
 }
 

@@ -11,7 +11,7 @@
 
 use super::discovery::{CheckedProviders, ProviderDiscovery};
 use super::update_breaker;
-use crate::config::settings::Health;
+use crate::config::settings::HealthCheckSettings;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::time::clock::Clock;
@@ -152,7 +152,7 @@ impl HealthCheck for ProviderCheck {
 }
 
 /// Checks a provider and records the result.
-async fn check(context: HealthContext, provider: Arc<ProviderLive>, health: Health) {
+async fn check(context: HealthContext, provider: Arc<ProviderLive>, health: HealthCheckSettings) {
     let found = timeout(health.timeout, probe(&provider, &health)).await;
     let found = found.unwrap_or(Err(FaultKind::Deadline));
     // Without a descriptor nothing was sent: no result.
@@ -180,9 +180,9 @@ pub(super) const fn judge(status: u16) -> Result<(), FaultKind> {
 }
 
 /// Sends the request of a check and reads the answer.
-async fn probe(provider: &ProviderLive, health: &Health) -> Result<(), FaultKind> {
+async fn probe(provider: &ProviderLive, health: &HealthCheckSettings) -> Result<(), FaultKind> {
     let settings = &provider.provider;
-    let path = format!("{}{}", settings.base.path_prefix, health.path);
+    let path = format!("{}{}", settings.base_url.path_prefix, health.path);
     let dialect = settings.dialects.first().copied().unwrap_or(Dialect::Chat);
     let head = request_head::signed("GET", settings, dialect, &path).map_err(|_| FaultKind::Malformed)?;
     let mut way = provider.route.open().await.map_err(|fault| fault.kind)?;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
-use crate::config::{Surroundings, load_text};
+use crate::config::{ResolveEnv, load_text};
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::connection_pool::ConnectionPools;
 use penstock_contract::FaultKind;
@@ -29,7 +29,7 @@ fn live(providers: usize, price: f64, old: Option<&Live>) -> Live {
         )
         .unwrap();
     }
-    let loaded = load_text("pools.toml", &text, Surroundings { env: &|_| None });
+    let loaded = load_text("pools.toml", &text, ResolveEnv { env: &|_| None });
     let loaded = loaded.unwrap_or_else(|report| panic!("{}", report.mistakes.first().unwrap()));
     Live::build(loaded.settings, old, &ConnectionPools::default(), 0).unwrap()
 }

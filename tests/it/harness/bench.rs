@@ -3,8 +3,8 @@
 use super::{Client, Provider};
 use penstock::admin::keys;
 use penstock::app::gateway::Gateway;
-use penstock::config::ConfigSource;
-use penstock::config::{Loaded, Settings, Surroundings, load_text};
+use penstock::config::ConfigReader;
+use penstock::config::{LoadedConfig, ResolveEnv, Settings, load_text};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl Bench {
 
     pub fn load(&self, storage: &std::path::Path) -> Settings {
         let text = self.toml(storage);
-        match load_text("test.toml", &text, Surroundings { env: &|name| Some(format!("value of {name}")) }) {
+        match load_text("test.toml", &text, ResolveEnv { env: &|name| Some(format!("value of {name}")) }) {
             Ok(loaded) => loaded.settings,
             Err(report) => {
                 let mistakes: Vec<String> = report.mistakes.iter().map(ToString::to_string).collect();
@@ -148,9 +148,9 @@ impl Bench {
 
     async fn gateway(&self, folder: &tempfile::TempDir) -> Gateway {
         let settings = self.load(folder.path());
-        let source: ConfigSource = {
+        let source: ConfigReader = {
             let settings = settings.clone();
-            Arc::new(move || Ok(Loaded { settings: settings.clone(), warnings: Vec::new() }))
+            Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
         };
         // The one before may hold the store a moment longer than its stop takes.
         let mut started = Gateway::start(settings.clone(), source.clone()).await;
@@ -186,7 +186,7 @@ impl Running {
 
     /// Another key, as the admin listener would make it.
     pub async fn key(&self, wanted: &Value) -> Client {
-        let made = keys::create_in(&self.gateway.house, wanted).await.unwrap();
+        let made = keys::create_key(&self.gateway.house, wanted).await.unwrap();
         Client { address: self.client.address, key: made["key"].as_str().unwrap().to_owned() }
     }
 

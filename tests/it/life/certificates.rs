@@ -6,8 +6,8 @@ use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::secure::{Certified, at, connect, try_connect};
 use crate::harness::{Bench, Provider, until, within};
 use penstock::app::gateway::Gateway;
-use penstock::config::ConfigSource;
-use penstock::config::{Surroundings, load_text};
+use penstock::config::ConfigReader;
+use penstock::config::{ResolveEnv, load_text};
 use penstock_simulator::{Options, Server};
 use std::fs;
 use std::sync::Arc;
@@ -215,8 +215,8 @@ async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
     fs::copy(&two.key, &one.key).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let text = Bench::new().listen(&one.https()).provider("a", &provider).toml(folder.path());
-    let settings = load_text("t.toml", &text, Surroundings { env: &|_| None }).unwrap().settings;
-    let source: ConfigSource = Arc::new(|| Err(String::new()));
+    let settings = load_text("t.toml", &text, ResolveEnv { env: &|_| None }).unwrap().settings;
+    let source: ConfigReader = Arc::new(|| Err(String::new()));
     let Err(why) = Gateway::start(settings, source).await else { panic!("it started") };
     assert!(why.starts_with("listen.https: ") && why.contains("does not belong to"), "{why}");
 }

@@ -2,7 +2,7 @@
 //! other ends the start before a port is bound.
 
 use crate::harness::process::{Home, complaint};
-use penstock::config::{Surroundings, load_text};
+use penstock::config::{ResolveEnv, load_text};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ fn exactly_the_member_states_are_places() {
     let all: BTreeSet<&str> = ALL.split_whitespace().collect();
     assert_eq!(all.len(), 249);
     let good = |code: &&str| {
-        let loaded = load_text("t.toml", &block(code), Surroundings { env: &|_| None });
+        let loaded = load_text("t.toml", &block(code), ResolveEnv { env: &|_| None });
         if let Err(report) = &loaded {
             assert!(report.mistakes.iter().all(|mistake| mistake.key.ends_with("country")), "{code}");
         }
@@ -39,7 +39,7 @@ fn exactly_the_member_states_are_places() {
     assert_eq!(accepted, UNION.split_whitespace().collect());
     // What people write for a place and is none, the United Kingdom's and the Union's own codes among them.
     for code in ["UK", "EU", "XK", "fr", "FRA", "", "France"] {
-        assert!(load_text("t.toml", &block(code), Surroundings { env: &|_| None }).is_err(), "{code}");
+        assert!(load_text("t.toml", &block(code), ResolveEnv { env: &|_| None }).is_err(), "{code}");
     }
 }
 

@@ -4,32 +4,32 @@
 //! bounded by one line of the maximum length and a digest for each `custom_id`. [`line()`] parses one line without
 //! copying its body. A byte order mark, CRLF line breaks and trailing blank lines are accepted.
 
+mod file_validator;
 mod line;
-mod lines;
-mod mistake;
+mod validation_error;
 
 #[cfg(test)]
 mod tests;
 
-pub use line::{InputLine, bare, line};
-pub use lines::{Checked, Lines};
-pub use mistake::{LineError, Mistakes};
+pub use file_validator::{FileSummary, FileValidator};
+pub use line::{InputLine, line, strip_line_ending};
+pub use validation_error::{FileErrors, LineError};
 
 /// Maximum number of requests in a file.
-pub const MOST_LINES: u32 = 50_000;
+pub const MAX_REQUESTS: u32 = 50_000;
 /// Upper bound of the configurable line length, in bytes, without the line break.
-pub const HIGHEST_LINE: usize = 256 << 20;
+pub const MAX_LINE_LIMIT: usize = 256 << 20;
 /// Maximum length of a `custom_id`, in bytes.
-pub const MOST_CUSTOM_ID: usize = 512;
+pub const MAX_CUSTOM_ID_BYTES: usize = 512;
 /// Maximum number of errors reported individually; further ones are only counted.
-pub const MOST_MISTAKES: usize = 20;
+pub const MAX_REPORTED_ERRORS: usize = 20;
 
 /// Paths that lines of batches may ask, in the order in which errors list them.
-pub const BATCH_PATHS: Urls =
+pub const BATCH_PATHS: AllowedUrls =
     &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
 
 /// List of paths that a line may ask.
-pub type Urls = &'static [&'static str];
+pub type AllowedUrls = &'static [&'static str];
 
 /// Byte order mark that some editors write before UTF-8 text.
 const BOM: &[u8] = b"\xef\xbb\xbf";

@@ -1,7 +1,7 @@
 //! Tests of the messages of all validation errors, and of their independence from chunk boundaries.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::lines::MOST_PASSED;
+use super::file_validator::MAX_SKIPPED;
 use super::*;
 use proptest::prelude::*;
 
@@ -9,15 +9,15 @@ use proptest::prelude::*;
 const MOST_LINE: usize = 1 << 20;
 
 /// List of paths as long as the gateway's, so that messages have the same form.
-const URLS: Urls =
+const URLS: AllowedUrls =
     &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
 
 fn good(id: &str) -> String {
     format!(r#"{{"custom_id":"{id}","method":"POST","url":"/v1/chat/completions","body":{{"model":"m"}}}}"#)
 }
 
-fn check(file: &[u8]) -> Result<Checked, Mistakes> {
-    let mut lines = Lines::new(URLS, MOST_LINE);
+fn check(file: &[u8]) -> Result<FileSummary, FileErrors> {
+    let mut lines = FileValidator::new(URLS, MOST_LINE);
     lines.push(file);
     lines.end()
 }
@@ -32,7 +32,7 @@ fn one(file: &str) -> LineError {
 fn told(line: &str) -> (&'static str, String) {
     let mistake = one(&format!("{}\n{line}\n{}\n", good("a"), good("b")));
     assert_eq!(mistake.line, 2);
-    (mistake.code, mistake.sentence())
+    (mistake.code, mistake.to_sentence())
 }
 
 fn with(field: &str, value: &str) -> String {
@@ -58,7 +58,7 @@ fn with(field: &str, value: &str) -> String {
 #[test]
 fn a_sound_file_is_counted_and_its_line_read_without_a_copy() {
     let file = format!("{}\n{}", good("a"), good("b"));
-    assert_eq!(check(file.as_bytes()).unwrap(), Checked { lines: 2, url: "/v1/chat/completions" });
+    assert_eq!(check(file.as_bytes()).unwrap(), FileSummary { lines: 2, url: "/v1/chat/completions" });
     let text = with("body", r#" { "messages" : [ ] } "#);
     let read = line(text.as_bytes(), URLS).unwrap();
     assert_eq!((&*read.custom_id, read.url), ("x", "/v1/chat/completions"));
@@ -135,9 +135,9 @@ fn each_mistake_has_a_sentence_of_its_own() {
     }
     let twice = r#"{"custom_id":"x","custom_id":"y","method":"POST","url":"/v1/rerank","body":{}}"#;
     assert_eq!(told(twice).0, "repeated_field");
-    let long = with("custom_id", &format!("\"{}\"", "x".repeat(MOST_CUSTOM_ID + 1)));
+    let long = with("custom_id", &format!("\"{}\"", "x".repeat(MAX_CUSTOM_ID_BYTES + 1)));
     assert_eq!(told(&long).1, "line 2: custom_id: expected at most 512 bytes, got 513.");
-    assert!(check(with("custom_id", &format!("\"{}\"", "x".repeat(MOST_CUSTOM_ID))).as_bytes()).is_ok());
+    assert!(check(with("custom_id", &format!("\"{}\"", "x".repeat(MAX_CUSTOM_ID_BYTES))).as_bytes()).is_ok());
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_mark_crlf_and_blank_lines_at_the_end_are_forgiven_and_others_are_not() {
     for empty in ["", "\n", "\u{feff}", " \r\n\t\n"] {
         let mistake = one(empty);
         assert_eq!((mistake.line, mistake.code), (0, "empty_file"), "{empty:?}");
-        assert_eq!(mistake.sentence(), "expected at least one line, got an empty file.");
+        assert_eq!(mistake.to_sentence(), "expected at least one line, got an empty file.");
     }
 }
 
@@ -182,20 +182,20 @@ fn lines_have_a_longest_and_files_a_most() {
     assert_eq!(check(format!("\u{feff}{}\r\n", padded(MOST_LINE)).as_bytes()).unwrap().lines, 1);
     assert_eq!(told(&padded(MOST_LINE + 1)).1, "line 2: expected at most 1048576 bytes, got more.");
     assert_eq!(told(&padded(MOST_LINE * 3)).0, "line_too_long");
-    let mut file: String = (0..MOST_LINES).map(|i| good(&i.to_string()) + "\n").collect();
-    assert_eq!(check(file.as_bytes()).unwrap().lines, MOST_LINES);
+    let mut file: String = (0..MAX_REQUESTS).map(|i| good(&i.to_string()) + "\n").collect();
+    assert_eq!(check(file.as_bytes()).unwrap().lines, MAX_REQUESTS);
     file += &good("one more");
     let mistake = one(&(file + "\nnot even JSON\n"));
     assert_eq!((mistake.line, mistake.code), (50_001, "too_many_lines"));
-    assert_eq!(mistake.sentence(), "line 50001: expected at most 50000 lines, got more.");
+    assert_eq!(mistake.to_sentence(), "line 50001: expected at most 50000 lines, got more.");
 }
 
 #[test]
 fn the_first_mistakes_are_told_and_the_rest_counted() {
     let file = "{}\n".repeat(70);
     let mistakes = check(file.as_bytes()).unwrap_err();
-    assert_eq!((mistakes.count, mistakes.first.len()), (70, MOST_MISTAKES));
-    let refusal = mistakes.refusal("file");
+    assert_eq!((mistakes.count, mistakes.first.len()), (70, MAX_REPORTED_ERRORS));
+    let refusal = mistakes.to_refusal("file");
     assert_eq!(
         refusal.message,
         "file: line 1: custom_id: expected, but it is missing. 69 more lines are wrong."
@@ -206,27 +206,27 @@ fn the_first_mistakes_are_told_and_the_rest_counted() {
 
 #[test]
 fn memory_is_bounded_by_a_line() {
-    let mut lines = Lines::new(URLS, MOST_LINE);
+    let mut lines = FileValidator::new(URLS, MOST_LINE);
     for _ in 0..200 {
         lines.push(&[b'x'; 64 << 10]);
-        assert!(lines.held_bytes() <= 4 * MOST_LINE);
+        assert!(lines.buffered_bytes() <= 4 * MOST_LINE);
     }
     assert_eq!(lines.end().unwrap_err().first[0].code, "line_too_long");
 }
 
 #[test]
 fn a_line_that_is_too_long_is_wrong_before_it_ends_and_endless_after_a_while() {
-    let mut lines = Lines::new(URLS, MOST_LINE);
+    let mut lines = FileValidator::new(URLS, MOST_LINE);
     lines.push(&vec![b'x'; MOST_LINE]);
-    assert!(!lines.are_wrong(), "it may end now");
+    assert!(!lines.has_error(), "it may end now");
     lines.push(&[b'x'; 8]);
-    assert!(lines.are_wrong() && !lines.are_endless());
-    lines.push(&vec![b'x'; MOST_PASSED - 8]);
-    assert!(!lines.are_endless());
+    assert!(lines.has_error() && !lines.is_line_endless());
+    lines.push(&vec![b'x'; MAX_SKIPPED - 8]);
+    assert!(!lines.is_line_endless());
     lines.push(b"\nx");
-    assert!(lines.are_wrong() && !lines.are_endless(), "the next is another");
-    lines.push(&vec![b'x'; MOST_LINE + MOST_PASSED]);
-    assert!(lines.are_endless());
+    assert!(lines.has_error() && !lines.is_line_endless(), "the next is another");
+    lines.push(&vec![b'x'; MOST_LINE + MAX_SKIPPED]);
+    assert!(lines.is_line_endless());
     let codes: Vec<_> = lines.end().unwrap_err().first.iter().map(|wrong| (wrong.line, wrong.code)).collect();
     assert_eq!(codes, [(1, "line_too_long"), (2, "line_too_long")]);
 }
@@ -257,12 +257,12 @@ proptest! {
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         ends.extend([0, bytes.len()]);
         ends.sort_unstable();
-        let mut lines = Lines::new(URLS, MOST_LINE);
+        let mut lines = FileValidator::new(URLS, MOST_LINE);
         for pair in ends.windows(2) {
             lines.push(&bytes[pair[0]..pair[1]]);
         }
         prop_assert_eq!(lines.end(), whole.clone());
-        let mut single = Lines::new(URLS, MOST_LINE);
+        let mut single = FileValidator::new(URLS, MOST_LINE);
         bytes.iter().for_each(|byte| single.push(&[*byte]));
         prop_assert_eq!(single.end(), whole);
     }

@@ -4,10 +4,10 @@ mod record;
 
 use std::sync::Arc;
 
-pub use self::record::{KeyDigest, KeyLimits, KeyRecord, Previous};
-use crate::audit::{AuditLog, Said};
-use crate::versioned::{self, Changed};
-use crate::{Batch, Space, Store, StoreError};
+pub use self::record::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret};
+use crate::audit::{AuditLog, AuditedChange};
+use crate::versioned_json::{self, ChangeOutcome};
+use crate::{Store, StoreError, StoreTable, Transaction};
 
 /// Length of a public key id, in characters.
 pub const ID_LENGTH: usize = 16;
@@ -15,13 +15,13 @@ const WHAT: &str = "a key";
 
 /// Outcome of a key revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revocation {
+pub enum RevokeOutcome {
     /// Key that was valid and is now revoked.
     Revoked,
     /// Key that was revoked before; the first revocation time is retained.
-    Already,
+    AlreadyRevoked,
     /// Key that does not exist.
-    Unknown,
+    UnknownKey,
 }
 
 /// Page of keys.
@@ -51,17 +51,17 @@ impl KeyStore {
     /// # Errors
     /// Returns `Guard` if a key of this id exists, `Format` if the id is not 16 letters and digits or the account is
     /// empty or contains a NUL, and the errors of [`Store::apply`].
-    pub fn insert(&self, key: &KeyRecord, said: &Said) -> Result<(), StoreError> {
+    pub fn insert(&self, key: &KeyRecord, said: &AuditedChange) -> Result<(), StoreError> {
         if key.id.len() != ID_LENGTH || !key.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(StoreError::Format { what: "a key's id is 16 letters and digits".to_owned() });
         }
         if key.account.is_empty() || key.account.contains('\0') {
             return Err(StoreError::Format { what: "a key needs an account's name".to_owned() });
         }
-        let batch = Batch::new()
-            .absent(Space::Keys, key.id.as_bytes())
-            .put(Space::Keys, key.id.as_bytes(), versioned::write(WHAT, key)?)
-            .put(Space::AccountKeys, listing(&key.account, &key.id), []);
+        let batch = Transaction::new()
+            .require_absent(StoreTable::Keys, key.id.as_bytes())
+            .put(StoreTable::Keys, key.id.as_bytes(), versioned_json::encode(WHAT, key)?)
+            .put(StoreTable::AccountKeys, index_key(&key.account, &key.id), []);
         AuditLog::new(self.store.clone()).apply(&batch, said)
     }
 
@@ -70,7 +70,10 @@ impl KeyStore {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn get(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
-        self.store.get(Space::Keys, id.as_bytes())?.map(|row| versioned::read(WHAT, &row)).transpose()
+        self.store
+            .get(StoreTable::Keys, id.as_bytes())?
+            .map(|row| versioned_json::decode(WHAT, &row))
+            .transpose()
     }
 
     /// Returns the keys of one account, or of all: at most `limit` after the id `after`.
@@ -84,34 +87,35 @@ impl KeyStore {
         limit: usize,
     ) -> Result<KeyPage, StoreError> {
         let (keys, more) = match account {
-            Some(account) => self.of_account(account, after, limit)?,
-            None => self.of_all(after, limit)?,
+            Some(account) => self.list_account(account, after, limit)?,
+            None => self.list_all(after, limit)?,
         };
         let next = if more { keys.last().map(|key| key.id.clone()) } else { None };
         Ok(KeyPage { keys, next })
     }
 
-    fn of_all(&self, after: Option<&str>, limit: usize) -> Result<(Vec<KeyRecord>, bool), StoreError> {
-        let page = self.store.scan(Space::Keys, b"", after.map(str::as_bytes), limit)?;
-        let keys = page.rows.iter().map(|row| versioned::read(WHAT, &row.value)).collect::<Result<_, _>>()?;
+    fn list_all(&self, after: Option<&str>, limit: usize) -> Result<(Vec<KeyRecord>, bool), StoreError> {
+        let page = self.store.scan(StoreTable::Keys, b"", after.map(str::as_bytes), limit)?;
+        let keys =
+            page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect::<Result<_, _>>()?;
         Ok((keys, page.more))
     }
 
-    fn of_account(
+    fn list_account(
         &self,
         account: &str,
         after: Option<&str>,
         limit: usize,
     ) -> Result<(Vec<KeyRecord>, bool), StoreError> {
-        let prefix = listing(account, "");
-        let after = after.map(|id| listing(account, id));
-        let page = self.store.scan(Space::AccountKeys, &prefix, after.as_deref(), limit)?;
+        let prefix = index_key(account, "");
+        let after = after.map(|id| index_key(account, id));
+        let page = self.store.scan(StoreTable::AccountKeys, &prefix, after.as_deref(), limit)?;
         let mut keys = Vec::with_capacity(page.rows.len());
         for row in &page.rows {
             let id = row.key.get(prefix.len()..).unwrap_or_default();
-            let key = self.store.get(Space::Keys, id)?;
+            let key = self.store.get(StoreTable::Keys, id)?;
             let key = key.ok_or_else(|| StoreError::corrupt("an account lists a key that does not exist"))?;
-            keys.push(versioned::read(WHAT, &key)?);
+            keys.push(versioned_json::decode(WHAT, &key)?);
         }
         Ok((keys, page.more))
     }
@@ -124,15 +128,16 @@ impl KeyStore {
     pub fn change(
         &self,
         id: &str,
-        change: impl Fn(&mut KeyRecord) -> Option<Said>,
+        change: impl Fn(&mut KeyRecord) -> Option<AuditedChange>,
     ) -> Result<Option<KeyRecord>, StoreError> {
         let log = AuditLog::new(self.store.clone());
-        let changed = versioned::change(&*self.store, WHAT, (Space::Keys, id.as_bytes()), |key| {
-            Ok(match change(key) {
-                None => Changed::No,
-                Some(said) => Changed::Yes(log.entry(&said)?),
-            })
-        })?;
+        let changed =
+            versioned_json::change_record(&*self.store, WHAT, (StoreTable::Keys, id.as_bytes()), |key| {
+                Ok(match change(key) {
+                    None => ChangeOutcome::Unchanged,
+                    Some(said) => ChangeOutcome::Changed(log.entry_operations(&said)?),
+                })
+            })?;
         Ok(changed.map(|(key, _)| key))
     }
 
@@ -140,7 +145,7 @@ impl KeyStore {
     ///
     /// # Errors
     /// Same as [`KeyStore::change`].
-    pub fn revoke(&self, id: &str, said: &Said) -> Result<Revocation, StoreError> {
+    pub fn revoke(&self, id: &str, said: &AuditedChange) -> Result<RevokeOutcome, StoreError> {
         let already = std::cell::Cell::new(false);
         let found = self.change(id, |key| {
             already.set(key.revoked.is_some());
@@ -151,9 +156,9 @@ impl KeyStore {
             Some(said.clone())
         })?;
         Ok(match found {
-            None => Revocation::Unknown,
-            Some(_) if already.get() => Revocation::Already,
-            Some(_) => Revocation::Revoked,
+            None => RevokeOutcome::UnknownKey,
+            Some(_) if already.get() => RevokeOutcome::AlreadyRevoked,
+            Some(_) => RevokeOutcome::Revoked,
         })
     }
 
@@ -163,19 +168,23 @@ impl KeyStore {
     /// # Errors
     /// Same as [`KeyStore::change`].
     pub fn touch(&self, id: &str, now: u64) -> Result<bool, StoreError> {
-        let touched =
-            versioned::change(&*self.store, WHAT, (Space::Keys, id.as_bytes()), |key: &mut KeyRecord| {
+        let touched = versioned_json::change_record(
+            &*self.store,
+            WHAT,
+            (StoreTable::Keys, id.as_bytes()),
+            |key: &mut KeyRecord| {
                 if key.last_used.is_some_and(|used| used >= now) {
-                    return Ok(Changed::No);
+                    return Ok(ChangeOutcome::Unchanged);
                 }
                 key.last_used = Some(now);
-                Ok(Changed::Yes(Batch::new()))
-            })?;
+                Ok(ChangeOutcome::Changed(Transaction::new()))
+            },
+        )?;
         Ok(touched.is_some())
     }
 }
 
 /// Returns the index key `account \0 id`: an account has no NUL, so the lists of two accounts never overlap.
-fn listing(account: &str, id: &str) -> Vec<u8> {
+fn index_key(account: &str, id: &str) -> Vec<u8> {
     [account.as_bytes(), b"\0", id.as_bytes()].concat()
 }

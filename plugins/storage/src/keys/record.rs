@@ -52,7 +52,7 @@ pub struct KeyLimits {
 
 /// Secret that a key had before its last rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Previous {
+pub struct PreviousSecret {
     /// HMAC-SHA-256 of the previous secret.
     pub digest: KeyDigest,
     /// End of its validity, Unix seconds.
@@ -85,7 +85,7 @@ pub struct KeyRecord {
     pub created: u64,
     /// Previous secret, while it is still valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous: Option<Previous>,
+    pub previous: Option<PreviousSecret>,
     /// Time of the last rotation of the secret, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotated: Option<u64>,

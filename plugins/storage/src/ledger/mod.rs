@@ -16,10 +16,10 @@
 //! missing end is written when the ledger is opened. A file with more entries proves that the store lost some; then the
 //! ledger is not opened, see [`LedgerStore::clear`].
 
-mod copy;
+mod compression;
 mod key;
-mod pack;
 mod record;
+mod replica;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,30 +27,33 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::copy::Copies;
-use self::key::{NAMES, month_key, name_key, sheet_key, split_key};
-pub use self::pack::unpack;
-pub use self::record::{BalanceRecord, Tip};
-use crate::{Batch, MAX_BATCH, MAX_KEY, MAX_STEPS, MAX_VALUE, Space, Store, StoreError};
+pub use self::compression::decompress;
+use self::key::{NAME_PREFIX, block_key, month_key, name_key, split_block_key};
+pub use self::record::{BalanceRecord, LedgerTip};
+use self::replica::LedgerReplica;
+use crate::{
+    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, StoreError, StoreTable,
+    Transaction,
+};
 
-const TIP: &[u8] = b"ledger";
+const TIP_KEY: &[u8] = b"ledger";
 
 /// Maximum size of one block, in bytes.
-pub const MAX_SHEET: usize = MAX_VALUE;
+pub const MAX_BLOCK_BYTES: usize = MAX_VALUE_BYTES;
 /// Block size in bytes at which a new block should begin; LZ4 reduces it to a third. sled caches hundreds of recently
 /// written pages regardless of its cache limit (it checks a 256th of them after 64 accesses), and a page has up to 17
 /// rows.
-pub const GOOD_SHEET: usize = 6 * 1024;
+pub const TARGET_BLOCK_BYTES: usize = 6 * 1024;
 /// Maximum bytes of the blocks of one commit.
-pub const MAX_GROUP: usize = MAX_BATCH / 2;
+pub const MAX_COMMIT_BYTES: usize = MAX_TRANSACTION_BYTES / 2;
 /// Maximum number of blocks, balances, names and further rows of one commit together.
-pub const MAX_ROWS: usize = MAX_STEPS / 2;
+pub const MAX_COMMIT_ROWS: usize = MAX_OPERATIONS / 2;
 /// Maximum bytes of the further rows of one commit.
-pub const MAX_ROW_BYTES: usize = MAX_BATCH / 4;
+pub const MAX_EXTRA_ROW_BYTES: usize = MAX_TRANSACTION_BYTES / 4;
 
 /// Block of entries that are added together, all of one month.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sheet {
+pub struct EntryBlock {
     /// Month of the entries, such as `2026-11`.
     pub month: String,
     /// Number of its last entry.
@@ -63,7 +66,7 @@ pub struct Sheet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowWrite {
     /// Table of the row.
-    pub space: Space,
+    pub table: StoreTable,
     /// Key of the row.
     pub key: Vec<u8>,
     /// Value of the row; `None` removes it.
@@ -79,31 +82,32 @@ impl RowWrite {
 
     /// Returns true if the row is within the store's size limits.
     #[must_use]
-    pub fn fits(&self) -> bool {
-        self.key.len() <= MAX_KEY && self.value.as_ref().is_none_or(|value| value.len() <= MAX_VALUE)
+    pub fn is_within_limits(&self) -> bool {
+        self.key.len() <= MAX_KEY_BYTES
+            && self.value.as_ref().is_none_or(|value| value.len() <= MAX_VALUE_BYTES)
     }
 }
 
 /// Commit to the ledger. Without blocks the tip does not change: `before` and `after` are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct LedgerCommit {
     /// Required tip of the ledger before the commit; `None` before the first commit.
-    pub before: Option<Tip>,
+    pub previous_tip: Option<LedgerTip>,
     /// Tip of the ledger after the commit.
-    pub after: Tip,
+    pub new_tip: LedgerTip,
     /// Blocks in order.
-    pub sheets: Vec<Sheet>,
+    pub blocks: Vec<EntryBlock>,
     /// Changed balances, by account.
     pub balances: Vec<(String, BalanceRecord)>,
     /// Names used by the entries, with the number of each entry, see [`LedgerStore::number_of`].
     pub names: Vec<(String, u64)>,
     /// Further rows written with the commit, in order.
-    pub rows: Vec<RowWrite>,
+    pub extra_rows: Vec<RowWrite>,
 }
 
 /// Result of a commit that is durable in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendOutcome {
     /// True if the replica has the commit too. If not, the next commit or opening adds it.
     pub copied: bool,
 }
@@ -112,8 +116,8 @@ pub struct Appended {
 #[derive(Debug)]
 pub struct LedgerStore {
     store: Arc<dyn Store>,
-    copies: Option<Mutex<Copies>>,
-    folder: Option<PathBuf>,
+    replica: Option<Mutex<LedgerReplica>>,
+    replica_dir: Option<PathBuf>,
 }
 
 impl LedgerStore {
@@ -125,9 +129,9 @@ impl LedgerStore {
     /// updated, and the errors of [`Store::scan`].
     pub fn open(store: Arc<dyn Store>, copies: Option<&Path>) -> Result<LedgerStore, StoreError> {
         let folder = copies.map(Path::to_owned);
-        let copies = copies.map(Copies::open).transpose()?;
-        let ledger = LedgerStore { store, copies: copies.map(Mutex::new), folder };
-        if let Some(copies) = &ledger.copies {
+        let copies = copies.map(LedgerReplica::open).transpose()?;
+        let ledger = LedgerStore { store, replica: copies.map(Mutex::new), replica_dir: folder };
+        if let Some(copies) = &ledger.replica {
             copies.lock().catch_up(&ledger)?;
         }
         Ok(ledger)
@@ -135,37 +139,37 @@ impl LedgerStore {
 
     /// Opens the ledger in `store` for reading, without a replica.
     #[must_use]
-    pub fn look(store: Arc<dyn Store>) -> LedgerStore {
-        LedgerStore { store, copies: None, folder: None }
+    pub fn open_read_only(store: Arc<dyn Store>) -> LedgerStore {
+        LedgerStore { store, replica: None, replica_dir: None }
     }
 
     /// Opens the ledger in `store` for reading and for comparison with the replica in the directory `copies`; writes to
     /// neither.
     #[must_use]
-    pub fn inspect(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
-        LedgerStore { store, copies: None, folder: Some(copies.to_owned()) }
+    pub fn open_for_compare(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
+        LedgerStore { store, replica: None, replica_dir: Some(copies.to_owned()) }
     }
 
     /// Returns the repairs of the replica from the store since the last call: a sentence for each month.
     #[must_use]
-    pub fn take_healed(&self) -> Vec<String> {
-        self.copies.as_ref().map(|copies| copies.lock().take_healed()).unwrap_or_default()
+    pub fn take_repairs(&self) -> Vec<String> {
+        self.replica.as_ref().map(|copies| copies.lock().take_repairs()).unwrap_or_default()
     }
 
     /// Brings the replica up to date with the store, which another process may have written to.
     ///
     /// # Errors
     /// Same as [`LedgerStore::open`].
-    pub fn catch_up(&self) -> Result<(), StoreError> {
-        self.copies.as_ref().map_or(Ok(()), |copies| copies.lock().catch_up(self))
+    pub fn update_replica(&self) -> Result<(), StoreError> {
+        self.replica.as_ref().map_or(Ok(()), |copies| copies.lock().catch_up(self))
     }
 
     /// Returns the tip of the ledger; `None` before its first entry.
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn tip(&self) -> Result<Option<Tip>, StoreError> {
-        self.store.get(Space::Meta, TIP)?.map(|row| Tip::from_row(&row)).transpose()
+    pub fn tip(&self) -> Result<Option<LedgerTip>, StoreError> {
+        self.store.get(StoreTable::Meta, TIP_KEY)?.map(|row| LedgerTip::from_row(&row)).transpose()
     }
 
     /// Adds a commit. After `Ok` the commit survives a power cut. A retry with the same commit after any error is safe:
@@ -173,64 +177,68 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Returns `Guard` if the ledger has another tip, `TooLarge`, and the errors of [`Store::apply`].
-    pub fn append(&self, group: &Group) -> Result<Appended, StoreError> {
-        let batch = self.batch(group)?;
+    pub fn append(&self, group: &LedgerCommit) -> Result<AppendOutcome, StoreError> {
+        let batch = self.to_transaction(group)?;
         match self.store.apply(batch) {
-            Err(StoreError::Guard { .. }) if self.tip()? == Some(group.after) => {}
+            Err(StoreError::Guard { .. }) if self.tip()? == Some(group.new_tip) => {}
             applied => applied?,
         }
-        let copied = self.copies.as_ref().is_none_or(|copies| copies.lock().append(self, group));
-        Ok(Appended { copied })
+        let copied = self.replica.as_ref().is_none_or(|copies| copies.lock().append(self, group));
+        Ok(AppendOutcome { copied })
     }
 
     /// Returns the time until [`LedgerStore::sync_copy`] is due; `None` if the replica is synced. Later commits sync it
     /// by themselves; this is for periods without commits.
     #[must_use]
-    pub fn copy_due(&self) -> Option<Duration> {
-        self.copies.as_ref().and_then(|copies| copies.lock().due())
+    pub fn replica_sync_due(&self) -> Option<Duration> {
+        self.replica.as_ref().and_then(|copies| copies.lock().sync_due())
     }
 
     /// Syncs the replica; returns true on success. After a failure the next commit or opening repairs it.
-    pub fn sync_copy(&self) -> bool {
-        self.copies.as_ref().is_none_or(|copies| copies.lock().sync())
+    pub fn sync_replica(&self) -> bool {
+        self.replica.as_ref().is_none_or(|copies| copies.lock().sync())
     }
 
     /// Returns the error because of which the replica lags behind the store; `None` if it does not.
     #[must_use]
-    pub fn why_behind(&self) -> Option<StoreError> {
-        self.copies.as_ref().and_then(|copies| copies.lock().behind())
+    pub fn replica_error(&self) -> Option<StoreError> {
+        self.replica.as_ref().and_then(|copies| copies.lock().behind())
     }
 
-    fn batch(&self, group: &Group) -> Result<Batch, StoreError> {
-        let mut batch = match &group.before {
-            None => Batch::new().absent(Space::Meta, TIP),
-            Some(tip) => Batch::new().is(Space::Meta, TIP, tip.to_row()?),
+    fn to_transaction(&self, group: &LedgerCommit) -> Result<Transaction, StoreError> {
+        let mut batch = match &group.previous_tip {
+            None => Transaction::new().require_absent(StoreTable::Meta, TIP_KEY),
+            Some(tip) => Transaction::new().require_value(StoreTable::Meta, TIP_KEY, tip.to_row()?),
         };
-        if !group.sheets.is_empty() {
-            batch = batch.put(Space::Meta, TIP, group.after.to_row()?);
+        if !group.blocks.is_empty() {
+            batch = batch.put(StoreTable::Meta, TIP_KEY, group.new_tip.to_row()?);
         }
         let mut months: Vec<(&str, u64)> = Vec::new();
-        for sheet in &group.sheets {
-            batch = batch.put(Space::Ledger, sheet_key(&sheet.month, sheet.last)?, pack::pack(&sheet.text));
+        for sheet in &group.blocks {
+            batch = batch.put(
+                StoreTable::Ledger,
+                block_key(&sheet.month, sheet.last)?,
+                compression::compress(&sheet.text),
+            );
             let bytes = sheet.text.len() as u64;
             match months.iter_mut().find(|(month, _)| *month == sheet.month) {
                 Some((_, length)) => *length += bytes,
-                None => months.push((&sheet.month, self.length(&sheet.month)? + bytes)),
+                None => months.push((&sheet.month, self.month_bytes(&sheet.month)? + bytes)),
             }
         }
         for (month, length) in months {
-            batch = batch.put(Space::Meta, month_key(month), length.to_le_bytes());
+            batch = batch.put(StoreTable::Meta, month_key(month), length.to_le_bytes());
         }
         for (account, balance) in &group.balances {
-            batch = batch.put(Space::Balances, account.as_bytes(), balance.to_row()?);
+            batch = batch.put(StoreTable::Balances, account.as_bytes(), balance.to_row()?);
         }
         for (name, number) in &group.names {
-            batch = batch.put(Space::Idempotency, name_key(name), number.to_le_bytes());
+            batch = batch.put(StoreTable::Idempotency, name_key(name), number.to_le_bytes());
         }
-        for row in &group.rows {
+        for row in &group.extra_rows {
             batch = match &row.value {
-                Some(value) => batch.put(row.space, row.key.as_slice(), value.as_slice()),
-                None => batch.delete(row.space, row.key.as_slice()),
+                Some(value) => batch.put(row.table, row.key.as_slice(), value.as_slice()),
+                None => batch.delete(row.table, row.key.as_slice()),
             };
         }
         Ok(batch)
@@ -240,10 +248,10 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn length(&self, month: &str) -> Result<u64, StoreError> {
-        match self.store.get(Space::Meta, &month_key(month))? {
+    pub fn month_bytes(&self, month: &str) -> Result<u64, StoreError> {
+        match self.store.get(StoreTable::Meta, &month_key(month))? {
             None => Ok(0),
-            Some(row) => number(&row),
+            Some(row) => parse_number(&row),
         }
     }
 
@@ -255,10 +263,10 @@ impl LedgerStore {
         let mut months = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let page = self.store.scan(Space::Ledger, b"", after.as_deref(), 1)?;
+            let page = self.store.scan(StoreTable::Ledger, b"", after.as_deref(), 1)?;
             let Some(row) = page.rows.first() else { return Ok(months) };
-            let (month, _) = split_key(&row.key)?;
-            after = Some(sheet_key(&month, u64::MAX)?);
+            let (month, _) = split_block_key(&row.key)?;
+            after = Some(block_key(&month, u64::MAX)?);
             months.push(month);
         }
     }
@@ -268,22 +276,23 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`]; an item is `Corrupt` if its block cannot be read.
-    pub fn sheets(
+    pub fn blocks(
         &self,
         month: &str,
         after: u64,
-    ) -> Result<(impl Iterator<Item = Result<Sheet, StoreError>> + use<>, bool), StoreError> {
-        let last = sheet_key(month, after)?;
-        let page = self.store.scan(Space::Ledger, month.as_bytes(), Some(&last), crate::MAX_PAGE)?;
-        let sheet = |row: crate::Row| {
-            let (month, last) = split_key(&row.key)?;
+    ) -> Result<(impl Iterator<Item = Result<EntryBlock, StoreError>> + use<>, bool), StoreError> {
+        let last = block_key(month, after)?;
+        let page =
+            self.store.scan(StoreTable::Ledger, month.as_bytes(), Some(&last), crate::MAX_PAGE_ROWS)?;
+        let sheet = |row: crate::StoredRow| {
+            let (month, last) = split_block_key(&row.key)?;
             let unreadable = |_| {
                 StoreError::corrupt(format!(
                     "the ledger block of {month} that ends with entry {last} cannot be read"
                 ))
             };
-            let text = unpack(row.value).map_err(unreadable)?;
-            Ok(Sheet { month, last, text })
+            let text = decompress(row.value).map_err(unreadable)?;
+            Ok(EntryBlock { month, last, text })
         };
         Ok((page.rows.into_iter().map(sheet), page.more))
     }
@@ -292,13 +301,13 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Returns the first error of `each`, or the errors of [`Store::scan`].
-    pub fn walk<E: From<StoreError>>(
+    pub fn for_each_block<E: From<StoreError>>(
         &self,
         after: u64,
-        mut each: impl FnMut(&Sheet) -> Result<(), E>,
+        mut each: impl FnMut(&EntryBlock) -> Result<(), E>,
     ) -> Result<(), E> {
         for month in self.months()? {
-            self.walk_month(&month, after, &mut each)?;
+            self.for_each_block_in_month(&month, after, &mut each)?;
         }
         Ok(())
     }
@@ -307,14 +316,14 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`LedgerStore::walk`].
-    pub fn walk_month<E: From<StoreError>>(
+    pub fn for_each_block_in_month<E: From<StoreError>>(
         &self,
         month: &str,
         mut after: u64,
-        mut each: impl FnMut(&Sheet) -> Result<(), E>,
+        mut each: impl FnMut(&EntryBlock) -> Result<(), E>,
     ) -> Result<(), E> {
         loop {
-            let (sheets, more) = self.sheets(month, after)?;
+            let (sheets, more) = self.blocks(month, after)?;
             let before = after;
             for sheet in sheets {
                 let sheet = sheet?;
@@ -332,7 +341,7 @@ impl LedgerStore {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn balance(&self, account: &str) -> Result<Option<BalanceRecord>, StoreError> {
-        let row = self.store.get(Space::Balances, account.as_bytes())?;
+        let row = self.store.get(StoreTable::Balances, account.as_bytes())?;
         row.map(|row| BalanceRecord::from_row(&row)).transpose()
     }
 
@@ -344,7 +353,7 @@ impl LedgerStore {
         let mut all = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let page = self.store.scan(Space::Balances, b"", after.as_deref(), crate::MAX_PAGE)?;
+            let page = self.store.scan(StoreTable::Balances, b"", after.as_deref(), crate::MAX_PAGE_ROWS)?;
             for row in &page.rows {
                 let account = String::from_utf8(row.key.clone())
                     .map_err(|_| StoreError::corrupt("the name of an account is not UTF-8"))?;
@@ -361,8 +370,8 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn number_of(&self, name: &str) -> Result<Option<u64>, StoreError> {
-        self.store.get(Space::Idempotency, &name_key(name))?.map(|row| number(&row)).transpose()
+    pub fn entry_number(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        self.store.get(StoreTable::Idempotency, &name_key(name))?.map(|row| parse_number(&row)).transpose()
     }
 
     /// Compares the replica with the store byte by byte; returns a sentence for each month that differs, and none
@@ -370,8 +379,10 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`], and `Io` if a file cannot be read.
-    pub fn compare(&self) -> Result<Vec<String>, StoreError> {
-        self.folder.as_ref().map_or_else(|| Ok(Vec::new()), |folder| copy::compare(folder, self))
+    pub fn compare_replica(&self) -> Result<Vec<String>, StoreError> {
+        self.replica_dir
+            .as_ref()
+            .map_or_else(|| Ok(Vec::new()), |folder| replica::compare_files(folder, self))
     }
 
     /// Removes the ledger from the store, so that it can be rebuilt from its replica, which is not changed. A crash in
@@ -380,16 +391,16 @@ impl LedgerStore {
     /// # Errors
     /// Same as [`Store::apply`].
     pub fn clear(store: &dyn Store) -> Result<(), StoreError> {
-        let mut batch = Batch::new().delete(Space::Meta, TIP);
+        let mut batch = Transaction::new().delete(StoreTable::Meta, TIP_KEY);
         for (space, prefix) in [
-            (Space::Ledger, &b""[..]),
-            (Space::Balances, b""),
-            (Space::Meta, b"ledger/"),
-            (Space::Idempotency, NAMES),
+            (StoreTable::Ledger, &b""[..]),
+            (StoreTable::Balances, b""),
+            (StoreTable::Meta, b"ledger/"),
+            (StoreTable::Idempotency, NAME_PREFIX),
         ] {
             let mut after: Option<Vec<u8>> = None;
             loop {
-                let page = store.scan(space, prefix, after.as_deref(), MAX_STEPS / 2)?;
+                let page = store.scan(space, prefix, after.as_deref(), MAX_OPERATIONS / 2)?;
                 for row in &page.rows {
                     batch = batch.delete(space, row.key.as_slice());
                 }
@@ -404,7 +415,7 @@ impl LedgerStore {
     }
 }
 
-fn number(row: &[u8]) -> Result<u64, StoreError> {
+fn parse_number(row: &[u8]) -> Result<u64, StoreError> {
     let bytes = row.try_into().map_err(|_| StoreError::corrupt("a number has a wrong length"))?;
     Ok(u64::from_le_bytes(bytes))
 }

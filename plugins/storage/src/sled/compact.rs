@@ -2,25 +2,25 @@
 
 use std::path::Path;
 
-use super::Options;
-use super::copy::walk;
-use super::engine::{Engine, Writes};
-use super::folder::{Folder, remove_all, sync_tree};
-use super::live::{Live, SEGMENT};
+use super::StoreOptions;
+use super::directory::{StoreDir, remove_all, sync_tree};
+use super::engine::{KeyedWrites, SledEngine};
+use super::handle::{SEGMENT_BYTES, SledHandle};
+use super::scan::for_each_row;
 use crate::{StoreError, row};
 
 /// Maximum ratio of log size to row size.
-const SLACK: u64 = 4;
+const MAX_LOG_RATIO: u64 = 4;
 /// Number of bytes written per sled batch while copying.
-const PORTION: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Result of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compacted {
+pub struct CompactionOutcome {
     /// Log size in bytes before.
-    pub before: u64,
+    pub bytes_before: u64,
     /// Log size in bytes after.
-    pub after: u64,
+    pub bytes_after: u64,
 }
 
 /// Moves the rows of the store in the directory `path` to a new log. The store must not be open.
@@ -29,69 +29,69 @@ pub struct Compacted {
 ///
 /// # Errors
 /// Same as [`super::open`]; `Corrupt` if a row is damaged, which needs a repair first.
-pub fn compact(path: &Path, options: Options) -> Result<Compacted, StoreError> {
-    let folder = Folder::claim(path)?;
+pub fn compact(path: &Path, options: StoreOptions) -> Result<CompactionOutcome, StoreError> {
+    let folder = StoreDir::acquire(path)?;
     if !folder.has_store() {
         return Err(StoreError::Format { what: "there is no store in this directory".to_owned() });
     }
-    let engine = Engine::start(folder, options)?;
-    replace(&engine)
+    let engine = SledEngine::open(folder, options)?;
+    compact_log(&engine)
 }
 
 /// Compacts a store while it is opened, if its log is too large for its rows.
-pub(crate) fn if_due(engine: &Engine) -> Result<(), StoreError> {
-    let log = engine.with(Live::log_bytes)?;
+pub(crate) fn compact_if_due(engine: &SledEngine) -> Result<(), StoreError> {
+    let log = engine.with_sled(SledHandle::log_bytes)?;
     if log <= engine.options.compact_over_bytes {
         return Ok(());
     }
     let mut rows = 0_u64;
-    walk(engine, |key, sealed| {
+    for_each_row(engine, |key, sealed| {
         rows += (key.len() + sealed.len()) as u64;
         Ok(())
     })?;
-    if log <= SLACK * rows.max(1) || !fits(engine, rows) {
+    if log <= MAX_LOG_RATIO * rows.max(1) || !has_disk_space(engine, rows) {
         return Ok(());
     }
-    match replace(engine) {
+    match compact_log(engine) {
         // No reason to fail the opening: a store with a damaged row, or on a full disk, is still readable.
-        Err(StoreError::Corrupt { .. } | StoreError::Full) => engine.with(|_| Ok(())),
+        Err(StoreError::Corrupt { .. } | StoreError::Full) => engine.with_sled(|_| Ok(())),
         replaced => replaced.map(|_| ()),
     }
 }
 
 /// Returns true if the disk has space for a second log with this many bytes of rows, its whole segments, and the
 /// reserve file.
-fn fits(engine: &Engine, rows: u64) -> bool {
-    let needed = rows.saturating_add(2 * SEGMENT as u64).saturating_add(engine.options.ballast_bytes);
+fn has_disk_space(engine: &SledEngine, rows: u64) -> bool {
+    let needed = rows.saturating_add(2 * SEGMENT_BYTES as u64).saturating_add(engine.options.ballast_bytes);
     // If the free space is unknown, compaction is attempted.
-    engine.folder.room().map_or(true, |room| room >= needed)
+    engine.dir.free_bytes().map_or(true, |room| room >= needed)
 }
 
-fn replace(engine: &Engine) -> Result<Compacted, StoreError> {
-    let before = engine.with(Live::log_bytes)?;
-    let side = engine.folder.side()?;
-    if let Err(why) = copy(engine, &side) {
+fn compact_log(engine: &SledEngine) -> Result<CompactionOutcome, StoreError> {
+    let before = engine.with_sled(SledHandle::log_bytes)?;
+    let side = engine.dir.staging_path()?;
+    if let Err(why) = copy_rows(engine, &side) {
         // The new log is useless, and on a full disk the store needs its space.
         remove_all(&side)?;
         return Err(why);
     }
-    *engine.live.write() = None;
-    engine.folder.promote(&side)?;
+    *engine.sled.write() = None;
+    engine.dir.replace_live(&side)?;
     engine.reopen()?;
-    Ok(Compacted { before, after: engine.with(Live::log_bytes)? })
+    Ok(CompactionOutcome { bytes_before: before, bytes_after: engine.with_sled(SledHandle::log_bytes)? })
 }
 
 /// Copies every row to a new log in the directory `side`, then closes and syncs it: disk errors occur here, while the
 /// store is still open.
-fn copy(engine: &Engine, side: &Path) -> Result<(), StoreError> {
-    let new = Live::start(side, &engine.options)?;
-    let mut portion: Writes = Vec::new();
+fn copy_rows(engine: &SledEngine, side: &Path) -> Result<(), StoreError> {
+    let new = SledHandle::open(side, &engine.options)?;
+    let mut portion: KeyedWrites = Vec::new();
     let mut bytes = 0;
-    walk(engine, |key, sealed| {
+    for_each_row(engine, |key, sealed| {
         bytes += key.len() + sealed.len();
-        row::open(key, sealed)?;
+        row::decode(key, sealed)?;
         portion.push((key.to_vec(), Some(sealed.to_vec())));
-        if bytes >= PORTION {
+        if bytes >= CHUNK_BYTES {
             bytes = 0;
             return new.write(std::mem::take(&mut portion));
         }

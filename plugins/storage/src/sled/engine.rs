@@ -6,184 +6,189 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::Options;
-use super::ballast::Ballast;
-use super::folder::Folder;
-use super::live::Live;
-use super::tip::{self, Note, Tip, mark};
-use crate::{Health, StoreError, row};
+use super::StoreOptions;
+use super::commit_marker::{self, CommitMarker, GroupNumberFile, fingerprint};
+use super::directory::StoreDir;
+use super::handle::SledHandle;
+use super::reserve_file::ReserveFile;
+use crate::{StoreError, StoreHealth, row};
 
 /// Minimum interval between attempts to reopen a store that a failure closed.
-pub(crate) const RETRY: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes by disk key; `None` removes the row.
-pub(crate) type Writes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+pub(crate) type KeyedWrites = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// State of an open store.
-pub(crate) struct Engine {
+pub(crate) struct SledEngine {
     /// Open sled database; `None` while it cannot be reopened after a failure. Declared before the directory, so that
     /// it is closed before the lock is released.
-    pub(crate) live: RwLock<Option<Live>>,
+    pub(crate) sled: RwLock<Option<SledHandle>>,
     /// Lock held while a group is written; holding it pauses writes.
-    pub(crate) writing: Mutex<()>,
+    pub(crate) write_lock: Mutex<()>,
     /// Keys written since a copy began; `None` while no copy runs.
-    pub(crate) touched: Mutex<Option<BTreeSet<Vec<u8>>>>,
+    pub(crate) changed_keys: Mutex<Option<BTreeSet<Vec<u8>>>>,
     /// Expected contents of the store.
-    pub(crate) tip: Mutex<Tip>,
-    note: Note,
+    pub(crate) marker: Mutex<CommitMarker>,
+    group_file: GroupNumberFile,
     /// Progress of a running verification; `None` while none runs.
-    pub(crate) survey: Mutex<Option<Survey>>,
+    pub(crate) verify_pass: Mutex<Option<VerifyPass>>,
     /// Lock held by a copy or a verification, so that one runs at a time.
-    pub(crate) copying: Mutex<()>,
+    pub(crate) scan_lock: Mutex<()>,
     /// Time of the last attempt to reopen sled.
-    revived: Mutex<Option<Instant>>,
-    pub(crate) ballast: Ballast,
-    pub(crate) pulse: Pulse,
-    pub(crate) options: Options,
-    pub(crate) folder: Folder,
+    last_reopen: Mutex<Option<Instant>>,
+    pub(crate) reserve_file: ReserveFile,
+    pub(crate) writer_health: WriterHealth,
+    pub(crate) options: StoreOptions,
+    pub(crate) dir: StoreDir,
 }
 
-impl Engine {
+impl SledEngine {
     /// Opens the store in the directory.
-    pub(crate) fn start(folder: Folder, options: Options) -> Result<Engine, StoreError> {
-        let engine = Engine {
-            live: RwLock::new(None),
-            writing: Mutex::new(()),
-            touched: Mutex::new(None),
-            copying: Mutex::new(()),
-            tip: Mutex::new(Tip::default()),
-            note: Note::open(&folder.note())?,
-            survey: Mutex::new(None),
-            revived: Mutex::new(None),
-            ballast: Ballast::new(folder.ballast(), options.ballast_bytes),
-            pulse: Pulse::new(),
+    pub(crate) fn open(folder: StoreDir, options: StoreOptions) -> Result<SledEngine, StoreError> {
+        let engine = SledEngine {
+            sled: RwLock::new(None),
+            write_lock: Mutex::new(()),
+            changed_keys: Mutex::new(None),
+            scan_lock: Mutex::new(()),
+            marker: Mutex::new(CommitMarker::default()),
+            group_file: GroupNumberFile::open(&folder.group_file_path())?,
+            verify_pass: Mutex::new(None),
+            last_reopen: Mutex::new(None),
+            reserve_file: ReserveFile::new(folder.reserve_file_path(), options.ballast_bytes),
+            writer_health: WriterHealth::new(),
             options,
-            folder,
+            dir: folder,
         };
         engine.reopen()?;
         Ok(engine)
     }
 
     /// Calls `use_it` with the open database.
-    pub(crate) fn with<T>(
+    pub(crate) fn with_sled<T>(
         &self,
-        use_it: impl FnOnce(&Live) -> Result<T, StoreError>,
+        use_it: impl FnOnce(&SledHandle) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        if self.pulse.closed() {
-            self.revive()?;
+        if self.writer_health.closed() {
+            self.reopen_if_due()?;
         }
-        match self.live.read().as_ref() {
+        match self.sled.read().as_ref() {
             Some(live) => use_it(live),
-            None => Err(self.refusal()),
+            None => Err(self.closed_error()),
         }
     }
 
     /// Reopens sled if a failure closed it, at most once a second.
-    pub(crate) fn revive(&self) -> Result<(), StoreError> {
-        let mut revived = self.revived.lock();
-        if self.live.read().is_some() {
+    pub(crate) fn reopen_if_due(&self) -> Result<(), StoreError> {
+        let mut revived = self.last_reopen.lock();
+        if self.sled.read().is_some() {
             return Ok(());
         }
-        if revived.is_some_and(|at| at.elapsed() < RETRY) {
-            return Err(self.refusal());
+        if revived.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) {
+            return Err(self.closed_error());
         }
         *revived = Some(Instant::now());
         self.reopen()
     }
 
     /// Returns the error of calls while sled is closed.
-    fn refusal(&self) -> StoreError {
-        match self.pulse.mode() {
-            Mode::Full => StoreError::Full,
+    fn closed_error(&self) -> StoreError {
+        match self.writer_health.mode() {
+            WriteMode::Full => StoreError::Full,
             _ => StoreError::Io { what: "reopen after a failure", kind: std::io::ErrorKind::NotConnected },
         }
     }
 
     /// Writes and syncs; durable on return. The caller must hold `writing`.
-    pub(crate) fn commit(&self, writes: Writes) -> Result<(), Fault> {
-        let live = self.live.read();
-        let live = live.as_ref().ok_or_else(|| Fault::Write(self.refusal()))?;
-        if let Some(touched) = self.touched.lock().as_mut() {
+    pub(crate) fn commit(&self, writes: KeyedWrites) -> Result<(), CommitError> {
+        let live = self.sled.read();
+        let live = live.as_ref().ok_or_else(|| CommitError::Write(self.closed_error()))?;
+        if let Some(touched) = self.changed_keys.lock().as_mut() {
             touched.extend(writes.iter().map(|(key, _)| key.clone()));
         }
-        let mut tip = *self.tip.lock();
-        let mut survey = self.survey.lock();
+        let mut tip = *self.marker.lock();
+        let mut survey = self.verify_pass.lock();
         let mut sealed = Vec::with_capacity(writes.len() + 1);
         for (key, value) in writes {
-            let new = value.map(|value| row::seal(&key, &value));
-            let old_mark = live.sealed(&key).map_err(Fault::Write)?.map(|old| mark(&key, &old));
-            let new_mark = new.as_deref().map(|new| mark(&key, new));
-            let met = survey.as_mut().filter(|survey| survey.met(&key)).map(|survey| &mut survey.found);
+            let new = value.map(|value| row::encode(&key, &value));
+            let old_mark =
+                live.get_encoded(&key).map_err(CommitError::Write)?.map(|old| fingerprint(&key, &old));
+            let new_mark = new.as_deref().map(|new| fingerprint(&key, new));
+            let met =
+                survey.as_mut().filter(|survey| survey.is_counted(&key)).map(|survey| &mut survey.counted);
             for tip in [Some(&mut tip), met].into_iter().flatten() {
-                old_mark.into_iter().for_each(|mark| tip.take(mark));
+                old_mark.into_iter().for_each(|mark| tip.remove(mark));
                 new_mark.into_iter().for_each(|mark| tip.add(mark));
             }
             sealed.push((key, new));
         }
         tip.groups += 1;
-        sealed.push((tip::KEY.to_vec(), Some(row::seal(tip::KEY, &tip.to_bytes()))));
-        let written = live.write(sealed).and_then(|()| live.flush()).map_err(Fault::Write);
-        if let Err(fault) = written.and_then(|()| live.sync().map_err(Fault::Sync)) {
+        sealed.push((
+            commit_marker::MARKER_KEY.to_vec(),
+            Some(row::encode(commit_marker::MARKER_KEY, &tip.to_bytes())),
+        ));
+        let written = live.write(sealed).and_then(|()| live.flush()).map_err(CommitError::Write);
+        if let Err(fault) = written.and_then(|()| live.sync().map_err(CommitError::Sync)) {
             // Rows counted by the verification may not be on disk.
             *survey = None;
             return Err(fault);
         }
-        *self.tip.lock() = tip;
-        self.note.write(tip.groups);
+        *self.marker.lock() = tip;
+        self.group_file.write(tip.groups);
         Ok(())
     }
 
     /// Syncs the number of the last group, on a clean shutdown.
-    pub(crate) fn seal(&self) {
-        self.note.sync();
+    pub(crate) fn sync_group_number(&self) {
+        self.group_file.sync();
     }
 
     /// Loads the commit marker of the newly opened store.
-    fn take_up(&self, live: &Live) -> Result<(), StoreError> {
-        let tip = match live.get(tip::KEY)? {
-            Some(tip) => Tip::from_bytes(&tip)?,
-            None => Tip::default(),
+    fn load_marker(&self, live: &SledHandle) -> Result<(), StoreError> {
+        let tip = match live.get(commit_marker::MARKER_KEY)? {
+            Some(tip) => CommitMarker::from_bytes(&tip)?,
+            None => CommitMarker::default(),
         };
-        let noted = self.note.read();
+        let noted = self.group_file.read();
         if tip.groups < noted {
             let missing = noted - tip.groups;
             return Err(StoreError::corrupt(format!(
                 "its log lacks the last {missing} acknowledged commits"
             )));
         }
-        *self.tip.lock() = tip;
+        *self.marker.lock() = tip;
         Ok(())
     }
 
     /// Closes sled and reopens it from the files on disk; deletes the reserve file if opening needs space.
     pub(crate) fn reopen(&self) -> Result<(), StoreError> {
-        let mut live = self.live.write();
+        let mut live = self.sled.write();
         *live = None;
-        self.pulse.closed.store(true, Ordering::Release);
-        let start = || Live::start(&self.folder.live(), &self.options);
+        self.writer_health.closed.store(true, Ordering::Release);
+        let start = || SledHandle::open(&self.dir.live_path(), &self.options);
         let opened = match start() {
-            Err(StoreError::Full) => self.ballast.release().and_then(|()| start()),
+            Err(StoreError::Full) => self.reserve_file.delete().and_then(|()| start()),
             opened => opened,
         };
         let opened = opened?;
-        self.take_up(&opened)?;
+        self.load_marker(&opened)?;
         *live = Some(opened);
-        self.pulse.closed.store(false, Ordering::Release);
+        self.writer_health.closed.store(false, Ordering::Release);
         Ok(())
     }
 }
 
 /// Progress of a verification: the rows counted up to a key.
 #[derive(Debug, Default)]
-pub(crate) struct Survey {
+pub(crate) struct VerifyPass {
     /// Greatest key read so far.
     pub(crate) cursor: Option<Vec<u8>>,
     /// Count and checksum of the rows up to the cursor, updated with concurrent writes.
-    pub(crate) found: Tip,
+    pub(crate) counted: CommitMarker,
 }
 
-impl Survey {
-    fn met(&self, key: &[u8]) -> bool {
+impl VerifyPass {
+    fn is_counted(&self, key: &[u8]) -> bool {
         self.cursor.as_deref().is_some_and(|cursor| key <= cursor)
     }
 }
@@ -191,7 +196,7 @@ impl Survey {
 /// Error of a commit, by the failed step. After a failed sync the operating system may drop the pages it could not
 /// write and report the next sync as successful, so no later write may be acknowledged.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum CommitError {
     Write(StoreError),
     Sync(StoreError),
 }
@@ -199,14 +204,14 @@ pub(crate) enum Fault {
 /// Write mode of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Mode {
+pub(crate) enum WriteMode {
     Ready = 0,
     Full = 1,
     Failed = 2,
 }
 
 /// Health of the writer, readable without a lock.
-pub(crate) struct Pulse {
+pub(crate) struct WriterHealth {
     origin: Instant,
     /// Start of the writer's current group, in milliseconds after `origin` plus one; 0 if idle.
     busy_since: AtomicU64,
@@ -215,9 +220,9 @@ pub(crate) struct Pulse {
     closed: AtomicBool,
 }
 
-impl Pulse {
-    pub(crate) fn new() -> Pulse {
-        Pulse {
+impl WriterHealth {
+    pub(crate) fn new() -> WriterHealth {
+        WriterHealth {
             origin: Instant::now(),
             busy_since: AtomicU64::new(0),
             mode: AtomicU8::new(0),
@@ -225,15 +230,15 @@ impl Pulse {
         }
     }
 
-    fn now(&self) -> u64 {
+    fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    pub(crate) fn busy(&self) {
-        self.busy_since.store(self.now(), Ordering::Release);
+    pub(crate) fn mark_busy(&self) {
+        self.busy_since.store(self.elapsed_ms(), Ordering::Release);
     }
 
-    pub(crate) fn idle(&self) {
+    pub(crate) fn mark_idle(&self) {
         self.busy_since.store(0, Ordering::Release);
     }
 
@@ -241,27 +246,27 @@ impl Pulse {
         self.closed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> WriteMode {
         match self.mode.load(Ordering::Acquire) {
-            0 => Mode::Ready,
-            1 => Mode::Full,
-            _ => Mode::Failed,
+            0 => WriteMode::Ready,
+            1 => WriteMode::Full,
+            _ => WriteMode::Failed,
         }
     }
 
-    pub(crate) fn set(&self, mode: Mode) {
+    pub(crate) fn set_mode(&self, mode: WriteMode) {
         self.mode.store(mode as u8, Ordering::Release);
     }
 
-    pub(crate) fn health(&self, stuck_after: Duration) -> Health {
+    pub(crate) fn health(&self, stuck_after: Duration) -> StoreHealth {
         let busy_since = self.busy_since.load(Ordering::Acquire);
-        let milliseconds = if busy_since == 0 { 0 } else { self.now().saturating_sub(busy_since) };
+        let milliseconds = if busy_since == 0 { 0 } else { self.elapsed_ms().saturating_sub(busy_since) };
         match self.mode() {
-            Mode::Failed => Health::Failed,
-            _ if u128::from(milliseconds) > stuck_after.as_millis() => Health::Stuck { milliseconds },
-            Mode::Full => Health::Full,
-            Mode::Ready if self.closed() => Health::Failed,
-            Mode::Ready => Health::Ready,
+            WriteMode::Failed => StoreHealth::Failed,
+            _ if u128::from(milliseconds) > stuck_after.as_millis() => StoreHealth::Stuck { milliseconds },
+            WriteMode::Full => StoreHealth::Full,
+            WriteMode::Ready if self.closed() => StoreHealth::Failed,
+            WriteMode::Ready => StoreHealth::Ready,
         }
     }
 }

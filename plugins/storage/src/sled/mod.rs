@@ -6,14 +6,14 @@
 //! directory and cleanup, small values only, a checksum in every row, a count that detects missing rows, a reserve file
 //! for a full disk, and compaction and repair by copying.
 
-mod ballast;
+mod commit_marker;
 mod compact;
-mod copy;
+mod directory;
 mod engine;
-mod folder;
-mod live;
+mod handle;
 mod repair;
-mod tip;
+mod reserve_file;
+mod scan;
 mod writer;
 
 use std::ops::Bound;
@@ -23,25 +23,27 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use self::engine::{Engine, Mode};
-use self::folder::Folder;
-use self::live::Live;
-use self::writer::{Job, QUEUE};
-use crate::store::{PageBuilder, past};
-use crate::{Batch, Copied, Health, Page, Space, Store, StoreError, Verified, row};
+use self::directory::StoreDir;
+use self::engine::{SledEngine, WriteMode};
+use self::handle::SledHandle;
+use self::writer::{QUEUE_CAPACITY, WriteJob};
+use crate::store::{PageBuilder, prefix_end};
+use crate::{
+    RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, Transaction, VerifyOutcome, row,
+};
 
-pub use self::compact::{Compacted, compact};
-pub use self::repair::{Repaired, repair, repair_with};
+pub use self::compact::{CompactionOutcome, compact};
+pub use self::repair::{RepairOutcome, repair, repair_with};
 
 /// Options of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct StoreOptions {
     /// Size in bytes of the reserve file, which is deleted when the disk is full; 0 for none. Default 64 MiB.
     pub ballast_bytes: u64,
     /// Time limit for a group of transactions; beyond it the health is `Stuck`. Default 5 s.
     pub stuck_after: Duration,
     /// Timeout of `apply`, which then returns `Stuck`. Default 30 s.
-    pub answer_within: Duration,
+    pub apply_timeout: Duration,
     /// Size of sled's page cache in bytes. Default 8 MiB: data needed by requests is in memory anyway, and ledger
     /// blocks would fill any cache and are rarely read.
     pub cache_bytes: u64,
@@ -52,12 +54,12 @@ pub struct Options {
     pub verify_under_bytes: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
             ballast_bytes: 64 << 20,
             stuck_after: Duration::from_secs(5),
-            answer_within: Duration::from_secs(30),
+            apply_timeout: Duration::from_secs(30),
             cache_bytes: 8 << 20,
             compact_over_bytes: 64 << 20,
             verify_under_bytes: 64 << 20,
@@ -70,73 +72,73 @@ impl Default for Options {
 /// # Errors
 /// Returns `Locked` if another process has it open, `Full` if there is neither free space nor a reserve file to delete,
 /// `Corrupt` if sled rejects its files, `Format` if they are of another version, `Io` otherwise.
-pub fn open(path: &Path, options: Options) -> Result<Arc<dyn Store>, StoreError> {
-    let folder = Folder::claim(path)?;
+pub fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    let folder = StoreDir::acquire(path)?;
     if !folder.has_store() {
-        let side = folder.side()?;
-        let live = Live::start(&side, &options)?;
+        let side = folder.staging_path()?;
+        let live = SledHandle::open(&side, &options)?;
         live.flush()?;
         drop(live);
-        folder.promote(&side)?;
+        folder.replace_live(&side)?;
     }
-    let engine = Engine::start(folder, options)?;
-    copy::refuse_if_missing(&engine)?;
-    compact::if_due(&engine)?;
-    match engine.ballast.secure() {
-        Err(StoreError::Full) => engine.pulse.set(Mode::Full),
+    let engine = SledEngine::open(folder, options)?;
+    scan::check_missing_rows(&engine)?;
+    compact::compact_if_due(&engine)?;
+    match engine.reserve_file.create_if_missing() {
+        Err(StoreError::Full) => engine.writer_health.set_mode(WriteMode::Full),
         secured => secured?,
     }
-    Sled::start(engine).map(|store| Arc::new(store) as Arc<dyn Store>)
+    SledStore::start(engine).map(|store| Arc::new(store) as Arc<dyn Store>)
 }
 
-struct Sled {
-    engine: Arc<Engine>,
+struct SledStore {
+    engine: Arc<SledEngine>,
     /// Sender of transactions to the writer thread; `None` while closing.
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<SyncSender<WriteJob>>,
     writer: Option<JoinHandle<()>>,
 }
 
-impl Sled {
-    fn start(engine: Engine) -> Result<Sled, StoreError> {
+impl SledStore {
+    fn start(engine: SledEngine) -> Result<SledStore, StoreError> {
         let engine = Arc::new(engine);
-        let (jobs, waiting) = sync_channel(QUEUE);
+        let (jobs, waiting) = sync_channel(QUEUE_CAPACITY);
         let shared = Arc::clone(&engine);
         let writer = Builder::new()
             .name("store writer".to_owned())
             .spawn(move || writer::run(&shared, &waiting))
             .map_err(|error| StoreError::io("start its writer thread", &error))?;
-        Ok(Sled { engine, jobs: Some(jobs), writer: Some(writer) })
+        Ok(SledStore { engine, jobs: Some(jobs), writer: Some(writer) })
     }
 }
 
-impl Drop for Sled {
+impl Drop for SledStore {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
-        self.engine.seal();
+        self.engine.sync_group_number();
     }
 }
 
-impl std::fmt::Debug for Sled {
+impl std::fmt::Debug for SledStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SledStore").field("health", &self.health()).finish_non_exhaustive()
     }
 }
 
-impl Store for Sled {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.engine.with(|live| live.get(&row::disk_key(space, key)))
+impl Store for SledStore {
+    fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.engine.with_sled(|live| live.get(&row::disk_key(space, key)))
     }
 
     fn scan(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<RowPage, StoreError> {
         let prefix_key = row::disk_key(space, prefix);
         let after_key = after.filter(|after| *after >= prefix).map(|after| row::disk_key(space, after));
         let from = match &after_key {
@@ -144,12 +146,12 @@ impl Store for Sled {
             None => Bound::Included(prefix_key.as_slice()),
         };
         let mut page = PageBuilder::new(limit);
-        self.engine.with(|live| {
-            live.walk(from, |key, sealed| {
-                if !key.starts_with(&prefix_key) || !page.has_room() {
+        self.engine.with_sled(|live| {
+            live.scan(from, |key, sealed| {
+                if !key.starts_with(&prefix_key) || !page.has_capacity() {
                     return Ok(false);
                 }
-                page.push(key.get(1..).unwrap_or_default(), row::open(key, sealed)?);
+                page.push(key.get(1..).unwrap_or_default(), row::decode(key, sealed)?);
                 Ok(true)
             })
         })?;
@@ -158,13 +160,13 @@ impl Store for Sled {
 
     fn scan_back(
         &self,
-        space: Space,
+        space: StoreTable,
         prefix: &[u8],
         before: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<RowPage, StoreError> {
         let prefix_key = row::disk_key(space, prefix);
-        let past = past(&prefix_key);
+        let past = prefix_end(&prefix_key);
         let before = before.map(|before| row::disk_key(space, before));
         let upto = match (&before, &past) {
             (Some(before), Some(past)) => Bound::Excluded(before.min(past).as_slice()),
@@ -172,42 +174,45 @@ impl Store for Sled {
             (None, None) => Bound::Unbounded,
         };
         let mut page = PageBuilder::new(limit);
-        self.engine.with(|live| {
-            live.walk_back(upto, |key, sealed| {
-                if !key.starts_with(&prefix_key) || !page.has_room() {
+        self.engine.with_sled(|live| {
+            live.scan_back(upto, |key, sealed| {
+                if !key.starts_with(&prefix_key) || !page.has_capacity() {
                     return Ok(false);
                 }
-                page.push(key.get(1..).unwrap_or_default(), row::open(key, sealed)?);
+                page.push(key.get(1..).unwrap_or_default(), row::decode(key, sealed)?);
                 Ok(true)
             })
         })?;
         Ok(page.finish())
     }
 
-    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
-        batch.check()?;
+    fn apply(&self, batch: Transaction) -> Result<(), StoreError> {
+        batch.check_limits()?;
         let (answer, answered) = sync_channel(1);
         let gone =
             || StoreError::Io { what: "write, because it is closing", kind: std::io::ErrorKind::BrokenPipe };
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
-        jobs.send(Job { batch, answer }).map_err(|_| gone())?;
-        match answered.recv_timeout(self.engine.options.answer_within) {
+        jobs.send(WriteJob { batch, reply: answer }).map_err(|_| gone())?;
+        match answered.recv_timeout(self.engine.options.apply_timeout) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err(StoreError::Stuck),
             Err(RecvTimeoutError::Disconnected) => Err(gone()),
         }
     }
 
-    fn copy(&self, sink: &mut dyn FnMut(Copied<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        copy::copy(&self.engine, sink)
+    fn copy(
+        &self,
+        sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        scan::copy(&self.engine, sink)
     }
 
-    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<Verified, StoreError> {
-        copy::verify(&self.engine, read)
+    fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+        scan::verify(&self.engine, read)
     }
 
-    fn health(&self) -> Health {
-        self.engine.pulse.health(self.engine.options.stuck_after)
+    fn health(&self) -> StoreHealth {
+        self.engine.writer_health.health(self.engine.options.stuck_after)
     }
 }
 

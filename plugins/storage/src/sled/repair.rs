@@ -4,25 +4,25 @@ use std::fs;
 use std::ops::Bound;
 use std::path::Path;
 
-use super::Options;
-use super::engine::Writes;
-use super::folder::{Folder, remove_all};
-use super::live::Live;
-use super::tip::{self, Tip, is_row, mark};
-use crate::{Space, StoreError, private, row};
+use super::StoreOptions;
+use super::commit_marker::{self, CommitMarker, fingerprint, is_caller_row};
+use super::directory::{StoreDir, remove_all};
+use super::engine::KeyedWrites;
+use super::handle::SledHandle;
+use crate::{StoreError, StoreTable, permissions, row};
 
 /// Number of bytes written per sled batch.
-const PORTION: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Result of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Repaired {
+pub struct RepairOutcome {
     /// Number of rows in the new store.
     pub saved: u64,
     /// Number of rows whose checksum did not match.
     pub damaged: u64,
     /// True if sled iterated over all its rows; if false, there may be further rows that were not read.
-    pub whole: bool,
+    pub complete: bool,
 }
 
 /// File name prefixes to leave out, attempt by attempt: sled can rebuild its snapshot from the log, and its settings
@@ -34,7 +34,7 @@ const ATTEMPTS: [&[&str]; 3] = [&[], &["snap"], &["snap", "conf"]];
 /// # Errors
 /// Returns `Format` if `to` has a store or `from` has none, `Corrupt` if sled cannot open any of it, and `Locked`,
 /// `Full` or `Io` as [`super::open`].
-pub fn repair(from: &Path, to: &Path, options: Options) -> Result<Repaired, StoreError> {
+pub fn repair(from: &Path, to: &Path, options: StoreOptions) -> Result<RepairOutcome, StoreError> {
     repair_with(from, to, options, &mut |_| {})
 }
 
@@ -46,45 +46,45 @@ pub fn repair(from: &Path, to: &Path, options: Options) -> Result<Repaired, Stor
 pub fn repair_with(
     from: &Path,
     to: &Path,
-    options: Options,
+    options: StoreOptions,
     saved: &mut dyn FnMut(u64),
-) -> Result<Repaired, StoreError> {
-    let (from, to) = (Folder::claim(from)?, Folder::claim(to)?);
+) -> Result<RepairOutcome, StoreError> {
+    let (from, to) = (StoreDir::acquire(from)?, StoreDir::acquire(to)?);
     if !from.has_store() || to.has_store() {
         let what = "a repair needs a directory with a store and one without".to_owned();
         return Err(StoreError::Format { what });
     }
-    let mut best: Option<(Repaired, &[&str])> = None;
+    let mut best: Option<(RepairOutcome, &[&str])> = None;
     for without in ATTEMPTS {
-        let Ok(repaired) = attempt(&from, &to, without, &options, saved) else { continue };
-        if best.is_none_or(|(best, _)| (repaired.saved, repaired.whole) > (best.saved, best.whole)) {
+        let Ok(repaired) = try_repair(&from, &to, without, &options, saved) else { continue };
+        if best.is_none_or(|(best, _)| (repaired.saved, repaired.complete) > (best.saved, best.complete)) {
             best = Some((repaired, without));
         }
     }
     let Some((_, without)) = best else {
         return Err(StoreError::corrupt("sled cannot open its files"));
     };
-    let repaired = attempt(&from, &to, without, &options, saved)?;
-    to.promote(&to.live().with_extension("new"))?;
+    let repaired = try_repair(&from, &to, without, &options, saved)?;
+    to.replace_live(&to.live_path().with_extension("new"))?;
     Ok(repaired)
 }
 
 /// Builds the new store in the staging directory, from a copy of the damaged one without the files whose names start
 /// with `without`.
-fn attempt(
-    from: &Folder,
-    to: &Folder,
+fn try_repair(
+    from: &StoreDir,
+    to: &StoreDir,
     without: &[&str],
-    options: &Options,
+    options: &StoreOptions,
     saved: &mut dyn FnMut(u64),
-) -> Result<Repaired, StoreError> {
-    let side = to.side()?;
+) -> Result<RepairOutcome, StoreError> {
+    let side = to.staging_path()?;
     let copy = side.with_extension("salvage");
     remove_all(&copy)?;
-    copy_files(&from.live(), &copy, without)?;
-    let old = Live::start(&copy, options)?;
-    let new = Live::start(&side, options)?;
-    let repaired = salvage(&old, &new, saved);
+    copy_files(&from.live_path(), &copy, without)?;
+    let old = SledHandle::open(&copy, options)?;
+    let new = SledHandle::open(&side, options)?;
+    let repaired = copy_readable_rows(&old, &new, saved);
     drop((old, new));
     remove_all(&copy)?;
     repaired
@@ -92,7 +92,7 @@ fn attempt(
 
 fn copy_files(from: &Path, to: &Path, without: &[&str]) -> Result<(), StoreError> {
     let failed = |error| StoreError::io("copy its files", &error);
-    private::folder(to).map_err(failed)?;
+    permissions::create_dir(to).map_err(failed)?;
     for entry in fs::read_dir(from).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
@@ -106,44 +106,52 @@ fn copy_files(from: &Path, to: &Path, without: &[&str]) -> Result<(), StoreError
 
 /// Scans upwards from the first row; after an error, also downwards from the last row and upwards from the start of
 /// each table.
-fn salvage(old: &Live, new: &Live, saved: &mut dyn FnMut(u64)) -> Result<Repaired, StoreError> {
-    let mut saving = Saving { new, saved, portion: Vec::new(), bytes: 0, repaired: Repaired::default() };
-    saving.repaired.whole = old.walk(Bound::Unbounded, |key, sealed| saving.take(key, sealed)).is_ok();
-    if !saving.repaired.whole {
-        let _ = old.walk_back(std::ops::Bound::Unbounded, |key, sealed| saving.take(key, sealed));
-        for space in Space::ALL {
-            let _ = old.walk(Bound::Included(&[space.tag()]), |key, sealed| saving.take(key, sealed));
+fn copy_readable_rows(
+    old: &SledHandle,
+    new: &SledHandle,
+    saved: &mut dyn FnMut(u64),
+) -> Result<RepairOutcome, StoreError> {
+    let mut saving =
+        RowSalvager { new, saved, chunk: Vec::new(), bytes: 0, repaired: RepairOutcome::default() };
+    saving.repaired.complete = old.scan(Bound::Unbounded, |key, sealed| saving.add_row(key, sealed)).is_ok();
+    if !saving.repaired.complete {
+        let _ = old.scan_back(std::ops::Bound::Unbounded, |key, sealed| saving.add_row(key, sealed));
+        for space in StoreTable::ALL {
+            let _ = old.scan(Bound::Included(&[space.tag()]), |key, sealed| saving.add_row(key, sealed));
         }
     }
-    saving.write()?;
-    let mut tip = Tip::default();
-    new.walk(Bound::Unbounded, |key, sealed| {
-        tip.add(mark(key, sealed));
+    saving.flush()?;
+    let mut tip = CommitMarker::default();
+    new.scan(Bound::Unbounded, |key, sealed| {
+        tip.add(fingerprint(key, sealed));
         Ok(true)
     })?;
-    new.write([(tip::KEY.to_vec(), Some(row::seal(tip::KEY, &tip.to_bytes())))])?;
+    new.write([(
+        commit_marker::MARKER_KEY.to_vec(),
+        Some(row::encode(commit_marker::MARKER_KEY, &tip.to_bytes())),
+    )])?;
     new.flush()?;
-    Ok(Repaired { saved: tip.rows, ..saving.repaired })
+    Ok(RepairOutcome { saved: tip.rows, ..saving.repaired })
 }
 
-struct Saving<'a> {
-    new: &'a Live,
+struct RowSalvager<'a> {
+    new: &'a SledHandle,
     /// Callback with the number of rows of each chunk.
     saved: &'a mut dyn FnMut(u64),
-    portion: Writes,
+    chunk: KeyedWrites,
     bytes: usize,
-    repaired: Repaired,
+    repaired: RepairOutcome,
 }
 
-impl Saving<'_> {
-    fn take(&mut self, key: &[u8], sealed: &[u8]) -> Result<bool, StoreError> {
-        match row::open(key, sealed) {
-            _ if !is_row(key) => {}
+impl RowSalvager<'_> {
+    fn add_row(&mut self, key: &[u8], sealed: &[u8]) -> Result<bool, StoreError> {
+        match row::decode(key, sealed) {
+            _ if !is_caller_row(key) => {}
             Ok(_) => {
                 self.bytes += key.len() + sealed.len();
-                self.portion.push((key.to_vec(), Some(sealed.to_vec())));
-                if self.bytes >= PORTION {
-                    self.write()?;
+                self.chunk.push((key.to_vec(), Some(sealed.to_vec())));
+                if self.bytes >= CHUNK_BYTES {
+                    self.flush()?;
                 }
             }
             Err(_) => self.repaired.damaged += 1,
@@ -151,9 +159,9 @@ impl Saving<'_> {
         Ok(true)
     }
 
-    fn write(&mut self) -> Result<(), StoreError> {
+    fn flush(&mut self) -> Result<(), StoreError> {
         self.bytes = 0;
-        (self.saved)(self.portion.len() as u64);
-        self.new.write(std::mem::take(&mut self.portion))
+        (self.saved)(self.chunk.len() as u64);
+        self.new.write(std::mem::take(&mut self.chunk))
     }
 }

@@ -5,13 +5,13 @@ use std::fs;
 
 use super::*;
 
-fn small() -> Options {
-    Options { ballast_bytes: 0, ..Options::default() }
+fn small() -> StoreOptions {
+    StoreOptions { ballast_bytes: 0, ..StoreOptions::default() }
 }
 
 fn fill(store: &dyn Store, rows: u32) {
     for n in 0..rows {
-        store.apply(Batch::new().put(Space::Meta, n.to_be_bytes(), vec![n as u8; 500])).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Meta, n.to_be_bytes(), vec![n as u8; 500])).unwrap();
     }
 }
 
@@ -32,9 +32,9 @@ fn rows_are_there_after_reopening() {
     for round in 0..4_u8 {
         let store = open(dir.path(), small()).unwrap();
         for earlier in 0..round {
-            assert_eq!(store.get(Space::Keys, &[earlier]).unwrap(), Some(vec![earlier]));
+            assert_eq!(store.get(StoreTable::Keys, &[earlier]).unwrap(), Some(vec![earlier]));
         }
-        store.apply(Batch::new().put(Space::Keys, [round], [round])).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Keys, [round], [round])).unwrap();
     }
 }
 
@@ -73,13 +73,13 @@ fn compaction_keeps_every_row_and_gives_room_back() {
     let store = open(dir.path(), small()).unwrap();
     fill(&*store, 40);
     for turn in 0..250_u8 {
-        store.apply(Batch::new().put(Space::Files, b"churn", vec![turn; 65_000])).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Files, b"churn", vec![turn; 65_000])).unwrap();
     }
     let rows = |store: &dyn Store| {
         let mut rows = Vec::new();
         store
             .copy(&mut |row| {
-                rows.push((row.space, row.key.to_vec(), row.value.map(<[u8]>::to_vec)));
+                rows.push((row.table, row.key.to_vec(), row.value.map(<[u8]>::to_vec)));
                 Ok(())
             })
             .unwrap();
@@ -88,7 +88,7 @@ fn compaction_keeps_every_row_and_gives_room_back() {
     let before = rows(&*store);
     drop(store);
     let compacted = compact(dir.path(), small()).unwrap();
-    assert!(compacted.after < compacted.before, "{compacted:?}");
+    assert!(compacted.bytes_after < compacted.bytes_before, "{compacted:?}");
     assert_eq!(rows(&*open(dir.path(), small()).unwrap()), before);
 }
 
@@ -97,14 +97,14 @@ fn opening_compacts_a_log_that_is_far_larger_than_its_rows() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), small()).unwrap();
     for turn in 0..250_u8 {
-        store.apply(Batch::new().put(Space::Files, b"churn", vec![turn; 65_000])).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Files, b"churn", vec![turn; 65_000])).unwrap();
     }
     drop(store);
     let size = || fs::metadata(dir.path().join("sled/db")).unwrap().len();
     let before = size();
-    let store = open(dir.path(), Options { compact_over_bytes: 100_000, ..small() }).unwrap();
+    let store = open(dir.path(), StoreOptions { compact_over_bytes: 100_000, ..small() }).unwrap();
     assert!(size() < before, "{} is not under {before}", size());
-    assert_eq!(store.get(Space::Files, b"churn").unwrap(), Some(vec![249; 65_000]));
+    assert_eq!(store.get(StoreTable::Files, b"churn").unwrap(), Some(vec![249; 65_000]));
 }
 
 #[test]
@@ -112,25 +112,25 @@ fn opening_compacts_nothing_where_a_second_log_would_not_fit() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), small()).unwrap();
     for turn in 0..250_u8 {
-        store.apply(Batch::new().put(Space::Files, b"churn", vec![turn; 65_000])).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Files, b"churn", vec![turn; 65_000])).unwrap();
     }
     drop(store);
     let size = || fs::metadata(dir.path().join("sled/db")).unwrap().len();
     let before = size();
     // No file system has enough space for this reserve file next to the copy.
-    let options = Options { compact_over_bytes: 100_000, ballast_bytes: 1 << 60, ..small() };
+    let options = StoreOptions { compact_over_bytes: 100_000, ballast_bytes: 1 << 60, ..small() };
     let store = open(dir.path(), options).unwrap();
     assert!(size() >= before, "{} is under {before}", size());
-    assert_eq!(store.get(Space::Files, b"churn").unwrap(), Some(vec![249; 65_000]));
+    assert_eq!(store.get(StoreTable::Files, b"churn").unwrap(), Some(vec![249; 65_000]));
 }
 
 #[test]
 fn a_ballast_larger_than_the_disk_leaves_the_disk_alone() {
     let dir = tempfile::tempdir().unwrap();
     // More than any file system holds: writing it would fill the disk long before the end.
-    let options = Options { ballast_bytes: 1 << 60, ..small() };
+    let options = StoreOptions { ballast_bytes: 1 << 60, ..small() };
     let store = open(dir.path(), options).unwrap();
-    assert_eq!(store.health(), Health::Full);
+    assert_eq!(store.health(), StoreHealth::Full);
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("ballast")), "{left:?}");
 }
@@ -138,7 +138,7 @@ fn a_ballast_larger_than_the_disk_leaves_the_disk_alone() {
 #[test]
 fn the_ballast_is_made_once_and_has_its_size_on_disk() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { ballast_bytes: 3_000_000, ..small() };
+    let options = StoreOptions { ballast_bytes: 3_000_000, ..small() };
     drop(open(dir.path(), options).unwrap());
     let ballast = fs::metadata(dir.path().join("ballast")).unwrap();
     assert_eq!(ballast.len(), 3_000_000);
@@ -150,7 +150,7 @@ fn the_ballast_is_made_once_and_has_its_size_on_disk() {
 #[test]
 fn a_writer_that_is_held_up_shows_in_the_health() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path(), Options { stuck_after: Duration::ZERO, ..small() }).unwrap();
+    let store = open(dir.path(), StoreOptions { stuck_after: Duration::ZERO, ..small() }).unwrap();
     fill(&*store, 3);
     // A copy pauses writes in its last step; here that step waits until the writer is reported as stuck.
     let mut seen = false;
@@ -160,7 +160,7 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
             let store = &store;
             move || {
                 wait.recv().unwrap();
-                store.apply(Batch::new().put(Space::Meta, b"late", b"")).unwrap();
+                store.apply(Transaction::new().put(StoreTable::Meta, b"late", b"")).unwrap();
             }
         });
         let (mut rows, mut early) = (0, 0);
@@ -169,13 +169,13 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
                 rows += 1;
                 if rows == 3 {
                     // Written during the scan, which reads it; it is copied again while writes are paused.
-                    store.apply(Batch::new().put(Space::Meta, b"early", b"")).unwrap();
+                    store.apply(Transaction::new().put(StoreTable::Meta, b"early", b"")).unwrap();
                 }
                 early += u32::from(row.key == b"early");
                 if row.key == b"early" && early == 2 {
                     let _ = go.try_send(());
                     while !seen {
-                        seen = matches!(store.health(), Health::Stuck { .. });
+                        seen = matches!(store.health(), StoreHealth::Stuck { .. });
                         std::thread::yield_now();
                     }
                 }
@@ -186,8 +186,8 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
         let _ = go.try_send(());
     });
     assert!(seen);
-    assert_eq!(store.get(Space::Meta, b"late").unwrap(), Some(vec![]));
-    assert_eq!(store.health(), Health::Ready);
+    assert_eq!(store.get(StoreTable::Meta, b"late").unwrap(), Some(vec![]));
+    assert_eq!(store.health(), StoreHealth::Ready);
 }
 
 #[test]
@@ -208,9 +208,9 @@ fn repair_saves_the_rows_of_a_store_that_does_not_open() {
     fs::write(&snapshot, bytes).unwrap();
     assert!(matches!(open(&from, small()), Err(StoreError::Corrupt { .. })));
     let repaired = repair(&from, &to, small()).unwrap();
-    assert_eq!(repaired, Repaired { saved: 50, damaged: 0, whole: true });
+    assert_eq!(repaired, RepairOutcome { saved: 50, damaged: 0, complete: true });
     let store = open(&to, small()).unwrap();
-    assert_eq!(store.get(Space::Meta, &49_u32.to_be_bytes()).unwrap(), Some(vec![49; 500]));
+    assert_eq!(store.get(StoreTable::Meta, &49_u32.to_be_bytes()).unwrap(), Some(vec![49; 500]));
     assert!(matches!(repair(&from, &dir.path().join("to"), small()), Err(StoreError::Locked { .. })));
 }
 
@@ -219,18 +219,18 @@ fn verify_and_get_find_a_damaged_row_and_repair_leaves_it_out() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fill(&*open(&from, small()).unwrap(), 5);
-    let folder = Folder::claim(&from).unwrap();
-    let live = Live::start(&folder.live(), &small()).unwrap();
-    live.damage(&row::disk_key(Space::Meta, &2_u32.to_be_bytes()));
+    let folder = StoreDir::acquire(&from).unwrap();
+    let live = SledHandle::open(&folder.live_path(), &small()).unwrap();
+    live.flip_bit(&row::disk_key(StoreTable::Meta, &2_u32.to_be_bytes()));
     drop((live, folder));
     let store = open(&from, small()).unwrap();
     let verified = store.verify().unwrap();
     assert_eq!((verified.rows, verified.damaged, verified.findings.len()), (4, 1, 1));
-    assert!(matches!(store.get(Space::Meta, &2_u32.to_be_bytes()), Err(StoreError::Corrupt { .. })));
-    assert!(matches!(store.scan(Space::Meta, b"", None, 10), Err(StoreError::Corrupt { .. })));
+    assert!(matches!(store.get(StoreTable::Meta, &2_u32.to_be_bytes()), Err(StoreError::Corrupt { .. })));
+    assert!(matches!(store.scan(StoreTable::Meta, b"", None, 10), Err(StoreError::Corrupt { .. })));
     assert!(matches!(crate::export(&*store, &mut Vec::new()), Err(StoreError::Corrupt { .. })));
     drop(store);
-    assert_eq!(repair(&from, &to, small()).unwrap(), Repaired { saved: 4, damaged: 1, whole: true });
+    assert_eq!(repair(&from, &to, small()).unwrap(), RepairOutcome { saved: 4, damaged: 1, complete: true });
 }
 
 #[test]
@@ -241,9 +241,9 @@ fn values_of_the_largest_size_stay_in_the_log() {
     let mut most = 0;
     for round in 0..3_u8 {
         for n in 0..40_u8 {
-            let mut batch = Batch::new();
+            let mut batch = Transaction::new();
             for part in 0..4_u8 {
-                batch = batch.put(Space::Files, [n, part], vec![round; crate::MAX_VALUE]);
+                batch = batch.put(StoreTable::Files, [n, part], vec![round; crate::MAX_VALUE_BYTES]);
             }
             store.apply(batch).unwrap();
             most = most.max(blobs());

@@ -10,68 +10,68 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Instant;
 
-use super::engine::{Engine, Fault, Mode, RETRY, Writes};
-use super::live::Live;
-use crate::{Batch, StoreError, row};
+use super::engine::{CommitError, KeyedWrites, RETRY_INTERVAL, SledEngine, WriteMode};
+use super::handle::SledHandle;
+use crate::{StoreError, Transaction, row};
 
 /// Capacity of the transaction queue; further callers block.
-pub(crate) const QUEUE: usize = 1_024;
+pub(crate) const QUEUE_CAPACITY: usize = 1_024;
 /// Maximum number of transactions in a group.
-const GROUP: usize = 256;
+const MAX_GROUP: usize = 256;
 /// Size in bytes from which a group takes no further transaction.
-const GROUP_BYTES: usize = 4 * 1024 * 1024;
+const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 
 /// Queued transaction with the reply channel of its caller.
-pub(crate) struct Job {
-    pub(crate) batch: Batch,
-    pub(crate) answer: SyncSender<Result<(), StoreError>>,
+pub(crate) struct WriteJob {
+    pub(crate) batch: Transaction,
+    pub(crate) reply: SyncSender<Result<(), StoreError>>,
 }
 
 /// Runs until every sender of `jobs` is dropped.
-pub(crate) fn run(engine: &Arc<Engine>, jobs: &Receiver<Job>) {
+pub(crate) fn run(engine: &Arc<SledEngine>, jobs: &Receiver<WriteJob>) {
     let mut looked = None;
     while let Ok(first) = jobs.recv() {
         let mut bytes = first.batch.bytes();
         let mut group = vec![first];
-        while group.len() < GROUP && bytes < GROUP_BYTES {
+        while group.len() < MAX_GROUP && bytes < MAX_GROUP_BYTES {
             let Ok(job) = jobs.try_recv() else { break };
             bytes += job.batch.bytes();
             group.push(job);
         }
-        engine.pulse.busy();
-        let answers = match admit(engine, &mut looked) {
-            Ok(()) => commit(engine, &group),
+        engine.writer_health.mark_busy();
+        let answers = match check_writable(engine, &mut looked) {
+            Ok(()) => commit_group(engine, &group),
             Err(error) => vec![Err(error); group.len()],
         };
-        engine.pulse.idle();
+        engine.writer_health.mark_idle();
         for (job, answer) in group.into_iter().zip(answers) {
             // The receiver is gone if the caller timed out.
-            let _ = job.answer.send(answer);
+            let _ = job.reply.send(answer);
         }
     }
 }
 
 /// Returns an error if writes are refused now; on a full disk, checks for free space at most once a second.
-fn admit(engine: &Engine, looked: &mut Option<Instant>) -> Result<(), StoreError> {
-    match engine.pulse.mode() {
-        Mode::Ready => engine.revive(),
-        Mode::Failed => {
+fn check_writable(engine: &SledEngine, looked: &mut Option<Instant>) -> Result<(), StoreError> {
+    match engine.writer_health.mode() {
+        WriteMode::Ready => engine.reopen_if_due(),
+        WriteMode::Failed => {
             Err(StoreError::Io { what: "write after a failed sync", kind: std::io::ErrorKind::Other })
         }
-        Mode::Full if looked.is_some_and(|at| at.elapsed() < RETRY) => Err(StoreError::Full),
-        Mode::Full => {
+        WriteMode::Full if looked.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) => Err(StoreError::Full),
+        WriteMode::Full => {
             *looked = Some(Instant::now());
-            engine.revive()?;
-            engine.ballast.secure()?;
-            engine.pulse.set(Mode::Ready);
+            engine.reopen_if_due()?;
+            engine.reserve_file.create_if_missing()?;
+            engine.writer_health.set_mode(WriteMode::Ready);
             Ok(())
         }
     }
 }
 
-fn commit(engine: &Engine, group: &[Job]) -> Vec<Result<(), StoreError>> {
-    let _writing = engine.writing.lock();
-    let evaluated = engine.with(|live| Ok(evaluate(live, group)));
+fn commit_group(engine: &SledEngine, group: &[WriteJob]) -> Vec<Result<(), StoreError>> {
+    let _writing = engine.write_lock.lock();
+    let evaluated = engine.with_sled(|live| Ok(evaluate_group(live, group)));
     let (mut answers, writes) = match evaluated {
         Ok(evaluated) => evaluated,
         Err(error) => return vec![Err(error); group.len()],
@@ -80,7 +80,7 @@ fn commit(engine: &Engine, group: &[Job]) -> Vec<Result<(), StoreError>> {
         return answers;
     }
     if let Err(fault) = engine.commit(writes) {
-        let error = recover(engine, fault);
+        let error = recover_from_error(engine, fault);
         for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
             *answer = Err(error.clone());
         }
@@ -89,12 +89,12 @@ fn commit(engine: &Engine, group: &[Job]) -> Vec<Result<(), StoreError>> {
 }
 
 /// Evaluates each transaction against the store and the earlier transactions of the group.
-fn evaluate(live: &Live, group: &[Job]) -> (Vec<Result<(), StoreError>>, Writes) {
-    let mut order: Writes = Vec::new();
+fn evaluate_group(live: &SledHandle, group: &[WriteJob]) -> (Vec<Result<(), StoreError>>, KeyedWrites) {
+    let mut order: KeyedWrites = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
     let mut answers = Vec::with_capacity(group.len());
     for job in group {
-        let mut writes: Writes = Vec::new();
+        let mut writes: KeyedWrites = Vec::new();
         let answer = job.batch.evaluate(
             |space, key| {
                 let key = row::disk_key(space, key);
@@ -125,15 +125,15 @@ fn evaluate(live: &Live, group: &[Job]) -> (Vec<Result<(), StoreError>>, Writes)
 
 /// Discards the state in memory after a failed commit, since memory and disk may differ. Returns the error for the
 /// callers of the group.
-fn recover(engine: &Engine, fault: Fault) -> StoreError {
+fn recover_from_error(engine: &SledEngine, fault: CommitError) -> StoreError {
     let (error, mode) = match fault {
-        Fault::Sync(error) => (error, Mode::Failed),
-        Fault::Write(StoreError::Full) => (StoreError::Full, Mode::Full),
-        Fault::Write(error) => (error, Mode::Ready),
+        CommitError::Sync(error) => (error, WriteMode::Failed),
+        CommitError::Write(StoreError::Full) => (StoreError::Full, WriteMode::Full),
+        CommitError::Write(error) => (error, WriteMode::Ready),
     };
-    engine.pulse.set(mode);
+    engine.writer_health.set_mode(mode);
     // If reopening fails, the next caller tries again.
-    if mode != Mode::Failed {
+    if mode != WriteMode::Failed {
         let _ = engine.reopen();
     }
     error

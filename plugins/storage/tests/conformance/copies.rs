@@ -1,7 +1,7 @@
 //! Copies and exports: a snapshot of one instant, a round trip, and the rejection of damaged exports.
 
 use crate::{ENGINES, each_engine};
-use penstock_storage::{Batch, Space, StoreError, export, import, memory};
+use penstock_storage::{StoreError, StoreTable, Transaction, export, import, memory};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use std::thread;
 fn a_copy_made_while_others_write_is_the_store_at_one_instant() {
     each_engine(|store| {
         // Every transaction moves one unit between two of many rows, so the sum is the same at every instant.
-        let at = Space::Accounts;
+        let at = StoreTable::Accounts;
         for account in 0..40_u8 {
-            store.apply(Batch::new().put(at, [account], 100_i64.to_be_bytes())).unwrap();
+            store.apply(Transaction::new().put(at, [account], 100_i64.to_be_bytes())).unwrap();
         }
         let read = |account: u8| {
             let row = store.get(at, &[account]).unwrap().unwrap();
@@ -27,9 +27,9 @@ fn a_copy_made_while_others_write_is_the_store_at_one_instant() {
                 while moved.fetch_add(1, Ordering::Relaxed) < 600 {
                     let (from, to) = (random.random_range(0..20), random.random_range(20..40));
                     let ((a, was_a), (b, was_b)) = (read(from), read(to));
-                    let batch = Batch::new()
-                        .is(at, [from], was_a)
-                        .is(at, [to], was_b)
+                    let batch = Transaction::new()
+                        .require_value(at, [from], was_a)
+                        .require_value(at, [to], was_b)
                         .put(at, [from], (a - 1).to_be_bytes())
                         .put(at, [to], (b + 1).to_be_bytes());
                     store.apply(batch).unwrap();
@@ -55,8 +55,8 @@ fn a_copy_made_while_others_write_is_the_store_at_one_instant() {
 fn an_export_read_back_is_the_same_store() {
     each_engine(|store| {
         for n in 0..150_u8 {
-            let space = Space::ALL[usize::from(n) % Space::ALL.len()];
-            store.apply(Batch::new().put(space, [n, 0, 255], vec![n; usize::from(n) * 40])).unwrap();
+            let space = StoreTable::ALL[usize::from(n) % StoreTable::ALL.len()];
+            store.apply(Transaction::new().put(space, [n, 0, 255], vec![n; usize::from(n) * 40])).unwrap();
         }
         let mut text = Vec::new();
         assert_eq!(export(&**store, &mut text).unwrap(), 150);
@@ -73,32 +73,34 @@ fn an_export_read_back_is_the_same_store() {
 
 #[test]
 fn a_damaged_or_cut_export_is_refused() {
-    let store = memory();
+    let store = open_in_memory();
     for n in 0..3_u8 {
-        store.apply(Batch::new().put(Space::Keys, [n], [n, n])).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Keys, [n], [n, n])).unwrap();
     }
     let mut text = Vec::new();
     export(&*store, &mut text).unwrap();
     for cut in 0..text.len() - 1 {
-        assert!(import(&*memory(), &mut &text[..cut]).is_err(), "cut at {cut}");
+        assert!(import(&*open_in_memory(), &mut &text[..cut]).is_err(), "cut at {cut}");
     }
     for place in 0..text.len() - 1 {
         let mut damaged = text.clone();
         // Replaces a digit by another digit, so that the line often remains valid JSON.
         damaged[place] = if damaged[place] == b'1' { b'2' } else { b'1' };
-        assert!(import(&*memory(), &mut damaged.as_slice()).is_err(), "changed at {place}");
+        assert!(import(&*open_in_memory(), &mut damaged.as_slice()).is_err(), "changed at {place}");
     }
     let lines: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
     let swapped = [lines[0], lines[2], lines[1], lines[3], lines[4]].concat();
-    assert!(import(&*memory(), &mut swapped.as_slice()).is_err(), "two lines swapped");
+    assert!(import(&*open_in_memory(), &mut swapped.as_slice()).is_err(), "two lines swapped");
 }
 
 #[test]
 fn a_failing_sink_ends_a_copy_with_its_error_and_the_store_goes_on() {
     each_engine(|store| {
-        store.apply(Batch::new().put(Space::Keys, b"a", b"").put(Space::Keys, b"b", b"")).unwrap();
+        store
+            .apply(Transaction::new().put(StoreTable::Keys, b"a", b"").put(StoreTable::Keys, b"b", b""))
+            .unwrap();
         assert_eq!(store.copy(&mut |_| Err(StoreError::Full)), Err(StoreError::Full));
-        store.apply(Batch::new().put(Space::Keys, b"c", b"")).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Keys, b"c", b"")).unwrap();
         assert_eq!(export(&**store, &mut Vec::new()).unwrap(), 3);
     });
 }

@@ -1,21 +1,21 @@
 //! Atomicity of a transaction: guards, size limits and concurrency.
 
 use crate::{each_engine, keys};
-use penstock_storage::{Batch, MAX_KEY, MAX_STEPS, MAX_VALUE, Space, StoreError};
+use penstock_storage::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_VALUE_BYTES, StoreError, StoreTable, Transaction};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 #[test]
 fn a_guard_that_does_not_hold_keeps_the_whole_batch_out() {
     each_engine(|store| {
-        let at = Space::Accounts;
-        store.apply(Batch::new().put(at, b"x", b"1")).unwrap();
+        let at = StoreTable::Accounts;
+        store.apply(Transaction::new().put(at, b"x", b"1")).unwrap();
         let failing = [
-            Batch::new().put(at, b"y", b"2").absent(at, b"x"),
-            Batch::new().put(at, b"y", b"2").present(at, b"nobody"),
-            Batch::new().put(at, b"y", b"2").is(at, b"x", b"2"),
-            Batch::new().put(at, b"y", b"2").is(at, b"nobody", b""),
-            Batch::new().delete(at, b"x").present(at, b"x"),
+            Transaction::new().put(at, b"y", b"2").require_absent(at, b"x"),
+            Transaction::new().put(at, b"y", b"2").require_present(at, b"nobody"),
+            Transaction::new().put(at, b"y", b"2").require_value(at, b"x", b"2"),
+            Transaction::new().put(at, b"y", b"2").require_value(at, b"nobody", b""),
+            Transaction::new().delete(at, b"x").require_present(at, b"x"),
         ];
         for batch in failing {
             assert_eq!(store.apply(batch), Err(StoreError::Guard { step: 1 }));
@@ -28,38 +28,42 @@ fn a_guard_that_does_not_hold_keeps_the_whole_batch_out() {
 #[test]
 fn guards_see_the_writes_before_them_in_the_batch() {
     each_engine(|store| {
-        let at = Space::Accounts;
-        let batch = Batch::new()
-            .absent(at, b"x")
+        let at = StoreTable::Accounts;
+        let batch = Transaction::new()
+            .require_absent(at, b"x")
             .put(at, b"x", b"1")
-            .is(at, b"x", b"1")
+            .require_value(at, b"x", b"1")
             .put(at, b"x", b"2")
-            .is(at, b"x", b"2")
-            .present(at, b"x")
+            .require_value(at, b"x", b"2")
+            .require_present(at, b"x")
             .delete(at, b"x")
-            .absent(at, b"x")
+            .require_absent(at, b"x")
             .put(at, b"x", b"3");
         store.apply(batch).unwrap();
         assert_eq!(store.get(at, b"x").unwrap(), Some(b"3".to_vec()));
-        store.apply(Batch::new().is(at, b"x", b"3")).unwrap();
-        store.apply(Batch::new()).unwrap();
+        store.apply(Transaction::new().require_value(at, b"x", b"3")).unwrap();
+        store.apply(Transaction::new()).unwrap();
     });
 }
 
 #[test]
 fn the_caps_hold_at_the_byte() {
     each_engine(|store| {
-        let at = Space::Files;
-        store.apply(Batch::new().put(at, vec![b'k'; MAX_KEY], vec![1; MAX_VALUE])).unwrap();
-        assert_eq!(store.get(at, &[b'k'; MAX_KEY]).unwrap().map(|value| value.len()), Some(MAX_VALUE));
-        let steps = |count: usize| (0..count).fold(Batch::new(), |batch, _| batch.absent(at, b"none"));
-        store.apply(steps(MAX_STEPS)).unwrap();
+        let at = StoreTable::Files;
+        store.apply(Transaction::new().put(at, vec![b'k'; MAX_KEY_BYTES], vec![1; MAX_VALUE_BYTES])).unwrap();
+        assert_eq!(
+            store.get(at, &[b'k'; MAX_KEY_BYTES]).unwrap().map(|value| value.len()),
+            Some(MAX_VALUE_BYTES)
+        );
+        let steps =
+            |count: usize| (0..count).fold(Transaction::new(), |batch, _| batch.require_absent(at, b"none"));
+        store.apply(steps(MAX_OPERATIONS)).unwrap();
         let over = [
-            Batch::new().put(at, vec![b'k'; MAX_KEY + 1], b""),
-            Batch::new().put(at, b"k", vec![1; MAX_VALUE + 1]),
-            Batch::new().is(at, b"k", vec![1; MAX_VALUE + 1]),
-            steps(MAX_STEPS + 1),
-            (0..65_u8).fold(Batch::new(), |batch, n| batch.put(at, [n], vec![1; MAX_VALUE])),
+            Transaction::new().put(at, vec![b'k'; MAX_KEY_BYTES + 1], b""),
+            Transaction::new().put(at, b"k", vec![1; MAX_VALUE_BYTES + 1]),
+            Transaction::new().require_value(at, b"k", vec![1; MAX_VALUE_BYTES + 1]),
+            steps(MAX_OPERATIONS + 1),
+            (0..65_u8).fold(Transaction::new(), |batch, n| batch.put(at, [n], vec![1; MAX_VALUE_BYTES])),
         ];
         for batch in over {
             let refused = store.apply(batch.put(at, b"beside", b""));
@@ -78,10 +82,10 @@ fn of_many_who_claim_a_key_exactly_one_gets_it() {
                 for claimant in 0..8_u8 {
                     let won = &won;
                     scope.spawn(move || {
-                        let batch = Batch::new()
-                            .absent(Space::Idempotency, [round])
-                            .put(Space::Idempotency, [round], [claimant])
-                            .put(Space::Ledger, [round, claimant], b"mine");
+                        let batch = Transaction::new()
+                            .require_absent(StoreTable::Idempotency, [round])
+                            .put(StoreTable::Idempotency, [round], [claimant])
+                            .put(StoreTable::Ledger, [round, claimant], b"mine");
                         match store.apply(batch) {
                             Ok(()) => drop(won.fetch_add(1, Ordering::Relaxed)),
                             Err(StoreError::Guard { step: 0 }) => {}
@@ -91,8 +95,8 @@ fn of_many_who_claim_a_key_exactly_one_gets_it() {
                 }
             });
             assert_eq!(won.load(Ordering::Relaxed), 1);
-            let winner = store.get(Space::Idempotency, &[round]).unwrap().unwrap();
-            assert_eq!(keys(&**store, Space::Ledger, &[round], None, 10), [[round, winner[0]]]);
+            let winner = store.get(StoreTable::Idempotency, &[round]).unwrap().unwrap();
+            assert_eq!(keys(&**store, StoreTable::Ledger, &[round], None, 10), [[round, winner[0]]]);
         }
     });
 }
@@ -100,16 +104,20 @@ fn of_many_who_claim_a_key_exactly_one_gets_it() {
 #[test]
 fn guarded_increments_of_many_threads_lose_none() {
     each_engine(|store| {
-        store.apply(Batch::new().put(Space::Accounts, b"sum", 0_u64.to_be_bytes())).unwrap();
+        store.apply(Transaction::new().put(StoreTable::Accounts, b"sum", 0_u64.to_be_bytes())).unwrap();
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let mut left = 25;
                     while left > 0 {
-                        let old = store.get(Space::Accounts, b"sum").unwrap().unwrap();
+                        let old = store.get(StoreTable::Accounts, b"sum").unwrap().unwrap();
                         let sum = u64::from_be_bytes(old.as_slice().try_into().unwrap()) + 1;
-                        let at = Space::Accounts;
-                        let batch = Batch::new().is(at, b"sum", old).put(at, b"sum", sum.to_be_bytes());
+                        let at = StoreTable::Accounts;
+                        let batch = Transaction::new().require_value(at, b"sum", old).put(
+                            at,
+                            b"sum",
+                            sum.to_be_bytes(),
+                        );
                         match store.apply(batch) {
                             Ok(()) => left -= 1,
                             Err(StoreError::Guard { .. }) => {}
@@ -119,7 +127,7 @@ fn guarded_increments_of_many_threads_lose_none() {
                 });
             }
         });
-        let sum = store.get(Space::Accounts, b"sum").unwrap().unwrap();
+        let sum = store.get(StoreTable::Accounts, b"sum").unwrap().unwrap();
         assert_eq!(sum, 100_u64.to_be_bytes());
     });
 }

@@ -5,7 +5,7 @@ mod copies;
 mod guards;
 mod scans;
 
-use penstock_storage::{Batch, Health, Options, Space, Store, memory, open};
+use penstock_storage::{Store, StoreHealth, StoreOptions, StoreTable, Transaction, memory, open};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -13,50 +13,60 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 type Make = fn() -> (Option<TempDir>, Arc<dyn Store>);
-const ENGINES: [(&str, Make); 2] = [("memory", || (None, memory())), ("sled", sled)];
+const ENGINES: [(&str, Make); 2] = [("memory", || (None, open_in_memory())), ("sled", sled)];
 
 fn sled() -> (Option<TempDir>, Arc<dyn Store>) {
     // In memory if possible: these tests do not concern durability.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let store = open(dir.path(), Options { ballast_bytes: 0, ..Options::default() }).unwrap();
+    let store = open(dir.path(), StoreOptions { ballast_bytes: 0, ..StoreOptions::default() }).unwrap();
     (Some(dir), store)
 }
 
 fn each_engine(case: impl Fn(&Arc<dyn Store>)) {
     for (name, make) in ENGINES {
         let (_dir, store) = make();
-        assert_eq!(store.health(), Health::Ready, "{name}");
+        assert_eq!(store.health(), StoreHealth::Ready, "{name}");
         case(&store);
         let verified = store.verify().unwrap();
         assert!(verified.damaged == 0 && !verified.missing, "{name}: {verified:?}");
     }
 }
 
-fn keys(store: &dyn Store, space: Space, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<Vec<u8>> {
+fn keys(
+    store: &dyn Store,
+    space: StoreTable,
+    prefix: &[u8],
+    after: Option<&[u8]>,
+    limit: usize,
+) -> Vec<Vec<u8>> {
     store.scan(space, prefix, after, limit).unwrap().rows.into_iter().map(|row| row.key).collect()
 }
 
 #[test]
 fn what_is_put_is_got_and_what_is_deleted_is_gone() {
     each_engine(|store| {
-        assert_eq!(store.get(Space::Keys, b"a").unwrap(), None);
-        store.apply(Batch::new().put(Space::Keys, b"a", b"1").put(Space::Keys, b"empty", b"")).unwrap();
-        assert_eq!(store.get(Space::Keys, b"a").unwrap(), Some(b"1".to_vec()));
-        assert_eq!(store.get(Space::Keys, b"empty").unwrap(), Some(vec![]));
-        store.apply(Batch::new().put(Space::Keys, b"a", b"2")).unwrap();
-        assert_eq!(store.get(Space::Keys, b"a").unwrap(), Some(b"2".to_vec()));
-        store.apply(Batch::new().delete(Space::Keys, b"a").delete(Space::Keys, b"never")).unwrap();
-        assert_eq!(store.get(Space::Keys, b"a").unwrap(), None);
+        assert_eq!(store.get(StoreTable::Keys, b"a").unwrap(), None);
+        store
+            .apply(Transaction::new().put(StoreTable::Keys, b"a", b"1").put(StoreTable::Keys, b"empty", b""))
+            .unwrap();
+        assert_eq!(store.get(StoreTable::Keys, b"a").unwrap(), Some(b"1".to_vec()));
+        assert_eq!(store.get(StoreTable::Keys, b"empty").unwrap(), Some(vec![]));
+        store.apply(Transaction::new().put(StoreTable::Keys, b"a", b"2")).unwrap();
+        assert_eq!(store.get(StoreTable::Keys, b"a").unwrap(), Some(b"2".to_vec()));
+        store
+            .apply(Transaction::new().delete(StoreTable::Keys, b"a").delete(StoreTable::Keys, b"never"))
+            .unwrap();
+        assert_eq!(store.get(StoreTable::Keys, b"a").unwrap(), None);
     });
 }
 
 #[test]
 fn spaces_do_not_see_each_other() {
     each_engine(|store| {
-        for space in Space::ALL {
-            store.apply(Batch::new().put(space, b"same", [space.tag()])).unwrap();
+        for space in StoreTable::ALL {
+            store.apply(Transaction::new().put(space, b"same", [space.tag()])).unwrap();
         }
-        for space in Space::ALL {
+        for space in StoreTable::ALL {
             assert_eq!(store.get(space, b"same").unwrap(), Some(vec![space.tag()]));
             assert_eq!(keys(&**store, space, b"", None, 10), [b"same"]);
         }
@@ -67,29 +77,29 @@ fn spaces_do_not_see_each_other() {
 fn random_batches_leave_what_a_plain_map_says() {
     each_engine(|store| {
         let mut random = StdRng::seed_from_u64(7);
-        let mut model: BTreeMap<(Space, Vec<u8>), Vec<u8>> = BTreeMap::new();
+        let mut model: BTreeMap<(StoreTable, Vec<u8>), Vec<u8>> = BTreeMap::new();
         for _ in 0..400 {
-            let mut batch = Batch::new();
+            let mut batch = Transaction::new();
             let mut after = model.clone();
             let mut holds = true;
             for _ in 0..random.random_range(1..8) {
-                let space = Space::ALL[random.random_range(0..3)];
+                let space = StoreTable::ALL[random.random_range(0..3)];
                 let key = vec![random.random_range(0..12_u8)];
                 let at = (space, key.clone());
                 let value = vec![random.random_range(0..4_u8); random.random_range(0..300)];
                 match random.random_range(0..10) {
                     0 => {
                         holds &= !after.contains_key(&at);
-                        batch = batch.absent(space, key);
+                        batch = batch.require_absent(space, key);
                     }
                     1 => {
                         holds &= after.contains_key(&at);
-                        batch = batch.present(space, key);
+                        batch = batch.require_present(space, key);
                     }
                     2 => {
                         let value = after.get(&at).cloned().unwrap_or(value);
                         holds &= after.get(&at) == Some(&value);
-                        batch = batch.is(space, key, value);
+                        batch = batch.require_value(space, key, value);
                     }
                     3 | 4 => {
                         after.remove(&at);
@@ -110,7 +120,7 @@ fn random_batches_leave_what_a_plain_map_says() {
         let mut rows = BTreeMap::new();
         store
             .copy(&mut |row| {
-                rows.insert((row.space, row.key.to_vec()), row.value.unwrap().to_vec());
+                rows.insert((row.table, row.key.to_vec()), row.value.unwrap().to_vec());
                 Ok(())
             })
             .unwrap();

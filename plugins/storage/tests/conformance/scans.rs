@@ -1,18 +1,18 @@
 //! Pages of rows: ascending and descending order, prefixes, limits, and every row exactly once.
 
 use crate::each_engine;
-use penstock_storage::{Batch, MAX_PAGE, MAX_STEPS, MAX_VALUE, Space};
+use penstock_storage::{MAX_OPERATIONS, MAX_PAGE_ROWS, MAX_VALUE_BYTES, StoreTable, Transaction};
 
 #[test]
 fn a_scan_gives_the_rows_of_a_prefix_in_order_after_a_key_up_to_a_limit() {
     each_engine(|store| {
-        let mut batch = Batch::new();
+        let mut batch = Transaction::new();
         for key in ["b", "a/3", "a/1", "a/2", "a", "a0", "a/\u{ff}"] {
-            batch = batch.put(Space::Files, key, key);
+            batch = batch.put(StoreTable::Files, key, key);
         }
-        store.apply(batch.put(Space::Batches, b"a/9", b"")).unwrap();
+        store.apply(batch.put(StoreTable::Batches, b"a/9", b"")).unwrap();
         let scan = |prefix: &[u8], after: Option<&[u8]>, limit| {
-            let page = store.scan(Space::Files, prefix, after, limit).unwrap();
+            let page = store.scan(StoreTable::Files, prefix, after, limit).unwrap();
             let keys: Vec<_> =
                 page.rows.iter().map(|row| String::from_utf8(row.key.clone()).unwrap()).collect();
             (keys.join(" "), page.more)
@@ -32,13 +32,15 @@ fn a_scan_gives_the_rows_of_a_prefix_in_order_after_a_key_up_to_a_limit() {
 #[test]
 fn a_scan_back_gives_the_same_rows_from_the_other_end() {
     each_engine(|store| {
-        let mut batch = Batch::new();
+        let mut batch = Transaction::new();
         for key in [&b"b"[..], b"a/3", b"a/1", b"a/2", b"a", b"a0", b"a/\xff", b"\xff", b"\xff\xff1"] {
-            batch = batch.put(Space::Files, key, key);
+            batch = batch.put(StoreTable::Files, key, key);
         }
-        store.apply(batch.put(Space::Batches, b"a/9", b"").put(Space::Reserves, b"a/9", b"")).unwrap();
+        store
+            .apply(batch.put(StoreTable::Batches, b"a/9", b"").put(StoreTable::Reserves, b"a/9", b""))
+            .unwrap();
         let scan = |prefix: &[u8], before: Option<&[u8]>, limit| {
-            let page = store.scan_back(Space::Files, prefix, before, limit).unwrap();
+            let page = store.scan_back(StoreTable::Files, prefix, before, limit).unwrap();
             let keys: Vec<_> = page.rows.iter().map(|row| row.key.escape_ascii().to_string()).collect();
             (keys.join(" "), page.more)
         };
@@ -58,19 +60,19 @@ fn a_scan_back_gives_the_same_rows_from_the_other_end() {
 #[test]
 fn pages_are_capped_and_together_give_every_row_once() {
     each_engine(|store| {
-        let total = MAX_PAGE + 200;
-        for start in (0..total).step_by(MAX_STEPS) {
-            let mut batch = Batch::new();
-            for n in start..total.min(start + MAX_STEPS) {
-                batch = batch.put(Space::Lines, u32::try_from(n).unwrap().to_be_bytes(), b"");
+        let total = MAX_PAGE_ROWS + 200;
+        for start in (0..total).step_by(MAX_OPERATIONS) {
+            let mut batch = Transaction::new();
+            for n in start..total.min(start + MAX_OPERATIONS) {
+                batch = batch.put(StoreTable::Lines, u32::try_from(n).unwrap().to_be_bytes(), b"");
             }
             store.apply(batch).unwrap();
         }
-        let first = store.scan(Space::Lines, b"", None, usize::MAX).unwrap();
-        assert!(first.more && first.rows.len() == MAX_PAGE);
+        let first = store.scan(StoreTable::Lines, b"", None, usize::MAX).unwrap();
+        assert!(first.more && first.rows.len() == MAX_PAGE_ROWS);
         let last = first.rows.last().map(|row| row.key.as_slice());
-        let second = store.scan(Space::Lines, b"", last, usize::MAX).unwrap();
-        assert!(!second.more && second.rows.len() == total - MAX_PAGE);
+        let second = store.scan(StoreTable::Lines, b"", last, usize::MAX).unwrap();
+        assert!(!second.more && second.rows.len() == total - MAX_PAGE_ROWS);
         for (n, row) in first.rows.iter().chain(&second.rows).enumerate() {
             assert_eq!(row.key, u32::try_from(n).unwrap().to_be_bytes());
         }
@@ -81,9 +83,9 @@ fn pages_are_capped_and_together_give_every_row_once() {
 fn a_page_of_large_rows_ends_early_and_says_so() {
     each_engine(|store| {
         for n in 0..80_u8 {
-            store.apply(Batch::new().put(Space::Files, [n], vec![n; MAX_VALUE])).unwrap();
+            store.apply(Transaction::new().put(StoreTable::Files, [n], vec![n; MAX_VALUE_BYTES])).unwrap();
         }
-        let page = store.scan(Space::Files, b"", None, 80).unwrap();
+        let page = store.scan(StoreTable::Files, b"", None, 80).unwrap();
         assert!(page.more && page.rows.len() < 80, "{} rows", page.rows.len());
     });
 }

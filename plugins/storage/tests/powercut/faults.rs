@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
-use penstock_storage::{Batch, Health, Options, Space, Store, StoreError, open};
+use penstock_storage::{Store, StoreError, StoreHealth, StoreOptions, StoreTable, Transaction, open};
 
 use crate::workload::{Acknowledged, check, head, work};
 use crate::{as_child, child, finish};
@@ -18,8 +18,8 @@ const QUOTA: u64 = 30_000_000;
 /// Fewer bytes than the rows of [`grown`] take.
 const ROOM: u64 = 2_000_000;
 
-fn options() -> Options {
-    Options { ballast_bytes: 10_000_000, ..Options::default() }
+fn options() -> StoreOptions {
+    StoreOptions { ballast_bytes: 10_000_000, ..StoreOptions::default() }
 }
 
 /// Returns the path of the file that switches a fault of the shim.
@@ -56,19 +56,19 @@ fn child_on_a_disk_that_fails_to_write_for_a_while() {
         fs::write(marker("SHIM_EIO_WRITE"), b"").unwrap();
         assert!(failed(work(&*store, 0, 1, |_| {})));
         assert!(failed(work(&*store, 0, 1, |_| {})));
-        assert_eq!(store.health(), Health::Failed);
+        assert_eq!(store.health(), StoreHealth::Failed);
         fs::remove_file(marker("SHIM_EIO_WRITE")).unwrap();
         if round == 1 {
             // Reads alone also make it recover.
             let patience = Instant::now();
-            while failed(store.get(Space::Meta, &[0])) {
+            while failed(store.get(StoreTable::Meta, &[0])) {
                 assert!(patience.elapsed() < Duration::from_secs(60), "it does not go on");
                 park_timeout(Duration::from_millis(20));
             }
             check(&*store, 1, &acknowledged).unwrap();
         }
         until_it_works(&*store, |refused| assert!(matches!(refused, StoreError::Io { .. }), "{refused}"));
-        assert_eq!(store.health(), Health::Ready);
+        assert_eq!(store.health(), StoreHealth::Ready);
         // The refused transaction may have been stored; in both cases the store is complete.
         acknowledged.insert(0, head(&*store, 0).unwrap());
         check(&*store, 1, &acknowledged).unwrap();
@@ -99,11 +99,11 @@ fn child_on_a_disk_that_fails_to_sync_once() {
     let refused = work(&*store, 1, 1, |_| {});
     let why = StoreError::Io { what: "write after a failed sync", kind: ErrorKind::Other };
     assert_eq!(refused, Err(why));
-    assert_eq!(store.health(), Health::Failed);
+    assert_eq!(store.health(), StoreHealth::Failed);
     assert!(head(&*store, 0).unwrap() >= 20, "it still reads");
     drop(store);
     let store = open(&path, options()).unwrap();
-    assert_eq!(store.health(), Health::Ready);
+    assert_eq!(store.health(), StoreHealth::Ready);
     check(&*store, 1, &Acknowledged::from([(0, head(&*store, 0).unwrap())])).unwrap();
 }
 
@@ -126,7 +126,7 @@ fn child_on_a_disk_that_fills_up() {
         acknowledged.insert(0, n);
     });
     assert_eq!(refused, Err(StoreError::Full));
-    assert_eq!(store.health(), Health::Full);
+    assert_eq!(store.health(), StoreHealth::Full);
     assert!(!path.join("ballast").exists(), "the ballast was not given up");
     check(&*store, 1, &acknowledged).unwrap();
     assert_eq!(work(&*store, 0, 1, |_| {}), Err(StoreError::Full));
@@ -134,14 +134,14 @@ fn child_on_a_disk_that_fills_up() {
 
     // Still full: the store opens, reads, and refuses writes.
     let store = open(&path, options()).unwrap();
-    assert_eq!(store.health(), Health::Full);
+    assert_eq!(store.health(), StoreHealth::Full);
     check(&*store, 1, &acknowledged).unwrap();
     assert_eq!(work(&*store, 0, 1, |_| {}), Err(StoreError::Full));
 
     // Free space again: the store resumes by itself within the guaranteed ten seconds.
     fs::write(marker("SHIM_LIFT"), b"").unwrap();
     until_it_works(&*store, |refused| assert_eq!(refused, StoreError::Full));
-    assert_eq!(store.health(), Health::Ready);
+    assert_eq!(store.health(), StoreHealth::Ready);
     assert!(path.join("ballast").exists(), "the ballast was not secured again");
     work(&*store, 0, 50, |_| {}).unwrap();
     let last = Acknowledged::from([(0, head(&*store, 0).unwrap())]);
@@ -159,13 +159,13 @@ fn a_full_disk_takes_nothing_and_ends_by_itself() {
 
 /// Creates a store whose log is many times its rows; returns its rows.
 fn grown(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let never = Options { compact_over_bytes: u64::MAX, ..options() };
+    let never = StoreOptions { compact_over_bytes: u64::MAX, ..options() };
     let store = open(path, never).unwrap();
     let mut rows = BTreeMap::new();
     for round in 0..8_u8 {
         for number in 0..96_u8 {
             let value = vec![number ^ round; 32_768];
-            store.apply(Batch::new().put(Space::Files, [number], value.clone())).unwrap();
+            store.apply(Transaction::new().put(StoreTable::Files, [number], value.clone())).unwrap();
             rows.insert(vec![number], value);
         }
     }
@@ -177,10 +177,10 @@ fn grown(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 fn child_that_has_no_room_to_compact() {
     let Some(root) = as_child() else { return };
     let path = root.join("store");
-    let store = open(&path, Options { compact_over_bytes: 1, ..options() }).unwrap();
+    let store = open(&path, StoreOptions { compact_over_bytes: 1, ..options() }).unwrap();
     assert!(!path.join("sled.new").exists(), "the copy was left behind");
-    assert_eq!(store.health(), Health::Ready);
-    store.apply(Batch::new().put(Space::Files, b"later", vec![1; 10_000])).unwrap();
+    assert_eq!(store.health(), StoreHealth::Ready);
+    store.apply(Transaction::new().put(StoreTable::Files, b"later", vec![1; 10_000])).unwrap();
 }
 
 #[test]
@@ -195,9 +195,9 @@ fn a_compaction_that_finds_no_room_leaves_the_store_as_it_was() {
     finish(command);
     let store = open(&path, options()).unwrap();
     for (key, value) in rows {
-        assert_eq!(store.get(Space::Files, &key).unwrap(), Some(value));
+        assert_eq!(store.get(StoreTable::Files, &key).unwrap(), Some(value));
     }
-    assert!(store.get(Space::Files, b"later").unwrap().is_some());
+    assert!(store.get(StoreTable::Files, b"later").unwrap().is_some());
 }
 
 /// Returns the bytes of all files below a directory.

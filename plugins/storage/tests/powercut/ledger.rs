@@ -5,13 +5,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use penstock_storage::ledger::{BalanceRecord, Group, LedgerStore, RowWrite, Sheet, Tip};
-use penstock_storage::{Space, Store, StoreError};
+use penstock_storage::ledger::{BalanceRecord, EntryBlock, LedgerCommit, LedgerStore, LedgerTip, RowWrite};
+use penstock_storage::{Store, StoreError, StoreTable};
 
 const PER_MONTH: u64 = 40;
 
-fn tip(n: u64) -> Tip {
-    Tip { seq: n * 2, hash: [u8::try_from(n % 251).unwrap(); 32], at: n, low: 0 }
+fn tip(n: u64) -> LedgerTip {
+    LedgerTip { seq: n * 2, hash: [u8::try_from(n % 251).unwrap(); 32], at: n, first_open: 0 }
 }
 
 fn month(n: u64) -> String {
@@ -23,31 +23,31 @@ fn line(seq: u64) -> Vec<u8> {
     format!("{{\"seq\":{seq},\"filling\":\"{filling}\"}}\n").into_bytes()
 }
 
-pub fn group(n: u64) -> Group {
-    let sheet = |month, last, text| Sheet { month, last, text };
+pub fn group(n: u64) -> LedgerCommit {
+    let sheet = |month, last, text| EntryBlock { month, last, text };
     let (first, second) = (n * 2 - 1, n * 2);
     let sheets = if month(n) == month(n - 1) || n == 1 {
         vec![sheet(month(n), second, [line(first), line(second)].concat())]
     } else {
         vec![sheet(month(n - 1), first, line(first)), sheet(month(n), second, line(second))]
     };
-    Group {
-        before: (n > 1).then(|| tip(n - 1)),
-        after: tip(n),
-        sheets,
+    LedgerCommit {
+        previous_tip: (n > 1).then(|| tip(n - 1)),
+        new_tip: tip(n),
+        blocks: sheets,
         balances: vec![("acme".to_owned(), BalanceRecord { credits: i64::try_from(n).unwrap(), energy: 1 })],
         names: vec![(format!("name {n}"), n)],
-        rows: rows(n),
+        extra_rows: rows(n),
     }
 }
 
 /// Returns the rows of the work of commit `n`, which replace those of the previous commit.
 fn rows(n: u64) -> Vec<RowWrite> {
-    let row = |space, key: String, value| RowWrite { space, key: key.into_bytes(), value };
+    let row = |space, key: String, value| RowWrite { table: space, key: key.into_bytes(), value };
     vec![
-        row(Space::Lines, format!("line {n}"), Some(line(n))),
-        row(Space::Lines, format!("line {}", n - 1), None),
-        row(Space::Batches, "batch".to_owned(), Some(n.to_le_bytes().to_vec())),
+        row(StoreTable::Lines, format!("line {n}"), Some(line(n))),
+        row(StoreTable::Lines, format!("line {}", n - 1), None),
+        row(StoreTable::Batches, "batch".to_owned(), Some(n.to_le_bytes().to_vec())),
     ]
 }
 
@@ -78,7 +78,7 @@ pub fn check(store: &Arc<dyn Store>, copies: &Path, acknowledged: u64) -> Result
     }
     let mut text = Vec::new();
     ledger
-        .walk(0, |sheet| {
+        .for_each_block(0, |sheet| {
             text.extend_from_slice(&sheet.text);
             Ok::<_, StoreError>(())
         })
@@ -90,20 +90,20 @@ pub fn check(store: &Arc<dyn Store>, copies: &Path, acknowledged: u64) -> Result
     if u64::try_from(balance.credits) != Ok(head) {
         return Err(format!("the balance is {balance:?} at {head}"));
     }
-    if ledger.number_of(&format!("name {head}")).map_err(wrong)?.unwrap_or(0) != head {
+    if ledger.entry_number(&format!("name {head}")).map_err(wrong)?.unwrap_or(0) != head {
         return Err(format!("the name of {head} is not there"));
     }
     let (row, far) = work_done(&**store).map_err(wrong)?;
     if (row, far) != (head, head) {
         return Err(format!("the work is at {row} and {far}, the ledger at {head}"));
     }
-    let findings = ledger.compare().map_err(wrong)?;
+    let findings = ledger.compare_replica().map_err(wrong)?;
     if findings.is_empty() { Ok((ledger, head)) } else { Err(findings.join("; ")) }
 }
 
 /// Returns the number of the only work row, and the number in the batch row.
 fn work_done(store: &dyn Store) -> Result<(u64, u64), StoreError> {
-    let page = store.scan(Space::Lines, b"", None, 10)?;
+    let page = store.scan(StoreTable::Lines, b"", None, 10)?;
     let row = match page.rows.as_slice() {
         [] => 0,
         [row] => {
@@ -112,6 +112,6 @@ fn work_done(store: &dyn Store) -> Result<(u64, u64), StoreError> {
         }
         _ => u64::MAX,
     };
-    let far = store.get(Space::Batches, b"batch")?;
+    let far = store.get(StoreTable::Batches, b"batch")?;
     Ok((row, far.map_or(0, |far| u64::from_le_bytes(far.try_into().unwrap()))))
 }

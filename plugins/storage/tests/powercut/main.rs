@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use penstock_storage::ledger::LedgerStore;
-use penstock_storage::{Options, Store, open};
+use penstock_storage::{Store, StoreOptions, open};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
@@ -36,8 +36,8 @@ const WORKERS: u8 = 3;
 /// Number of cuts per round; each is tested under every policy.
 const CUTS: usize = 30;
 
-fn options() -> Options {
-    Options { ballast_bytes: 10_000, ..Options::default() }
+fn options() -> StoreOptions {
+    StoreOptions { ballast_bytes: 10_000, ..StoreOptions::default() }
 }
 
 /// Recorded run of a child.
@@ -320,21 +320,21 @@ fn the_same_cuts_take_what_sled_alone_acknowledged() {
 
 #[test]
 fn the_check_tells_lost_half_and_foreign_batches() {
-    use penstock_storage::{Batch, Space, memory};
-    let store = memory();
+    use penstock_storage::{StoreTable, Transaction, memory};
+    let store = open_in_memory();
     work(&*store, 0, 40, |_| {}).unwrap();
     let at = |n| Acknowledged::from([(0, n)]);
     check(&*store, 1, &at(40)).unwrap();
     check(&*store, 1, &at(39)).unwrap();
     assert!(check(&*store, 1, &at(41)).is_err(), "a lost batch");
     assert!(check(&*store, 1, &at(38)).is_err(), "a batch that nobody made yet");
-    store.apply(Batch::new().put(Space::Ledger, b"half", b"")).unwrap();
+    store.apply(Transaction::new().put(StoreTable::Ledger, b"half", b"")).unwrap();
     assert!(check(&*store, 1, &at(40)).is_err(), "a row that belongs to no batch");
-    store.apply(Batch::new().delete(Space::Ledger, b"half")).unwrap();
+    store.apply(Transaction::new().delete(StoreTable::Ledger, b"half")).unwrap();
     check(&*store, 1, &at(40)).unwrap();
-    let row = store.scan(Space::Ledger, b"", None, 1).unwrap().rows.remove(0);
-    store.apply(Batch::new().put(Space::Ledger, row.key.clone(), b"other")).unwrap();
+    let row = store.scan(StoreTable::Ledger, b"", None, 1).unwrap().rows.remove(0);
+    store.apply(Transaction::new().put(StoreTable::Ledger, row.key.clone(), b"other")).unwrap();
     assert!(check(&*store, 1, &at(40)).is_err(), "a row with other bytes");
-    store.apply(Batch::new().delete(Space::Ledger, row.key)).unwrap();
+    store.apply(Transaction::new().delete(StoreTable::Ledger, row.key)).unwrap();
     assert!(check(&*store, 1, &at(40)).is_err(), "a row that is gone");
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use penstock_storage::{Batch, Space, Store, StoreError};
+use penstock_storage::{Store, StoreError, StoreTable, Transaction};
 
 /// Number of transactions whose rows exist at a time.
 const KEEP: u32 = 30;
@@ -18,24 +18,24 @@ pub type Acknowledged = BTreeMap<u8, u32>;
 
 /// Returns the head of a worker; 0 before its first transaction.
 pub fn head(store: &dyn Store, worker: u8) -> Result<u32, StoreError> {
-    let row = store.get(Space::Meta, &[worker])?;
+    let row = store.get(StoreTable::Meta, &[worker])?;
     Ok(row.map_or(0, |row| u32::from_be_bytes(row.try_into().unwrap())))
 }
 
 /// Returns the transaction that follows head `n - 1`.
-pub fn batch(worker: u8, n: u32) -> Batch {
+pub fn batch(worker: u8, n: u32) -> Transaction {
     let before = n - 1;
     let mut batch = match before {
-        0 => Batch::new().absent(Space::Meta, [worker]),
-        _ => Batch::new().is(Space::Meta, [worker], before.to_be_bytes()),
+        0 => Transaction::new().require_absent(StoreTable::Meta, [worker]),
+        _ => Transaction::new().require_value(StoreTable::Meta, [worker], before.to_be_bytes()),
     };
     for part in 0..PARTS {
-        batch = batch.put(Space::Ledger, key(worker, n, part), value(worker, n, part));
+        batch = batch.put(StoreTable::Ledger, key(worker, n, part), value(worker, n, part));
         if n > KEEP {
-            batch = batch.delete(Space::Ledger, key(worker, n - KEEP, part));
+            batch = batch.delete(StoreTable::Ledger, key(worker, n - KEEP, part));
         }
     }
-    batch.put(Space::Meta, [worker], n.to_be_bytes())
+    batch.put(StoreTable::Meta, [worker], n.to_be_bytes())
 }
 
 /// Applies `count` further transactions and calls `acknowledge` for each.
@@ -71,8 +71,9 @@ pub fn check(store: &dyn Store, workers: u8, acknowledged: &Acknowledged) -> Res
         }
         for n in head.saturating_sub(KEEP) + 1..=head {
             for part in 0..PARTS {
-                let row =
-                    store.get(Space::Ledger, &key(worker, n, part)).map_err(|error| error.to_string())?;
+                let row = store
+                    .get(StoreTable::Ledger, &key(worker, n, part))
+                    .map_err(|error| error.to_string())?;
                 if row.as_ref() != Some(&value(worker, n, part)) {
                     return Err(format!("worker {worker}: batch {n} of {head} lacks part {part}"));
                 }

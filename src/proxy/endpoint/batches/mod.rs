@@ -8,11 +8,11 @@ use crate::batch::{Batches, api_object, no_file};
 use crate::proxy::exchange::{Ended, Exchange};
 use async_trait::async_trait;
 use http::Method;
-use penstock_auth::Scope;
-use penstock_batch::create::Create;
+use penstock_auth::KeyScope;
+use penstock_batch::create_request::CreateBatchRequest;
 use penstock_contract::{Code, Refusal};
 use penstock_storage::batches::BatchRecord;
-use penstock_storage::files::{FileRecord, FileStatus, Purpose};
+use penstock_storage::files::{FilePurpose, FileRecord, FileStatus};
 use query::Query;
 use serde_json::{Value, json};
 
@@ -37,12 +37,12 @@ impl Endpoint for Post {
         ALL
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Batches
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let asked = Create::read(&x.json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
+        let asked = CreateBatchRequest::parse(&x.json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
         let (lines, _) = find(&Method::POST, asked.endpoint)?;
         x.grant.require(lines.scope())?;
         let when = x.house.when();
@@ -56,8 +56,8 @@ impl Endpoint for Post {
 }
 
 /// Whether a file can be the input of what is asked.
-fn fits(file: &FileRecord, asked: &Create) -> Result<(), Refusal> {
-    if file.purpose != Purpose::Batch {
+fn fits(file: &FileRecord, asked: &CreateBatchRequest) -> Result<(), Refusal> {
+    if file.purpose != FilePurpose::Batch {
         let expected = "input_file_id: expected a file that was uploaded with purpose \"batch\"";
         return Err(Refusal::invalid("input_file_id", expected));
     }
@@ -91,8 +91,8 @@ impl Endpoint for List {
         ALL
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Batches
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
@@ -127,8 +127,8 @@ impl Endpoint for Get {
         ONE
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Batches
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
@@ -154,15 +154,15 @@ impl Endpoint for Cancel {
         CANCEL
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Batches
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, id: &str) -> Result<Ended, Refusal> {
         let batches = &x.house.batches;
         let record = batches.get(&x.grant.account.id, id).await?;
         // To end a batch takes what it takes to make one; `inference.batches` allows it for each endpoint.
-        if !x.grant.holds(Scope::Batches)
+        if !x.grant.holds(KeyScope::Batches)
             && let Ok((lines, _)) = find(&Method::POST, &record.endpoint)
         {
             x.grant.require(lines.scope())?;

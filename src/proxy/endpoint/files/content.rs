@@ -9,7 +9,7 @@ use crate::telemetry::log;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::{Code, Refusal, percent};
 use penstock_storage::files::FileRecord;
 use std::ops::Range;
@@ -37,8 +37,8 @@ impl Endpoint for Content {
         "/v1/files/*/content"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Batches
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {

@@ -8,9 +8,9 @@ use crate::storage::files::{ListQuery, PREFIX};
 use crate::storage::object_id;
 use async_trait::async_trait;
 use http::Method;
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
-use penstock_storage::files::Purpose;
+use penstock_storage::files::FilePurpose;
 use serde_json::{Value, json};
 
 /// Most files of a page, and as many as there are unless told otherwise.
@@ -33,8 +33,8 @@ impl Endpoint for List {
         "/v1/files"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Batches
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
@@ -71,7 +71,7 @@ fn query(key: &str, text: &str) -> Result<ListQuery, Refusal> {
                 "desc" => query.rising = false,
                 _ => return wrong(&name, "\"asc\" or \"desc\""),
             },
-            "purpose" => match Purpose::ALL.into_iter().find(|purpose| purpose.name() == value) {
+            "purpose" => match FilePurpose::ALL.into_iter().find(|purpose| purpose.name() == value) {
                 Some(purpose) => query.purpose = Some(purpose),
                 None => return wrong(&name, "\"batch\" or \"batch_output\""),
             },
@@ -95,7 +95,7 @@ mod tests {
             query("k", &format!("limit=2&order=asc&after={id}&purpose=batch%5Foutput&other=x")).unwrap();
         assert_eq!(
             (read.limit, read.rising, read.after, read.purpose),
-            (2, true, Some(id), Some(Purpose::BatchOutput))
+            (2, true, Some(id), Some(FilePurpose::BatchOutput))
         );
         let plain = query("k", "limit=&after=").unwrap();
         assert_eq!((plain.limit, plain.rising, plain.after), (MOST, false, None));

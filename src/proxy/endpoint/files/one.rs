@@ -5,7 +5,7 @@ use crate::proxy::endpoint::{Endpoint, decoded};
 use crate::proxy::exchange::{Ended, Exchange};
 use async_trait::async_trait;
 use http::Method;
-use penstock_auth::Scope;
+use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 use serde_json::json;
 
@@ -26,8 +26,8 @@ impl Endpoint for One {
         "/v1/files/*"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Batches
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
@@ -55,8 +55,8 @@ impl Endpoint for Delete {
         "/v1/files/*"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Batches
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {

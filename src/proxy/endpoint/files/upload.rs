@@ -10,8 +10,8 @@ use crate::storage::files::quota::Bounds;
 use crate::storage::files::{Failed, Files, Incoming, Owner};
 use async_trait::async_trait;
 use http::{Method, header};
-use penstock_auth::Scope;
-use penstock_batch::upload::{Upload, Uploaded};
+use penstock_auth::KeyScope;
+use penstock_batch::upload_form::{UploadParser, Uploaded};
 use penstock_contract::{Code, Refusal};
 use penstock_storage::files::FileRecord;
 use std::sync::Arc;
@@ -50,14 +50,14 @@ impl Endpoint for Create {
         "/v1/files"
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Batches
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         x.plain_encoding()?;
         let kind = x.caller.field(header::CONTENT_TYPE).unwrap_or_default();
-        let form = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
+        let form = UploadParser::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let largest = x.live.settings.files.upload;
         let cap = usize::try_from(largest.saturating_add(AROUND)).unwrap_or(usize::MAX);
         x.invite(cap, Some(HELD)).await?;
@@ -74,7 +74,11 @@ impl Endpoint for Create {
 }
 
 /// Reads the form to its end.
-async fn arrived(x: &mut Exchange<'_>, mut form: Upload, cap: usize) -> Result<(Writer, Uploaded), Refusal> {
+async fn arrived(
+    x: &mut Exchange<'_>,
+    mut form: UploadParser,
+    cap: usize,
+) -> Result<(Writer, Uploaded), Refusal> {
     let files = &x.live.settings.files;
     let line = x.live.settings.batches.line;
     let (largest, bounds) =

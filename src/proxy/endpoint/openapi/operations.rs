@@ -102,10 +102,10 @@ pub fn parameter(written: &str) -> Value {
         ("order", _) => json!({ "enum": ["asc", "desc", ""], "default": "desc" }),
         ("purpose", _) => json!({ "enum": ["batch", "batch_output", ""] }),
         ("sort", _) => {
-            json!({ "enum": penstock_catalog::Sort::ALL.map(penstock_catalog::Sort::name), "default": "newest" })
+            json!({ "enum": penstock_catalog::SortOrder::ALL.map(penstock_catalog::SortOrder::name), "default": "newest" })
         }
         ("lifecycle", _) => {
-            json!({ "enum": penstock_catalog::Lifecycle::ALL.map(penstock_catalog::Lifecycle::name) })
+            json!({ "enum": penstock_catalog::LifecycleStage::ALL.map(penstock_catalog::LifecycleStage::name) })
         }
         ("output_modalities", _) => json!({ "type": "string", "examples": ["text,image", "all"],
             "pattern": "^((text|image|audio|embeddings|scores|all)(,(text|image|audio|embeddings|scores|all))*)?$" }),

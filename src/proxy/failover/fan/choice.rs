@@ -93,7 +93,7 @@ impl<'a> Seed<'a> {
     /// How many choices are asked for at the same time.
     pub(super) fn width(&self) -> usize {
         let offers = self.chosen.entries.iter().filter_map(|entry| self.live.offers.get(entry.offer));
-        let seats = offers.map(|offer| offer.offer.provider.seats);
+        let seats = offers.map(|offer| offer.offer.provider.max_in_flight);
         let most = seats
             .map(|seats| seats.and_then(|seats| usize::try_from(seats).ok()))
             .max_by_key(|seats| seats.unwrap_or(usize::MAX));

@@ -13,7 +13,7 @@ pub fn check(bytes: &[u8]) {
         return;
     }
     let env = |name: &str| (!name.is_empty()).then(|| SECRET.to_owned());
-    let load = || config::load_text("penstock.toml", text, config::Surroundings { env: &env });
+    let load = || config::load_text("penstock.toml", text, config::ResolveEnv { env: &env });
     match (load(), load()) {
         (Ok(loaded), Ok(again)) => {
             let shown = format!("{:?} {:?}", loaded.settings, loaded.warnings);

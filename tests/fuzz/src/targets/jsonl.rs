@@ -2,19 +2,19 @@
 
 use super::batch::URLS;
 use crate::{however_cut, parse};
-use penstock_batch::jsonl::{Lines, bare, line};
+use penstock_batch::jsonl::{FileValidator, line, strip_line_ending};
 use std::collections::HashSet;
 
 pub fn check(bytes: &[u8]) {
     let found = however_cut(bytes, |pieces| {
-        let mut lines = Lines::new(URLS, 1 << 20);
+        let mut lines = FileValidator::new(URLS, 1 << 20);
         pieces.iter().for_each(|piece| lines.push(piece));
         lines.end()
     });
     let Ok(checked) = found else { return };
     let mut names = HashSet::new();
     for (index, text) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let text = bare(text, index == 0);
+        let text = strip_line_ending(text, index == 0);
         if text.trim_ascii().is_empty() {
             continue;
         }

@@ -1,30 +1,30 @@
 //! The ledger's lines: what is read is itself when written again, what is changed breaks the chain, books never panic.
 
-use penstock_ledger::{Books, Chain, lines};
+use penstock_ledger::{BalanceFold, HashChain, lines};
 
 pub fn check(bytes: &[u8]) {
-    let mut books = Books::default();
+    let mut books = BalanceFold::default();
     for line in lines(bytes) {
-        let Ok((entry, after)) = Chain::glance(line) else { continue };
-        let _ = books.take(&entry);
+        let Ok((entry, after)) = HashChain::parse_unverified(line) else { continue };
+        let _ = books.apply(&entry);
         let Some(seq) = entry.seq.checked_sub(1) else { continue };
-        let before = Chain { seq, hash: after.hash };
+        let before = HashChain { seq, hash: after.hash };
         // What is written in a chain of its own is read in it, and in no other.
         let (mut own, mut out) = (before, Vec::new());
-        if own.seal(&entry, &mut out).is_err() {
+        if own.append(&entry, &mut out).is_err() {
             continue;
         }
         let mut reading = before;
-        let again = reading.open(&out).expect("what was written can be read");
+        let again = reading.verify_next(&out).expect("what was written can be read");
         assert_eq!(again, entry);
         assert_eq!(reading, own);
-        let mut other = Chain { seq, hash: [1; 32] };
-        assert!(other.hash == before.hash || other.open(&out).is_err());
+        let mut other = HashChain { seq, hash: [1; 32] };
+        assert!(other.hash == before.hash || other.verify_next(&out).is_err());
     }
-    let mut chain = Chain::default();
+    let mut chain = HashChain::default();
     for line in lines(bytes) {
         let stood = chain;
-        if chain.open(line).is_err() {
+        if chain.verify_next(line).is_err() {
             assert_eq!(chain, stood, "a line that is refused moves nothing");
             break;
         }

@@ -1,17 +1,17 @@
 //! The question mark's right side in `GET /v1/models`: refused with a field's name, or a page of sound JSON.
 
-use penstock_catalog::{Catalog, Figures, Model, Query};
+use penstock_catalog::{Catalog, CatalogModel, CatalogQuery, LiveFigures};
 use std::sync::LazyLock;
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
-    Catalog::new(["a", "org/b:c", "é"].map(Model::new).to_vec()).expect("a sound catalogue")
+    Catalog::new(["a", "org/b:c", "é"].map(CatalogModel::new).to_vec()).expect("a sound catalogue")
 });
 
 pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match Query::parse(text) {
+    match CatalogQuery::parse(text) {
         Ok(query) => {
-            if let Ok(page) = CATALOG.page(&query, &|_| true, &|_| Figures::default()) {
+            if let Ok(page) = CATALOG.page(&query, &|_| true, &|_| LiveFigures::default()) {
                 let value: serde_json::Value = serde_json::from_slice(&page).expect("a page is JSON");
                 assert!(value["data"].as_array().is_some_and(|models| models.len() <= 3));
             }

@@ -1,10 +1,10 @@
 //! Tables that operators bring: forecasts, the grid, data centres. A plan is within its window.
 
-use penstock_batch::grid::{Place, forecast, plan};
+use penstock_batch::carbon_forecast::{GridZone, parse_forecast, plan_start};
 
 pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match forecast(text) {
+    match parse_forecast(text) {
         Ok(places) => {
             let now = places
                 .values()
@@ -13,9 +13,9 @@ pub fn check(bytes: &[u8]) {
                 .map_or(0, |hour| hour.saturating_mul(3_600));
             for hours in places.into_values() {
                 assert!(hours.values().all(|grams| *grams <= 5_000));
-                let place = Place { usual: None, forecast: hours };
+                let place = GridZone { typical: None, forecast: hours };
                 let latest = now.saturating_add(86_400);
-                if let Some(plan) = plan(&[&place], now, latest, 7_200, 50) {
+                if let Some(plan) = plan_start(&[&place], now, latest, 7_200, 50) {
                     assert!((now..=latest).contains(&plan.start) && plan.grams.0 <= plan.grams.1);
                 }
             }

@@ -2,14 +2,14 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_batch::upload;
+use penstock_batch::upload_form;
 use penstock_contract::Refusal;
 use penstock_media::speech;
 
 const TYPE: &str = "multipart/form-data; boundary=XyZ";
 
-fn file(pieces: &[&[u8]]) -> Result<(upload::Uploaded, Vec<u8>), Refusal> {
-    let mut upload = upload::Upload::new(TYPE)?;
+fn file(pieces: &[&[u8]]) -> Result<(upload_form::Uploaded, Vec<u8>), Refusal> {
+    let mut upload = upload_form::UploadParser::new(TYPE)?;
     let mut contents = Vec::new();
     for piece in pieces {
         upload.push(Bytes::copy_from_slice(piece), &mut contents)?;
@@ -33,7 +33,9 @@ pub fn check(bytes: &[u8]) {
             assert!(contents.len() <= bytes.len());
             let name = &uploaded.filename;
             assert!(!name.is_empty() && name.len() <= 255 && !name.contains(['/', '\\', '\0', '\n']));
-            assert!(uploaded.expires_after.is_none_or(|seconds| upload::KEEP.contains(&seconds)));
+            assert!(
+                uploaded.expires_after.is_none_or(|seconds| upload_form::LIFETIME_SECONDS.contains(&seconds))
+            );
         }
         Err(refusal) => assert!(refusal.param.is_some() && refusal.message.len() < 1_024),
     }

@@ -6,27 +6,27 @@
 //!                | 1, length of the text (4 bytes, little-endian), LZ4 block of the text
 //! ```
 
-use super::MAX_SHEET;
+use super::MAX_BLOCK_BYTES;
 use crate::StoreError;
 
 /// First byte of a compressed row; no line begins with it.
-const PACKED: u8 = 1;
+const COMPRESSED: u8 = 1;
 /// Bytes before the LZ4 block: the marker and the length.
-const HEAD: usize = 5;
+const HEADER_BYTES: usize = 5;
 
 /// Encodes the text of a block as a row; a text over the limit stays uncompressed and is refused by the store.
-pub(super) fn pack(text: &[u8]) -> Vec<u8> {
-    let packed = if text.len() <= MAX_SHEET { packed(text) } else { None };
+pub(super) fn compress(text: &[u8]) -> Vec<u8> {
+    let packed = if text.len() <= MAX_BLOCK_BYTES { try_compress(text) } else { None };
     packed.filter(|row| row.len() < text.len()).unwrap_or_else(|| text.to_vec())
 }
 
-fn packed(text: &[u8]) -> Option<Vec<u8>> {
-    let mut row = vec![0; HEAD + lz4_flex::block::get_maximum_output_size(text.len())];
-    let (head, block) = row.split_first_chunk_mut::<HEAD>()?;
+fn try_compress(text: &[u8]) -> Option<Vec<u8>> {
+    let mut row = vec![0; HEADER_BYTES + lz4_flex::block::get_maximum_output_size(text.len())];
+    let (head, block) = row.split_first_chunk_mut::<HEADER_BYTES>()?;
     let [mark, length @ ..] = head;
-    (*mark, *length) = (PACKED, u32::try_from(text.len()).ok()?.to_le_bytes());
+    (*mark, *length) = (COMPRESSED, u32::try_from(text.len()).ok()?.to_le_bytes());
     let written = lz4_flex::block::compress_into(text, block).ok()?;
-    row.truncate(HEAD + written);
+    row.truncate(HEADER_BYTES + written);
     Some(row)
 }
 
@@ -34,14 +34,16 @@ fn packed(text: &[u8]) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// Returns `Corrupt` if the row cannot be decompressed.
-pub fn unpack(row: Vec<u8>) -> Result<Vec<u8>, StoreError> {
-    let Some((head, block)) = row.split_first_chunk::<HEAD>().filter(|(head, _)| head[0] == PACKED) else {
+pub fn decompress(row: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    let Some((head, block)) =
+        row.split_first_chunk::<HEADER_BYTES>().filter(|(head, _)| head[0] == COMPRESSED)
+    else {
         return Ok(row);
     };
     let broken = || StoreError::corrupt("a compressed block of the ledger cannot be read");
     let [_, length @ ..] = *head;
     let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| broken())?;
-    if length > MAX_SHEET {
+    if length > MAX_BLOCK_BYTES {
         return Err(broken());
     }
     let mut text = vec![0; length];
@@ -75,45 +77,45 @@ mod tests {
     fn what_is_packed_is_read_as_it_was() {
         for count in 0..200 {
             let text = lines(count);
-            assert_eq!(unpack(pack(&text)).unwrap(), text, "{count} lines");
+            assert_eq!(decompress(compress(&text)).unwrap(), text, "{count} lines");
         }
-        let full = lines(2_000)[..MAX_SHEET].to_vec();
-        assert_eq!(unpack(pack(&full)).unwrap(), full);
+        let full = lines(2_000)[..MAX_BLOCK_BYTES].to_vec();
+        assert_eq!(decompress(compress(&full)).unwrap(), full);
     }
 
     #[test]
     fn many_lines_take_half_the_room_and_what_cannot_be_packed_no_more_than_it_is() {
         let text = lines(60);
-        assert!(pack(&text).len() * 2 < text.len(), "{} of {}", pack(&text).len(), text.len());
+        assert!(compress(&text).len() * 2 < text.len(), "{} of {}", compress(&text).len(), text.len());
         for plain in [&b""[..], b"{}\n", b"{\"seq\":7}\n"] {
-            assert_eq!(pack(plain), plain);
+            assert_eq!(compress(plain), plain);
         }
     }
 
     #[test]
     fn a_row_that_was_never_packed_is_its_text() {
         let text = lines(40);
-        assert_eq!(unpack(text.clone()).unwrap(), text);
+        assert_eq!(decompress(text.clone()).unwrap(), text);
     }
 
     #[test]
     fn a_broken_row_is_an_error_and_no_panic() {
-        let good = pack(&lines(40));
-        for cut in HEAD..good.len() {
-            assert!(unpack(good[..cut].to_vec()).is_err(), "{cut}");
+        let good = compress(&lines(40));
+        for cut in HEADER_BYTES..good.len() {
+            assert!(decompress(good[..cut].to_vec()).is_err(), "{cut}");
         }
-        for at in HEAD..good.len() {
+        for at in HEADER_BYTES..good.len() {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
                 // It may still be a text, of the same length: the row's checksum tells.
-                if let Ok(text) = unpack(bad) {
+                if let Ok(text) = decompress(bad) {
                     assert_eq!(text.len(), lines(40).len());
                 }
             }
         }
         let mut long = good;
-        long[1..HEAD].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(unpack(long).is_err());
+        long[1..HEADER_BYTES].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(decompress(long).is_err());
     }
 }

@@ -6,19 +6,19 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Permission mode of directories.
-const FOLDER: u32 = 0o700;
+const DIR_MODE: u32 = 0o700;
 /// Permission mode of files.
-const FILE: u32 = 0o600;
+const FILE_MODE: u32 = 0o600;
 
 /// Creates a directory, and its missing parents.
-pub(crate) fn folder(path: &Path) -> Result<()> {
-    DirBuilder::new().recursive(true).mode(FOLDER).create(path)
+pub(crate) fn create_dir(path: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
 }
 
 /// Returns the open options of files that may have to be created.
-pub(crate) fn options() -> OpenOptions {
+pub(crate) fn open_options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.mode(FILE);
+    options.mode(FILE_MODE);
     options
 }
 
@@ -27,15 +27,15 @@ pub(crate) fn options() -> OpenOptions {
 ///
 /// # Errors
 /// Returns the error of the first skipped entry; a file deleted meanwhile is no error.
-pub fn restrict(path: &Path) -> Result<()> {
+pub fn restrict_permissions(path: &Path) -> Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
     let mode = match metadata.file_type() {
-        kind if kind.is_dir() => FOLDER,
-        kind if kind.is_file() => FILE,
+        kind if kind.is_dir() => DIR_MODE,
+        kind if kind.is_file() => FILE_MODE,
         _ => return Ok(()),
     };
     let mut done = Ok(());
@@ -44,7 +44,7 @@ pub fn restrict(path: &Path) -> Result<()> {
     }
     if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
-            let restricted = entry.and_then(|entry| restrict(&entry.path()));
+            let restricted = entry.and_then(|entry| restrict_permissions(&entry.path()));
             done = done.and(restricted);
         }
     }
@@ -73,23 +73,23 @@ mod tests {
         }
         fs::set_permissions(&beside, Permissions::from_mode(0o644)).unwrap();
         symlink(&beside, store.join("link")).unwrap();
-        restrict(&store).unwrap();
-        for (path, closed) in [("", FOLDER), ("a", FOLDER), ("a/b", FOLDER), ("a/b/file", FILE)] {
+        restrict_permissions(&store).unwrap();
+        for (path, closed) in [("", DIR_MODE), ("a", DIR_MODE), ("a/b", DIR_MODE), ("a/b/file", FILE_MODE)] {
             assert_eq!(mode(&store.join(path)), closed, "{path}");
         }
         assert_eq!(mode(&beside), 0o644);
-        restrict(&store.join("nothing")).unwrap();
+        restrict_permissions(&store.join("nothing")).unwrap();
     }
 
     #[test]
     fn what_is_made_is_for_its_owner_alone() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b");
-        folder(&path).unwrap();
-        options().create(true).write(true).open(path.join("file")).unwrap();
+        create_dir(&path).unwrap();
+        open_options().create(true).write(true).open(path.join("file")).unwrap();
         assert_eq!(
             [mode(&path), mode(&root.path().join("a")), mode(&path.join("file"))],
-            [FOLDER, FOLDER, FILE]
+            [DIR_MODE, DIR_MODE, FILE_MODE]
         );
     }
 }

@@ -9,19 +9,19 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-use crate::{StoreError, private};
+use crate::{StoreError, permissions};
 
 /// Key of the marker row. Tag 0 belongs to no table, so callers never see it.
-pub(crate) const KEY: &[u8] = b"\0tip";
+pub(crate) const MARKER_KEY: &[u8] = b"\0tip";
 
 /// Returns true if a key belongs to a row of a caller.
-pub(crate) fn is_row(disk_key: &[u8]) -> bool {
+pub(crate) fn is_caller_row(disk_key: &[u8]) -> bool {
     disk_key.first() != Some(&0)
 }
 
 /// Expected contents of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tip {
+pub(crate) struct CommitMarker {
     /// Number of groups written so far.
     pub(crate) groups: u64,
     /// Number of rows.
@@ -30,13 +30,13 @@ pub(crate) struct Tip {
     pub(crate) sum: u64,
 }
 
-impl Tip {
+impl CommitMarker {
     pub(crate) fn add(&mut self, mark: u64) {
         self.rows = self.rows.wrapping_add(1);
         self.sum = self.sum.wrapping_add(mark);
     }
 
-    pub(crate) fn take(&mut self, mark: u64) {
+    pub(crate) fn remove(&mut self, mark: u64) {
         self.rows = self.rows.wrapping_sub(1);
         self.sum = self.sum.wrapping_sub(mark);
     }
@@ -45,9 +45,9 @@ impl Tip {
         [self.groups, self.rows, self.sum].iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Tip, StoreError> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<CommitMarker, StoreError> {
         match bytes.as_chunks::<8>() {
-            ([groups, rows, sum], []) => Ok(Tip {
+            ([groups, rows, sum], []) => Ok(CommitMarker {
                 groups: u64::from_le_bytes(*groups),
                 rows: u64::from_le_bytes(*rows),
                 sum: u64::from_le_bytes(*sum),
@@ -59,7 +59,7 @@ impl Tip {
 
 /// Returns a 64-bit fingerprint of a row: the CRC32C of its key and of its encoded value, mixed so that sums do not
 /// cancel out.
-pub(crate) fn mark(disk_key: &[u8], sealed: &[u8]) -> u64 {
+pub(crate) fn fingerprint(disk_key: &[u8], sealed: &[u8]) -> u64 {
     let key = crc32c::crc32c(disk_key);
     let both = u64::from(key) << 32 | u64::from(crc32c::crc32c_append(key, sealed));
     let mixed = (both ^ (both >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -71,16 +71,17 @@ pub(crate) fn mark(disk_key: &[u8], sealed: &[u8]) -> u64 {
 ///
 /// The file is written but not synced with each group, so after a power cut it may be behind the log, never ahead.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct GroupNumberFile {
     file: File,
 }
 
-impl Note {
-    pub(crate) fn open(path: &Path) -> Result<Note, StoreError> {
-        let opened = private::options().create(true).truncate(false).read(true).write(true).open(path);
+impl GroupNumberFile {
+    pub(crate) fn open(path: &Path) -> Result<GroupNumberFile, StoreError> {
+        let opened =
+            permissions::open_options().create(true).truncate(false).read(true).write(true).open(path);
         let file =
             opened.map_err(|error| StoreError::io("open the file with the last commit number", &error))?;
-        Ok(Note { file })
+        Ok(GroupNumberFile { file })
     }
 
     /// Returns the number of the last acknowledged group; 0 if the file is missing or damaged.

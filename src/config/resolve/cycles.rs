@@ -2,13 +2,16 @@
 
 /// Returns a component number for each node; two nodes have the same number exactly if each can be reached from the
 /// other. `edges` has the successors of each node.
-pub(super) fn components(edges: &[Vec<usize>]) -> Vec<usize> {
-    let mut search =
-        Search { index: vec![None; edges.len()], low: vec![0; edges.len()], ..Search::default() };
+pub(super) fn strongly_connected_components(edges: &[Vec<usize>]) -> Vec<usize> {
+    let mut search = ComponentSearch {
+        index: vec![None; edges.len()],
+        low: vec![0; edges.len()],
+        ..ComponentSearch::default()
+    };
     let mut found = vec![usize::MAX; edges.len()];
     for root in 0..edges.len() {
         if search.index.get(root).copied().flatten().is_none() {
-            search.from(root, edges, &mut found);
+            search.search_from(root, edges, &mut found);
         }
     }
     found
@@ -16,7 +19,7 @@ pub(super) fn components(edges: &[Vec<usize>]) -> Vec<usize> {
 
 /// A depth-first search.
 #[derive(Default)]
-struct Search {
+struct ComponentSearch {
     /// Order in which a node was first visited.
     index: Vec<Option<usize>>,
     /// Lowest index of an open node that can be reached from the node.
@@ -27,32 +30,32 @@ struct Search {
     components: usize,
 }
 
-impl Search {
-    fn from(&mut self, root: usize, edges: &[Vec<usize>], found: &mut [usize]) {
+impl ComponentSearch {
+    fn search_from(&mut self, root: usize, edges: &[Vec<usize>], found: &mut [usize]) {
         // Path to the current node, each node with its next edge.
         let mut way = vec![(root, 0)];
-        self.enter(root);
+        self.visit(root);
         while let Some((node, next)) = way.last_mut() {
             let (node, edge) = (*node, *next);
             *next += 1;
             let Some(to) = edges.get(node).and_then(|edges| edges.get(edge)).copied() else {
                 way.pop();
-                self.leave(node, way.last().map(|(before, _)| *before), found);
+                self.finish_node(node, way.last().map(|(before, _)| *before), found);
                 continue;
             };
             match self.index.get(to).copied().flatten() {
                 None if to < edges.len() => {
-                    self.enter(to);
+                    self.visit(to);
                     way.push((to, 0));
                 }
                 // Open nodes have no component yet.
-                Some(index) if found.get(to) == Some(&usize::MAX) => self.lower(node, index),
+                Some(index) if found.get(to) == Some(&usize::MAX) => self.update_low(node, index),
                 _ => {}
             }
         }
     }
 
-    fn enter(&mut self, node: usize) {
+    fn visit(&mut self, node: usize) {
         let seen = self.seen;
         self.seen += 1;
         if let Some(index) = self.index.get_mut(node) {
@@ -64,17 +67,17 @@ impl Search {
         self.open.push(node);
     }
 
-    fn lower(&mut self, node: usize, to: usize) {
+    fn update_low(&mut self, node: usize, to: usize) {
         if let Some(low) = self.low.get_mut(node) {
             *low = to.min(*low);
         }
     }
 
     /// Finishes a node after all its edges: it closes its component if it reaches no earlier node.
-    fn leave(&mut self, node: usize, before: Option<usize>, found: &mut [usize]) {
+    fn finish_node(&mut self, node: usize, before: Option<usize>, found: &mut [usize]) {
         let low = self.low.get(node).copied().unwrap_or_default();
         if let Some(before) = before {
-            self.lower(before, low);
+            self.update_low(before, low);
         }
         if self.index.get(node).copied().flatten() != Some(low) {
             return;
@@ -98,15 +101,23 @@ mod tests {
 
     #[test]
     fn nodes_that_reach_each_other_have_one_number() {
-        let found =
-            components(&[vec![1], vec![2], vec![0, 3], vec![4], vec![3], vec![5], vec![0, 4], vec![]]);
+        let found = strongly_connected_components(&[
+            vec![1],
+            vec![2],
+            vec![0, 3],
+            vec![4],
+            vec![3],
+            vec![5],
+            vec![0, 4],
+            vec![],
+        ]);
         assert!(found[0] == found[1] && found[1] == found[2]);
         assert_eq!(found[3], found[4]);
         let mut apart = [found[0], found[3], found[5], found[6], found[7]];
         apart.sort_unstable();
         assert!(apart.windows(2).all(|pair| pair[0] != pair[1]), "{found:?}");
-        assert!(components(&[]).is_empty());
-        assert_eq!(components(&[vec![7, 0]]).len(), 1, "an edge to nowhere leads nowhere");
+        assert!(strongly_connected_components(&[]).is_empty());
+        assert_eq!(strongly_connected_components(&[vec![7, 0]]).len(), 1, "an edge to nowhere leads nowhere");
     }
 
     #[test]
@@ -114,10 +125,10 @@ mod tests {
         let long = 200_000;
         let mut chain: Vec<Vec<usize>> = (0..long).map(|at| vec![at + 1]).collect();
         chain.push(vec![]);
-        let found = components(&chain);
+        let found = strongly_connected_components(&chain);
         assert_ne!(found[0], found[long]);
         chain[long].push(0);
-        let found = components(&chain);
+        let found = strongly_connected_components(&chain);
         assert!(found.iter().all(|number| *number == found[0]));
     }
 }

@@ -3,7 +3,7 @@
 
 /// Format of a result line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum ResultFormat {
     /// `{"id","custom_id","status_code","response","error":null}`: the body is the response.
     #[default]
     Flat,
@@ -15,7 +15,7 @@ pub enum Form {
 /// body in chunks.
 pub fn write<'b>(
     out: &mut Vec<u8>,
-    form: Form,
+    form: ResultFormat,
     id: &str,
     custom_id: &str,
     status: u16,
@@ -26,11 +26,11 @@ pub fn write<'b>(
     out.extend_from_slice(b"{\"id\":\"");
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(b"\",\"custom_id\":");
-    text(out, custom_id);
+    write_json_string(out, custom_id);
     out.extend_from_slice(b",\"status_code\":");
     out.extend_from_slice(status);
     out.extend_from_slice(b",\"response\":");
-    if form == Form::Nested {
+    if form == ResultFormat::Nested {
         out.extend_from_slice(b"{\"status_code\":");
         out.extend_from_slice(status);
         out.extend_from_slice(b",\"request_id\":\"");
@@ -49,13 +49,13 @@ pub fn write<'b>(
     if out.len() == start {
         out.extend_from_slice(b"null");
     }
-    if form == Form::Nested {
+    if form == ResultFormat::Nested {
         out.push(b'}');
     }
     out.extend_from_slice(b",\"error\":null}\n");
 }
 
-fn text(out: &mut Vec<u8>, text: &str) {
+fn write_json_string(out: &mut Vec<u8>, text: &str) {
     let start = out.len();
     if serde_json::to_writer(&mut *out, text).is_err() {
         out.truncate(start);
@@ -71,7 +71,14 @@ mod tests {
     #[test]
     fn a_body_stands_in_it_as_the_bytes_it_is() {
         let mut out = Vec::new();
-        write(&mut out, Form::Flat, "batch_req_1", "a\"b", 200, [&b"{\"x\":1.10,"[..], b"\"y\": \"\\n\"}"]);
+        write(
+            &mut out,
+            ResultFormat::Flat,
+            "batch_req_1",
+            "a\"b",
+            200,
+            [&b"{\"x\":1.10,"[..], b"\"y\": \"\\n\"}"],
+        );
         assert_eq!(
             std::str::from_utf8(&out).unwrap(),
             "{\"id\":\"batch_req_1\",\"custom_id\":\"a\\\"b\",\"status_code\":200,\"response\":{\"x\":1.10,\"y\": \"\\n\"},\"error\":null}\n"
@@ -81,7 +88,7 @@ mod tests {
     #[test]
     fn a_line_stays_a_line() {
         let mut out = Vec::new();
-        write(&mut out, Form::Flat, "r", "c", 400, [&b"{\r\n  \"x\": [1,\n2]\n}\n"[..]]);
+        write(&mut out, ResultFormat::Flat, "r", "c", 400, [&b"{\r\n  \"x\": [1,\n2]\n}\n"[..]]);
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(value["response"]["x"][1], 2);
@@ -93,7 +100,7 @@ mod tests {
     fn the_nested_form_has_status_and_body_in_the_response() {
         for body in [&b"{\"x\":\n1}"[..], b""] {
             let mut out = Vec::new();
-            write(&mut out, Form::Nested, "batch_req_7", "c", 429, [body]);
+            write(&mut out, ResultFormat::Nested, "batch_req_7", "c", 429, [body]);
             assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
             let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
             let response = &value["response"];
@@ -107,7 +114,7 @@ mod tests {
     #[test]
     fn no_body_is_null() {
         let mut out = Vec::new();
-        write(&mut out, Form::Flat, "r", "c", 503, []);
+        write(&mut out, ResultFormat::Flat, "r", "c", 503, []);
         assert!(serde_json::from_slice::<serde_json::Value>(&out).unwrap()["response"].is_null());
     }
 }

@@ -1,21 +1,21 @@
 //! Balances computed from entries; each entry is checked against the previous ones.
 
-use crate::entry::{Act, Ending, Entry, Wallet};
-use crate::misfit::Misfit;
-use crate::posting::{Totals, postings};
+use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
+use crate::error::EntryError;
+use crate::posting::{BookTotals, postings_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Balance of one wallet of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Balance {
+pub struct WalletBalance {
     /// Sum of grants, charges and corrections; below zero in debt.
     pub amount: i64,
     /// Amount held by open reserves.
     pub held: i64,
 }
 
-impl Balance {
+impl WalletBalance {
     /// Returns the amount that may be spent: the balance less the open reserves.
     #[must_use]
     pub const fn available(&self) -> i64 {
@@ -25,24 +25,24 @@ impl Balance {
 
 /// Balances of both wallets of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct AccountBalances {
     /// Balance in micro-credits.
-    pub credits: Balance,
+    pub credits: WalletBalance,
     /// Balance in nano-kWh.
-    pub energy: Balance,
+    pub energy: WalletBalance,
 }
 
-impl Account {
+impl AccountBalances {
     /// Returns the balance of a wallet.
     #[must_use]
-    pub const fn wallet(&self, wallet: Wallet) -> &Balance {
+    pub const fn wallet(&self, wallet: Wallet) -> &WalletBalance {
         match wallet {
             Wallet::Credits => &self.credits,
             Wallet::Energy => &self.energy,
         }
     }
 
-    fn wallet_mut(&mut self, wallet: Wallet) -> &mut Balance {
+    fn wallet_mut(&mut self, wallet: Wallet) -> &mut WalletBalance {
         match wallet {
             Wallet::Credits => &mut self.credits,
             Wallet::Energy => &mut self.energy,
@@ -52,7 +52,7 @@ impl Account {
 
 /// Open reserve of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct OpenReserve {
     /// Number of its entry.
     pub seq: u64,
     /// Time of the reserve, Unix seconds.
@@ -69,17 +69,17 @@ pub struct Hold {
 
 /// Open reserves, by request.
 #[derive(Clone, Debug, Default)]
-pub struct Open {
-    by_request: HashMap<Arc<str>, Hold>,
+pub struct OpenReserves {
+    by_request: HashMap<Arc<str>, OpenReserve>,
     by_seq: BTreeSet<(u64, Arc<str>)>,
 }
 
-impl Open {
+impl OpenReserves {
     /// Applies an entry. Ends of reserves made before the first applied entry are ignored.
-    pub fn take(&mut self, entry: &Entry) {
-        match &entry.act {
-            Act::Reserve { request, key, wallet, amount } => {
-                let hold = Hold {
+    pub fn apply(&mut self, entry: &LedgerEntry) {
+        match &entry.kind {
+            EntryKind::Reserve { request, key, wallet, amount } => {
+                let hold = OpenReserve {
                     seq: entry.seq,
                     at: entry.at,
                     account: entry.account.clone(),
@@ -90,29 +90,29 @@ impl Open {
                 self.by_seq.insert((entry.seq, request.clone()));
                 self.by_request.insert(request.clone(), hold);
             }
-            Act::Settle { request, .. } | Act::Void { request, .. } => {
+            EntryKind::Settle { request, .. } | EntryKind::Void { request, .. } => {
                 if let Some(hold) = self.by_request.remove(request) {
                     self.by_seq.remove(&(hold.seq, request.clone()));
                 }
             }
-            Act::Grant { .. } | Act::Correct { .. } | Act::Terms { .. } => {}
+            EntryKind::Grant { .. } | EntryKind::Correct { .. } | EntryKind::Terms { .. } => {}
         }
     }
 
     /// Returns the reserve of a request.
     #[must_use]
-    pub fn get(&self, request: &str) -> Option<&Hold> {
+    pub fn get(&self, request: &str) -> Option<&OpenReserve> {
         self.by_request.get(request)
     }
 
     /// Iterates over the reserves, the oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Hold)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &OpenReserve)> {
         self.by_seq.iter().filter_map(|(_, request)| self.by_request.get_key_value(request))
     }
 
     /// Returns the entry number of the oldest reserve.
     #[must_use]
-    pub fn oldest(&self) -> Option<u64> {
+    pub fn oldest_seq(&self) -> Option<u64> {
         self.by_seq.first().map(|(seq, _)| *seq)
     }
 
@@ -131,26 +131,26 @@ impl Open {
 
 /// Balances of all accounts after a prefix of the ledger.
 #[derive(Clone, Debug, Default)]
-pub struct Books {
+pub struct BalanceFold {
     seq: u64,
     at: u64,
-    accounts: BTreeMap<Arc<str>, Account>,
-    open: Open,
+    accounts: BTreeMap<Arc<str>, AccountBalances>,
+    open: OpenReserves,
     corrected: BTreeSet<u64>,
-    credits: Totals,
-    energy: Totals,
+    credits: BookTotals,
+    energy: BookTotals,
 }
 
-impl Books {
+impl BalanceFold {
     /// Applies the next entry.
     ///
     /// # Errors
     /// Returns the reason if the entry does not fit; then the balances are unchanged.
-    pub fn take(&mut self, entry: &Entry) -> Result<(), Misfit> {
-        self.fits(entry)?;
-        if let Some((wallet, moves)) = postings(&entry.act) {
+    pub fn apply(&mut self, entry: &LedgerEntry) -> Result<(), EntryError> {
+        self.check(entry)?;
+        if let Some((wallet, moves)) = postings_of(&entry.kind) {
             let mut account = self.accounts.get(&entry.account).copied().unwrap_or_default();
-            change(account.wallet_mut(wallet), &entry.act).ok_or(Misfit::Overflow)?;
+            apply_to_balance(account.wallet_mut(wallet), &entry.kind).ok_or(EntryError::Overflow)?;
             self.accounts.insert(entry.account.clone(), account);
             let totals = match wallet {
                 Wallet::Credits => &mut self.credits,
@@ -158,48 +158,57 @@ impl Books {
             };
             moves.into_iter().for_each(|posting| totals.post(posting));
         }
-        if let Act::Correct { of, .. } = &entry.act {
+        if let EntryKind::Correct { of, .. } = &entry.kind {
             self.corrected.insert(*of);
         }
-        self.open.take(entry);
+        self.open.apply(entry);
         (self.seq, self.at) = (entry.seq, entry.at);
         Ok(())
     }
 
-    fn fits(&self, entry: &Entry) -> Result<(), Misfit> {
+    fn check(&self, entry: &LedgerEntry) -> Result<(), EntryError> {
         if entry.seq != self.seq + 1 {
-            return Err(Misfit::Order { expected: self.seq + 1 });
+            return Err(EntryError::UnexpectedNumber { expected: self.seq + 1 });
         }
         if entry.at < self.at {
-            return Err(Misfit::Time);
+            return Err(EntryError::TimeDecreased);
         }
-        match &entry.act {
-            Act::Grant { amount, .. } => fair(*amount > 0),
-            Act::Reserve { request, amount, .. } => {
-                fair(*amount >= 0)?;
-                self.open.get(request).map_or(Ok(()), |_| Err(Misfit::Reserved))
+        match &entry.kind {
+            EntryKind::Grant { amount, .. } => check_amount(*amount > 0),
+            EntryKind::Reserve { request, amount, .. } => {
+                check_amount(*amount >= 0)?;
+                self.open.get(request).map_or(Ok(()), |_| Err(EntryError::AlreadyReserved))
             }
-            Act::Settle { request, key, wallet, amount, held, .. } => {
-                fair(*amount >= 0)?;
-                self.ends(entry, request, key, *wallet, *held)
+            EntryKind::Settle { request, key, wallet, amount, held, .. } => {
+                check_amount(*amount >= 0)?;
+                self.check_end(entry, request, key, *wallet, *held)
             }
-            Act::Void { request, key, wallet, held, .. } => self.ends(entry, request, key, *wallet, *held),
-            Act::Correct { of, was, instead, .. } => {
-                fair(*was >= 0 && *instead >= 0)?;
+            EntryKind::Void { request, key, wallet, held, .. } => {
+                self.check_end(entry, request, key, *wallet, *held)
+            }
+            EntryKind::Correct { of, was, instead, .. } => {
+                check_amount(*was >= 0 && *instead >= 0)?;
                 let known = *of >= 1 && *of < entry.seq && !self.corrected.contains(of);
-                if known { Ok(()) } else { Err(Misfit::Corrected) }
+                if known { Ok(()) } else { Err(EntryError::NotCorrectable) }
             }
-            Act::Terms { .. } => Ok(()),
+            EntryKind::Terms { .. } => Ok(()),
         }
     }
 
-    fn ends(&self, entry: &Entry, request: &str, key: &str, wallet: Wallet, held: i64) -> Result<(), Misfit> {
-        let hold = self.open.get(request).ok_or(Misfit::NotReserved)?;
+    fn check_end(
+        &self,
+        entry: &LedgerEntry,
+        request: &str,
+        key: &str,
+        wallet: Wallet,
+        held: i64,
+    ) -> Result<(), EntryError> {
+        let hold = self.open.get(request).ok_or(EntryError::NotReserved)?;
         let same = hold.account == entry.account
             && *hold.key == *key
             && hold.wallet == wallet
             && hold.amount == held;
-        if same { Ok(()) } else { Err(Misfit::Differs) }
+        if same { Ok(()) } else { Err(EntryError::ReserveMismatch) }
     }
 
     /// Returns the number of the last entry; 0 before the first.
@@ -210,25 +219,25 @@ impl Books {
 
     /// Returns the balances of an account.
     #[must_use]
-    pub fn account(&self, name: &str) -> Account {
+    pub fn account(&self, name: &str) -> AccountBalances {
         self.accounts.get(name).copied().unwrap_or_default()
     }
 
     /// Returns every account that has entries, by name.
     #[must_use]
-    pub const fn accounts(&self) -> &BTreeMap<Arc<str>, Account> {
+    pub const fn accounts(&self) -> &BTreeMap<Arc<str>, AccountBalances> {
         &self.accounts
     }
 
     /// Returns the open reserves.
     #[must_use]
-    pub const fn open(&self) -> &Open {
+    pub const fn open(&self) -> &OpenReserves {
         &self.open
     }
 
     /// Returns the sums of the four books of a wallet.
     #[must_use]
-    pub const fn totals(&self, wallet: Wallet) -> Totals {
+    pub const fn totals(&self, wallet: Wallet) -> BookTotals {
         match wallet {
             Wallet::Credits => self.credits,
             Wallet::Energy => self.energy,
@@ -236,29 +245,29 @@ impl Books {
     }
 }
 
-const fn fair(amount: bool) -> Result<(), Misfit> {
-    if amount { Ok(()) } else { Err(Misfit::Amount) }
+const fn check_amount(amount: bool) -> Result<(), EntryError> {
+    if amount { Ok(()) } else { Err(EntryError::InvalidAmount) }
 }
 
 /// Applies an entry to the balance of its account; `None` on overflow.
-fn change(balance: &mut Balance, act: &Act) -> Option<()> {
+fn apply_to_balance(balance: &mut WalletBalance, act: &EntryKind) -> Option<()> {
     let (amount, held) = match act {
-        Act::Grant { amount, .. } => (balance.amount.checked_add(*amount)?, balance.held),
-        Act::Reserve { amount, .. } => (balance.amount, balance.held.checked_add(*amount)?),
-        Act::Settle { amount, held, .. } => {
+        EntryKind::Grant { amount, .. } => (balance.amount.checked_add(*amount)?, balance.held),
+        EntryKind::Reserve { amount, .. } => (balance.amount, balance.held.checked_add(*amount)?),
+        EntryKind::Settle { amount, held, .. } => {
             (balance.amount.checked_sub(*amount)?, balance.held.checked_sub(*held)?)
         }
-        Act::Void { held, .. } => (balance.amount, balance.held.checked_sub(*held)?),
-        Act::Correct { what, was, instead, .. } => {
+        EntryKind::Void { held, .. } => (balance.amount, balance.held.checked_sub(*held)?),
+        EntryKind::Correct { what, was, instead, .. } => {
             let back = was.checked_sub(*instead)?;
             let amount = match what {
-                Ending::Settle => balance.amount.checked_add(back)?,
-                Ending::Grant => balance.amount.checked_sub(back)?,
+                CorrectedKind::Settle => balance.amount.checked_add(back)?,
+                CorrectedKind::Grant => balance.amount.checked_sub(back)?,
             };
             (amount, balance.held)
         }
-        Act::Terms { .. } => (balance.amount, balance.held),
+        EntryKind::Terms { .. } => (balance.amount, balance.held),
     };
-    *balance = Balance { amount, held };
+    *balance = WalletBalance { amount, held };
     Some(())
 }

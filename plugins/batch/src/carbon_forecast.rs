@@ -4,29 +4,29 @@ use penstock_contract::calendar;
 use std::collections::BTreeMap;
 
 /// Number of seconds in an hour.
-const HOUR: u64 = 3_600;
+const HOUR_SECONDS: u64 = 3_600;
 
 /// Hourly emissions of a grid zone, in grams of CO2e per kWh. A forecast takes precedence over the usual value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct GridZone {
     /// Usual emissions by UTC hour of the day.
-    pub usual: Option<[u32; 24]>,
+    pub typical: Option<[u32; 24]>,
     /// Forecast emissions by hour since 1970.
     pub forecast: BTreeMap<u64, u32>,
 }
 
-impl Place {
+impl GridZone {
     /// Returns the grams per kWh in an hour since 1970; `None` if unknown.
     #[must_use]
-    pub fn at(&self, hour: u64) -> Option<u32> {
-        let usual = || self.usual.as_ref()?.get((hour % 24) as usize).copied();
+    pub fn grams_at(&self, hour: u64) -> Option<u32> {
+        let usual = || self.typical.as_ref()?.get((hour % 24) as usize).copied();
         self.forecast.get(&hour).copied().or_else(usual)
     }
 }
 
 /// Planned start of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct StartPlan {
     /// Start time, Unix seconds: `now`, or the start of a later hour.
     pub start: u64,
     /// Mean grams per kWh, times 1,000, for the planned start and for a start now.
@@ -37,34 +37,34 @@ pub struct Plan {
 /// zones counts, since the provider is not known in advance. Returns the earliest minimum, or `now` unless it saves at
 /// least `saving` thousandths; `None` if the emissions now are unknown.
 #[must_use]
-pub fn plan(places: &[&Place], now: u64, latest: u64, takes: u64, saving: u32) -> Option<Plan> {
+pub fn plan_start(places: &[&GridZone], now: u64, latest: u64, takes: u64, saving: u32) -> Option<StartPlan> {
     let takes = takes.max(1);
-    let at_once = mean(places, now, takes)?;
+    let at_once = mean_grams(places, now, takes)?;
     let mut best = (at_once, now);
-    let mut start = (now / HOUR + 1) * HOUR;
+    let mut start = (now / HOUR_SECONDS + 1) * HOUR_SECONDS;
     while start <= latest {
-        if let Some(grams) = mean(places, start, takes)
+        if let Some(grams) = mean_grams(places, start, takes)
             && grams < best.0
         {
             best = (grams, start);
         }
-        start += HOUR;
+        start += HOUR_SECONDS;
     }
     let worth = u128::from(best.0) * 1_000 <= u128::from(at_once) * u128::from(1_000 - saving.min(1_000));
     let (grams, start) = if worth { best } else { (at_once, now) };
-    Some(Plan { start, grams: (grams, at_once) })
+    Some(StartPlan { start, grams: (grams, at_once) })
 }
 
 /// Returns the mean grams per kWh over the zones and hours of the work, times 1,000 for precision; `None` if a value is
 /// unknown.
-fn mean(places: &[&Place], start: u64, takes: u64) -> Option<u64> {
+fn mean_grams(places: &[&GridZone], start: u64, takes: u64) -> Option<u64> {
     let (mut sum, mut at) = (0u128, start);
     let end = start.checked_add(takes)?;
     while at < end {
-        let hour = at / HOUR;
-        let until = ((hour + 1) * HOUR).min(end);
+        let hour = at / HOUR_SECONDS;
+        let until = ((hour + 1) * HOUR_SECONDS).min(end);
         for place in places {
-            sum += u128::from(place.at(hour)?) * u128::from(until - at);
+            sum += u128::from(place.grams_at(hour)?) * u128::from(until - at);
         }
         at = until;
     }
@@ -73,15 +73,15 @@ fn mean(places: &[&Place], start: u64, takes: u64) -> Option<u64> {
 }
 
 /// Forecast in grams per kWh, by zone and by hour since 1970.
-pub type Forecast = BTreeMap<String, BTreeMap<u64, u32>>;
+pub type ZoneForecasts = BTreeMap<String, BTreeMap<u64, u32>>;
 
 /// Parses a forecast with lines `place,hour,grams`, such as `FR,2026-11-22T14:00Z,31`. Empty lines, lines that begin
 /// with `#` and a header line are skipped.
 ///
 /// # Errors
 /// Returns the number of the invalid line, from 1, and the expected format.
-pub fn forecast(text: &str) -> Result<Forecast, (usize, &'static str)> {
-    let mut places = Forecast::new();
+pub fn parse_forecast(text: &str) -> Result<ZoneForecasts, (usize, &'static str)> {
+    let mut places = ZoneForecasts::new();
     let mut first = true;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -98,7 +98,7 @@ pub fn forecast(text: &str) -> Result<Forecast, (usize, &'static str)> {
         else {
             return Err((index + 1, "expected place,hour,grams"));
         };
-        let hour = hour_of(hour).ok_or((index + 1, "expected an hour such as 2026-11-22T14:00Z"))?;
+        let hour = parse_hour(hour).ok_or((index + 1, "expected an hour such as 2026-11-22T14:00Z"))?;
         let grams = grams.parse().ok().filter(|grams| *grams <= 5_000);
         let grams = grams.ok_or((index + 1, "expected whole grams of CO2e per kWh, 0 to 5000"))?;
         places.entry(place.to_owned()).or_default().insert(hour, grams);
@@ -107,8 +107,8 @@ pub fn forecast(text: &str) -> Result<Forecast, (usize, &'static str)> {
 }
 
 /// Parses `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z` to the hour since 1970.
-fn hour_of(text: &str) -> Option<u64> {
-    calendar::moment(text).filter(|unix| unix.is_multiple_of(HOUR)).map(|unix| unix / HOUR)
+fn parse_hour(text: &str) -> Option<u64> {
+    calendar::moment(text).filter(|unix| unix.is_multiple_of(HOUR_SECONDS)).map(|unix| unix / HOUR_SECONDS)
 }
 
 #[cfg(test)]
@@ -117,68 +117,77 @@ mod tests {
     use super::*;
 
     /// Dirty by day, clean from two to five at night.
-    fn night() -> Place {
+    fn night() -> GridZone {
         let mut usual = [300; 24];
         usual[2] = 60;
         usual[3] = 50;
         usual[4] = 60;
-        Place { usual: Some(usual), forecast: BTreeMap::new() }
+        GridZone { typical: Some(usual), forecast: BTreeMap::new() }
     }
 
-    const EVENING: u64 = 20_000 * 86_400 + 20 * HOUR + 600;
+    const EVENING: u64 = 20_000 * 86_400 + 20 * HOUR_SECONDS + 600;
 
     #[test]
     fn work_waits_for_the_clean_hours_if_it_may() {
         let place = night();
         let day_later = EVENING + 86_400;
-        let plan = plan(&[&place], EVENING, day_later, HOUR, 100).unwrap();
-        assert_eq!(plan.start, 20_001 * 86_400 + 3 * HOUR);
+        let plan = plan_start(&[&place], EVENING, day_later, HOUR_SECONDS, 100).unwrap();
+        assert_eq!(plan.start, 20_001 * 86_400 + 3 * HOUR_SECONDS);
         assert_eq!(plan.grams, (50_000, 300_000));
-        let long = super::plan(&[&place], EVENING, day_later, 3 * HOUR, 100).unwrap();
-        assert_eq!(long.start, 20_001 * 86_400 + 2 * HOUR);
+        let long = super::plan_start(&[&place], EVENING, day_later, 3 * HOUR_SECONDS, 100).unwrap();
+        assert_eq!(long.start, 20_001 * 86_400 + 2 * HOUR_SECONDS);
     }
 
     #[test]
     fn it_begins_at_once_where_waiting_is_no_use() {
         let place = night();
-        assert_eq!(plan(&[&place], EVENING, EVENING + HOUR, HOUR, 100).unwrap().start, EVENING);
-        let flat = Place { usual: Some([100; 24]), forecast: BTreeMap::new() };
-        assert_eq!(plan(&[&flat], EVENING, EVENING + 86_400, HOUR, 0).unwrap().start, EVENING);
-        let little = Place {
-            usual: Some(std::array::from_fn(|hour| if hour == 3 { 95 } else { 100 })),
+        assert_eq!(
+            plan_start(&[&place], EVENING, EVENING + HOUR_SECONDS, HOUR_SECONDS, 100).unwrap().start,
+            EVENING
+        );
+        let flat = GridZone { typical: Some([100; 24]), forecast: BTreeMap::new() };
+        assert_eq!(plan_start(&[&flat], EVENING, EVENING + 86_400, HOUR_SECONDS, 0).unwrap().start, EVENING);
+        let little = GridZone {
+            typical: Some(std::array::from_fn(|hour| if hour == 3 { 95 } else { 100 })),
             forecast: BTreeMap::new(),
         };
-        assert_eq!(plan(&[&little], EVENING, EVENING + 86_400, HOUR, 100).unwrap().start, EVENING);
-        assert_ne!(plan(&[&little], EVENING, EVENING + 86_400, HOUR, 50).unwrap().start, EVENING);
+        assert_eq!(
+            plan_start(&[&little], EVENING, EVENING + 86_400, HOUR_SECONDS, 100).unwrap().start,
+            EVENING
+        );
+        assert_ne!(
+            plan_start(&[&little], EVENING, EVENING + 86_400, HOUR_SECONDS, 50).unwrap().start,
+            EVENING
+        );
     }
 
     #[test]
     fn a_forecast_goes_before_what_is_usual_and_the_unknown_is_not_guessed() {
         let mut place = night();
-        place.forecast.insert(EVENING / HOUR + 2, 1);
-        let plan_of = |place: &Place| plan(&[place], EVENING, EVENING + 86_400, HOUR, 100);
-        assert_eq!(plan_of(&place).unwrap().start, (EVENING / HOUR + 2) * HOUR);
-        place.usual = None;
+        place.forecast.insert(EVENING / HOUR_SECONDS + 2, 1);
+        let plan_of = |place: &GridZone| plan_start(&[place], EVENING, EVENING + 86_400, HOUR_SECONDS, 100);
+        assert_eq!(plan_of(&place).unwrap().start, (EVENING / HOUR_SECONDS + 2) * HOUR_SECONDS);
+        place.typical = None;
         assert_eq!(plan_of(&place), None, "nothing is known of now");
-        place.forecast.insert(EVENING / HOUR, 200);
-        place.forecast.insert(EVENING / HOUR + 1, 200);
-        assert_eq!(plan_of(&place).unwrap().start, (EVENING / HOUR + 2) * HOUR);
-        assert_eq!(plan(&[], EVENING, EVENING + 86_400, HOUR, 100), None);
+        place.forecast.insert(EVENING / HOUR_SECONDS, 200);
+        place.forecast.insert(EVENING / HOUR_SECONDS + 1, 200);
+        assert_eq!(plan_of(&place).unwrap().start, (EVENING / HOUR_SECONDS + 2) * HOUR_SECONDS);
+        assert_eq!(plan_start(&[], EVENING, EVENING + 86_400, HOUR_SECONDS, 100), None);
     }
 
     #[test]
     fn several_places_count_by_their_mean() {
         let (one, mut other) = (night(), night());
-        other.usual.as_mut().unwrap()[3] = 900;
-        let plan = plan(&[&one, &other], EVENING, EVENING + 86_400, HOUR, 100).unwrap();
-        assert_eq!(plan.start, 20_001 * 86_400 + 2 * HOUR);
+        other.typical.as_mut().unwrap()[3] = 900;
+        let plan = plan_start(&[&one, &other], EVENING, EVENING + 86_400, HOUR_SECONDS, 100).unwrap();
+        assert_eq!(plan.start, 20_001 * 86_400 + 2 * HOUR_SECONDS);
     }
 
     #[test]
     fn a_forecast_is_read_line_by_line() {
         let text = "place,hour,g_per_kwh\n# made today\n\nFR,2024-02-29T14:00Z,31\nFR, 2024-02-29T15:00:00Z ,30\nDE,1970-01-01T00:00Z,400\n";
-        let places = forecast(text).unwrap();
-        assert_eq!(places["FR"][&(1_709_215_200 / HOUR)], 31);
+        let places = parse_forecast(text).unwrap();
+        assert_eq!(places["FR"][&(1_709_215_200 / HOUR_SECONDS)], 31);
         assert_eq!(places["FR"].len(), 2);
         assert_eq!(places["DE"][&0], 400);
     }
@@ -195,7 +204,7 @@ mod tests {
             ("FR,2024-02-29T14:00Z,6000", 1),
             ("FR,2024-02-29T14:00Z,1,2", 1),
         ] {
-            assert_eq!(forecast(text).unwrap_err().0, line, "{text}");
+            assert_eq!(parse_forecast(text).unwrap_err().0, line, "{text}");
         }
     }
 
@@ -213,7 +222,7 @@ mod tests {
         ] {
             let text = format!("place,hour,g_per_kwh\nFR,2028-02-29T14:00Z,31\nFR,{hour},31\n");
             let told = Err((3, "expected an hour such as 2026-11-22T14:00Z"));
-            assert_eq!(forecast(&text), told, "{hour}");
+            assert_eq!(parse_forecast(&text), told, "{hour}");
         }
     }
 }

@@ -22,13 +22,13 @@ impl LineError {
         Self { line: 0, code, param, message: message.into() }
     }
 
-    pub(super) fn at(self, line: u64) -> Self {
+    pub(super) fn with_line(self, line: u64) -> Self {
         Self { line, ..self }
     }
 
     /// Returns the error as one sentence, with its line and field.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn to_sentence(&self) -> String {
         let mut text = String::new();
         if self.line > 0 {
             write!(text, "line {}: ", self.line).ok();
@@ -42,19 +42,19 @@ impl LineError {
 
 /// Validation errors of a file: the first ones, and the total number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistakes {
+pub struct FileErrors {
     /// First errors, by ascending line; at least one, at most [`super::MOST_MISTAKES`].
     pub first: Vec<LineError>,
     /// Total number of errors.
     pub count: u64,
 }
 
-impl Mistakes {
+impl FileErrors {
     /// Returns the refusal of a file in this form field: the first error as its message, all reported errors in its
     /// details.
     #[must_use]
-    pub fn refusal(&self, field: &str) -> Refusal {
-        let first = self.first.first().map(LineError::sentence).unwrap_or_default();
+    pub fn to_refusal(&self, field: &str) -> Refusal {
+        let first = self.first.first().map(LineError::to_sentence).unwrap_or_default();
         let more = match self.count {
             0 | 1 => String::new(),
             2 => " One more line is wrong.".to_owned(),
@@ -68,7 +68,7 @@ impl Mistakes {
                     "line": (mistake.line > 0).then_some(mistake.line),
                     "code": mistake.code,
                     "param": mistake.param,
-                    "message": mistake.sentence(),
+                    "message": mistake.to_sentence(),
                 })
             })
             .collect();

@@ -5,26 +5,26 @@ use std::time::Duration;
 
 /// Retry policy of batch lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Again {
+pub struct RetryPolicy {
     /// Mean of the first pause; each further mean is twice the previous one.
-    pub first: Duration,
+    pub base_delay: Duration,
     /// Maximum of the mean pause.
-    pub most: Duration,
+    pub max_delay: Duration,
     /// Maximum number of retries.
-    pub tries: u32,
+    pub max_retries: u32,
 }
 
-impl Again {
+impl RetryPolicy {
     /// Returns the pause before the next attempt of a line that was sent `asked` times, at least the provider's
     /// `wanted` (`Retry-After`); `None` if the line is not retried and its last answer is its result. `chance` is a
     /// random number; `left` is the remaining time of the window.
     #[must_use]
-    pub fn pause(&self, asked: u32, wanted: Duration, chance: u32, left: Duration) -> Option<Duration> {
-        if asked > self.tries {
+    pub fn next_delay(&self, asked: u32, wanted: Duration, chance: u32, left: Duration) -> Option<Duration> {
+        if asked > self.max_retries {
             return None;
         }
-        let doubled = self.first.saturating_mul(1u32 << asked.saturating_sub(1).min(20));
-        let mean = doubled.min(self.most);
+        let doubled = self.base_delay.saturating_mul(1u32 << asked.saturating_sub(1).min(20));
+        let mean = doubled.min(self.max_delay);
         // Jitter from half the mean to one and a half, so that lines that failed together are not retried together.
         let jittered = mean / 2 + mean.mul_f64(f64::from(chance) / f64::from(u32::MAX));
         let pause = jittered.max(wanted);
@@ -37,12 +37,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const AGAIN: Again = Again { first: Duration::from_secs(1), most: Duration::from_secs(600), tries: 20 };
+    const AGAIN: RetryPolicy = RetryPolicy {
+        base_delay: Duration::from_secs(1),
+        max_delay: Duration::from_secs(600),
+        max_retries: 20,
+    };
     const LONG: Duration = Duration::from_secs(1 << 30);
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let mean = |asked| AGAIN.pause(asked, Duration::ZERO, u32::MAX / 2, LONG).unwrap().as_secs_f64();
+        let mean = |asked| AGAIN.next_delay(asked, Duration::ZERO, u32::MAX / 2, LONG).unwrap().as_secs_f64();
         assert!((mean(1) - 1.0).abs() < 0.01);
         assert!((mean(2) - 2.0).abs() < 0.01);
         assert!((mean(9) - 256.0).abs() < 0.01);
@@ -52,21 +56,21 @@ mod tests {
 
     #[test]
     fn chance_moves_a_pause_by_half() {
-        let at = |chance| AGAIN.pause(3, Duration::ZERO, chance, LONG).unwrap();
+        let at = |chance| AGAIN.next_delay(3, Duration::ZERO, chance, LONG).unwrap();
         assert_eq!(at(0), Duration::from_secs(2));
         assert_eq!(at(u32::MAX), Duration::from_secs(6));
     }
 
     #[test]
     fn a_provider_that_wants_more_time_gets_it() {
-        let pause = AGAIN.pause(1, Duration::from_secs(30), 0, LONG);
+        let pause = AGAIN.next_delay(1, Duration::from_secs(30), 0, LONG);
         assert_eq!(pause, Some(Duration::from_secs(30)));
     }
 
     #[test]
     fn it_ends_with_the_tries_and_with_the_window() {
-        assert_eq!(AGAIN.pause(21, Duration::ZERO, 0, LONG), None);
-        assert_eq!(AGAIN.pause(1, Duration::ZERO, 0, Duration::from_millis(500)), None);
-        assert_eq!(AGAIN.pause(1, Duration::from_secs(60), 0, Duration::from_secs(60)), None);
+        assert_eq!(AGAIN.next_delay(21, Duration::ZERO, 0, LONG), None);
+        assert_eq!(AGAIN.next_delay(1, Duration::ZERO, 0, Duration::from_millis(500)), None);
+        assert_eq!(AGAIN.next_delay(1, Duration::from_secs(60), 0, Duration::from_secs(60)), None);
     }
 }

@@ -6,7 +6,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Space {
+pub enum StoreTable {
     /// Metadata of the store itself: its format, counters.
     Meta = 1,
     /// API keys by public id.
@@ -37,23 +37,23 @@ pub enum Space {
     Figures = 18,
 }
 
-impl Space {
+impl StoreTable {
     /// All tables, by ascending tag.
-    pub const ALL: [Space; 14] = [
-        Space::Meta,
-        Space::Keys,
-        Space::AccountKeys,
-        Space::Accounts,
-        Space::Ledger,
-        Space::Reserves,
-        Space::Files,
-        Space::Batches,
-        Space::Lines,
-        Space::Idempotency,
-        Space::Balances,
-        Space::Audit,
-        Space::Spend,
-        Space::Figures,
+    pub const ALL: [StoreTable; 14] = [
+        StoreTable::Meta,
+        StoreTable::Keys,
+        StoreTable::AccountKeys,
+        StoreTable::Accounts,
+        StoreTable::Ledger,
+        StoreTable::Reserves,
+        StoreTable::Files,
+        StoreTable::Batches,
+        StoreTable::Lines,
+        StoreTable::Idempotency,
+        StoreTable::Balances,
+        StoreTable::Audit,
+        StoreTable::Spend,
+        StoreTable::Figures,
     ];
 
     /// Returns the byte that identifies the table on disk.
@@ -64,34 +64,34 @@ impl Space {
 
     /// Returns the table of a tag; `None` for a tag unknown to this version.
     #[must_use]
-    pub fn of_tag(tag: u8) -> Option<Space> {
-        Space::ALL.into_iter().find(|space| space.tag() == tag)
+    pub fn from_tag(tag: u8) -> Option<StoreTable> {
+        StoreTable::ALL.into_iter().find(|space| space.tag() == tag)
     }
 
     /// Returns the table name used in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Space::Meta => "meta",
-            Space::Keys => "keys",
-            Space::AccountKeys => "account_keys",
-            Space::Accounts => "accounts",
-            Space::Ledger => "ledger",
-            Space::Reserves => "reserves",
-            Space::Files => "files",
-            Space::Batches => "batches",
-            Space::Lines => "lines",
-            Space::Idempotency => "idempotency",
-            Space::Balances => "balances",
-            Space::Audit => "audit",
-            Space::Spend => "spend",
-            Space::Figures => "figures",
+            StoreTable::Meta => "meta",
+            StoreTable::Keys => "keys",
+            StoreTable::AccountKeys => "account_keys",
+            StoreTable::Accounts => "accounts",
+            StoreTable::Ledger => "ledger",
+            StoreTable::Reserves => "reserves",
+            StoreTable::Files => "files",
+            StoreTable::Batches => "batches",
+            StoreTable::Lines => "lines",
+            StoreTable::Idempotency => "idempotency",
+            StoreTable::Balances => "balances",
+            StoreTable::Audit => "audit",
+            StoreTable::Spend => "spend",
+            StoreTable::Figures => "figures",
         }
     }
 
     /// Returns the table of a name used in exports.
     #[must_use]
-    pub fn of_name(name: &str) -> Option<Space> {
-        Space::ALL.into_iter().find(|space| space.name() == name)
+    pub fn from_name(name: &str) -> Option<StoreTable> {
+        StoreTable::ALL.into_iter().find(|space| space.name() == name)
     }
 }

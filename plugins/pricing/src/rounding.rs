@@ -5,17 +5,17 @@ use std::cmp::Ordering;
 
 /// Divides `number` by `by` in units of `10^-places`, half-even. Returns `None` if the result is negative or over
 /// `i64`, or if `by` is not positive.
-pub(crate) fn ratio(number: Decimal, by: Decimal, places: u32) -> Option<i64> {
+pub(crate) fn divide_rounded(number: Decimal, by: Decimal, places: u32) -> Option<i64> {
     let over = u128::try_from(number.mantissa()).ok()?;
     let under = u128::try_from(by.mantissa()).ok().filter(|under| *under > 0)?;
     // over/10^a ÷ under/10^b · 10^places: the smaller power of ten cancels out.
     let (up, down) = (by.scale().checked_add(places)?, number.scale());
     let both = up.min(down);
-    let over = over.checked_mul(ten(up - both)?)?;
-    let Some(under) = ten(down - both).and_then(|ten| under.checked_mul(ten)) else {
+    let over = over.checked_mul(power_of_ten(up - both)?)?;
+    let Some(under) = power_of_ten(down - both).and_then(|ten| under.checked_mul(ten)) else {
         return Some(0);
     };
-    let (whole, rest) = quotient(over, under);
+    let (whole, rest) = div_rem(over, under);
     let more = match rest.cmp(&(under - rest)) {
         Ordering::Greater => 1,
         Ordering::Equal => whole & 1,
@@ -25,15 +25,15 @@ pub(crate) fn ratio(number: Decimal, by: Decimal, places: u32) -> Option<i64> {
 }
 
 /// Rounds a number to this many places, half-even; a negative number becomes zero.
-pub(crate) fn places(number: Decimal, places: u32) -> Decimal {
-    match ratio(number, Decimal::ONE, places) {
+pub(crate) fn round_to_places(number: Decimal, places: u32) -> Decimal {
+    match divide_rounded(number, Decimal::ONE, places) {
         Some(units) => Decimal::new(units, places),
         None => number.max(Decimal::ZERO).round_dp(places),
     }
 }
 
 /// Powers of ten for all scales and places.
-const TENS: [u128; 39] = {
+const POWERS_OF_TEN: [u128; 39] = {
     let mut tens = [1; 39];
     let mut power = 1;
     while power < 39 {
@@ -46,12 +46,12 @@ const TENS: [u128; 39] = {
     tens
 };
 
-fn ten(power: u32) -> Option<u128> {
-    TENS.get(power as usize).copied()
+fn power_of_ten(power: u32) -> Option<u128> {
+    POWERS_OF_TEN.get(power as usize).copied()
 }
 
 /// Divides in one machine word if both numbers fit: several times faster.
-fn quotient(over: u128, under: u128) -> (u128, u128) {
+fn div_rem(over: u128, under: u128) -> (u128, u128) {
     match (u64::try_from(over), u64::try_from(under)) {
         (Ok(over), Ok(under)) => (u128::from(over / under), u128::from(over % under)),
         _ => (over / under, over % under),

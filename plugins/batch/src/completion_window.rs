@@ -2,20 +2,20 @@
 //! restart does not change it.
 
 /// Default completion window.
-pub const DEFAULT: &str = "24h";
+pub const DEFAULT_WINDOW: &str = "24h";
 /// Maximum completion window, in seconds.
-const MOST: u64 = 7 * 86_400;
+const MAX_SECONDS: u64 = 7 * 86_400;
 
 /// Parses a window such as `24h`, `1.5d` or `7d` to whole seconds.
 ///
 /// # Errors
 /// Returns the sentence with the expected format.
-pub fn seconds(text: &str) -> Result<u64, &'static str> {
+pub fn parse_window(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: &str = "completion_window: expected hours or days from \"1h\" to \"7d\", such as \"24h\"";
-    read(text).filter(|seconds| (3_600..=MOST).contains(seconds)).ok_or(EXPECTED)
+    parse_seconds(text).filter(|seconds| (3_600..=MAX_SECONDS).contains(seconds)).ok_or(EXPECTED)
 }
 
-fn read(text: &str) -> Option<u64> {
+fn parse_seconds(text: &str) -> Option<u64> {
     let (number, unit) = match text.as_bytes().last()? {
         b'h' => (text.strip_suffix('h')?, 3_600),
         b'd' => (text.strip_suffix('d')?, 86_400),
@@ -39,15 +39,15 @@ mod tests {
 
     #[test]
     fn hours_and_days_are_read() {
-        assert_eq!(seconds("24h"), Ok(86_400));
-        assert_eq!(seconds("1h"), Ok(3_600));
-        assert_eq!(seconds("7d"), Ok(604_800));
-        assert_eq!(seconds("168h"), Ok(604_800));
-        assert_eq!(seconds("001h"), Ok(3_600));
-        assert_eq!(seconds("1.5h"), Ok(5_400));
-        assert_eq!(seconds("0.5d"), Ok(43_200));
-        assert_eq!(seconds("1.0000h"), Ok(3_600));
-        assert_eq!(seconds("6.999988d"), Err(seconds("").unwrap_err()), "no whole second");
+        assert_eq!(parse_window("24h"), Ok(86_400));
+        assert_eq!(parse_window("1h"), Ok(3_600));
+        assert_eq!(parse_window("7d"), Ok(604_800));
+        assert_eq!(parse_window("168h"), Ok(604_800));
+        assert_eq!(parse_window("001h"), Ok(3_600));
+        assert_eq!(parse_window("1.5h"), Ok(5_400));
+        assert_eq!(parse_window("0.5d"), Ok(43_200));
+        assert_eq!(parse_window("1.0000h"), Ok(3_600));
+        assert_eq!(parse_window("6.999988d"), Err(parse_window("").unwrap_err()), "no whole second");
     }
 
     #[test]
@@ -78,7 +78,7 @@ mod tests {
             "1.00001h",
             "1.2345678h",
         ] {
-            assert!(seconds(wrong).unwrap_err().contains("\"24h\""), "{wrong}");
+            assert!(parse_window(wrong).unwrap_err().contains("\"24h\""), "{wrong}");
         }
     }
 }

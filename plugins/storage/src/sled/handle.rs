@@ -8,78 +8,80 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::Options;
-use super::folder::{sweep, sync_tree};
+use super::StoreOptions;
+use super::directory::{remove_partial_snapshots, sync_tree};
 use crate::{StoreError, row};
 
 /// Timeout for sled's own lock: after a store is closed, sled may hold its file briefly.
-const LINGERS: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Segment size of sled's log, in bytes.
 ///
 /// sled writes pages, not rows: a leaf of up to 17 rows is one message, and a message over a quarter of a segment goes
 /// to a file of its own, which sled never syncs. With sled's default of 512 KiB this affects rows of 7 KiB and more.
 /// Here the largest page, 17 rows of 64 KiB and their keys (1.1 MiB), stays below the quarter (2 MiB).
-pub(crate) const SEGMENT: usize = 8 << 20;
+pub(crate) const SEGMENT_BYTES: usize = 8 << 20;
 
 /// Extra reads of each row in a long scan. sled divides its cache into 256 shards and checks the size of a shard after
 /// 64 reads. A scan that reads each page once would leave up to 63 pages in each shard, 500 MiB of ledger pages, while
 /// the store is open. With the extra reads, a full page of 17 rows is read 64 times.
-const AGAIN: usize = 4;
+const EXTRA_READS: usize = 4;
 /// Size in bytes of a long row: pages of such rows are rarely read after the write, but sled would cache them.
-const LONG: usize = 1024;
+const LONG_ROW_BYTES: usize = 1024;
 /// Number of rows up to which a scan is short.
-const FEW: usize = 64;
+const SHORT_SCAN_ROWS: usize = 64;
 
 /// Interval in ms at which sled compacts rows to free old log segments. Each time it also syncs and wakes all its
 /// threads. Durability comes from `sync` here, so sled's default of 500 ms is of no use.
-const TIDY: u64 = 2_000;
+const COMPACT_INTERVAL_MS: u64 = 2_000;
 
 /// Open sled database, with a second descriptor of its log.
-pub(crate) struct Live {
+pub(crate) struct SledHandle {
     db: ::sled::Db,
     log: File,
 }
 
-impl Live {
+impl SledHandle {
     /// Opens or creates the database in `folder` and syncs the changes made by opening.
-    pub(crate) fn start(folder: &Path, options: &Options) -> Result<Live, StoreError> {
-        sweep(folder)?;
+    pub(crate) fn open(folder: &Path, options: &StoreOptions) -> Result<SledHandle, StoreError> {
+        remove_partial_snapshots(folder)?;
         let patience = Instant::now();
         let db = loop {
             let config = ::sled::Config::new()
                 .path(folder)
                 .cache_capacity(options.cache_bytes)
-                .segment_size(SEGMENT)
-                .flush_every_ms(Some(TIDY));
-            match shielded("open", || config.open()) {
-                Err(Failure::Lingering) if patience.elapsed() < LINGERS => sleep(Duration::from_millis(5)),
+                .segment_size(SEGMENT_BYTES)
+                .flush_every_ms(Some(COMPACT_INTERVAL_MS));
+            match catch_panic("open", || config.open()) {
+                Err(SledError::LockHeld) if patience.elapsed() < LOCK_TIMEOUT => {
+                    sleep(Duration::from_millis(5))
+                }
                 opened => break opened?,
             }
         };
         let log = File::open(folder.join("db")).map_err(|error| StoreError::io("open its log", &error))?;
         sync_tree(folder)?;
-        Ok(Live { db, log })
+        Ok(SledHandle { db, log })
     }
 
     /// Returns the value of a row after checking its checksum.
     pub(crate) fn get(&self, disk_key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(sealed) = self.sealed(disk_key)? else { return Ok(None) };
-        row::open(disk_key, &sealed).map(|value| Some(value.to_vec()))
+        let Some(sealed) = self.get_encoded(disk_key)? else { return Ok(None) };
+        row::decode(disk_key, &sealed).map(|value| Some(value.to_vec()))
     }
 
     /// Passes rows from `from` on to `each`, unchecked, until it returns false.
-    pub(crate) fn walk(
+    pub(crate) fn scan(
         &self,
         from: Bound<&[u8]>,
         mut each: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         let mut rows = self.db.range::<&[u8], _>((from, Bound::Unbounded));
         let mut seen = 0;
-        while let Some((key, sealed)) = shielded("read", || rows.next().transpose())? {
+        while let Some((key, sealed)) = catch_panic("read", || rows.next().transpose())? {
             seen += 1;
-            if seen > FEW {
-                self.settle(&key)?;
+            if seen > SHORT_SCAN_ROWS {
+                self.touch_cache(&key)?;
             }
             if !each(&key, &sealed)? {
                 break;
@@ -89,21 +91,21 @@ impl Live {
     }
 
     /// Makes sled check the size of the cache shard of this row.
-    fn settle(&self, disk_key: &[u8]) -> Result<(), StoreError> {
-        for _ in 0..AGAIN {
-            self.sealed(disk_key)?;
+    fn touch_cache(&self, disk_key: &[u8]) -> Result<(), StoreError> {
+        for _ in 0..EXTRA_READS {
+            self.get_encoded(disk_key)?;
         }
         Ok(())
     }
 
     /// Passes rows from `upto` down to `each`, unchecked, until it returns false.
-    pub(crate) fn walk_back(
+    pub(crate) fn scan_back(
         &self,
         upto: Bound<&[u8]>,
         mut each: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         let mut rows = self.db.range::<&[u8], _>((Bound::Unbounded, upto));
-        while let Some((key, sealed)) = shielded("read", || rows.next_back().transpose())? {
+        while let Some((key, sealed)) = catch_panic("read", || rows.next_back().transpose())? {
             if !each(&key, &sealed)? {
                 break;
             }
@@ -112,8 +114,8 @@ impl Live {
     }
 
     /// Returns an encoded row as stored on disk, unchecked.
-    pub(crate) fn sealed(&self, disk_key: &[u8]) -> Result<Option<::sled::IVec>, StoreError> {
-        Ok(shielded("read", || self.db.get(disk_key))?)
+    pub(crate) fn get_encoded(&self, disk_key: &[u8]) -> Result<Option<::sled::IVec>, StoreError> {
+        Ok(catch_panic("read", || self.db.get(disk_key))?)
     }
 
     /// Writes encoded rows by disk key (`None` removes), atomically; not yet durable.
@@ -126,7 +128,7 @@ impl Live {
         for (key, sealed) in writes {
             match sealed {
                 Some(sealed) => {
-                    if sealed.len() >= LONG {
+                    if sealed.len() >= LONG_ROW_BYTES {
                         long.push(key.clone());
                     }
                     batch.insert(key, sealed);
@@ -134,16 +136,16 @@ impl Live {
                 None => batch.remove(key),
             }
         }
-        shielded("write", || self.db.apply_batch(batch))?;
+        catch_panic("write", || self.db.apply_batch(batch))?;
         // The write is complete: errors of these reads are ignored.
-        long.iter().for_each(|key| drop(self.settle(key)));
+        long.iter().for_each(|key| drop(self.touch_cache(key)));
         Ok(())
     }
 
     /// Passes all writes to the operating system. sled's `flush` ends in `sync_file_range` on Linux, which neither
     /// writes the file length nor flushes the disk cache.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
-        shielded("write", || self.db.flush())?;
+        catch_panic("write", || self.db.flush())?;
         Ok(())
     }
 
@@ -166,9 +168,9 @@ impl Live {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-impl Live {
+impl SledHandle {
     /// Flips a bit of a row.
-    pub(crate) fn damage(&self, disk_key: &[u8]) {
+    pub(crate) fn flip_bit(&self, disk_key: &[u8]) {
         let mut sealed = self.db.get(disk_key).unwrap().unwrap().to_vec();
         *sealed.last_mut().unwrap() ^= 1;
         self.db.insert(disk_key, sealed).unwrap();
@@ -176,36 +178,38 @@ impl Live {
     }
 }
 
-enum Failure {
-    Lingering,
+enum SledError {
+    LockHeld,
     Other(StoreError),
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> StoreError {
+impl From<SledError> for StoreError {
+    fn from(failure: SledError) -> StoreError {
         match failure {
-            Failure::Lingering => StoreError::Io {
+            SledError::LockHeld => StoreError::Io {
                 what: "open a file that sled still has locked",
                 kind: std::io::ErrorKind::WouldBlock,
             },
-            Failure::Other(error) => error,
+            SledError::Other(error) => error,
         }
     }
 }
 
 /// Runs a call into sled and converts a panic, by which sled reports some damage, to an error.
-fn shielded<T>(what: &'static str, call: impl FnOnce() -> ::sled::Result<T>) -> Result<T, Failure> {
+fn catch_panic<T>(what: &'static str, call: impl FnOnce() -> ::sled::Result<T>) -> Result<T, SledError> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(failure(what, &error)),
-        Err(_) => Err(Failure::Other(StoreError::corrupt(format!("sled panicked in the operation: {what}")))),
+        Ok(Err(error)) => Err(convert_error(what, &error)),
+        Err(_) => {
+            Err(SledError::Other(StoreError::corrupt(format!("sled panicked in the operation: {what}"))))
+        }
     }
 }
 
-fn failure(what: &'static str, error: &::sled::Error) -> Failure {
-    Failure::Other(match error {
+fn convert_error(what: &'static str, error: &::sled::Error) -> SledError {
+    SledError::Other(match error {
         ::sled::Error::Io(io) if io.to_string().starts_with("could not acquire lock") => {
-            return Failure::Lingering;
+            return SledError::LockHeld;
         }
         ::sled::Error::Io(io) => StoreError::io(what, io),
         ::sled::Error::Corruption { at, .. } => StoreError::corrupt(match at {

@@ -1,18 +1,18 @@
 //! Request that creates a batch, validated field by field.
 
-use crate::jsonl::Urls;
-use crate::window;
+use crate::completion_window;
+use crate::jsonl::AllowedUrls;
 use penstock_contract::Refusal;
 use serde_json::{Map, Value};
 
 /// Maximum number of metadata pairs, and maximum length of a name and of a value, in characters.
-const PAIRS: usize = 16;
-const NAME: usize = 64;
-const TEXT: usize = 512;
+const MAX_PAIRS: usize = 16;
+const MAX_NAME_CHARS: usize = 64;
+const MAX_VALUE_CHARS: usize = 512;
 
 /// Validated request to create a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Create {
+pub struct CreateBatchRequest {
     /// Id of the uploaded input file.
     pub input_file_id: String,
     /// API path of the lines, one of the allowed ones.
@@ -20,17 +20,17 @@ pub struct Create {
     /// Completion window as the client wrote it.
     pub completion_window: String,
     /// Completion window in seconds.
-    pub window: u64,
+    pub window_seconds: u64,
     /// Metadata pairs, in the order of the client.
     pub metadata: Vec<(String, String)>,
 }
 
-impl Create {
+impl CreateBatchRequest {
     /// Parses the body of a create request; `urls` are the allowed endpoints. Unknown fields are ignored.
     ///
     /// # Errors
     /// Returns a refusal that names the first invalid field.
-    pub fn read(body: &[u8], urls: Urls) -> Result<Self, Refusal> {
+    pub fn parse(body: &[u8], urls: AllowedUrls) -> Result<Self, Refusal> {
         let value: Value = serde_json::from_slice(body)
             .map_err(|_| Refusal::invalid("body", "body: expected a JSON object"))?;
         let Value::Object(fields) = value else {
@@ -44,21 +44,21 @@ impl Create {
                 return Err(Refusal::invalid("input_file_id", expected));
             }
         };
-        let endpoint = endpoint(fields.get("endpoint"), urls)?;
+        let endpoint = parse_endpoint(fields.get("endpoint"), urls)?;
         let completion_window = match fields.get("completion_window") {
-            None | Some(Value::Null) => window::DEFAULT,
+            None | Some(Value::Null) => completion_window::DEFAULT_WINDOW,
             Some(Value::String(text)) => text,
             Some(_) => "",
         };
-        let window = window::seconds(completion_window)
+        let window = completion_window::parse_window(completion_window)
             .map_err(|expected| Refusal::invalid("completion_window", expected))?;
         let completion_window = completion_window.to_owned();
-        let metadata = metadata(fields.get("metadata"))?;
-        Ok(Self { input_file_id, endpoint, completion_window, window, metadata })
+        let metadata = parse_metadata(fields.get("metadata"))?;
+        Ok(Self { input_file_id, endpoint, completion_window, window_seconds: window, metadata })
     }
 }
 
-fn endpoint(value: Option<&Value>, urls: Urls) -> Result<&'static str, Refusal> {
+fn parse_endpoint(value: Option<&Value>, urls: AllowedUrls) -> Result<&'static str, Refusal> {
     let asked = value.and_then(Value::as_str);
     urls.iter().copied().find(|known| Some(*known) == asked).ok_or_else(|| {
         let known = urls.join(", ");
@@ -66,25 +66,28 @@ fn endpoint(value: Option<&Value>, urls: Urls) -> Result<&'static str, Refusal> 
     })
 }
 
-fn metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, Refusal> {
+fn parse_metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, Refusal> {
     let pairs: &Map<String, Value> = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(pairs)) => pairs,
         Some(_) => return Err(Refusal::invalid("metadata", "metadata: expected an object of strings")),
     };
-    if pairs.len() > PAIRS {
-        return Err(Refusal::invalid("metadata", format!("metadata: expected at most {PAIRS} pairs")));
+    if pairs.len() > MAX_PAIRS {
+        return Err(Refusal::invalid("metadata", format!("metadata: expected at most {MAX_PAIRS} pairs")));
     }
     let mut read = Vec::with_capacity(pairs.len());
     for (name, value) in pairs {
-        if name.chars().count() > NAME {
-            let expected = format!("metadata: expected names of at most {NAME} characters");
+        if name.chars().count() > MAX_NAME_CHARS {
+            let expected = format!("metadata: expected names of at most {MAX_NAME_CHARS} characters");
             return Err(Refusal::invalid("metadata", expected));
         }
         match value {
-            Value::String(text) if text.chars().count() <= TEXT => read.push((name.clone(), text.clone())),
+            Value::String(text) if text.chars().count() <= MAX_VALUE_CHARS => {
+                read.push((name.clone(), text.clone()))
+            }
             _ => {
-                let expected = format!("metadata: expected strings of at most {TEXT} characters as values");
+                let expected =
+                    format!("metadata: expected strings of at most {MAX_VALUE_CHARS} characters as values");
                 return Err(Refusal::invalid(format!("metadata.{name}"), expected));
             }
         }
@@ -98,10 +101,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const URLS: Urls = &["/v1/chat/completions", "/v1/rerank"];
+    const URLS: AllowedUrls = &["/v1/chat/completions", "/v1/rerank"];
 
-    fn read(value: &Value) -> Result<Create, Refusal> {
-        Create::read(value.to_string().as_bytes(), URLS)
+    fn read(value: &Value) -> Result<CreateBatchRequest, Refusal> {
+        CreateBatchRequest::parse(value.to_string().as_bytes(), URLS)
     }
 
     fn good() -> Value {
@@ -117,9 +120,9 @@ mod tests {
     #[test]
     fn the_window_is_a_day_unless_told() {
         let create = read(&good()).unwrap();
-        assert_eq!((create.completion_window.as_str(), create.window), ("24h", 86_400));
+        assert_eq!((create.completion_window.as_str(), create.window_seconds), ("24h", 86_400));
         assert!(create.metadata.is_empty());
-        assert_eq!(read(&with("completion_window", json!("2d"))).unwrap().window, 172_800);
+        assert_eq!(read(&with("completion_window", json!("2d"))).unwrap().window_seconds, 172_800);
     }
 
     #[test]
@@ -156,7 +159,7 @@ mod tests {
             assert!(refusal.message.contains("expected"), "{}", refusal.message);
         }
         for body in [&b"[]"[..], b"", b"{", b"\"x\""] {
-            assert_eq!(Create::read(body, URLS).unwrap_err().param.as_deref(), Some("body"));
+            assert_eq!(CreateBatchRequest::parse(body, URLS).unwrap_err().param.as_deref(), Some("body"));
         }
     }
 

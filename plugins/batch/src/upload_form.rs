@@ -6,13 +6,13 @@ use penstock_contract::Refusal;
 use penstock_wire::form::upload::{self, Piece, shown, wrong};
 
 /// Maximum length of a field value, in bytes.
-const MOST_FIELD: usize = 1 << 10;
+const MAX_FIELD_BYTES: usize = 1 << 10;
 /// Maximum length of a file name, in bytes.
-const MOST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 /// Allowed lifetime of a file in seconds: one hour to thirty days.
-pub const KEEP: std::ops::RangeInclusive<u64> = 3_600..=2_592_000;
+pub const LIFETIME_SECONDS: std::ops::RangeInclusive<u64> = 3_600..=2_592_000;
 /// Default file name.
-const NAMELESS: &str = "upload.jsonl";
+const DEFAULT_NAME: &str = "upload.jsonl";
 
 /// Fields of an uploaded form, without the file contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,14 +25,14 @@ pub struct Uploaded {
 
 /// Parser of an upload form.
 #[derive(Debug)]
-pub struct Upload {
+pub struct UploadParser {
     form: upload::Upload,
-    fields: Fields,
+    fields: PartialFields,
 }
 
 /// Fields parsed so far.
 #[derive(Debug, Default)]
-struct Fields {
+struct PartialFields {
     filename: Option<String>,
     purpose: bool,
     anchor: bool,
@@ -40,13 +40,16 @@ struct Fields {
     seen: Vec<&'static str>,
 }
 
-impl Upload {
+impl UploadParser {
     /// Creates a parser for a form of this content type.
     ///
     /// # Errors
     /// Returns a refusal if the content type is not a multipart form or has no boundary.
     pub fn new(content_type: &str) -> Result<Self, Refusal> {
-        Ok(Self { form: upload::Upload::new(content_type, "file", MOST_FIELD)?, fields: Fields::default() })
+        Ok(Self {
+            form: upload::Upload::new(content_type, "file", MAX_FIELD_BYTES)?,
+            fields: PartialFields::default(),
+        })
     }
 
     /// Parses the next bytes; appends the bytes of the file to `contents`.
@@ -58,7 +61,7 @@ impl Upload {
             match piece {
                 Piece::File(part) => self.fields.filename = part.filename,
                 Piece::Content(content) => contents.push(content),
-                Piece::Field(name, value) => self.fields.take(&name, &value)?,
+                Piece::Field(name, value) => self.fields.add_field(&name, &value)?,
             }
             Ok(())
         })
@@ -70,12 +73,12 @@ impl Upload {
     /// Returns a refusal that names a missing or truncated part.
     pub fn end(self) -> Result<Uploaded, Refusal> {
         self.form.end("a file")?;
-        self.fields.finish()
+        self.fields.into_fields()
     }
 }
 
-impl Fields {
-    fn finish(self) -> Result<Uploaded, Refusal> {
+impl PartialFields {
+    fn into_fields(self) -> Result<Uploaded, Refusal> {
         if !self.purpose {
             return Err(wrong("purpose", "expected \"batch\", but it is missing"));
         }
@@ -86,10 +89,10 @@ impl Fields {
             (false, Some(_)) => return Err(wrong(ANCHOR, "expected \"created_at\", but it is missing")),
             (_, seconds) => seconds,
         };
-        Ok(Uploaded { filename: plain_name(self.filename.as_deref().unwrap_or_default()), expires_after })
+        Ok(Uploaded { filename: sanitize_name(self.filename.as_deref().unwrap_or_default()), expires_after })
     }
 
-    fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
+    fn add_field(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
         let known = ["purpose", ANCHOR, SECONDS];
         // Unknown fields of other services are ignored.
         let Some(name) = known.into_iter().find(|known| *known == name) else { return Ok(()) };
@@ -98,16 +101,22 @@ impl Fields {
         }
         self.seen.push(name);
         let text = std::str::from_utf8(value).map_err(|_| wrong(name, "expected text in UTF-8"))?;
-        self.field(name, text.trim())
+        self.parse_field(name, text.trim())
     }
 
-    fn field(&mut self, name: &'static str, text: &str) -> Result<(), Refusal> {
+    fn parse_field(&mut self, name: &'static str, text: &str) -> Result<(), Refusal> {
         match name {
             ANCHOR if text == "created_at" => self.anchor = true,
             ANCHOR => return Err(wrong(name, "expected \"created_at\"")),
             SECONDS => {
-                let seconds = text.parse().ok().filter(|seconds| KEEP.contains(seconds));
-                let sentence = || format!("expected a whole number from {} to {}", KEEP.start(), KEEP.end());
+                let seconds = text.parse().ok().filter(|seconds| LIFETIME_SECONDS.contains(seconds));
+                let sentence = || {
+                    format!(
+                        "expected a whole number from {} to {}",
+                        LIFETIME_SECONDS.start(),
+                        LIFETIME_SECONDS.end()
+                    )
+                };
                 self.seconds = Some(seconds.ok_or_else(|| wrong(name, sentence()))?);
             }
             _ if text == "batch" => self.purpose = true,
@@ -124,15 +133,15 @@ const ANCHOR: &str = "expires_after[anchor]";
 const SECONDS: &str = "expires_after[seconds]";
 
 /// Returns the last component of a Unix or Windows path, at most [`MOST_NAME`] bytes long.
-fn plain_name(name: &str) -> String {
+fn sanitize_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let mut plain: String = last.chars().filter(|letter| !letter.is_control()).collect();
-    while plain.len() > MOST_NAME {
+    while plain.len() > MAX_NAME_BYTES {
         plain.pop();
     }
     let plain = plain.trim();
     if plain.is_empty() || plain.chars().all(|letter| letter == '.') {
-        NAMELESS.to_owned()
+        DEFAULT_NAME.to_owned()
     } else {
         plain.to_owned()
     }
@@ -157,7 +166,7 @@ mod tests {
 
     fn read(parts: &[String], cuts: &[usize]) -> Result<(Uploaded, Vec<u8>), Refusal> {
         let body = parts.concat() + "--B7--\r\n";
-        let mut upload = Upload::new("multipart/form-data; boundary=B7").unwrap();
+        let mut upload = UploadParser::new("multipart/form-data; boundary=B7").unwrap();
         let mut contents = Vec::new();
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut % (body.len() + 1)).collect();
         ends.extend([0, body.len()]);
@@ -194,11 +203,11 @@ mod tests {
             ("C:\\Users\\me\\a b.jsonl", "a b.jsonl"),
             ("../../etc/passwd", "passwd"),
             ("a\u{7f}\u{1}b", "ab"),
-            ("", NAMELESS),
-            ("x/..", NAMELESS),
+            ("", DEFAULT_NAME),
+            ("x/..", DEFAULT_NAME),
             (&long, &"\u{e9}".repeat(127)),
         ] {
-            assert_eq!(plain_name(given), plain, "{given:?}");
+            assert_eq!(sanitize_name(given), plain, "{given:?}");
         }
     }
 
@@ -235,7 +244,10 @@ mod tests {
             said(&[other]),
             "file: expected the file in a part of this name, got a file in \"jsonl\"."
         );
-        assert!(Upload::new("application/json").is_err() && Upload::new("multipart/form-data").is_err());
+        assert!(
+            UploadParser::new("application/json").is_err()
+                && UploadParser::new("multipart/form-data").is_err()
+        );
     }
 
     proptest! {

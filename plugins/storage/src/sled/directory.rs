@@ -19,108 +19,108 @@ use std::time::Duration;
 
 use rustix::fs::statvfs;
 
-use crate::{StoreError, private};
+use crate::{StoreError, permissions};
 
 /// Number of attempts to take a lock that another process holds, and the pause between them.
-const TRIES: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(10);
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Store directory, locked against other processes until dropped.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct StoreDir {
     root: PathBuf,
     _lock: File,
 }
 
 /// Takes the lock. A lock of this process may outlive its store briefly, until a child process that another thread is
 /// starting has closed the inherited descriptor.
-fn locked(lock: &File) -> Result<(), TryLockError> {
-    for _ in 1..TRIES {
+fn lock_with_retry(lock: &File) -> Result<(), TryLockError> {
+    for _ in 1..LOCK_ATTEMPTS {
         match lock.try_lock() {
-            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
             done => return done,
         }
     }
     lock.try_lock()
 }
 
-impl Folder {
+impl StoreDir {
     /// Locks the directory, creates it if missing, and completes or reverts an operation that a crash interrupted.
-    pub(crate) fn claim(root: &Path) -> Result<Folder, StoreError> {
+    pub(crate) fn acquire(root: &Path) -> Result<StoreDir, StoreError> {
         let failed = |error| StoreError::io("open its directory", &error);
         let fresh = !root.exists();
-        private::folder(root).map_err(failed)?;
+        permissions::create_dir(root).map_err(failed)?;
         // Absolute path, so that a later change of the working directory has no effect.
         let root = root.canonicalize().map_err(failed)?;
         if fresh && let Some(parent) = root.parent() {
             sync_dir(parent)?;
         }
-        let lock = private::options()
+        let lock = permissions::open_options()
             .create(true)
             .truncate(false)
             .write(true)
             .open(root.join("lock"))
             .map_err(failed)?;
-        match locked(&lock) {
+        match lock_with_retry(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { path: root }),
             Err(TryLockError::Error(error)) => return Err(StoreError::io("lock its directory", &error)),
         }
-        let folder = Folder { root, _lock: lock };
-        folder.settle()?;
+        let folder = StoreDir { root, _lock: lock };
+        folder.recover()?;
         Ok(folder)
     }
 
-    pub(crate) fn live(&self) -> PathBuf {
+    pub(crate) fn live_path(&self) -> PathBuf {
         self.root.join("sled")
     }
 
     /// Returns the free bytes of its disk.
-    pub(crate) fn room(&self) -> io::Result<u64> {
-        room(&self.root)
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        free_bytes(&self.root)
     }
 
     /// Returns the staging directory, emptied.
-    pub(crate) fn side(&self) -> Result<PathBuf, StoreError> {
+    pub(crate) fn staging_path(&self) -> Result<PathBuf, StoreError> {
         let side = self.root.join("sled.new");
         remove_all(&side)?;
         Ok(side)
     }
 
-    pub(crate) fn ballast(&self) -> PathBuf {
+    pub(crate) fn reserve_file_path(&self) -> PathBuf {
         self.root.join("ballast")
     }
 
-    pub(crate) fn note(&self) -> PathBuf {
+    pub(crate) fn group_file_path(&self) -> PathBuf {
         self.root.join("tip")
     }
 
     pub(crate) fn has_store(&self) -> bool {
-        self.live().exists()
+        self.live_path().exists()
     }
 
     /// Replaces the live database by a closed one from the staging directory. After a crash in between,
     /// [`Folder::claim`] completes it.
-    pub(crate) fn promote(&self, side: &Path) -> Result<(), StoreError> {
+    pub(crate) fn replace_live(&self, side: &Path) -> Result<(), StoreError> {
         sync_tree(side)?;
         if self.has_store() {
             self.rename(side, &self.root.join("sled.next"))?;
-            self.settle()
+            self.recover()
         } else {
-            self.rename(side, &self.live())
+            self.rename(side, &self.live_path())
         }
     }
 
-    fn settle(&self) -> Result<(), StoreError> {
+    fn recover(&self) -> Result<(), StoreError> {
         let (next, old) = (self.root.join("sled.next"), self.root.join("sled.old"));
         remove_all(&self.root.join("sled.new"))?;
         remove_all(&self.root.join("sled.salvage"))?;
         if next.exists() {
             if self.has_store() {
                 remove_all(&old)?;
-                self.rename(&self.live(), &old)?;
+                self.rename(&self.live_path(), &old)?;
             }
-            self.rename(&next, &self.live())?;
+            self.rename(&next, &self.live_path())?;
         }
         remove_all(&old)
     }
@@ -132,7 +132,7 @@ impl Folder {
 }
 
 /// Removes half-written snapshots left by a crash: sled mistakes such a file for a complete one and then does not open.
-pub(crate) fn sweep(store: &Path) -> Result<(), StoreError> {
+pub(crate) fn remove_partial_snapshots(store: &Path) -> Result<(), StoreError> {
     let failed = |error| StoreError::io("remove incomplete snapshots", &error);
     let entries = match fs::read_dir(store) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -169,7 +169,7 @@ pub(crate) fn sync_dir(folder: &Path) -> Result<(), StoreError> {
 }
 
 /// Returns the free bytes of the disk of a directory.
-pub(crate) fn room(folder: &Path) -> io::Result<u64> {
+pub(crate) fn free_bytes(folder: &Path) -> io::Result<u64> {
     let disk = statvfs(folder)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }

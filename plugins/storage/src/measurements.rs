@@ -5,23 +5,23 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-use crate::batch::MAX_STEPS;
-use crate::versioned;
-use crate::{Batch, Space, Store, StoreError};
+use crate::transaction::MAX_OPERATIONS;
+use crate::versioned_json;
+use crate::{Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "a figure";
 
 /// Measurements of a store, by names that the caller chooses.
 #[derive(Clone, Debug)]
-pub struct FigureStore {
+pub struct MeasurementStore {
     store: Arc<dyn Store>,
 }
 
-impl FigureStore {
+impl MeasurementStore {
     /// Creates a view of the measurements in `store`.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>) -> FigureStore {
-        FigureStore { store }
+    pub fn new(store: Arc<dyn Store>) -> MeasurementStore {
+        MeasurementStore { store }
     }
 
     /// Writes measurements, replacing older ones of the same name; one commit for many.
@@ -29,10 +29,11 @@ impl FigureStore {
     /// # Errors
     /// Same as [`Store::apply`].
     pub fn put<T: Serialize>(&self, figures: &[(String, T)]) -> Result<(), StoreError> {
-        for some in figures.chunks(MAX_STEPS) {
-            let mut batch = Batch::new();
+        for some in figures.chunks(MAX_OPERATIONS) {
+            let mut batch = Transaction::new();
             for (name, figure) in some {
-                batch = batch.put(Space::Figures, name.as_bytes(), versioned::write(WHAT, figure)?);
+                batch =
+                    batch.put(StoreTable::Figures, name.as_bytes(), versioned_json::encode(WHAT, figure)?);
             }
             self.store.apply(batch)?;
         }
@@ -44,9 +45,10 @@ impl FigureStore {
     /// # Errors
     /// Same as [`Store::apply`].
     pub fn delete(&self, names: &[String]) -> Result<(), StoreError> {
-        for some in names.chunks(MAX_STEPS) {
-            let batch =
-                some.iter().fold(Batch::new(), |batch, name| batch.delete(Space::Figures, name.as_bytes()));
+        for some in names.chunks(MAX_OPERATIONS) {
+            let batch = some
+                .iter()
+                .fold(Transaction::new(), |batch, name| batch.delete(StoreTable::Figures, name.as_bytes()));
             self.store.apply(batch)?;
         }
         Ok(())
@@ -57,18 +59,22 @@ impl FigureStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn each<T: DeserializeOwned>(
+    pub fn for_each<T: DeserializeOwned>(
         &self,
         prefix: &str,
         mut each: impl FnMut(String, Option<T>),
     ) -> Result<(), StoreError> {
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let page =
-                self.store.scan(Space::Figures, prefix.as_bytes(), after.as_deref(), crate::MAX_PAGE)?;
+            let page = self.store.scan(
+                StoreTable::Figures,
+                prefix.as_bytes(),
+                after.as_deref(),
+                crate::MAX_PAGE_ROWS,
+            )?;
             for row in &page.rows {
                 let name = String::from_utf8_lossy(&row.key).into_owned();
-                each(name, versioned::read(WHAT, &row.value).ok());
+                each(name, versioned_json::decode(WHAT, &row.value).ok());
             }
             after = page.rows.into_iter().last().map(|row| row.key);
             if !page.more {
@@ -89,24 +95,28 @@ mod tests {
         seconds: f64,
     }
 
-    fn all(figures: &FigureStore, prefix: &str) -> Vec<(String, Option<Speed>)> {
+    fn all(figures: &MeasurementStore, prefix: &str) -> Vec<(String, Option<Speed>)> {
         let mut found = Vec::new();
-        figures.each(prefix, |name, speed| found.push((name, speed))).unwrap();
+        figures.for_each(prefix, |name, speed| found.push((name, speed))).unwrap();
         found
     }
 
     #[test]
     fn figures_are_kept_by_name_and_a_damaged_one_is_told_and_can_be_deleted() {
-        let store = crate::memory();
-        let figures = FigureStore::new(store.clone());
+        let store = crate::open_in_memory();
+        let figures = MeasurementStore::new(store.clone());
         let many: Vec<(String, Speed)> =
             (0..2_500).map(|at| (format!("o{at:04}"), Speed { seconds: f64::from(at) })).collect();
         figures.put(&many).unwrap();
         figures.put(&[("m1".to_owned(), Speed { seconds: 0.5 })]).unwrap();
         assert_eq!(all(&figures, "o").len(), 2_500);
         assert_eq!(all(&figures, "m"), [("m1".to_owned(), Some(Speed { seconds: 0.5 }))]);
-        store.apply(Batch::new().put(Space::Figures, *b"m1", *b"{\"v\":1,\"seconds\":null}")).unwrap();
-        store.apply(Batch::new().put(Space::Figures, *b"m2", *b"{\"v\":9,\"seconds\":1}")).unwrap();
+        store
+            .apply(Transaction::new().put(StoreTable::Figures, *b"m1", *b"{\"v\":1,\"seconds\":null}"))
+            .unwrap();
+        store
+            .apply(Transaction::new().put(StoreTable::Figures, *b"m2", *b"{\"v\":9,\"seconds\":1}"))
+            .unwrap();
         assert_eq!(all(&figures, "m"), [("m1".to_owned(), None), ("m2".to_owned(), None)]);
         let names: Vec<String> = all(&figures, "").into_iter().map(|(name, _)| name).collect();
         figures.delete(&names).unwrap();

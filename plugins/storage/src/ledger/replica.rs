@@ -8,63 +8,63 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Group, LedgerStore, Sheet};
-use crate::{StoreError, private};
+use super::{EntryBlock, LedgerCommit, LedgerStore};
+use crate::{StoreError, permissions};
 
 /// Number of entries whose blocks are compared with the end of the file on opening: more than one commit has.
-const TAIL: u64 = 16_384;
+const COMPARED_ENTRIES: u64 = 16_384;
 /// Maximum time from an append to its sync.
-const LATER: Duration = Duration::from_millis(250);
+const SYNC_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of unsynced entries, without the current commit: well below [`TAIL`].
-const UNSYNCED: u64 = 4_096;
+const MAX_UNSYNCED: u64 = 4_096;
 
 /// Maximum number of repairs retained until [`LedgerStore::take_healed`] returns them.
-const MOST_HEALED: usize = 24;
+const MAX_REPAIRS: usize = 24;
 
 /// Replica files of a ledger.
 #[derive(Debug)]
-pub(super) struct Copies {
+pub(super) struct LedgerReplica {
     folder: PathBuf,
     /// Current month, its open file and the file length.
     open: Option<(String, File, u64)>,
     /// Error of the last failed append or sync; before the next append the files are compared with the store.
     behind: Option<StoreError>,
-    unsynced: Option<Unsynced>,
+    unsynced: Option<UnsyncedRange>,
     /// Repairs from the store, a sentence for each month.
-    healed: Vec<String>,
+    repairs: Vec<String>,
 }
 
 /// Unsynced part of the replica.
 #[derive(Clone, Copy, Debug)]
-struct Unsynced {
+struct UnsyncedRange {
     since: Instant,
     /// Number of its first entry.
     from: u64,
 }
 
-impl Copies {
-    pub(super) fn open(folder: &Path) -> Result<Copies, StoreError> {
+impl LedgerReplica {
+    pub(super) fn open(folder: &Path) -> Result<LedgerReplica, StoreError> {
         let failed = |error| StoreError::io("open the directory of the ledger's second copy", &error);
         let fresh = !folder.exists();
-        private::folder(folder).map_err(failed)?;
+        permissions::create_dir(folder).map_err(failed)?;
         let folder = folder.canonicalize().map_err(failed)?;
         if fresh && let Some(parent) = folder.parent() {
             sync_dir(parent)?;
         }
-        Ok(Copies { folder, open: None, behind: None, unsynced: None, healed: Vec::new() })
+        Ok(LedgerReplica { folder, open: None, behind: None, unsynced: None, repairs: Vec::new() })
     }
 
     /// Appends the blocks of a commit; returns true on success.
-    pub(super) fn append(&mut self, ledger: &LedgerStore, group: &Group) -> bool {
+    pub(super) fn append(&mut self, ledger: &LedgerStore, group: &LedgerCommit) -> bool {
         let copied = match self.behind {
             // The store already has this commit.
             Some(_) => self.catch_up(ledger),
-            None => self.write(ledger, group).and_then(|()| self.sync_if_due(group.after.seq)),
+            None => self.write(ledger, group).and_then(|()| self.sync_if_due(group.new_tip.seq)),
         };
-        self.done(copied)
+        self.record_result(copied)
     }
 
-    fn done(&mut self, copied: Result<(), StoreError>) -> bool {
+    fn record_result(&mut self, copied: Result<(), StoreError>) -> bool {
         self.behind = copied.err();
         if self.behind.is_some() {
             self.open = None;
@@ -73,8 +73,8 @@ impl Copies {
         self.behind.is_none()
     }
 
-    pub(super) fn take_healed(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.healed)
+    pub(super) fn take_repairs(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.repairs)
     }
 
     /// Returns the error because of which the files lag behind the store; `None` if they do not.
@@ -83,8 +83,8 @@ impl Copies {
     }
 
     /// Returns the time until the next sync is due; `None` if everything is synced.
-    pub(super) fn due(&self) -> Option<Duration> {
-        self.unsynced.map(|unsynced| LATER.saturating_sub(unsynced.since.elapsed()))
+    pub(super) fn sync_due(&self) -> Option<Duration> {
+        self.unsynced.map(|unsynced| SYNC_DELAY.saturating_sub(unsynced.since.elapsed()))
     }
 
     /// Syncs the appended blocks; returns true on success.
@@ -93,13 +93,13 @@ impl Copies {
             return self.behind.is_none();
         }
         let synced = self.sync_open();
-        self.done(synced)
+        self.record_result(synced)
     }
 
     fn sync_if_due(&mut self, last: u64) -> Result<(), StoreError> {
-        let many = |unsynced: Unsynced| last.saturating_sub(unsynced.from) >= UNSYNCED;
+        let many = |unsynced: UnsyncedRange| last.saturating_sub(unsynced.from) >= MAX_UNSYNCED;
         match self.unsynced {
-            Some(unsynced) if unsynced.since.elapsed() >= LATER || many(unsynced) => self.sync_open(),
+            Some(unsynced) if unsynced.since.elapsed() >= SYNC_DELAY || many(unsynced) => self.sync_open(),
             _ => Ok(()),
         }
     }
@@ -109,27 +109,27 @@ impl Copies {
             return Ok(());
         }
         if let Some((_, file, _)) = &self.open {
-            file.sync_data().map_err(failed)?;
+            file.sync_data().map_err(write_error)?;
         }
         self.unsynced = None;
         Ok(())
     }
 
-    fn write(&mut self, ledger: &LedgerStore, group: &Group) -> Result<(), StoreError> {
-        for run in group.sheets.chunk_by(|one, next| one.month == next.month) {
+    fn write(&mut self, ledger: &LedgerStore, group: &LedgerCommit) -> Result<(), StoreError> {
+        for run in group.blocks.chunk_by(|one, next| one.month == next.month) {
             let Some(first) = run.first() else { continue };
             let text = run.iter().map(|sheet| sheet.text.as_slice()).collect::<Vec<_>>().concat();
-            let end = ledger.length(&first.month)?;
+            let end = ledger.month_bytes(&first.month)?;
             if self.open.as_ref().is_some_and(|(open, ..)| *open != first.month) {
                 self.sync_open()?;
             }
-            let (file, at) = self.file(&first.month)?;
+            let (file, at) = self.open_month(&first.month)?;
             // A repeated commit may be in the file already; a file modified from outside is not appended to.
             match end.checked_sub(text.len() as u64) {
                 Some(start) if start == *at => {
-                    file.write_all_at(&text, start).map_err(failed)?;
+                    file.write_all_at(&text, start).map_err(write_error)?;
                     *at = end;
-                    self.unsynced.get_or_insert(Unsynced { since: Instant::now(), from: first.last });
+                    self.unsynced.get_or_insert(UnsyncedRange { since: Instant::now(), from: first.last });
                 }
                 _ => return self.catch_up(ledger),
             }
@@ -138,21 +138,21 @@ impl Copies {
     }
 
     /// Returns the open file of a month and its length.
-    fn file(&mut self, month: &str) -> Result<(&File, &mut u64), StoreError> {
+    fn open_month(&mut self, month: &str) -> Result<(&File, &mut u64), StoreError> {
         if self.open.as_ref().is_none_or(|(open, ..)| open != month) {
-            let path = path(&self.folder, month);
+            let path = month_path(&self.folder, month);
             let fresh = !path.exists();
-            let file = private::options()
+            let file = permissions::open_options()
                 .create(true)
                 .truncate(false)
                 .read(true)
                 .write(true)
                 .open(&path)
-                .map_err(failed)?;
+                .map_err(write_error)?;
             if fresh {
                 sync_dir(&self.folder)?;
             }
-            let length = file.metadata().map_err(failed)?.len();
+            let length = file.metadata().map_err(write_error)?.len();
             self.open = Some((month.to_owned(), file, length));
         }
         match &mut self.open {
@@ -166,7 +166,7 @@ impl Copies {
         self.open = None;
         self.unsynced = None;
         let months = ledger.months()?;
-        self.nothing_else(&months)?;
+        self.refuse_unknown_files(&months)?;
         for (place, month) in months.iter().enumerate() {
             // A commit spans at most two months.
             self.catch_up_month(ledger, month, place + 2 >= months.len())?;
@@ -175,43 +175,43 @@ impl Copies {
     }
 
     /// Returns an error if a file is of a month without entries in the store.
-    fn nothing_else(&self, months: &[String]) -> Result<(), StoreError> {
-        match files(&self.folder)?.iter().find(|file| !months.contains(file)) {
-            Some(month) => Err(more(month)),
+    fn refuse_unknown_files(&self, months: &[String]) -> Result<(), StoreError> {
+        match file_months(&self.folder)?.iter().find(|file| !months.contains(file)) {
+            Some(month) => Err(extra_entries_error(month)),
             None => Ok(()),
         }
     }
 
     fn catch_up_month(&mut self, ledger: &LedgerStore, month: &str, recent: bool) -> Result<(), StoreError> {
-        let should = ledger.length(month)?;
-        let (file, length) = self.file(month)?;
+        let should = ledger.month_bytes(month)?;
+        let (file, length) = self.open_month(month)?;
         if *length > should {
-            return Err(more(month));
+            return Err(extra_entries_error(month));
         }
         // Past months were synced long ago; in the last two the end may be torn.
         if *length == should && !recent {
             return Ok(());
         }
-        let sheets = ending(ledger, month, should, *length)?;
+        let sheets = last_blocks(ledger, month, should, *length)?;
         let mut at = should - sheets.iter().map(|sheet| sheet.text.len() as u64).sum::<u64>();
         let mut torn = None;
         for sheet in &sheets {
-            if torn.is_none() && !holds(file, at, &sheet.text)? {
+            if torn.is_none() && !contains_at(file, at, &sheet.text)? {
                 torn = Some(at);
             }
             if torn.is_some() {
-                file.write_all_at(&sheet.text, at).map_err(failed)?;
+                file.write_all_at(&sheet.text, at).map_err(write_error)?;
             }
             at += sheet.text.len() as u64;
         }
         if torn.is_some() {
-            file.sync_all().map_err(failed)?;
+            file.sync_all().map_err(write_error)?;
         }
         let before = std::mem::replace(length, should);
         if let Some(at) = torn {
             // A power cut removes the unsynced end of the file; any other difference is damage.
-            self.healed.truncate(MOST_HEALED - 1);
-            self.healed.push(if before < should {
+            self.repairs.truncate(MAX_REPAIRS - 1);
+            self.repairs.push(if before < should {
                 format!("the file of {month} had {before} of {should} bytes")
             } else {
                 format!("the file of {month} differed from the store after byte {at}")
@@ -221,45 +221,45 @@ impl Copies {
     }
 }
 
-impl Drop for Copies {
+impl Drop for LedgerReplica {
     fn drop(&mut self) {
         self.sync();
     }
 }
 
 /// Number of reads of a file that is still being written, and the pause between them.
-const LOOKS: u32 = 50;
-const BETWEEN: Duration = Duration::from_millis(20);
+const READ_ATTEMPTS: u32 = 50;
+const READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// Implements [`LedgerStore::compare`]. A commit may be in progress: the store has it shortly before the file.
-pub(super) fn compare(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>, StoreError> {
-    let files = files(folder)?;
+pub(super) fn compare_files(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>, StoreError> {
+    let files = file_months(folder)?;
     // Read after the files: a new month is in the store first.
     let months = ledger.months()?;
     let unknown = files.iter().filter(|file| !months.contains(file));
     let mut findings: Vec<String> =
         unknown.map(|month| format!("the file of {month} has entries that the store lacks")).collect();
     for month in months {
-        let file = match File::open(path(folder, &month)) {
+        let file = match File::open(month_path(folder, &month)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 findings.push(format!("the file of {month} is missing"));
                 continue;
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(write_error(error)),
         };
         let mut at = 0_u64;
         let mut differs = None;
-        ledger.walk_month(&month, 0, |sheet| {
-            if differs.is_none() && !comes_to_hold(&file, at, &sheet.text)? {
+        ledger.for_each_block_in_month(&month, 0, |sheet| {
+            if differs.is_none() && !eventually_contains(&file, at, &sheet.text)? {
                 differs = Some(at);
             }
             at += sheet.text.len() as u64;
             Ok::<_, StoreError>(())
         })?;
-        let length = file.metadata().map_err(failed)?.len();
+        let length = file.metadata().map_err(write_error)?.len();
         // Read after the file length, so that a commit in between is no difference.
-        let should = ledger.length(&month)?;
+        let should = ledger.month_bytes(&month)?;
         if let Some(at) = differs.or_else(|| (length > should).then_some(should)) {
             findings.push(format!("the file of {month} differs from the store after byte {at}"));
         }
@@ -268,18 +268,18 @@ pub(super) fn compare(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>
 }
 
 /// Returns the months of the non-empty files.
-fn files(folder: &Path) -> Result<Vec<String>, StoreError> {
+fn file_months(folder: &Path) -> Result<Vec<String>, StoreError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(write_error(error)),
     };
     let mut months = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(failed)?;
+        let entry = entry.map_err(write_error)?;
         let name = entry.file_name();
         let Some(month) = name.to_str().and_then(|name| name.strip_suffix(".jsonl")) else { continue };
-        if entry.metadata().map_err(failed)?.len() > 0 {
+        if entry.metadata().map_err(write_error)?.len() > 0 {
             months.push(month.to_owned());
         }
     }
@@ -288,31 +288,36 @@ fn files(folder: &Path) -> Result<Vec<String>, StoreError> {
 }
 
 /// Returns true if the file has these bytes at the offset, or gets them within a second.
-fn comes_to_hold(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
-    for _ in 0..LOOKS {
-        if holds(file, at, text)? {
+fn eventually_contains(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
+    for _ in 0..READ_ATTEMPTS {
+        if contains_at(file, at, text)? {
             return Ok(true);
         }
-        if file.metadata().map_err(failed)?.len() >= at + text.len() as u64 {
-            return holds(file, at, text);
+        if file.metadata().map_err(write_error)?.len() >= at + text.len() as u64 {
+            return contains_at(file, at, text);
         }
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(READ_PAUSE);
     }
     Ok(false)
 }
 
-fn path(folder: &Path, month: &str) -> PathBuf {
+fn month_path(folder: &Path, month: &str) -> PathBuf {
     folder.join(format!("{month}.jsonl"))
 }
 
 /// Returns the last blocks of a month: from the end of the file on, and at least those of the last commit.
-fn ending(ledger: &LedgerStore, month: &str, should: u64, length: u64) -> Result<Vec<Sheet>, StoreError> {
+fn last_blocks(
+    ledger: &LedgerStore,
+    month: &str,
+    should: u64,
+    length: u64,
+) -> Result<Vec<EntryBlock>, StoreError> {
     let last = ledger.tip()?.map_or(u64::MAX, |tip| tip.seq);
-    let mut back = TAIL;
+    let mut back = COMPARED_ENTRIES;
     loop {
         let from = last.saturating_sub(back);
         let mut sheets = Vec::new();
-        ledger.walk_month(month, from, |sheet| {
+        ledger.for_each_block_in_month(month, from, |sheet| {
             sheets.push(sheet.clone());
             Ok::<_, StoreError>(())
         })?;
@@ -321,40 +326,40 @@ fn ending(ledger: &LedgerStore, month: &str, should: u64, length: u64) -> Result
             .checked_sub(bytes)
             .ok_or_else(|| StoreError::corrupt(format!("the blocks of {month} exceed the bytes written")))?;
         if start <= length || from == 0 {
-            return if start <= length { Ok(sheets) } else { Err(lacks(month)) };
+            return if start <= length { Ok(sheets) } else { Err(missing_blocks_error(month)) };
         }
         back = back.saturating_mul(8);
     }
 }
 
 /// Returns true if the file has these bytes at the offset.
-fn holds(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
+fn contains_at(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
     let mut there = vec![0; text.len()];
     match file.read_exact_at(&mut there, at) {
         Ok(()) => Ok(there == text),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(write_error(error)),
     }
 }
 
-fn more(month: &str) -> StoreError {
+fn extra_entries_error(month: &str) -> StoreError {
     StoreError::corrupt(format!(
         "the second copy of the ledger has entries of {month} that the store lacks; `penstock credits rebuild` \
          writes the store's ledger again from it"
     ))
 }
 
-fn lacks(month: &str) -> StoreError {
+fn missing_blocks_error(month: &str) -> StoreError {
     StoreError::corrupt(format!(
         "ledger blocks of {month} are missing from the store and from the second copy"
     ))
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn failed(error: std::io::Error) -> StoreError {
+fn write_error(error: std::io::Error) -> StoreError {
     StoreError::io("write the ledger's second copy", &error)
 }
 
 fn sync_dir(folder: &Path) -> Result<(), StoreError> {
-    File::open(folder).and_then(|file| file.sync_all()).map_err(failed)
+    File::open(folder).and_then(|file| file.sync_all()).map_err(write_error)
 }

@@ -1,23 +1,23 @@
 //! Streaming validator of a file: splits chunks into lines, validates each line, and checks that every `custom_id` is
 //! unique.
 
-use super::mistake::{LineError, Mistakes};
-use super::{BOM, MOST_LINES, MOST_MISTAKES, Urls, bare, line};
+use super::validation_error::{FileErrors, LineError};
+use super::{AllowedUrls, BOM, MAX_REPORTED_ERRORS, MAX_REQUESTS, line, strip_line_ending};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Maximum excess in bytes of a buffered line over the longest line: a line break and a byte order mark.
-const AROUND: usize = 1 + BOM.len();
+const LINE_SLACK: usize = 1 + BOM.len();
 /// Bytes beyond the longest line that are skipped of a line that is too long, in search of its end: later lines may
 /// have errors to report. A longer line ends the validation.
-pub(super) const MOST_PASSED: usize = 8 << 20;
+pub(super) const MAX_SKIPPED: usize = 8 << 20;
 
 /// Buffer capacity retained from one line to the next, in bytes.
-const KEPT: usize = 1 << 20;
+const RETAINED_CAPACITY: usize = 1 << 20;
 
 /// Summary of a valid file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct FileSummary {
     /// Number of requests.
     pub lines: u32,
     /// API path of all requests.
@@ -26,44 +26,44 @@ pub struct Checked {
 
 /// Streaming validator of a file.
 #[derive(Debug)]
-pub struct Lines {
+pub struct FileValidator {
     /// Allowed API paths.
-    urls: Urls,
+    urls: AllowedUrls,
     /// Maximum line length, in bytes, without the line break.
-    longest: usize,
+    max_line: usize,
     /// Buffered start of an incomplete line.
-    pub(super) held: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
     /// Number of bytes so far of a line that is too long and is skipped up to its end.
-    passing: Option<usize>,
+    skipped: Option<usize>,
     /// Number of complete lines.
-    number: u64,
+    line_number: u64,
     /// Number of requests, invalid ones included.
     requests: u64,
     /// First of the trailing blank lines.
-    blank: Option<u64>,
+    trailing_blank: Option<u64>,
     /// API path and line number of the first valid line.
     url: Option<(&'static str, u64)>,
     /// Line number by digest of the `custom_id`.
-    names: HashMap<u128, u64>,
-    mistakes: Vec<LineError>,
+    custom_ids: HashMap<u128, u64>,
+    errors: Vec<LineError>,
     count: u64,
 }
 
-impl Lines {
+impl FileValidator {
     /// Creates a validator; lines may use one of `urls` and have at most `longest` bytes.
     #[must_use]
-    pub fn new(urls: Urls, longest: usize) -> Self {
+    pub fn new(urls: AllowedUrls, max_line: usize) -> Self {
         Self {
             urls,
-            longest,
-            held: Vec::new(),
-            passing: None,
-            number: 0,
+            max_line,
+            buffer: Vec::new(),
+            skipped: None,
+            line_number: 0,
             requests: 0,
-            blank: None,
+            trailing_blank: None,
             url: None,
-            names: HashMap::new(),
-            mistakes: Vec::new(),
+            custom_ids: HashMap::new(),
+            errors: Vec::new(),
             count: 0,
         }
     }
@@ -73,28 +73,28 @@ impl Lines {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (head, rest) = bytes.split_at(end);
             bytes = rest.get(1..).unwrap_or_default();
-            if self.passing.take().is_some() {
-                self.too_long();
-            } else if self.held.is_empty() {
-                self.line(head);
+            if self.skipped.take().is_some() {
+                self.reject_long_line();
+            } else if self.buffer.is_empty() {
+                self.validate_line(head);
             } else {
-                let mut held = std::mem::take(&mut self.held);
+                let mut held = std::mem::take(&mut self.buffer);
                 held.extend_from_slice(head);
-                self.line(&held);
+                self.validate_line(&held);
                 // The large buffer of a long line is not retained for short ones.
-                if held.capacity() <= KEPT {
+                if held.capacity() <= RETAINED_CAPACITY {
                     held.clear();
-                    self.held = held;
+                    self.buffer = held;
                 }
             }
         }
-        if let Some(passed) = &mut self.passing {
+        if let Some(passed) = &mut self.skipped {
             *passed = passed.saturating_add(bytes.len());
-        } else if self.held.len() + bytes.len() > self.longest.saturating_add(AROUND) {
-            self.passing = Some(self.held.len() + bytes.len());
-            self.held = Vec::new();
+        } else if self.buffer.len() + bytes.len() > self.max_line.saturating_add(LINE_SLACK) {
+            self.skipped = Some(self.buffer.len() + bytes.len());
+            self.buffer = Vec::new();
         } else {
-            self.held.extend_from_slice(bytes);
+            self.buffer.extend_from_slice(bytes);
         }
     }
 
@@ -102,106 +102,109 @@ impl Lines {
     ///
     /// # Errors
     /// Returns the errors of the file.
-    pub fn end(mut self) -> Result<Checked, Mistakes> {
-        if self.passing.is_some() {
-            self.too_long();
-        } else if !self.held.is_empty() {
-            let held = std::mem::take(&mut self.held);
-            self.line(&held);
+    pub fn end(mut self) -> Result<FileSummary, FileErrors> {
+        if self.skipped.is_some() {
+            self.reject_long_line();
+        } else if !self.buffer.is_empty() {
+            let held = std::mem::take(&mut self.buffer);
+            self.validate_line(&held);
         }
         if self.requests == 0 && self.count == 0 {
-            self.wrong(
+            self.report_error(
                 0,
                 LineError::new("empty_file", None, "expected at least one line, got an empty file"),
             );
         }
         match (self.url, u32::try_from(self.requests)) {
-            (Some((url, _)), Ok(lines)) if self.count == 0 => Ok(Checked { lines, url }),
-            _ => Err(Mistakes { first: self.mistakes, count: self.count }),
+            (Some((url, _)), Ok(lines)) if self.count == 0 => Ok(FileSummary { lines, url }),
+            _ => Err(FileErrors { first: self.errors, count: self.count }),
         }
     }
 
     /// Returns the memory reserved for an incomplete line, in bytes.
     #[must_use]
-    pub const fn held_bytes(&self) -> usize {
-        self.held.capacity()
+    pub const fn buffered_bytes(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Returns true if the file already has an error.
     #[must_use]
-    pub const fn are_wrong(&self) -> bool {
-        self.count > 0 || self.passing.is_some()
+    pub const fn has_error(&self) -> bool {
+        self.count > 0 || self.skipped.is_some()
     }
 
     /// Returns true if the current line is too long to search for its end.
     #[must_use]
-    pub fn are_endless(&self) -> bool {
-        self.passing.is_some_and(|passed| passed > self.longest.saturating_add(MOST_PASSED))
+    pub fn is_line_endless(&self) -> bool {
+        self.skipped.is_some_and(|passed| passed > self.max_line.saturating_add(MAX_SKIPPED))
     }
 
-    fn wrong(&mut self, number: u64, mistake: LineError) {
+    fn report_error(&mut self, number: u64, mistake: LineError) {
         self.count += 1;
-        if self.mistakes.len() < MOST_MISTAKES {
-            self.mistakes.push(mistake.at(number));
+        if self.errors.len() < MAX_REPORTED_ERRORS {
+            self.errors.push(mistake.with_line(number));
         }
     }
 
     /// Counts a non-blank line; returns false if there are too many.
-    fn request(&mut self) -> bool {
-        if let Some(blank) = self.blank.take() {
-            self.wrong(blank, LineError::new("blank_line", None, "expected a JSON object, got a blank line"));
+    fn count_request(&mut self) -> bool {
+        if let Some(blank) = self.trailing_blank.take() {
+            self.report_error(
+                blank,
+                LineError::new("blank_line", None, "expected a JSON object, got a blank line"),
+            );
         }
         self.requests += 1;
-        let most = u64::from(MOST_LINES);
+        let most = u64::from(MAX_REQUESTS);
         if self.requests == most + 1 {
-            let message = format!("expected at most {MOST_LINES} lines, got more");
-            self.wrong(self.number, LineError::new("too_many_lines", None, message));
+            let message = format!("expected at most {MAX_REQUESTS} lines, got more");
+            self.report_error(self.line_number, LineError::new("too_many_lines", None, message));
         }
         self.requests <= most
     }
 
-    fn too_long(&mut self) {
-        self.number += 1;
-        if self.request() {
-            let message = format!("expected at most {} bytes, got more", self.longest);
-            self.wrong(self.number, LineError::new("line_too_long", None, message));
+    fn reject_long_line(&mut self) {
+        self.line_number += 1;
+        if self.count_request() {
+            let message = format!("expected at most {} bytes, got more", self.max_line);
+            self.report_error(self.line_number, LineError::new("line_too_long", None, message));
         }
     }
 
-    fn line(&mut self, bytes: &[u8]) {
-        let bytes = bare(bytes, self.number == 0);
-        if bytes.len() > self.longest {
-            return self.too_long();
+    fn validate_line(&mut self, bytes: &[u8]) {
+        let bytes = strip_line_ending(bytes, self.line_number == 0);
+        if bytes.len() > self.max_line {
+            return self.reject_long_line();
         }
-        self.number += 1;
-        let number = self.number;
+        self.line_number += 1;
+        let number = self.line_number;
         if bytes.trim_ascii().is_empty() {
-            self.blank.get_or_insert(number);
+            self.trailing_blank.get_or_insert(number);
             return;
         }
-        if !self.request() {
+        if !self.count_request() {
             return;
         }
         match line(bytes, self.urls) {
-            Err(mistake) => self.wrong(number, mistake),
-            Ok(input) => self.compare(number, input.url, &input.custom_id),
+            Err(mistake) => self.report_error(number, mistake),
+            Ok(input) => self.check_unique(number, input.url, &input.custom_id),
         }
     }
 
     /// Compares the path and `custom_id` of a valid line with those of earlier lines.
-    fn compare(&mut self, number: u64, url: &'static str, custom_id: &str) {
+    fn check_unique(&mut self, number: u64, url: &'static str, custom_id: &str) {
         match self.url {
             Some((first, line)) if first != url => {
                 let message = format!("expected {first} as in line {line}, got {url}");
-                self.wrong(number, LineError::new("mixed_urls", Some("url"), message));
+                self.report_error(number, LineError::new("mixed_urls", Some("url"), message));
             }
             Some(_) => {}
             None => self.url = Some((url, number)),
         }
-        match self.names.entry(digest(custom_id)) {
+        match self.custom_ids.entry(digest(custom_id)) {
             std::collections::hash_map::Entry::Occupied(taken) => {
                 let message = format!("expected a unique custom_id, but line {} has the same", taken.get());
-                self.wrong(number, LineError::new("duplicate_custom_id", Some("custom_id"), message));
+                self.report_error(number, LineError::new("duplicate_custom_id", Some("custom_id"), message));
             }
             std::collections::hash_map::Entry::Vacant(free) => {
                 free.insert(number);

@@ -1,0 +1,186 @@
+//! Scans over every row: a consistent copy of an open store, and its verification.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use super::commit_marker::{fingerprint, is_caller_row};
+use super::engine::{SledEngine, VerifyPass};
+use super::handle::SledHandle;
+use crate::{SnapshotRow, StoreError, StoreTable, VerifyOutcome, row};
+
+/// Number of rows read per chunk, so that a failing store can be reopened between chunks.
+const CHUNK_ROWS: usize = 256;
+/// Number of changed rows from which a copy pauses writes to finish.
+const MAX_PAUSED_ROWS: usize = 256;
+/// Maximum number of catch-up rounds before a copy pauses writes.
+const MAX_ROUNDS: usize = 16;
+/// Maximum number of findings retained.
+const MAX_FINDINGS: usize = 100;
+
+/// Implements [`crate::Store::copy`]: reads every row while the keys of concurrent writes are recorded, then reads the
+/// recorded rows again; the last few of them while writes are paused.
+pub(crate) fn copy(
+    engine: &SledEngine,
+    sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let _alone = engine.scan_lock.lock();
+    {
+        let _writing = engine.write_lock.lock();
+        *engine.changed_keys.lock() = Some(BTreeSet::new());
+    }
+    let copied = for_each_row(engine, |key, sealed| match is_caller_row(key) {
+        true => emit_row(key, Some(row::decode(key, sealed)?), sink),
+        false => Ok(()),
+    })
+    .and_then(|()| catch_up(engine, sink));
+    *engine.changed_keys.lock() = None;
+    copied
+}
+
+fn catch_up(
+    engine: &SledEngine,
+    sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    for _ in 0..MAX_ROUNDS {
+        if engine.changed_keys.lock().as_ref().is_none_or(|keys| keys.len() <= MAX_PAUSED_ROWS) {
+            break;
+        }
+        copy_changed_rows(engine, sink)?;
+    }
+    let _writing = engine.write_lock.lock();
+    copy_changed_rows(engine, sink)
+}
+
+fn copy_changed_rows(
+    engine: &SledEngine,
+    sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let keys = engine.changed_keys.lock().as_mut().map(std::mem::take).unwrap_or_default();
+    for key in keys {
+        let value = engine.with_sled(|live| live.get(&key))?;
+        emit_row(&key, value.as_deref(), sink)?;
+    }
+    Ok(())
+}
+
+fn emit_row(
+    key: &[u8],
+    value: Option<&[u8]>,
+    sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let (space, key) = split_key(key)?;
+    sink(SnapshotRow { table: space, key, value })
+}
+
+fn split_key(key: &[u8]) -> Result<(StoreTable, &[u8]), StoreError> {
+    let known = key.split_first().and_then(|(tag, key)| Some((StoreTable::from_tag(*tag)?, key)));
+    known.ok_or_else(|| StoreError::Format { what: "a row of an unknown table".to_owned() })
+}
+
+/// Implements [`crate::Store::verify`]. Each chunk pauses writes briefly, so that every concurrent write is counted
+/// once: by the writer if its key is before the cursor, otherwise by the scan.
+pub(crate) fn verify(engine: &SledEngine, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
+    let _alone = engine.scan_lock.lock();
+    *engine.verify_pass.lock() = Some(VerifyPass::default());
+    let mut verified = VerifyOutcome::default();
+    let surveyed = loop {
+        let _writing = engine.write_lock.lock();
+        let mut survey = engine.verify_pass.lock();
+        let Some(survey) = survey.as_mut() else { break Err(aborted_error()) };
+        let before = verified.rows;
+        let turn = verify_chunk(engine, survey, &mut verified);
+        read(verified.rows - before);
+        match turn {
+            Ok(true) => {}
+            Ok(false) => break Ok((survey.counted, *engine.marker.lock())),
+            Err(error) => break Err(error),
+        }
+    };
+    *engine.verify_pass.lock() = None;
+    let (found, should) = surveyed?;
+    if verified.damaged == 0 && (found.rows, found.sum) != (should.rows, should.sum) {
+        verified.missing = true;
+        verified.findings.push(format!("there are {} rows, but {} were written", found.rows, should.rows));
+    }
+    Ok(verified)
+}
+
+fn aborted_error() -> StoreError {
+    StoreError::Io { what: "write during a verification", kind: std::io::ErrorKind::Interrupted }
+}
+
+/// Returns `Corrupt` if a store small enough to be verified on opening lacks rows.
+pub(crate) fn check_missing_rows(engine: &SledEngine) -> Result<(), StoreError> {
+    if engine.with_sled(SledHandle::log_bytes)? > engine.options.verify_under_bytes {
+        return Ok(());
+    }
+    let verified = verify(engine, &mut |_| {})?;
+    match verified.findings.into_iter().next() {
+        Some(finding) if verified.missing => Err(StoreError::corrupt(finding)),
+        _ => Ok(()),
+    }
+}
+
+/// Verifies one chunk; returns true if there were rows left to read.
+fn verify_chunk(
+    engine: &SledEngine,
+    survey: &mut VerifyPass,
+    verified: &mut VerifyOutcome,
+) -> Result<bool, StoreError> {
+    let turn = read_chunk(engine, survey.cursor.as_deref())?;
+    for (key, sealed) in turn.iter().filter(|(key, _)| is_caller_row(key)) {
+        survey.counted.add(fingerprint(key, sealed));
+        match split_key(key).and_then(|_| row::decode(key, sealed)) {
+            Ok(value) => {
+                verified.rows += 1;
+                verified.bytes += (key.len() - 1 + value.len()) as u64;
+            }
+            Err(error) => {
+                verified.damaged += 1;
+                if verified.findings.len() < MAX_FINDINGS {
+                    verified.findings.push(error.to_string());
+                }
+            }
+        }
+    }
+    match turn.into_iter().next_back() {
+        Some((key, _)) => {
+            survey.cursor = Some(key);
+            Ok(true)
+        }
+        None => Ok(false),
+    }
+}
+
+/// Passes every row to `each` in ascending key order, a chunk at a time.
+pub(crate) fn for_each_row(
+    engine: &SledEngine,
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        let mut turn = read_chunk(engine, last.as_deref())?;
+        for (key, sealed) in &turn {
+            each(key, sealed)?;
+        }
+        match turn.pop() {
+            Some((key, _)) => last = Some(key),
+            None => return Ok(()),
+        }
+    }
+}
+
+type EncodedRow = (Vec<u8>, Vec<u8>);
+
+/// Returns the next chunk of rows after a key.
+fn read_chunk(engine: &SledEngine, after: Option<&[u8]>) -> Result<Vec<EncodedRow>, StoreError> {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut turn = Vec::with_capacity(CHUNK_ROWS);
+    engine.with_sled(|live| {
+        live.scan(from, |key, sealed| {
+            turn.push((key.to_vec(), sealed.to_vec()));
+            Ok(turn.len() < CHUNK_ROWS)
+        })
+    })?;
+    Ok(turn)
+}

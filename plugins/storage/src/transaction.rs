@@ -1,0 +1,201 @@
+//! Transaction of guards and writes that are applied together or not at all.
+
+use crate::{StoreError, StoreTable};
+
+/// Maximum key length, in bytes.
+pub const MAX_KEY_BYTES: usize = 512;
+/// Maximum value length, in bytes. sled stores values over 128 KiB in files that it never syncs.
+pub const MAX_VALUE_BYTES: usize = 64 * 1024;
+/// Maximum number of operations of one transaction, guards included.
+pub const MAX_OPERATIONS: usize = 1_000;
+/// Maximum bytes of keys and values in one transaction.
+pub const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
+
+/// Guard or write of one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactionOp {
+    /// Guard that the row does not exist.
+    Absent,
+    /// Guard that the row exists.
+    Present,
+    /// Guard that the row has exactly this value.
+    Equals(Vec<u8>),
+    /// Write that creates or replaces the row.
+    Put(Vec<u8>),
+    /// Write that removes the row, if it exists.
+    Delete,
+}
+
+/// Operation of a transaction with its row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowOperation {
+    /// Table of the row.
+    pub table: StoreTable,
+    /// Key of the row.
+    pub key: Vec<u8>,
+    /// Guard or write of the row.
+    pub op: TransactionOp,
+}
+
+/// Ordered operations of a transaction: a guard sees the earlier writes of the same transaction. If one guard fails,
+/// nothing is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    operations: Vec<RowOperation>,
+}
+
+impl Transaction {
+    /// Creates an empty transaction.
+    #[must_use]
+    pub fn new() -> Transaction {
+        Transaction::default()
+    }
+
+    /// Adds a guard that the row does not exist.
+    #[must_use]
+    pub fn require_absent(self, space: StoreTable, key: impl Into<Vec<u8>>) -> Transaction {
+        self.push(space, key.into(), TransactionOp::Absent)
+    }
+
+    /// Adds a guard that the row exists.
+    #[must_use]
+    pub fn require_present(self, space: StoreTable, key: impl Into<Vec<u8>>) -> Transaction {
+        self.push(space, key.into(), TransactionOp::Present)
+    }
+
+    /// Adds a guard that the row has exactly `value`.
+    #[must_use]
+    pub fn require_value(
+        self,
+        space: StoreTable,
+        key: impl Into<Vec<u8>>,
+        value: impl Into<Vec<u8>>,
+    ) -> Transaction {
+        self.push(space, key.into(), TransactionOp::Equals(value.into()))
+    }
+
+    /// Adds a write.
+    #[must_use]
+    pub fn put(self, space: StoreTable, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Transaction {
+        self.push(space, key.into(), TransactionOp::Put(value.into()))
+    }
+
+    /// Adds a removal.
+    #[must_use]
+    pub fn delete(self, space: StoreTable, key: impl Into<Vec<u8>>) -> Transaction {
+        self.push(space, key.into(), TransactionOp::Delete)
+    }
+
+    /// Adds all operations of another transaction.
+    #[must_use]
+    pub fn append(mut self, other: Transaction) -> Transaction {
+        self.operations.extend(other.operations);
+        self
+    }
+
+    fn push(mut self, space: StoreTable, key: Vec<u8>, step: TransactionOp) -> Transaction {
+        self.operations.push(RowOperation { table: space, key, op: step });
+        self
+    }
+
+    /// Returns the operations in order.
+    #[must_use]
+    pub fn operations(&self) -> &[RowOperation] {
+        &self.operations
+    }
+
+    /// Returns true if there is no operation.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Returns the bytes of all keys and values.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.operations.iter().map(RowOperation::size).sum()
+    }
+
+    /// Checks the size limits.
+    ///
+    /// # Errors
+    /// Returns `TooLarge` with the name of the exceeded limit.
+    pub fn check_limits(&self) -> Result<(), StoreError> {
+        check_limit("a transaction of operations", self.operations.len(), MAX_OPERATIONS)?;
+        for operation in &self.operations {
+            check_limit("a key", operation.key.len(), MAX_KEY_BYTES)?;
+            if let TransactionOp::Put(value) | TransactionOp::Equals(value) = &operation.op {
+                check_limit("a value", value.len(), MAX_VALUE_BYTES)?;
+            }
+        }
+        check_limit("a transaction", self.bytes(), MAX_TRANSACTION_BYTES)
+    }
+
+    /// Evaluates the operations against `read`, which returns a row as it was before the transaction, and passes each
+    /// write to `write` once all guards hold.
+    ///
+    /// # Errors
+    /// Returns `Guard` with the index of the first failed guard, or the error of `read`.
+    pub(crate) fn evaluate(
+        &self,
+        mut read: impl FnMut(StoreTable, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,
+        mut write: impl FnMut(StoreTable, &[u8], Option<&[u8]>),
+    ) -> Result<(), StoreError> {
+        let mut written = Vec::new();
+        for (index, operation) in self.operations.iter().enumerate() {
+            let held = match &operation.op {
+                TransactionOp::Put(value) => {
+                    written.push((operation, Some(value.as_slice())));
+                    continue;
+                }
+                TransactionOp::Delete => {
+                    written.push((operation, None));
+                    continue;
+                }
+                guard => {
+                    let own = written.iter().rev().find(|(earlier, _)| earlier.is_same_row(operation));
+                    match own {
+                        Some((_, value)) => guard.is_satisfied(*value),
+                        None => guard.is_satisfied(read(operation.table, &operation.key)?.as_deref()),
+                    }
+                }
+            };
+            if !held {
+                return Err(StoreError::Guard { step: index });
+            }
+        }
+        for (operation, value) in written {
+            write(operation.table, &operation.key, value);
+        }
+        Ok(())
+    }
+}
+
+impl RowOperation {
+    fn size(&self) -> usize {
+        let value = match &self.op {
+            TransactionOp::Put(value) | TransactionOp::Equals(value) => value.len(),
+            TransactionOp::Absent | TransactionOp::Present | TransactionOp::Delete => 0,
+        };
+        self.key.len() + value
+    }
+
+    fn is_same_row(&self, other: &RowOperation) -> bool {
+        self.table == other.table && self.key == other.key
+    }
+}
+
+impl TransactionOp {
+    fn is_satisfied(&self, row: Option<&[u8]>) -> bool {
+        match self {
+            TransactionOp::Absent => row.is_none(),
+            TransactionOp::Present => row.is_some(),
+            TransactionOp::Equals(value) => row == Some(value.as_slice()),
+            TransactionOp::Put(_) | TransactionOp::Delete => true,
+        }
+    }
+}
+
+fn check_limit(what: &'static str, bytes: usize, cap: usize) -> Result<(), StoreError> {
+    if bytes > cap { Err(StoreError::TooLarge { what, bytes, cap }) } else { Ok(()) }
+}
