@@ -15,7 +15,7 @@ const WHOLE: u32 = 1_000;
 const EASY: u32 = 500;
 /// Busy share beyond which a thread releases connections …
 const CROWDED: u32 = 850;
-/// … to a thread that is busier by at most this much less.
+/// … to a thread whose busy share is lower by this much.
 const APART: u32 = 300;
 /// Connections that a thread may have beyond the others while it is not busy. All of them may become busy later, and a
 /// connection leaves only between two requests.
