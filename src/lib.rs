@@ -1,63 +1,53 @@
-//! Penstock: the gateway in front of EU providers of open-weight models.
+//! Penstock: a gateway in front of EU providers of open-weight models, on Cloudflare's Pingora.
 //!
-//! # One way through
-//! ```text
-//! bytes → key → model:flavor → Ask → limits, reserve → Plan → Attempt → events → bytes
-//!                                                                └→ Usage → footprint + price → settle → log, metrics
-//! ```
-//! No arrow goes back. A room (a crate under `plugins/`) never calls another
-//! room: this crate carries values between them, and is the only one that names
-//! sockets, threads, clocks, the command line and Prometheus.
+//! `docs/architecture.md` shows the life of a request and the extension points.
 //!
-//! # Where things are
-//! | module | what it is for |
+//! # Folders
+//! An import points to a lower row only; the test `imports_point_to_lower_folders` enforces the order.
+//!
+//! | module | purpose |
 //! |---|---|
-//! | [`cli`], [`start`] | the command line; starting, signals, stopping |
-//! | [`config`] | what users write → what the house uses; all mistakes at once |
-//! | [`gateway`], [`server`], [`tls`], [`socket`], [`threads`], [`front`] | listeners; a connection's requests one by one |
-//! | [`house`] | composition root; everything that lives as long as the process |
-//! | [`live`] | the configuration at work, swapped whole by a reload |
-//! | [`exchange`], [`caller`], [`mod@line`] | the life of one request, top to bottom; who asks: a client, or a line of a batch |
-//! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
-//! | [`relay`] | the attempt loop: select, attempt, plain, pump, settle |
-//! | [`overload`] | requests and bytes of the whole house; who waits for a place |
-//! | [`gate`] | limits and budgets of a key and its account: taken before, settled after |
-//! | [`intake`] | forms with a file, read past memory |
-//! | [`count`] | token counts, where a window might be exceeded |
-//! | [`upstream`] | providers: pools of offers on Pingora's load balancer, health checks, routes, seats, bills |
-//! | [`descriptors`] | how many connections the system allows |
-//! | [`civil`] | times as people and headers write them |
-//! | [`buffers`] | memory for large bodies, kept for a moment |
-//! | [`pace`] | turns of tasks that read, so that no peer keeps a thread to itself |
-//! | [`proxy`] | Pingora's phases: from the session of a client or of a batch line to an exchange |
-//! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
-//! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
-//! | [`spool`], [`shelf`] | uploads on disk; images that wait for their client |
-//! | [`files`], [`object_id`] | what clients keep, and what it is called |
-//! | [`batch`] | files of requests, worked off in their own time |
-//! | [`archive`] | all that lasts, proven, saved, restored, salvaged |
-//! | [`handover`], [`notify`] | an upgrade: sockets and store go to the next process; what systemd is told |
-//! | [`figures`] | measured speeds across restarts |
-//! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
-//! | [`watched`] | secrets and certificates that change in their files |
-//! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
-//! | [`simulate`], [`simulators`] | simulated providers |
+//! | [`cli`] | commands, their arguments and output |
+//! | [`app`] | startup, listeners, background tasks, stop and upgrade of the process |
+//! | [`admin`] | admin listener: keys, accounts, credits, batches, status, metrics |
+//! | [`server`] | connections of clients: guard of HTTP/1.1 heads, limits of HTTP/2, connection limits |
+//! | [`proxy`] | phases of Pingora's proxy: filters, endpoints, exchange, failover driver |
+//! | [`state`] | state of the process that requests share; reload |
+//! | [`batch`] | batches: scheduling, execution and commit of lines |
+//! | [`upstream`] | providers: pools on Pingora's load balancer, connections, health checks, circuit breakers, permits |
+//! | [`backup`] | backup, restore, verification and repair of stored data |
+//! | [`billing`] | ledger: reserve, settle and void, write queue, recovery |
+//! | [`limits`] | rate limits and budgets, admission control, permits to count tokens |
+//! | [`auth`] | API keys and accounts in memory |
+//! | [`storage`] | database and secrets, uploaded files, spooled bodies, cached images |
+//! | [`upgrade`] | handover of sockets and store to the next process |
+//! | [`http`] | helpers of HTTP: TLS settings, request framing, buffers, receive windows |
+//! | [`telemetry`] | log, metrics, access records |
+//! | [`config`] | configuration: parsing, validation, settings, changes |
+//! | [`net`] | sockets, threads, lifecycle of the process |
+//! | [`time`] | clocks and formats of time |
+//!
+//! Crates under `plugins/` are pure: values in, values out. Only this crate opens sockets, reads clocks and names threads,
+//! the command line and Prometheus.
 //!
 //! # Invariants
-//! 1. Only this crate touches sockets.
-//! 2. A room gets time as an argument.
-//! 3. No float in money; none in energy that is billed.
+//! 1. Only this crate opens sockets.
+//! 2. Crates under `plugins/` get time as an argument.
+//! 3. No floating point in money, and none in billed energy.
 //! 4. `Usage.input` includes cached tokens.
-//! 5. Same dialect: bytes pass, nothing is serialised again.
-//! 6. A reserve ends once: settled with its answer or when its client left, else
-//!    voided; what was taken from limits ends with the exchange, however that ends.
-//! 7. Every buffer has a cap from the configuration, in bytes.
-//! 8. Every refusal is spoken in the caller's dialect and leaks no cause.
-//! 9. Secrets have no Display and print as `***`.
-//! 10. After the first content token nothing is retried; a broken stream is
-//!     rescued without a byte sent twice, or ends with an error.
-//! 11. `conf/penstock.toml` is the defaults.
-//! 12. No request content is logged or stored, files and batches aside.
+//! 5. Same dialect: bytes pass unchanged and are not serialized again.
+//! 6. A reserve ends exactly once: settled with its response or at the client's disconnection, else voided. Reservations
+//!    of limits end with the exchange, however that ends.
+//! 7. Every buffer has a cap in bytes from the configuration.
+//! 8. Every error is sent in the caller's dialect, without internal causes.
+//! 9. Secrets have no `Display`, and print as `***`.
+//! 10. Nothing is retried after the first content token; a broken stream is continued without repeating a byte, or ends
+//!     with an error.
+//! 11. `conf/penstock.toml` equals the defaults.
+//! 12. No request content is logged or stored, except files and batches.
+//! 13. Every timeout is compared with the clock at each step, and a client that disconnects is noticed, whatever the
+//!     provider sends.
+//! 14. Nothing that a client's file or a provider's response claims is charged without a bound from a measurement.
 
 pub mod admin;
 pub mod app;

@@ -1,5 +1,5 @@
-//! What goes on beside the requests: names looked up again, providers checked,
-//! the last use of keys, what they spent and measured speeds written down, the system's clock followed.
+//! Background tasks: name resolution, health checks, writes of key use, spends and latency records, and the comparison
+//! of the clock with the system's.
 
 use super::backups;
 use crate::http::buffer_pool;
@@ -14,29 +14,29 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How often names are looked up again.
+/// Interval of name resolution.
 const RESOLVE: Duration = Duration::from_secs(30);
-/// How often the last use of keys and measured speeds are written down.
+/// Interval of writes of the last use of keys and of latency records.
 const NOTE: Duration = Duration::from_secs(30);
-/// How often spends are written down: what a crash may forget of a budget.
+/// Interval of writes of spends: a crash may lose that much of a budget's use.
 const SPENDS: Duration = Duration::from_secs(1);
-/// How often images that are over are let go.
+/// Interval of the removal of expired images.
 const TIDY: Duration = Duration::from_secs(10);
-/// How often idle connections are looked at.
+/// Interval of the sweep of idle connections.
 const SWEEP: Duration = Duration::from_secs(5);
-/// How often files that are over are deleted.
+/// Interval of the deletion of expired files.
 const OLD: Duration = Duration::from_secs(60);
-/// How often it is looked whether an archive is due.
+/// Interval of the check whether a backup is due.
 const EXPORT: Duration = Duration::from_secs(1);
-/// Interval between measurements of what is stored.
+/// Interval of the measurement of stored sizes.
 const MEASURE: Duration = Duration::from_secs(60);
-/// Interval between looks at the store.
+/// Interval of the health check of the store.
 const STORE: Duration = Duration::from_millis(250);
 
-/// How often the system's clock is looked at.
+/// Interval of the comparison with the system clock.
 const CLOCK: Duration = Duration::from_secs(1);
 
-/// Starts them all.
+/// Starts all background tasks.
 pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
         every(RESOLVE, stop, house, |house| async move { refresh(&house).await }),
@@ -77,12 +77,11 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
     ]
 }
 
-/// A store that is stuck for this long does not come back by itself. A slow disk may take some seconds, and
-/// requests go on meanwhile within what may be unwritten.
+/// Milliseconds after which a stuck store does not recover. A slow disk may take some seconds; requests go on meanwhile
+/// within the limit of unwritten charges.
 const HOPELESS: u64 = 30_000;
 
-/// Waiting on a store that is locked up may lose what it still acknowledges: the process ends, and the next start
-/// recovers.
+/// Aborts the process if the store is stuck. Waiting could lose what it still acknowledges; the next start recovers.
 fn watch_store(house: &House) {
     if let StoreHealth::Stuck { milliseconds: milliseconds @ HOPELESS.. } = house.vault.store.health() {
         let since = milliseconds.to_string();
@@ -92,7 +91,7 @@ fn watch_store(house: &House) {
     }
 }
 
-/// A clock that is set while the house runs: by NTP after the start, or after the machine slept.
+/// Follows a system clock that is set while the process runs: by NTP after the start, or after the machine slept.
 fn follow_clock(clock: Clock) {
     let told =
         |name: &str, by: Duration| log::event(log::warn(), name, &[("seconds", &by.as_secs().to_string())]);
@@ -103,7 +102,7 @@ fn follow_clock(clock: Clock) {
     }
 }
 
-/// Deletes the files that are over.
+/// Deletes expired files.
 async fn sweep_files(house: &House) {
     let (files, at) = (house.files.clone(), house.when());
     let swept = tokio::task::spawn_blocking(move || files.sweep(at)).await;
@@ -115,7 +114,7 @@ async fn sweep_files(house: &House) {
     }
 }
 
-/// Looks every provider's name up, and publishes the addresses to the pools and to the health checks.
+/// Resolves the names of all providers, and publishes the addresses to the pools and health checks.
 pub async fn resolve(house: &House) {
     let live = house.live();
     resolve_all(live.providers.iter()).await;
@@ -123,7 +122,7 @@ pub async fn resolve(house: &House) {
     house.health_checks.publish(&live).await;
 }
 
-/// Looks every provider's name up again, and publishes the addresses if one has changed.
+/// Resolves the names of all providers again, and publishes the addresses if one has changed.
 async fn refresh(house: &House) {
     let live = house.live();
     let addresses = || live.providers.iter().map(|provider| provider.route.address()).collect::<Vec<_>>();
@@ -135,12 +134,12 @@ async fn refresh(house: &House) {
     }
 }
 
-/// Ends when told to stop, or when nobody is left to tell.
+/// Waits for the stop signal, or for the end of its sender.
 async fn told(stop: &mut watch::Receiver<bool>) {
     stop.wait_for(|stop| *stop).await.ok();
 }
 
-/// Does something again and again until told to stop.
+/// Runs a task at an interval until the stop signal.
 fn every<F>(
     pause: Duration,
     stop: &watch::Receiver<bool>,

@@ -1,4 +1,4 @@
-//! Scheduled backups: an archive is made when one is due, beside the requests.
+//! Scheduled backups, made beside the requests.
 
 use crate::backup::Saved;
 use crate::backup::rotation::Job;
@@ -7,7 +7,7 @@ use crate::telemetry::log;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Makes an archive if one is due.
+/// Makes a backup if one is due.
 pub async fn due(house: &Arc<House>) {
     let now = house.clock.unix();
     let every = house.live().settings.exports.every;
@@ -48,7 +48,7 @@ fn told(house: &House, saved: Result<Saved, String>, took: Duration) {
                 [("rows", &rows), ("files", &files), ("bytes", &bytes), ("ms", &number(milliseconds))];
             log::event(log::info(), "exported", &figures);
         }
-        // Not begun again, and no failure: the gateway stops.
+        // Not retried, and no failure: the gateway stops.
         Err(_) if house.is_draining() => return,
         Err(why) => {
             house.exports.set_failed(now);

@@ -1,5 +1,5 @@
-//! A running gateway: every listener and every worker, until it is told to
-//! stop. The binary runs one; tests run many in one process.
+//! Running gateway: all listeners and background tasks, until it is stopped. The binary runs one; tests run many in one
+//! process.
 
 use super::predecessor;
 use crate::admin;
@@ -29,45 +29,45 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
-/// How long idle connections get to close after they could last begin a request.
+/// Time in which idle connections may close after they could last begin a request.
 const LINGER: Duration = Duration::from_millis(200);
-/// How often it is looked whether something has ended.
+/// Interval of the checks whether something has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A gateway at work.
+/// Running gateway.
 pub struct Gateway {
-    /// What it is made of.
+    /// State of the process.
     pub house: Arc<House>,
-    /// Where it listens for plain HTTP.
+    /// Addresses of the HTTP listeners.
     pub http: Vec<SocketAddr>,
-    /// Where it listens for TLS.
+    /// Address of the TLS listener.
     pub https: Option<SocketAddr>,
-    /// Where it is administered.
+    /// Address of the admin listener.
     pub admin: SocketAddr,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
-    /// Stopped last: open requests are still answered.
+    /// Simulated providers, stopped last: they still serve open requests.
     simulators: Simulators,
     threads: Arc<Threads>,
     source: ConfigReader,
-    /// The admin listener, and what stops it alone.
+    /// Admin listener, and its own stop signal.
     desk: Option<JoinHandle<()>>,
     desk_stop: watch::Sender<bool>,
-    /// Its sockets, the admin listener's last: for the process after this one.
+    /// Sockets for the next process, the admin listener's last.
     sockets: Vec<TcpListener>,
     link: Option<Arc<Link>>,
 }
 
 impl Gateway {
-    /// Binds every socket, opens the store, starts.
+    /// Binds the sockets, opens the store and starts.
     ///
     /// # Errors
-    /// One sentence that says what is in the way; nothing is left running.
+    /// Returns a sentence that names the cause; nothing is left running.
     pub async fn start(settings: Settings, source: ConfigReader) -> Result<Self, String> {
         Self::begin(settings, source, None).await
     }
 
-    /// The same in the place of a process that runs, if one hands over.
+    /// Variant that takes over from a running process, if one hands over.
     ///
     /// # Errors
     /// As [`Gateway::start`]; the other process goes on then.
@@ -122,11 +122,11 @@ impl Gateway {
         })
     }
 
-    /// Starts the program again and hands everything over to it. When this returns, this process only has to
-    /// [`Gateway::stop`]. Returns the number of the other.
+    /// Starts the program again and hands everything over to it. Afterwards this process only has to [`Gateway::stop`].
+    /// Returns the process id of the new process.
     ///
     /// # Errors
-    /// One sentence that says why this process goes on.
+    /// Returns a sentence that says why this process goes on.
     pub async fn upgrade(&mut self, program: &Program) -> Result<u32, String> {
         if !self.house.live().settings.simulators.is_empty() {
             return Err("A gateway with simulated providers cannot be upgraded.".to_owned());
@@ -154,7 +154,7 @@ impl Gateway {
             spawn_blocking(move || successor.call_off()).await.ok();
             return Err("The batches or the ledger did not stop; this process goes on.".to_owned());
         }
-        // Administration waits for the other process from here on, what has begun ends.
+        // No admin request begins from here on; those in flight end.
         self.desk_stop.send_replace(true);
         if let Some(desk) = self.desk.take() {
             desk.await.ok();
@@ -165,7 +165,7 @@ impl Gateway {
         self.house.leave(true);
         let (house, runtime) = (self.house.clone(), Handle::current());
         let work = move || {
-            // A row for each key: before charges begin to wait.
+            // One row per key: written before charges begin to wait.
             house.keyring.note_uses(&house.vault.keys);
             latency_records::note(&house, Extent::Everything);
             house.ledger.detach();
@@ -180,7 +180,7 @@ impl Gateway {
         spawn_blocking(work).await.unwrap_or_else(|_| Err("The hand-over broke off.".to_owned()))
     }
 
-    /// Takes up again what was laid down for an upgrade that is not.
+    /// Resumes what was paused for an upgrade that failed.
     async fn go_on(&mut self) -> Result<(), String> {
         if self.house.has_left() {
             let house = self.house.clone();
@@ -197,25 +197,25 @@ impl Gateway {
         Batches::start(&self.house.batch).await
     }
 
-    /// Stops in order: not ready, no new connection, the open exchanges end or
-    /// `within` is over, then everything else. Returns how many were cut.
+    /// Stops in order: not ready, no new connection, wait for open exchanges for at most `within`, then everything
+    /// else. Returns the number of exchanges that were cut.
     pub async fn stop(mut self, within: Duration) -> usize {
         self.house.drain();
         self.sockets.clear();
         self.stop.send_replace(true);
-        // Batches do not take as long as requests may: what they have not done they go on with at the next start.
+        // Batches get less time than requests: their remaining lines continue at the next start.
         let emptied = tokio::time::timeout(within, self.emptied());
         tokio::join!(emptied, self.house.batches.close()).0.ok();
         let cut = self.house.exchanges();
-        // Until now it told that the house drains.
+        // Reported draining until now.
         self.desk_stop.send_replace(true);
         for task in self.tasks.into_iter().chain(self.desk) {
             task.abort();
             task.await.ok();
         }
-        // What is cut voids its reserve.
+        // An exchange that is cut voids its reserve.
         drop(self.threads);
-        // Until now open requests had their providers.
+        // Open requests needed their providers until now.
         self.simulators.stop().await;
         let (house, link) = (self.house, self.link);
         let noted = move || {
@@ -233,9 +233,9 @@ impl Gateway {
         cut
     }
 
-    /// Ends when the last exchange has, and every connection that might still begin one. The answer of an exchange
-    /// that was open at the signal may have said that its connection goes on: idle connections have their moment
-    /// from the end of the last one.
+    /// Waits for the last exchange, and for every connection that might still begin one. The response of an exchange
+    /// that was open at the signal may have announced keep-alive: idle connections get their grace period after the end
+    /// of the last one.
     async fn emptied(&self) {
         loop {
             self.house.emptied().await;
@@ -250,8 +250,8 @@ impl Gateway {
     }
 }
 
-/// What the process after this one tells: keys and accounts are as they are there. Each is read and set in one turn:
-/// what is set last was read last, whatever order the threads come in.
+/// Applies changes of keys and accounts that the next process reports. Each is read and set under one lock, so that the
+/// last value set is the last value read, in whatever order the threads run.
 fn hear(house: &Arc<House>, runtime: &Handle, news: News) {
     let house = house.clone();
     runtime.spawn_blocking(move || {

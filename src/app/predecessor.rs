@@ -11,10 +11,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// Says that this process serves, and does from now on what the other one wants of the store.
+/// Reports this process as ready, and serves the store to the process before it from now on.
 ///
 /// # Errors
-/// One sentence; the process before this one goes on.
+/// Returns a sentence that names the cause; the process before this one goes on.
 pub fn serve_predecessor(arrival: Arrival, house: &Arc<House>, holds: Holds) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("The process before this one cannot be heard: {error}.");
     let mut line = arrival.into_connection();
@@ -35,7 +35,7 @@ pub fn serve_predecessor(arrival: Arrival, house: &Arc<House>, holds: Holds) -> 
     Ok(())
 }
 
-/// Until it ends; returns what it left open.
+/// Serves until the other process ends; returns the reserves that it left open.
 fn serve(
     line: &mut UnixStream,
     out: &Arc<Mutex<UnixStream>>,

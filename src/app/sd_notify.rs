@@ -1,21 +1,20 @@
-//! What the service manager is told, if one listens: `NOTIFY_SOCKET`, as of
-//! systemd. Nobody listening is no failure.
+//! Notifications of the service manager through `NOTIFY_SOCKET`, as defined by systemd. No listener is no failure.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The process serves.
+/// Reports that the process is ready.
 pub fn ready() {
     tell("READY=1");
 }
 
-/// Another process is the service from now on, and serves.
+/// Reports that another process is the service from now on, and ready.
 pub fn successor(id: u32) {
     tell(&format!("MAINPID={id}\nREADY=1\nSTATUS=Upgraded; the process before it drains."));
 }
 
-/// The process ends as soon as its exchanges have.
+/// Reports that the process stops once its exchanges have ended.
 pub fn stopping() {
     tell("STOPPING=1");
 }

@@ -1,4 +1,4 @@
-//! Starting and stopping the process: threads, signals, the demo's greeting.
+//! Start and stop of the process: threads, signals, the greeting of the demo.
 
 use crate::admin;
 use crate::app::gateway::Gateway;
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Threads for what goes on beside requests: those have threads of their own.
+/// Threads for background tasks; requests have threads of their own.
 const HOUSE: usize = 1;
 
-/// Runs a gateway until it is told to stop.
+/// Runs a gateway until it is stopped.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns a sentence that names the cause.
 pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
     runtime(HOUSE)?.block_on(async move {
         let drain = settings.drain;
@@ -61,10 +61,10 @@ pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
     })
 }
 
-/// Runs the demo: a gateway with simulated providers, a key, and a line to try it with.
+/// Runs the demo: a gateway with simulated providers, a key, and an example command.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns a sentence that names the cause.
 pub fn demo(settings: Settings, source: ConfigReader) -> Result<(), String> {
     runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
@@ -89,10 +89,10 @@ pub fn demo(settings: Settings, source: ConfigReader) -> Result<(), String> {
     })
 }
 
-/// Runs one simulated provider as a server of its own.
+/// Runs one simulated provider as a server.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns a sentence that names the cause.
 pub fn simulate(options: penstock_simulator::Options) -> Result<(), String> {
     runtime(options.threads)?.block_on(async move {
         fd_limit::raise();
@@ -105,7 +105,7 @@ pub fn simulate(options: penstock_simulator::Options) -> Result<(), String> {
     })
 }
 
-/// Notes that a storage folder is the demo's: commands without a configuration work on no other.
+/// Marks a storage folder as the demo's: commands without a configuration use no other.
 fn mark(folder: &Path) -> Result<(), String> {
     let path = folder.join(DEMO);
     let text = "This folder was made by the demo (`penstock` without a command).\n";
@@ -121,8 +121,8 @@ fn runtime(threads: usize) -> Result<Runtime, String> {
         .map_err(|error| format!("The worker threads cannot be started: {error}."))
 }
 
-/// Sees to it that what is in memory stays there: no core dump, no debugger of the same user. Prompts, answers and
-/// keys would be in them.
+/// Protects the memory of the process, which holds prompts, answers and keys: no core dump, no debugger of the same
+/// user.
 fn keep_to_itself(core_dumps: bool) -> Result<(), String> {
     if core_dumps {
         return Ok(());
@@ -135,7 +135,7 @@ fn keep_to_itself(core_dumps: bool) -> Result<(), String> {
         })
 }
 
-/// What the process listens to from outside.
+/// Signals of the process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -143,7 +143,7 @@ struct Signals {
     upgrade: Signal,
 }
 
-/// What the process was told.
+/// Order from a signal.
 #[derive(PartialEq, Eq)]
 enum Order {
     Stop,
@@ -161,7 +161,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the end, or for an upgrade; reloads meanwhile when asked to.
+    /// Waits for a stop or an upgrade; handles reloads meanwhile.
     async fn until_told(&mut self, gateway: &Gateway, source: &ConfigReader) -> Order {
         loop {
             tokio::select! {
@@ -225,7 +225,7 @@ fn say(text: &str) -> Result<(), String> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
 }
 
-/// A source that never changes, for gateways without a file.
+/// Configuration source that never changes, for gateways without a file.
 #[must_use]
 pub fn fixed(settings: Settings) -> ConfigReader {
     Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))

@@ -1,6 +1,5 @@
-//! Who may ask: every key and account in memory, so that a request never waits
-//! for the disk. A change counts from the next request on; a revocation also
-//! ends open streams.
+//! Cache of all API keys and accounts in memory, so that no request waits for the disk. A change applies from the next
+//! request on; a revocation also ends open streams.
 
 pub use super::principal::{Account, Grant};
 
@@ -23,34 +22,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows read from the store at once.
 const PAGE: usize = 1_000;
-/// A key's last use is written down when it is older than this, in seconds.
+/// Age in seconds beyond which the last use of a key is written again.
 const TOUCH: u64 = 60;
 
 type Map<K, V> = HashMap<K, V, ahash::RandomState>;
-/// A public id as the map's key.
+/// Public id as a map key.
 type Id = [u8; 16];
 
 /// All keys and accounts.
 pub struct Keyring {
     grants: RwLock<Map<Id, Arc<Grant>>>,
     accounts: RwLock<Map<Box<str>, Arc<Account>>>,
-    /// Keys whose spend is to be written down.
+    /// Keys whose spend has to be written.
     spenders: Mutex<Vec<Arc<Grant>>>,
     pepper: Pepper,
     clock: Clock,
 }
 
-/// What keys and their accounts have spent.
+/// Spends of keys and accounts, to be written.
 pub struct Spent {
     due: Vec<Arc<Grant>>,
     rows: Vec<(SpendOwner, SpendRecord)>,
 }
 
 impl Keyring {
-    /// Reads every account and every key of the store.
+    /// Loads every account and key of the store.
     ///
     /// # Errors
-    /// What the store says.
+    /// Returns the error of the store.
     pub fn load(vault: &Vault, clock: Clock) -> Result<Self, String> {
         let told = |error: penstock_storage::StoreError| error.to_string();
         let mut spends: HashMap<SpendOwner, SpendRecord, ahash::RandomState> = HashMap::default();
@@ -95,8 +94,8 @@ impl Keyring {
         Ok(ring)
     }
 
-    /// Writes down the accounts that only keys of earlier versions name. A store that cannot be written to
-    /// now is no reason not to start: the next start does it.
+    /// Writes accounts that only keys of earlier versions name. A store that cannot be written now does not prevent the
+    /// start: the next start retries.
     fn adopt(&self, vault: &Vault, written: &[Box<str>]) {
         let now = self.clock.unix();
         for id in self.accounts.read().keys().filter(|id| !written.contains(id)) {
@@ -124,20 +123,20 @@ impl Keyring {
         }
     }
 
-    /// The grant of a request's headers. Of several keys the first good one counts.
+    /// Returns the grant of the request's headers. Of several keys the first valid one counts.
     ///
     /// # Errors
-    /// None of them is good; which way is not told.
+    /// Returns an error if none is valid, without the reason.
     pub fn admit(&self, authorization: Option<&[u8]>, api_key: Option<&[u8]>) -> Result<Arc<Grant>, Refusal> {
         let now = self.clock.unix();
         let mut offered = false;
         for text in penstock_auth::presented_keys(authorization, api_key) {
             offered = true;
             let Ok(key) = ApiKey::parse(text) else { continue };
-            // An id that nobody has takes as long as a wrong secret: who guesses learns nothing by the clock.
+            // An unknown id takes as long as a wrong secret, so that timing reveals nothing.
             let grant = self.grant(key.public_id()).unwrap_or_else(Grant::nobody);
             let digest = penstock_auth::key_digest(&self.pepper.0, &key);
-            // Nobody is never good.
+            // The digest of an unknown id never matches.
             if grant.knows(&digest, now) && grant.good(now) {
                 grant.live.used.store(now, Ordering::Relaxed);
                 return Ok(grant);
@@ -146,26 +145,26 @@ impl Keyring {
         Err(if offered { Refusal::new(Code::InvalidKey) } else { missing() })
     }
 
-    /// The grant of a public id.
+    /// Returns the grant of a public id.
     #[must_use]
     pub fn grant(&self, public_id: &str) -> Option<Arc<Grant>> {
         let id: Id = public_id.as_bytes().try_into().ok()?;
         self.grants.read().get(&id).cloned()
     }
 
-    /// The account of an id.
+    /// Returns the account with this id.
     #[must_use]
     pub fn account(&self, id: &str) -> Option<Arc<Account>> {
         self.accounts.read().get(id).cloned()
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.grants.read().len()
     }
 
-    /// A key as it is from now on: new, changed or revoked.
+    /// Stores a key that was created, changed or revoked.
     pub fn set_key(&self, record: &KeyRecord) {
         self.put(record, None);
     }
@@ -192,7 +191,7 @@ impl Keyring {
         grants.insert(id, Arc::new(Grant::of(record, account, live)));
     }
 
-    /// The account that a key names. Keys of earlier versions may name one that was never made.
+    /// Returns the account that a key names. Keys of earlier versions may name an account that was never created.
     fn account_of(&self, id: &str) -> Arc<Account> {
         if let Some(account) = self.account(id) {
             return account;
@@ -201,7 +200,7 @@ impl Keyring {
         self.accounts.write().entry(id.into()).or_insert_with(fresh).clone()
     }
 
-    /// An account as it is from now on: new, changed, suspended or active again.
+    /// Stores an account that was created, changed, suspended or reactivated.
     pub fn set_account(&self, record: &AccountRecord) {
         let account = self.account_of(&record.id);
         account.tally.set(&record.limits);
@@ -212,7 +211,7 @@ impl Keyring {
         }
     }
 
-    /// Money was charged: the spend of the key and its account is to be written down.
+    /// Marks the spend of the key and of its account to be written.
     pub fn charged(&self, grant: &Arc<Grant>) {
         let key = grant.live.spent.swap(true, Ordering::AcqRel);
         let account = grant.account.spent.swap(true, Ordering::AcqRel);
@@ -221,19 +220,19 @@ impl Keyring {
         }
     }
 
-    /// Writes down what was spent since; blocks.
+    /// Writes the spends since the last call; blocks.
     pub fn note_spends(&self, spends: &SpendStore) {
         self.write(self.spent(), spends);
     }
 
-    /// What was spent since it was last asked for, to be written down.
+    /// Takes the spends since the last call, to be written.
     #[must_use]
     pub fn spent(&self) -> Spent {
         let due = std::mem::take(&mut *self.spenders.lock());
         let now = self.clock.date();
         let mut rows: Map<SpendOwner, SpendRecord> = HashMap::default();
         for grant in &due {
-            // Before looking: what comes after is due again.
+            // Cleared before the read: a later charge marks it again.
             grant.live.spent.store(false, Ordering::Release);
             grant.account.spent.store(false, Ordering::Release);
             rows.insert(SpendOwner::Key(grant.public_id.to_string()), grant.tally().spent(now));
@@ -242,7 +241,7 @@ impl Keyring {
         Spent { due, rows: rows.into_iter().collect() }
     }
 
-    /// Writes it down; blocks. What could not be written is due again, and false.
+    /// Writes spends; blocks. Returns false if they could not be written, and marks them again.
     pub fn write(&self, spent: Spent, spends: &SpendStore) -> bool {
         if spent.due.is_empty() {
             return true;
@@ -253,7 +252,7 @@ impl Keyring {
         false
     }
 
-    /// Writes down the last use of keys used since; blocks.
+    /// Writes the last use of keys that were used since the last call; blocks.
     pub fn note_uses(&self, keys: &KeyStore) {
         let due: Vec<Arc<Grant>> = {
             let grants = self.grants.read();

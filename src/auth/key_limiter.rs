@@ -1,4 +1,4 @@
-//! Limits of one key or one account, and the use that was made of them.
+//! Limits of one key or one account, and their use.
 
 use parking_lot::Mutex;
 use penstock_limits::{Limits, Meter, Period, Spend, Standing};
@@ -7,7 +7,7 @@ use penstock_storage::spend::SpendRecord;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-/// Limits and the use of them, of one key or one account.
+/// Limits of one key or one account, and their use.
 #[derive(Debug, Default)]
 pub struct Tally(pub(crate) Mutex<Inner>);
 
@@ -18,7 +18,7 @@ pub(crate) struct Inner {
 }
 
 impl Tally {
-    /// A tally that goes on from what was spent.
+    /// Creates a limiter that continues from recorded spends.
     #[must_use]
     pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
         let spend = spent.map(|spent| Spend::restored(spent.day, spent.month, Duration::from_secs(spent.at)));
@@ -28,12 +28,12 @@ impl Tally {
         }))
     }
 
-    /// Other limits; what was used stays used.
+    /// Replaces the limits; the use stays.
     pub fn set(&self, limits: &KeyLimits) {
         self.0.lock().limits = limits_of(limits);
     }
 
-    /// Micro-credits spent in the running day and month.
+    /// Returns the micro-credits spent in the current day and month.
     #[must_use]
     pub fn spent(&self, now: Duration) -> SpendRecord {
         let inner = self.0.lock();
@@ -41,13 +41,13 @@ impl Tally {
         SpendRecord { day: within(Period::Day), month: within(Period::Month), at: now.as_secs() }
     }
 
-    /// Requests that were let through since the start.
+    /// Returns the number of admitted requests since startup.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.0.lock().meter.passed()
     }
 
-    /// Requests at work, tokens owed, and how the limits per minute stand.
+    /// Returns requests in flight, tokens owed, and the status of the limits per minute.
     #[must_use]
     pub fn now(&self, now: Duration) -> (u32, u64, Standing) {
         let inner = self.0.lock();
@@ -56,7 +56,7 @@ impl Tally {
     }
 }
 
-/// A limit of zero is refused where limits are read; one that lies in the store all the same is none.
+/// Converts stored limits. Zero is rejected when limits are read; a stored zero counts as no limit.
 fn limits_of(limits: &KeyLimits) -> Limits {
     let some = |limit: Option<u64>| limit.and_then(NonZeroU64::new);
     Limits {

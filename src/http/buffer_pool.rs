@@ -1,7 +1,6 @@
-//! Buffers for large bodies. A megabyte of fresh memory costs more than reading
-//! into it: the system clears and maps each of its pages. So the buffers of
-//! large bodies are kept for a moment after their request, a few MiB of them in
-//! all, and the next large body is read into one of those.
+//! Pool of buffers for large bodies. A megabyte of fresh memory costs more than reading into it, because the system
+//! clears and maps each page. So the buffers of large bodies are kept for a moment after their request, a few MiB in
+//! all, and reused for the next large body.
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -9,23 +8,23 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bodies shorter than this get memory of their own, which the allocator has at hand.
+/// Shorter bodies get memory of their own, which the allocator has at hand.
 const LARGE: usize = 128 << 10;
-/// Bytes kept in all.
+/// Maximum bytes in the pool.
 pub const KEPT: usize = 8 << 20;
-/// How long a buffer is kept that nobody needs.
+/// Time that an unused buffer stays in the pool.
 pub const IDLE: Duration = Duration::from_secs(1);
-/// A buffer may be longer than what it is taken for, up to so many times.
+/// Factor by which a buffer may be longer than the requested capacity.
 const ROOMY: usize = 4;
 
-/// The buffers that are kept.
+/// Pool of unused buffers.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// Each with the moment since which nobody needs it; the latest is last.
+    /// Buffers with the time since which each is unused; the latest is last.
     free: Mutex<Vec<(Instant, BytesMut)>>,
 }
 
-/// A buffer in use. It goes back where it came from when the last who reads it is done.
+/// Buffer in use. It returns to the pool when its last reader drops it.
 #[derive(Debug, Default)]
 pub struct Buffer {
     bytes: BytesMut,
@@ -33,7 +32,7 @@ pub struct Buffer {
 }
 
 impl Buffers {
-    /// An empty buffer with room for so many bytes.
+    /// Returns an empty buffer with this capacity.
     #[must_use]
     pub fn take(self: &Arc<Self>, room: usize) -> Buffer {
         if room < LARGE {
@@ -47,7 +46,7 @@ impl Buffers {
         Buffer { bytes, home: Some(self.clone()) }
     }
 
-    /// Lets go of what nobody has needed for [`IDLE`].
+    /// Frees buffers that were unused for [`IDLE`].
     pub fn tidy(&self, now: Instant) {
         let idle = |since: Instant| now.saturating_duration_since(since) >= IDLE;
         let over: Vec<_> = self.free.lock().extract_if(.., |(since, _)| idle(*since)).collect();
@@ -69,7 +68,7 @@ fn kept(free: &[(Instant, BytesMut)]) -> usize {
 }
 
 impl Buffer {
-    /// Its bytes, to be read by anybody.
+    /// Freezes the buffer into shared bytes.
     #[must_use]
     pub fn freeze(mut self) -> Bytes {
         if self.home.is_some() { Bytes::from_owner(self) } else { std::mem::take(&mut self.bytes).freeze() }
@@ -111,7 +110,7 @@ mod tests {
         kept(&buffers.free.lock())
     }
 
-    /// A body of this length, and where its buffer is.
+    /// Returns a body of this length, and the address of its buffer.
     fn body(buffers: &Arc<Buffers>, length: usize) -> (Bytes, *const u8) {
         let mut buffer = buffers.take(length);
         assert!(buffer.is_empty() && buffer.capacity() >= length);

@@ -1,23 +1,23 @@
-//! HTTP helpers that the server and the proxy share: responses, TLS settings, body framing, buffers.
+//! HTTP helpers that the server and the proxy share: TLS settings, body framing, buffers, receive windows.
 
 pub mod buffer_pool;
 pub mod receive_window;
 pub mod request_stream;
 pub mod tls;
 
-/// What a client may send of a body before it is read: with the default of 64 KiB a long upload waits for a round trip
-/// at every window.
+/// Receive window of a stream: bytes of a body that a client may send before they are read. With the default of 64 KiB
+/// a long upload waits for a round trip per window.
 pub const STREAM_WINDOW: u32 = 512 << 10;
 
-/// What may become of a connection after an exchange.
+/// Use of a connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// It may serve another.
+    /// The connection may serve another request.
     Reuse,
-    /// It ends, with the answer that was written.
+    /// The connection ends after the response.
     End,
-    /// The same, and the client was told that it is too slow: nothing of it is worth another wait.
+    /// The connection ends after a timeout response: a slow client gets little more time.
     Late,
-    /// It ends without one: the answer was not written to its end.
+    /// The connection ends without a complete response.
     Cut,
 }

@@ -1,19 +1,18 @@
-//! Long bodies that are read at the same time from the streams of one
-//! connection. Its window is as wide as they need: what nobody reads yet, or
-//! ever will, is not let in.
+//! Receive window of a connection: long bodies of its streams that are read at the same time. The window is as wide as
+//! the bodies being read need; bytes of bodies that nobody reads are not admitted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
-/// Bodies of a connection that are read now.
+/// Bodies of a connection that are being read.
 #[derive(Debug, Default)]
 pub struct Bodies {
     read: AtomicUsize,
     news: Notify,
 }
 
-/// The body of one stream.
+/// Body of one stream.
 #[derive(Debug)]
 pub struct Body {
     bodies: Arc<Bodies>,
@@ -21,13 +20,13 @@ pub struct Body {
 }
 
 impl Bodies {
-    /// How many there are.
+    /// Returns the number of bodies being read.
     #[must_use]
     pub fn count(&self) -> usize {
         self.read.load(Ordering::Acquire)
     }
 
-    /// Ends when there are more or less of them than so many.
+    /// Waits until the number differs from `known`.
     pub async fn other_than(&self, count: usize) {
         loop {
             let news = self.news.notified();
@@ -42,13 +41,13 @@ impl Bodies {
 }
 
 impl Body {
-    /// One that nobody reads yet.
+    /// Creates a body that is not read yet.
     #[must_use]
     pub fn new(bodies: &Arc<Bodies>) -> Self {
         Self { bodies: bodies.clone(), read: false }
     }
 
-    /// Whether it is read from now on.
+    /// Marks the body as being read, or not.
     pub fn reads(&mut self, read: bool) {
         if self.read == read {
             return;

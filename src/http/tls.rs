@@ -1,8 +1,7 @@
-//! TLS towards clients: certificates that can be swapped while connections are
-//! made, clients' own certificates where they are asked for, versions.
+//! TLS of listeners: certificates that can be replaced while connections are accepted, client certificates, versions.
 //!
-//! A pair is proven before it is put to work: the key has to be the
-//! certificate's. Handshakes that have begun end with what they began with.
+//! A pair is validated before it is used: the key must belong to the certificate. Handshakes in progress end with the
+//! configuration with which they began.
 
 use crate::config::settings::{ClientCertificatePolicy, HttpsSettings, Settings, TlsVersion};
 use pingora_core::listeners::tls::Acceptor;
@@ -17,19 +16,19 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{RootCertStore, SupportedProtocolVersion};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// What a listener does with TLS.
+/// TLS configuration of a listener.
 pub struct Tls {
-    /// Makes connections.
+    /// Acceptor of connections.
     pub acceptor: Acceptor,
-    /// When its certificate is over, Unix seconds.
+    /// Expiry of the certificate, Unix seconds.
     pub expires: i64,
 }
 
 impl Tls {
-    /// Reads the files and proves them.
+    /// Loads and validates the files.
     ///
     /// # Errors
-    /// One sentence that says which of them cannot be used.
+    /// Returns a sentence that names the file that cannot be used.
     pub fn read(https: &HttpsSettings) -> Result<Self, String> {
         let certified = pair(&https.certificate, &https.key)?;
         let expires = expires(&certified).unwrap_or(0);
@@ -58,20 +57,20 @@ impl Tls {
     }
 }
 
-/// What the TLS listener of a configuration does, if it has one.
+/// Loads the TLS listener of a configuration, if it has one.
 ///
 /// # Errors
-/// One sentence that says which of its files cannot be used.
+/// Returns a sentence that names the file that cannot be used.
 pub fn of(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
     let read = |https| Tls::read(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
     settings.listen.https.as_ref().map(read).transpose()
 }
 
-/// Proves what is in the files of certificates and keys; returns a warning for each certificate that is over, which
-/// is no mistake of the configuration's.
+/// Validates the files of certificates and keys. Returns a warning for each expired certificate, which is no error of
+/// the configuration.
 ///
 /// # Errors
-/// One sentence on each that cannot be used.
+/// Returns a sentence for each file that cannot be used.
 pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
     let (mut warnings, mut mistakes) = (Vec::new(), Vec::new());
     let mut look = |place: &str, path: &Path, expires: Option<i64>| {
@@ -83,7 +82,7 @@ pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> 
     if let Some(https) = &settings.listen.https {
         let own = pair(&https.certificate, &https.key).map(|pair| expires(&pair));
         let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| roots(ca).map(drop));
-        // What else is wrong shows only with good files.
+        // Further errors appear only with valid files.
         let whole = if own.is_ok() && clients.is_ok() { Tls::read(https).map(drop) } else { Ok(()) };
         let place = "listen.https";
         if let Ok(end) = &own {
@@ -108,7 +107,7 @@ pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> 
     if mistakes.is_empty() { Ok(warnings) } else { Err(mistakes) }
 }
 
-/// One certificate for every name.
+/// Resolver with one certificate for every name.
 #[derive(Debug)]
 struct One(Arc<CertifiedKey>);
 
@@ -125,10 +124,10 @@ fn versions(least: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
     }
 }
 
-/// A certificate chain and the key that belongs to it.
+/// Parses a certificate chain and its key.
 ///
 /// # Errors
-/// One sentence that says why they are none.
+/// Returns a sentence that says why they cannot be used.
 pub fn pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let unusable =
         |path: &Path, why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
@@ -150,10 +149,10 @@ pub fn pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     Ok(certified)
 }
 
-/// Certificates that others are measured by.
+/// Parses the certificates of authorities.
 ///
 /// # Errors
-/// One sentence that says why they are none.
+/// Returns a sentence that says why they cannot be used.
 pub fn roots(path: &Path) -> Result<RootCertStore, String> {
     let unusable = |why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
     let mut roots = RootCertStore::empty();

@@ -1,7 +1,6 @@
-//! How much the house takes on: requests at the same time and bytes that they
-//! hold. Who comes when it is full waits a moment, accounts in turn, and is then
-//! refused at once with a time to come back. One short lock for a request that
-//! comes in and one when it is over.
+//! Admission control: number of concurrent requests and bytes that they hold. A request that finds the process full
+//! waits for a moment, in turns by account, and is then refused with a time to retry. A request takes one short lock at
+//! its start and one at its end.
 
 use crate::config::settings;
 use crate::telemetry::overload::Standing;
@@ -14,33 +13,33 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// The requests of the house.
+/// Requests of the process.
 #[derive(Debug)]
 pub struct Overload {
     crowd: Mutex<Crowd<oneshot::Sender<Place>>>,
     refused: [AtomicU64; Why::ALL.len()],
 }
 
-/// Why a request was refused that could have been served at another time.
+/// Reason of a refusal that may not apply at another time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Too many wait already.
+    /// Too many requests wait.
     Queue,
-    /// It waited for the house in vain.
+    /// No permit of the process in time.
     House,
-    /// It waited for a provider in vain.
+    /// No permit of a provider in time.
     Provider,
-    /// It held too much while others do.
+    /// The request holds too many bytes while others hold some.
     Bytes,
-    /// It was in no hurry and in the way of others.
+    /// Batch work that others displaced.
     Batch,
 }
 
 impl Why {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 5] = [Self::Queue, Self::House, Self::Provider, Self::Bytes, Self::Batch];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,34 +52,34 @@ impl Why {
     }
 }
 
-/// A request's place in the house, and the bytes it holds; given back when dropped.
+/// Permit of a request and the bytes that it holds; released when dropped.
 #[derive(Debug)]
 pub struct Place {
     overload: Arc<Overload>,
-    /// Its account; `None` for a line of a batch, which takes no place from others.
+    /// Account of the request; `None` for a line of a batch, which takes no permit from others.
     whose: Option<Arc<str>>,
     bytes: usize,
 }
 
 impl Overload {
-    /// An empty house.
+    /// Creates an empty admission control.
     #[must_use]
     pub fn new(settings: &settings::OverloadSettings) -> Arc<Self> {
         Arc::new(Self { crowd: Mutex::new(Crowd::new(ceiling(settings))), refused: Default::default() })
     }
 
-    /// Other bounds from now on; who is in stays.
+    /// Changes the limits; admitted requests stay.
     pub fn configure(self: &Arc<Self>, settings: &settings::OverloadSettings) {
         let mut crowd = self.crowd.lock();
         crowd.configure(ceiling(settings));
         self.hand_on(crowd);
     }
 
-    /// A place for a request of this account with a body of so many bytes; where there is none, it waits at most
-    /// `wait`. The wait is told too, if there was one.
+    /// Acquires a permit for a request of this account with a body of `bytes`; waits at most `wait` if there is none.
+    /// Returns the time that it waited, if it did.
     ///
     /// # Errors
-    /// 503 with the time to come back.
+    /// Returns 503 with a time to retry.
     pub async fn enter(
         self: &Arc<Self>,
         whose: &Arc<str>,
@@ -106,26 +105,26 @@ impl Overload {
         let began = Instant::now();
         let place = match timeout(wait, &mut turn.hand).await {
             Ok(Ok(place)) => Ok(place),
-            // Sent away for somebody who had less waiting.
+            // Displaced by an account with fewer waiting requests.
             Ok(Err(_)) => Err(self.full(Why::Queue)),
             Err(_) => Err(self.full(Why::House)),
         };
         (place, Some(began.elapsed()))
     }
 
-    /// A line of a batch, which holds bytes and takes no place.
+    /// Acquires a permit for a line of a batch, which holds bytes only.
     #[must_use]
     pub fn line(self: &Arc<Self>) -> Place {
         Place { overload: self.clone(), whose: None, bytes: 0 }
     }
 
-    /// Seven eighths of it are taken, or somebody waits: what is in no hurry gives way.
+    /// Returns true if seven eighths are in use, or a request waits: batch work then pauses.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.crowd.lock().is_crowded()
     }
 
-    /// How full it is.
+    /// Returns the present use.
     #[must_use]
     pub fn standing(&self) -> Standing {
         let crowd = self.crowd.lock();
@@ -139,19 +138,19 @@ impl Overload {
         }
     }
 
-    /// Refusals so far, by reason.
+    /// Returns the number of refusals so far, by reason.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Why::ALL.iter().zip(&self.refused).map(|(why, count)| (why.name(), count.load(Ordering::Relaxed)))
     }
 
-    /// Refuses for now, and counts that.
+    /// Refuses a request, and counts that.
     pub fn full(&self, why: Why) -> Refusal {
         self.refused(why);
-        // Who was refused together does not come back together.
+        // Spread, so that requests that are refused together do not retry together.
         Refusal::new(Code::Overloaded).retry_after(rand::random_range(1..=3))
     }
 
-    /// Somebody has left: who waits and fits now comes in. They are told when the lock is gone.
+    /// Admits waiting requests that fit after a permit was released. They are notified after the lock is released.
     fn hand_on(self: &Arc<Self>, mut crowd: MutexGuard<'_, Crowd<oneshot::Sender<Place>>>) {
         if crowd.waiting() == 0 {
             return;
@@ -162,7 +161,7 @@ impl Overload {
         }
         drop(crowd);
         for (hand, place) in handed {
-            // Who has gone meanwhile gives it back at once.
+            // A request that is gone meanwhile releases its permit at once.
             hand.send(place).ok();
         }
     }
@@ -173,10 +172,10 @@ const fn ceiling(settings: &settings::OverloadSettings) -> Ceiling {
 }
 
 impl Place {
-    /// Holds so many bytes more.
+    /// Reserves further bytes.
     ///
     /// # Errors
-    /// 503: others hold too many.
+    /// Returns 503 if others hold too many.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
         if !self.overload.crowd.lock().grow(bytes) {
             return Err(self.overload.full(Why::Bytes));
@@ -203,7 +202,7 @@ impl Drop for Place {
     }
 }
 
-/// A turn in the queue, given up when this is dropped.
+/// Position in the queue, released when dropped.
 struct Turn<'o> {
     overload: &'o Arc<Overload>,
     whose: &'o Arc<str>,
@@ -214,7 +213,7 @@ struct Turn<'o> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.overload.crowd.lock().forget(self.whose, self.number);
-        // A place that was handed over is dropped with the channel; none is from here on.
+        // A permit that was granted is dropped with the channel; no further permit is granted.
         self.hand.close();
     }
 }

@@ -1,8 +1,8 @@
-//! What is let through: the limits of a key and of its account, taken before
-//! the work and settled after it. All in memory, under two short locks.
+//! Rate limits and budgets of a key and its account: reserved before the work and settled after it, in memory, under
+//! two short locks.
 //!
-//! Time here is the calendar's, since budgets end at midnight. Where that is set
-//! forward, a limit per minute is whole again a little early, once.
+//! Time is the calendar's, because budgets end at midnight. Where the calendar is set forward, a limit per minute
+//! refills early, once.
 
 use crate::auth::key_limiter::Inner;
 use crate::auth::principal::Grant;
@@ -16,18 +16,18 @@ use penstock_limits::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request that has come in: nobody else has its seat while it is looked at, which may take long. All of it goes back
-/// at its end, or when it passes.
+/// Provisional permit of a request before its cost is known, so that no other request takes its share while it is
+/// examined, which may take long. Released when dropped, or exchanged for the reservation.
 #[derive(Debug)]
 pub struct Entry {
     grant: Arc<Grant>,
     work: Work,
-    /// Of the key and of the account.
+    /// Charges of the key and of the account.
     held: Option<(Entered, Entered)>,
     clock: Clock,
 }
 
-/// Leave to work; ends with the exchange, settled or not.
+/// Reservation of a request; released with the exchange, settled or not.
 #[derive(Debug)]
 pub struct Pass {
     grant: Arc<Grant>,
@@ -35,20 +35,20 @@ pub struct Pass {
     clock: Clock,
 }
 
-/// Which limit refused.
+/// Limit that refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Its name.
+    /// Name of the limit.
     pub limit: Limit,
-    /// Whose it is.
+    /// Owner of the limit.
     pub whose: Whose,
 }
 
-/// Takes what an ask may use from a key and its account, instead of what it took by coming in; or nothing.
+/// Reserves the possible cost of a request from its key and account, in exchange for the provisional permit.
 ///
 /// # Errors
-/// The refusal: 429 for limits, 402 for budgets, with the wait after which the
-/// same ask passes if nobody else asks meanwhile.
+/// Returns 429 for a limit and 402 for a budget, with the wait after which the same request passes if there is no
+/// other.
 pub fn pass(mut entry: Entry, cost: &Cost) -> Result<Pass, (Hit, Refusal)> {
     let (now, entered) = (entry.clock.date(), entry.held.take());
     let (mut account, mut key) = locked(&entry.grant);
@@ -70,7 +70,7 @@ pub fn pass(mut entry: Entry, cost: &Cost) -> Result<Pass, (Hit, Refusal)> {
     }
 }
 
-/// Gives back what was taken by coming in.
+/// Releases the provisional permit.
 fn leave(entered: Option<(Entered, Entered)>, account: &mut Inner, key: &mut Inner, now: Duration) {
     let Some((own, shared)) = entered else { return };
     key.meter.leave(own, &key.limits, now);
@@ -81,16 +81,16 @@ fn refused((whose, denied): (Whose, Denied), now: Duration) -> (Hit, Refusal) {
     (Hit { limit: denied.limit, whose }, refusal(whose, &denied, now))
 }
 
-/// What is known of a key before it asks.
+/// Usage of a key before a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
-    /// Tokens of an answer without a cap: the ninetieth percentile of its own.
+    /// Tokens of a response without a cap: the ninetieth percentile of the key's responses.
     pub output: u64,
-    /// It or its account has a budget, so that the price matters.
+    /// True if the key or its account has a budget, so that the price matters.
     pub budgeted: bool,
 }
 
-/// What another process let through and charged counts here too.
+/// Counts a charge of another process.
 pub fn charge(grant: &Grant, money: MicroCredits, clock: Clock) {
     let (now, used) = (clock.date(), Used { money, ..Used::default() });
     let (mut account, mut key) = locked(grant);
@@ -101,8 +101,8 @@ pub fn charge(grant: &Grant, money: MicroCredits, clock: Clock) {
     }
 }
 
-/// Lets a request in, or refuses what no ask could pass, so that a key that is over its limits costs little. With
-/// what is known of the key.
+/// Acquires a provisional permit, or refuses what no request could pass, so that a key beyond its limits costs little.
+/// Returns the usage of the key too.
 ///
 /// # Errors
 /// As [`pass`].
@@ -125,31 +125,31 @@ pub fn enter(grant: &Arc<Grant>, work: Work, clock: Clock) -> Result<(Entry, Hab
     Ok((Entry { grant: grant.clone(), work, held, clock }, habits))
 }
 
-/// Whether money counts.
+/// Returns true if there is a budget.
 const fn budgeted(limits: &Limits) -> bool {
     limits.day.is_some() || limits.month.is_some()
 }
 
-/// Whether it matters how long answers are that nobody caps.
+/// Returns true if the length of responses without a cap matters.
 const fn learns(limits: &Limits) -> bool {
     limits.tokens.is_some() || budgeted(limits)
 }
 
-/// How a key and its account stand: of each limit the tighter one.
+/// Returns the status of the limits of a key and its account: of each limit the tighter one.
 #[must_use]
 pub fn standing(grant: &Grant, now: Duration) -> Standing {
     let (account, key) = locked(grant);
     key.meter.standing(&key.limits, now).tighter(account.meter.standing(&account.limits, now))
 }
 
-/// Both locks, always in this order.
+/// Takes both locks, always in this order.
 fn locked(grant: &Grant) -> (MutexGuard<'_, Inner>, MutexGuard<'_, Inner>) {
     let account = grant.account.tally.0.lock();
     (account, grant.tally().0.lock())
 }
 
 impl Pass {
-    /// The work is done: what it used counts. Only the first call does anything.
+    /// Settles the reservation with the actual use. Only the first call has an effect.
     pub fn settle(&mut self, used: &Used) {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.date();
@@ -185,7 +185,7 @@ impl Drop for Entry {
     }
 }
 
-/// Whole seconds until a limit lets the same through: a little late rather than too early.
+/// Returns the whole seconds until the limit admits the same request, rounded up.
 fn seconds(wait: Wait) -> Option<u32> {
     match wait {
         Wait::Seat => Some(1),
@@ -197,16 +197,16 @@ fn seconds(wait: Wait) -> Option<u32> {
     }
 }
 
-/// Longest wait that is told in seconds; of a longer one the end is told.
+/// Longest wait that is stated in seconds; a longer one is stated as a time.
 const SHORT: u32 = 60;
 
-/// The end of a wait, RFC 3339. `None` where there is no such time.
+/// Formats the end of a wait by RFC 3339. `None` if it has no end.
 fn resets_at(wait: Wait, now: Duration) -> Option<String> {
     let Wait::For(wait) = wait else { return None };
     Some(moment(now.saturating_add(wait.min(Duration::from_secs(u64::from(u32::MAX))))))
 }
 
-/// What a client can do about it, in words.
+/// Returns the advice for the client.
 fn when(denied: &Denied, seconds: Option<u32>, resets_at: Option<&str>) -> String {
     match (denied.limit, resets_at, seconds) {
         (_, None, _) | (_, _, None) => String::new(),

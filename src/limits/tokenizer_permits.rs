@@ -1,7 +1,7 @@
-//! Permits to count a long prompt: so many counts run at the same time, and at most one of each account.
+//! Permits to count the tokens of long prompts: limits concurrent counts, and allows one per account.
 //!
-//! Requests wait with accounts in turn, lines of batches behind all of them. A permit that is given back goes to the
-//! next that waits and whose account has none.
+//! Requests wait in turns by account, lines of batches behind all requests. A released permit goes to the next waiting
+//! request whose account has none.
 
 use crate::limits::admission_control::Why;
 use parking_lot::Mutex;
@@ -12,23 +12,23 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// All permits of the process.
+/// Permits of the process.
 #[derive(Debug)]
 pub struct CountingPermits(Mutex<Desk>);
 
 #[derive(Debug)]
 struct Desk {
-    /// Most counts at the same time.
+    /// Maximum number of concurrent counts.
     limit: usize,
     /// Accounts that have a permit.
     counting: Vec<Arc<str>>,
     requests: Fair<oneshot::Sender<CountingPermit>>,
     lines: VecDeque<Line>,
-    /// The last number given to a line.
+    /// Number of the last line that queued.
     number: u64,
 }
 
-/// A line of a batch that waits.
+/// Waiting line of a batch.
 #[derive(Debug)]
 struct Line {
     number: u64,
@@ -36,28 +36,28 @@ struct Line {
     hand: oneshot::Sender<CountingPermit>,
 }
 
-/// Leave to count, until this is dropped.
+/// Permit to count, released when dropped.
 #[derive(Debug)]
 pub struct CountingPermit {
     permits: Arc<CountingPermits>,
     account: Arc<str>,
 }
 
-/// A place in the queue, given up when this is dropped.
+/// Position in the queue, released when dropped.
 struct Waiting<'p> {
     permits: &'p Arc<CountingPermits>,
     account: &'p Arc<str>,
     number: u64,
-    /// The class that waits.
+    /// True for a line of a batch.
     line: bool,
     hand: oneshot::Receiver<CountingPermit>,
 }
 
-/// Permits on their way to those who waited for them.
+/// Permits to be delivered to waiting requests.
 type Handed = Vec<(oneshot::Sender<CountingPermit>, CountingPermit)>;
 
 impl CountingPermits {
-    /// So many permits.
+    /// Creates `limit` permits.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Desk {
@@ -69,7 +69,7 @@ impl CountingPermits {
         })))
     }
 
-    /// Another number of permits from now on; counts that run go on.
+    /// Changes the number of permits; running counts go on.
     pub fn configure(self: &Arc<Self>, limit: usize) {
         let handed = {
             let mut desk = self.0.lock();
@@ -79,18 +79,18 @@ impl CountingPermits {
         hand_over(handed);
     }
 
-    /// Counts that run, and those that wait for a permit.
+    /// Returns the number of running counts, and of waiting ones.
     #[must_use]
     pub fn standing(&self) -> (usize, usize) {
         let desk = self.0.lock();
         (desk.counting.len(), desk.requests.len() + desk.lines.len())
     }
 
-    /// A permit for this account: at once, or after a wait of at most `wait` among at most `most` others. A line of
-    /// a batch, which has no `wait`, waits behind all requests, without an end.
+    /// Acquires a permit for this account, at once or after a wait of at most `wait` among at most `most` others. A
+    /// line of a batch has no `wait`: it waits behind all requests, without a limit.
     ///
     /// # Errors
-    /// The reason for which there is none.
+    /// Returns the reason of a refusal.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         account: &Arc<str>,
@@ -111,7 +111,7 @@ impl CountingPermits {
                 },
             };
             drop(desk);
-            // Told without the lock.
+            // Delivered after the lock is released.
             drop(gone);
             Waiting { permits: self, account, number, line: wait.is_none(), hand: turn }
         };
@@ -129,7 +129,7 @@ impl CountingPermits {
         CountingPermit { permits: self.clone(), account }
     }
 
-    /// Gives free permits to those who wait.
+    /// Grants free permits to waiting requests.
     fn serve(self: &Arc<Self>, desk: &mut Desk) -> Handed {
         let mut handed = Vec::new();
         while desk.counting.len() < desk.limit {
@@ -156,7 +156,8 @@ impl CountingPermits {
 }
 
 impl Desk {
-    /// Whether an account that comes now may count at once. Those who wait could not, each for its own account.
+    /// Returns true if a new request of the account may count at once. Waiting requests could not, each because of its
+    /// own account.
     fn may(&self, account: &Arc<str>) -> bool {
         self.counting.len() < self.limit && !self.counting.contains(account)
     }
@@ -168,7 +169,7 @@ impl Desk {
     }
 }
 
-/// Who has gone meanwhile gives its permit back at once.
+/// Delivers permits; a receiver that is gone releases its permit at once.
 fn hand_over(handed: Handed) {
     for (hand, permit) in handed {
         hand.send(permit).ok();
@@ -197,7 +198,7 @@ impl Drop for Waiting<'_> {
             desk.requests.leave(self.account, self.number);
         }
         drop(desk);
-        // A permit that was handed over is dropped with the channel; none is from here on.
+        // A permit that was granted is dropped with the channel; no further permit is granted.
         self.hand.close();
     }
 }

@@ -1,44 +1,43 @@
-//! Tests only: mistakes on purpose. Without the feature `inject`, which no
-//! release has, nothing of this is compiled.
+//! Tests only: injected faults. Compiled only with the feature `inject`, which no release has.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a request may be made to panic.
+/// Point at which a request can be made to panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Its body is there, and nothing is reserved.
+    /// The body was read, and nothing is reserved.
     Body,
-    /// Its reserve, its pass and a seat are taken, and the provider is about to be asked.
+    /// Reserve, limits and a provider permit are taken, and the provider is about to be asked.
     Attempt,
-    /// Some of its stream is on its way.
+    /// A part of the stream was sent.
     Stream,
-    /// A part of its work is on a thread that may take its time.
+    /// Blocking work of the request runs on another thread.
     OffThread,
-    /// Its head was read, and its endpoint is not known.
+    /// The head was read, and the endpoint is not known.
     Route,
 }
 
 impl At {
-    /// Those that every stream comes by.
+    /// Points that every stream passes.
     pub const OF_A_STREAM: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
 }
 
-/// How many requests are to panic where.
+/// Number of panics to inject, by point.
 #[derive(Debug, Default)]
 pub struct Inject([AtomicU64; At::Route as usize + 1]);
 
 impl Inject {
-    /// The next so many requests that come by panic there.
+    /// Injects panics into the next `count` requests that pass the point.
     pub fn next(&self, at: At, count: u64) {
         if let Some(left) = self.0.get(at as usize) {
             left.store(count, Ordering::SeqCst);
         }
     }
 
-    /// Panics if it was told to.
+    /// Panics if a fault is due at the point.
     ///
     /// # Panics
-    /// On purpose.
+    /// Panics if a fault is due.
     #[allow(clippy::panic)]
     pub fn at(&self, at: At) {
         let Some(left) = self.0.get(at as usize) else { return };

@@ -1,8 +1,9 @@
-//! Measured speeds across restarts: written down beside the requests, read at the start, older by the time away.
+//! Measured latencies across restarts. They are written to the store beside the requests and read at startup, where
+//! they count as older by the downtime.
 //!
-//! A row for each offer that was measured, and one for the last hour of each model that was asked. Only those that
-//! changed are written, a bounded number at a time. Rows of offers and models that are no longer configured, and rows
-//! that cannot be read, are deleted at the start.
+//! The store has one row per measured offer and one row for the last hour of each model that was requested. Only rows
+//! that changed are written, a bounded number per round. Rows of offers and models that are no longer configured, and
+//! rows that cannot be decoded, are deleted at startup.
 
 use crate::state::House;
 use crate::telemetry::log;
@@ -21,26 +22,26 @@ use std::time::Duration;
 
 /// Rows written in one round beside requests: about half a megabyte.
 const ROUND: usize = 1_000;
-/// Names of the rows of offers, and of models.
+/// Row name prefixes of offers and of models.
 const OFFERS: &str = "o";
 const MODELS: &str = "m";
 
-/// Figures and the moment when they were written down, by both clocks of the process, in milliseconds.
+/// Measured figures and the time of writing, by both clocks of the process, in milliseconds.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row<T> {
-    /// The clock that the figures are by.
+    /// Steady clock, which the figures use.
     steady: u64,
-    /// The calendar.
+    /// Calendar clock.
     date: u64,
     figures: T,
 }
 
-/// How many rows may be written.
+/// Limit on the number of rows to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A bounded number, beside requests.
+    /// Bounded number, beside requests.
     Round,
-    /// All that changed, before the process ends.
+    /// All changed rows, before the process ends.
     Everything,
 }
 
@@ -53,15 +54,15 @@ impl<T> Row<T> {
         Self { steady: millis(clock.now()), date: millis(clock.date()), figures }
     }
 
-    /// The moment of writing by the clock of the process that wrote it, and by that of this one.
+    /// Time of writing, by the steady clock of the process that wrote the row and by that of this process.
     fn moments(&self, clock: Clock) -> (Duration, Duration) {
-        // A clock that was set back meanwhile is no time away.
+        // A clock that was set back in between counts as no downtime.
         let away = clock.date().saturating_sub(Duration::from_millis(self.date));
         (Duration::from_millis(self.steady), clock.now().saturating_sub(away))
     }
 }
 
-/// The name of an offer's row: another address or another name of the model is another offer.
+/// Row name of an offer. Another address or another model name makes it another offer.
 fn name(offer: &OfferLive) -> String {
     let (offer, base) = (&offer.offer, &offer.offer.provider.base_url);
     let address = format!("{}{}{}", base.tls, base.authority, base.path_prefix);
@@ -70,7 +71,7 @@ fn name(offer: &OfferLive) -> String {
     format!("{OFFERS}{}", hex::text(hash.finalize().iter().take(16)))
 }
 
-/// Takes up what was measured before the start. A store that cannot be read now is no reason not to start.
+/// Restores the figures that were measured before startup. A store that cannot be read does not prevent the start.
 pub fn restore(live: &Live, store: &MeasurementStore, clock: Clock) {
     let mut unknown = Vec::new();
     let restored =
@@ -132,7 +133,7 @@ fn read<T: DeserializeOwned>(
     Ok(kept)
 }
 
-/// Writes down what was measured since it was last written; blocks.
+/// Writes all figures that changed since they were last written; blocks.
 pub fn note(house: &House, extent: Extent) {
     let live = house.live();
     let most = match extent {
@@ -140,7 +141,7 @@ pub fn note(house: &House, extent: Extent) {
         Extent::Everything => usize::MAX,
     };
     let mut offers = Vec::new();
-    // Each round begins elsewhere: where many change, all of them have their turn.
+    // Each round starts at another offset, so that all rows get written where many change.
     let count = live.offers.len().max(1);
     let first = usize::try_from(house.clock.unix()).unwrap_or(0).wrapping_mul(ROUND) % count;
     for offer in live.offers.iter().cycle().skip(first).take(live.offers.len()) {
@@ -166,8 +167,8 @@ pub fn note(house: &House, extent: Extent) {
     }
 }
 
-/// Whether this is another stamp than that which was last written down; it is then taken for written. Rows that were
-/// not, because the store failed, are written when they next change.
+/// Returns true if the stamp differs from the last written one, and records it as written. Rows that the store failed
+/// to write are written at their next change.
 fn is_news(kept: &AtomicU64, stamp: u64) -> bool {
     stamp != 0 && kept.swap(stamp, Ordering::Relaxed) != stamp
 }

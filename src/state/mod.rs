@@ -1,6 +1,5 @@
-//! The composition root: every room is built once, here. A reload builds a new
-//! [`Live`] beside the old one and swaps it in whole; exchanges that began with
-//! the old one end with it.
+//! State of the process that requests share. It is built once at startup. A reload builds a new [`Live`] snapshot
+//! beside the old one and swaps it in; exchanges in flight keep the snapshot with which they began.
 
 pub mod latency_records;
 mod scrape;
@@ -43,87 +42,87 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// Everything that lives as long as the process.
+/// State that lives as long as the process.
 pub struct House {
     live: Arc<ArcSwap<Live>>,
-    /// What no reload changes.
+    /// Settings that only a restart changes.
     pub fixed: RestartOnlySettings,
-    /// What its TLS listener does, if it has one.
+    /// TLS configuration of the public listener, if there is one.
     tls: ArcSwapOption<Tls>,
-    /// What lasts.
+    /// Database, ledger and secrets.
     pub vault: Vault,
-    /// Who may ask.
+    /// API keys and accounts.
     pub keyring: Arc<Keyring>,
-    /// Held while accounts and keys are changed, in the store and then in memory.
+    /// Lock that is held while accounts and keys change, in the store and then in memory.
     pub desk: Mutex<()>,
-    /// Credits and billed energy.
+    /// Ledger of credits and billed energy.
     pub ledger: Arc<Ledger>,
-    /// What time it is.
+    /// Clock of the process.
     pub clock: Clock,
     /// Connections to providers.
     pub connection_pools: ConnectionPools,
-    /// Active checks of providers.
+    /// Active health checks of providers.
     pub health_checks: HealthChecks,
-    /// How much it takes on.
+    /// Admission control: concurrent requests and memory of bodies.
     pub overload: Arc<Overload>,
-    /// Permits to count long prompts.
+    /// Permits to count tokens of long prompts.
     pub counting: Arc<CountingPermits>,
-    /// Retries that the house can afford.
+    /// Retry budget of the process.
     pub budget: Mutex<RetryBudget>,
-    /// Counters for Prometheus.
+    /// Metrics for Prometheus.
     pub metrics: Arc<Metrics>,
-    /// Uploads and images while they are needed.
+    /// Spooled uploads and images.
     pub spools: Spools,
-    /// Images that wait for their client.
+    /// Cache of generated images that clients fetch by URL.
     pub shelf: Shelf,
-    /// Memory for large bodies.
+    /// Buffer pool for large bodies.
     pub buffers: Arc<Buffers>,
-    /// What clients keep.
+    /// Uploaded files.
     pub files: Arc<Files>,
-    /// Files of requests, worked off in their own time.
+    /// Batches.
     pub batches: Arc<Batches>,
-    /// Handles that blocking work needs.
+    /// Handles for blocking work.
     pub blocking: BlockingHandles,
-    /// Handles that batches work with.
+    /// Handles for batches.
     pub batch: Arc<BatchContext>,
-    /// When the next archive is due.
+    /// Schedule of backups.
     pub exports: Exports,
-    /// Configurations that were replaced, while exchanges still use them: dropping one of many offers takes
-    /// milliseconds, and is no exchange's work.
+    /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so that no
+    /// exchange may do it.
     retired: Mutex<Vec<Arc<Live>>>,
-    /// Held while another configuration is read and swapped in.
+    /// Lock that is held during a reload.
     reloading: Mutex<()>,
-    /// Told when it was.
+    /// Notified after each reload.
     pub reloaded: Notify,
-    /// Shared while a charge gets into the budgets and the ledger's queue, so that it is in both or in neither for
-    /// whoever has it alone.
+    /// Read lock that is held while a charge enters the budgets and the ledger's queue. The writer sees a charge in
+    /// both or in neither.
     pub charging: RwLock<()>,
-    /// Held while spends are written down: what is written last was read last.
+    /// Lock that orders writes of spends: the last write has the last values.
     noting: Mutex<()>,
     /// In service, draining, handed over.
     lifecycle: Arc<Lifecycle>,
     /// Processes before this one that still drain.
     predecessors: Mutex<Vec<Predecessor>>,
-    /// Administrators being served.
+    /// Admin requests in flight.
     pub desks: AtomicUsize,
-    /// Mistakes on purpose.
+    /// Faults that tests inject.
     #[cfg(feature = "inject")]
     pub inject: Arc<crate::net::fault_injection::Inject>,
 }
 
 impl House {
-    /// Builds the house.
+    /// Builds the state.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns a sentence that names the cause.
     pub fn build(settings: Settings) -> Result<Arc<Self>, String> {
         Self::begin(settings, false).map(|(house, _)| house)
     }
 
-    /// Builds it on the store of a process that still drains; returns what that has reserved.
+    /// Builds the state on the store of a process that still drains. Returns the reserves that process has open.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns a sentence that names the cause.
     pub fn take_over(settings: Settings) -> Result<(Arc<Self>, Holds), String> {
         Self::begin(settings, true)
     }
@@ -215,31 +214,32 @@ impl House {
         HealthContext { live: self.live.clone(), clock: self.clock, metrics: self.metrics.clone() }
     }
 
-    /// The configuration at work now.
+    /// Returns the configuration snapshot in use.
     pub fn live(&self) -> Arc<Live> {
         self.live.load_full()
     }
 
-    /// What the TLS listener does now.
+    /// Returns the TLS configuration in use.
     pub fn tls(&self) -> Option<Arc<Tls>> {
         self.tls.load_full()
     }
 
-    /// This moment, for files that may be over by it.
+    /// Returns the present time and the retention of files, for checks of their expiry.
     pub fn when(&self) -> When {
         When { now: self.clock.unix(), retention: self.live().settings.files.retention }
     }
 
-    /// Swaps another configuration in, once the names that are new in it were looked up; returns what it changes. Blocks.
+    /// Replaces the configuration snapshot after host names that are new in it were resolved. Returns the changes.
+    /// Blocks.
     ///
     /// # Errors
-    /// One sentence; the old one stays.
+    /// Returns a sentence that names the cause; the old snapshot stays in use.
     pub fn reload(
         &self,
         read: impl FnOnce() -> Result<Settings, String>,
         runtime: &Handle,
     ) -> Result<Vec<ConfigChange>, String> {
-        // One after the other: what was read last has to be what stays.
+        // One reload at a time: the configuration that was read last must be the one that stays.
         let _turn = self.reloading.lock();
         let settings = read()?;
         let tls = certified(&settings, self.clock)?;
@@ -259,7 +259,7 @@ impl House {
         runtime.block_on(self.health_checks.publish(&self.live()));
         self.retired.lock().push(old);
         self.drop_retired();
-        // A listener that the new configuration lacks stays until the next start, and what it does.
+        // A listener that is not in the new configuration stays until the next start, with its TLS configuration.
         if tls.is_some() {
             self.tls.store(tls);
         }
@@ -267,7 +267,7 @@ impl House {
         Ok(changed)
     }
 
-    /// Drops the configurations that nobody uses any more. Blocks.
+    /// Drops replaced snapshots that are no longer in use. Blocks.
     pub fn drop_retired(&self) {
         let (used, unused): (Vec<_>, Vec<_>) = {
             let mut retired = self.retired.lock();
@@ -307,28 +307,28 @@ impl House {
         self.lifecycle.is_handed_over()
     }
 
-    /// A process before this one drains.
+    /// Registers a process before this one that still drains.
     pub fn follow(&self, predecessor: Predecessor) {
         self.predecessors.lock().push(predecessor);
     }
 
-    /// It has ended.
+    /// Removes a process before this one that has ended.
     pub fn alone(&self, predecessor: &Predecessor) {
         self.predecessors.lock().retain(|known| !known.is(predecessor));
         self.lifecycle.notify();
     }
 
-    /// A key is not what it was; whoever drains before this process is told.
+    /// Reports a changed key to the processes that still drain.
     pub fn key_changed(&self, id: &str) {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.key(id));
     }
 
-    /// The same for an account.
+    /// Reports a changed account to the processes that still drain.
     pub fn account_changed(&self, id: &str) {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.account(id));
     }
 
-    /// Writes down what was spent since, unless another process counts it now; blocks.
+    /// Writes the spends since the last call to the store, unless another process counts them; blocks.
     pub fn note_spends(&self) {
         let _turn = self.noting.lock();
         if !self.has_left() {
@@ -336,8 +336,8 @@ impl House {
         }
     }
 
-    /// Writes down what was spent for the process that takes over, and returns up to which number the ledger's queue
-    /// is in that; blocks. The rest of the queue is still to be counted there.
+    /// Writes the spends for the process that takes over; blocks. Returns the number up to which entries of the
+    /// ledger's queue are included; the new process counts the rest.
     pub fn note_last_spends(&self) -> u64 {
         let _turn = self.noting.lock();
         let (spent, upto) = {
@@ -347,7 +347,7 @@ impl House {
         if self.keyring.write(spent, &self.vault.spends) { upto } else { 0 }
     }
 
-    /// A process that drains has charged something: it counts in the budgets here.
+    /// Counts a charge of a draining process in the budgets of this one.
     pub fn charged(&self, charged: &Charged) {
         let Some(grant) = self.keyring.grant(&charged.key) else { return };
         let money = match charged.wallet {
@@ -362,7 +362,7 @@ impl House {
         self.keyring.charged(&grant);
     }
 
-    /// Ends when the last exchange has, and every process before this one.
+    /// Waits until the last exchange and every process before this one have ended.
     pub async fn emptied(&self) {
         loop {
             let emptied = self.lifecycle.changed().notified();
@@ -375,7 +375,7 @@ impl House {
         }
     }
 
-    /// Tells an ended exchange once: its log line and its metrics.
+    /// Records an ended exchange: its log line and its metrics.
     pub fn observe(&self, record: &Record, started: Instant) {
         let took = started.elapsed();
         self.metrics.exchange(record, took);
@@ -383,7 +383,7 @@ impl House {
     }
 }
 
-/// What the TLS listener does; every file of a certificate is proven, and one that is over told.
+/// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.
 fn certified(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tls>>, String> {
     for why in tls::prove(settings, clock.unix()).map_err(|mistakes| mistakes.join(" "))? {
         log::event(log::warn(), "certificate_over", &[("why", &why)]);

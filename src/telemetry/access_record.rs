@@ -1,6 +1,5 @@
-//! The record of one exchange: what its log line, its metrics and its bill are
-//! made from. Nothing in it was written by a client or a provider, but for the
-//! names that the client gave its request.
+//! Record of one exchange, from which its log line, its metrics and its bill are made. Nothing in it was written by a
+//! client or a provider, except the ids that the client gave its request.
 
 use super::{Trace, log};
 use crate::config::settings::LogLevel;
@@ -11,26 +10,26 @@ use penstock_pricing::RequestCharge;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The endpoint of health checks.
+/// Endpoint of health checks.
 pub const HEALTH: &str = "health";
 
-/// How an exchange ended.
+/// Outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered to the end.
+    /// Answered completely.
     Ok,
     /// Refused with an error of the table.
     Refused,
-    /// A stream that was begun and could not be ended well.
+    /// Stream that began and ended with an error.
     Broken,
-    /// The client left first.
+    /// Client disconnected first.
     Left,
-    /// A line of a batch that gave its seat up; it is asked again.
+    /// Line of a batch that released its permit; it is retried.
     Yielded,
 }
 
 impl Outcome {
-    /// Its name in logs and metrics.
+    /// Name in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,20 +42,19 @@ impl Outcome {
     }
 }
 
-/// One attempt, as the log and `details.attempts` tell it.
+/// One attempt, as the log and `details.attempts` show it.
 #[derive(Clone, Debug)]
 pub struct AttemptNote {
-    /// The provider's id.
+    /// Id of the provider.
     pub provider: Box<str>,
-    /// `ok`, or the name of its fault.
+    /// `ok`, or the name of the fault.
     pub outcome: &'static str,
-    /// How long it took.
+    /// Duration of the attempt.
     pub took: Duration,
 }
 
 impl AttemptNote {
-    /// A line of its own at the level `debug`, for whoever looks for what went where: the request, the provider, the
-    /// model as the catalogue has it, which attempt it was, how it ended.
+    /// Logs the attempt at the level `debug`: request, provider, model of the catalogue, number and outcome.
     pub fn tell(&self, id: &RequestId, model: &str, number: u32) {
         if !log::wanted(LogLevel::Debug) {
             return;
@@ -77,57 +75,57 @@ impl AttemptNote {
     }
 }
 
-/// What is told of one exchange.
+/// Record of one exchange.
 #[derive(Debug)]
 pub struct Record {
-    /// Its name.
+    /// Request id.
     pub id: RequestId,
-    /// The client's own names for it.
+    /// Ids that the client gave the request.
     pub trace: Option<Box<Trace>>,
-    /// The dialect of its path.
+    /// Dialect of its path.
     pub dialect: Dialect,
-    /// The endpoint's name; `unknown` before one was found.
+    /// Name of the endpoint; `unknown` before it was found.
     pub endpoint: &'static str,
-    /// Public id of its key.
+    /// Public id of the API key.
     pub key: Option<Arc<str>>,
-    /// The catalogue's id of the model that was asked for, or of the fallback that answered.
+    /// Catalogue id of the requested model, or of the fallback that answered.
     pub model: Option<Box<str>>,
-    /// The flavor's name.
+    /// Name of the flavor.
     pub flavor: Option<&'static str>,
-    /// It was answered as a stream.
+    /// True if it was answered as a stream.
     pub stream: bool,
     /// HTTP status that was sent.
     pub status: u16,
-    /// The stable code, if it was refused.
+    /// Stable error code, if it was refused.
     pub code: Option<&'static str>,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
-    /// The attempts, in order.
+    /// Attempts, in order.
     pub attempts: Vec<AttemptNote>,
-    /// The provider that answered.
+    /// Provider that answered.
     pub provider: Option<Box<str>>,
-    /// From the head of the request to the first content token sent on.
+    /// Time from the request head to the first content token sent.
     pub first_token: Option<Duration>,
     /// Time spent waiting for providers; the rest is the gateway's own.
     pub waited: Duration,
-    /// Time spent waiting for a seat.
+    /// Time spent waiting for a permit.
     pub queued: Duration,
-    /// It is a line of a batch.
+    /// True for a line of a batch.
     pub line: bool,
-    /// Size of the request body.
+    /// Size of the request body in bytes.
     pub bytes_in: usize,
-    /// Size of the response body.
+    /// Size of the response body in bytes.
     pub bytes_out: usize,
-    /// What was done for the answer.
+    /// Work done for the response.
     pub done: Option<Done>,
-    /// Its footprint.
+    /// Footprint.
     pub footprint: Option<Footprint>,
-    /// Its charge.
+    /// Charge.
     pub charge: Option<RequestCharge>,
 }
 
 impl Record {
-    /// An exchange of which nothing is known yet.
+    /// Creates the record of a new exchange.
     #[must_use]
     pub fn new(id: RequestId, dialect: Dialect) -> Self {
         Self {
@@ -156,14 +154,14 @@ impl Record {
         }
     }
 
-    /// How much of it was neither in a queue nor in an attempt. What an attempt does itself, encoding and translating,
-    /// is not told from waiting.
+    /// Returns the time that was spent neither in a queue nor in an attempt. Encoding and translation within an attempt
+    /// count as the attempt.
     #[must_use]
     pub fn own(&self, took: Duration) -> Duration {
         took.saturating_sub(self.waited).saturating_sub(self.queued)
     }
 
-    /// It was refused.
+    /// Records a refusal.
     pub fn refused(&mut self, refusal: &Refusal) {
         let row = refusal.row();
         self.status = row.status;
@@ -171,13 +169,13 @@ impl Record {
         self.outcome = Outcome::Refused;
     }
 
-    /// A stream that had begun was ended with an error.
+    /// Records a stream that ended with an error.
     pub fn broke(&mut self, refusal: &Refusal) {
         self.code = Some(refusal.row().code);
         self.outcome = Outcome::Broken;
     }
 
-    /// It is over.
+    /// Records the end of the exchange.
     pub fn end(&mut self, left: bool, bytes_out: usize) {
         self.bytes_out = bytes_out;
         if left && self.outcome == Outcome::Ok {

@@ -1,25 +1,25 @@
-//! Batches and their lines, for Prometheus.
+//! Metrics of batches and their lines.
 
 use super::metrics::{counter, gauge, registered};
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
-/// How batches are.
+/// Statistics of batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Open ones by state: being validated, at work, waiting for their hour.
+    /// Open batches by state: validating, in progress, scheduled.
     pub open: [usize; 3],
-    /// Lines that have no result yet.
+    /// Lines without a result.
     pub lines: u64,
-    /// Lines at work.
+    /// Lines in flight.
     pub working: usize,
-    /// Age of the oldest that does not wait for its hour, in seconds.
+    /// Age in seconds of the oldest batch that is not scheduled for a later hour.
     pub oldest: u64,
 }
 
 /// States of open batches, in the order of [`Standing::open`].
 const OPEN: [&str; 3] = ["validating", "in_progress", "scheduled"];
 
-/// Their counters and gauges.
+/// Counters and gauges of batches.
 pub struct Batches {
     open: IntGaugeVec,
     ended: IntCounterVec,
@@ -67,7 +67,7 @@ impl Batches {
         self.lines.with_label_values(&[outcome]).inc();
     }
 
-    /// Counts a batch that ended, and its lines without a result.
+    /// Counts an ended batch, and its lines without a result.
     pub fn ended(&self, state: &str, cancelled: u32, expired: u32) {
         self.ended.with_label_values(&[state]).inc();
         self.lines.with_label_values(&["cancelled"]).inc_by(cancelled.into());

@@ -1,12 +1,12 @@
-//! Connections of clients and the certificate that they are shown, for Prometheus.
+//! Metrics of client connections and of the server certificate.
 
 use super::metrics::{counter, gauge, registered};
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
-/// Why clients are turned away.
+/// Reasons for refused connections.
 const REASONS: [&str; 5] = ["house", "client", "heads", "h2_abuse", "h2_malformed"];
 
-/// Their counters and gauges.
+/// Counters and gauges of connections.
 pub(super) struct Doors {
     pub(super) connections: IntGauge,
     turned_away: IntCounterVec,
@@ -31,7 +31,7 @@ impl Doors {
                 &[],
             )?,
         };
-        // There before they happen: the first of a series that was not there is no rise to Prometheus.
+        // Exported from the start: Prometheus does not count the first value of a new series as an increase.
         for reason in REASONS {
             doors.turned_away.with_label_values(&[reason]).inc_by(0);
         }

@@ -1,18 +1,18 @@
-//! What lasts, for Prometheus: how charges get to the disk, and when all of it was last saved elsewhere.
+//! Metrics of durability: writes of charges to the disk, and backups.
 
 use super::metrics::{counter, gauge, registered};
 use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
-/// How the ledger is.
+/// State of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The store does not take entries, or takes too long.
+    /// True if the store rejects entries, or is too slow.
     pub failing: bool,
-    /// No further request is taken: debt or backlog is used up.
+    /// True if no further request is accepted, because the limit of unwritten charges is reached.
     pub exhausted: bool,
-    /// The second copy is up to the store.
+    /// True if the second copy has all entries of the store.
     pub copied: bool,
-    /// Charged and reserved, and not yet on the disk, in 1e-8 EUR.
+    /// Charged and reserved amounts that are not yet on the disk, in 1e-8 EUR.
     pub exposed: i64,
     /// Bytes that wait to be written.
     pub waiting: u64,
@@ -22,7 +22,7 @@ pub struct State {
     pub entries: u64,
 }
 
-/// Archives, and the ledger.
+/// Metrics of backups and of the ledger.
 pub(super) struct Kept {
     exports: IntCounterVec,
     exported: IntGaugeVec,
@@ -46,7 +46,7 @@ impl Kept {
             )?,
             ledger: Ledger::new(r)?,
         };
-        // The first one is no increase of a series that was not there before.
+        // Exported from the start: Prometheus does not count the first value of a new series as an increase.
         for result in ["ok", "failed"] {
             kept.exports.with_label_values(&[result]).inc_by(0);
         }
@@ -67,7 +67,7 @@ impl Kept {
     }
 }
 
-/// How charges get to the disk.
+/// Metrics of the ledger.
 struct Ledger {
     failing: IntGauge,
     copied: IntGauge,

@@ -1,6 +1,5 @@
-//! Counters for Prometheus. Names of OpenTelemetry's GenAI conventions where
-//! they exist, `penstock_…` for the rest. No label has unbounded values: models,
-//! providers, flavors and endpoints come from the configuration and from this
+//! Prometheus metrics. Names follow OpenTelemetry's GenAI conventions where they exist, and are `penstock_…` otherwise.
+//! No label has unbounded values: models, providers, flavors and endpoints come from the configuration and from this
 //! program.
 
 use super::Record;
@@ -21,10 +20,10 @@ use prometheus::{
 use std::path::Path;
 use std::time::Duration;
 
-/// What a label says when there is nothing to say.
+/// Label value for an absent value.
 pub(super) const NONE: &str = "none";
 
-/// Every metric.
+/// All metrics.
 pub struct Metrics {
     registry: Registry,
     requests: Requests,
@@ -41,7 +40,7 @@ pub struct Metrics {
     clock_ahead: IntGauge,
     overload: Overload,
     process: Process,
-    /// Batches and their lines.
+    /// Metrics of batches and their lines.
     pub batches: Batches,
     keeper: Keeper,
 }
@@ -75,10 +74,10 @@ pub struct Snapshot<'a, O> {
 }
 
 impl Metrics {
-    /// All metrics at zero.
+    /// Creates all metrics at zero.
     ///
     /// # Errors
-    /// A name that is taken twice, a mistake in this file.
+    /// Returns an error if a name is registered twice.
     pub fn new() -> Result<Self> {
         let r = Registry::new();
         let one = |name: &str, help: &str| registered(&r, IntGauge::new(name, help)?);
@@ -130,19 +129,19 @@ impl Metrics {
             keeper: Keeper::new(&r)?,
             registry: r,
         };
-        // The first one is no increase of a series that was not there before.
+        // Exported from the start: Prometheus does not count the first value of a new series as an increase.
         for result in ["ok", "refused"] {
             metrics.reloads.with_label_values(&[result]).inc_by(0);
         }
         Ok(metrics)
     }
 
-    /// Counts the client connections that are open.
+    /// Returns the gauge of open client connections.
     pub fn connections(&self) -> IntGauge {
         self.doors.connections.clone()
     }
 
-    /// A client connection was closed for this.
+    /// Counts a refused client connection.
     pub fn turned_away(&self, reason: &str) {
         self.doors.turned_away(reason);
     }
@@ -151,11 +150,11 @@ impl Metrics {
     pub fn exchange(&self, record: &Record, took: Duration) {
         self.requests.ended(record, took);
         let series: std::sync::Arc<Series> = self.keeper.of(record);
-        // How long batch work queued is no figure of a model.
+        // The queue time of batch work is no figure of a model.
         series.observe(&self.keeper, record, took.saturating_sub(record.queued));
     }
 
-    /// Counts an active check.
+    /// Counts an active health check.
     pub fn checked(&self, provider: &str, good: bool) {
         self.checks.with_label_values(&[provider, if good { "good" } else { "bad" }]).inc();
     }
@@ -170,7 +169,7 @@ impl Metrics {
         self.requests.limited(limit, of);
     }
 
-    /// Counts the wait of a request that found no place at once.
+    /// Counts the wait of a request for a permit.
     pub fn queued(&self, queue: &str, waited: Duration) {
         self.overload.waited(queue, waited);
     }
@@ -180,17 +179,17 @@ impl Metrics {
         self.overload.panicked();
     }
 
-    /// Counts an answer whose provider reported more tokens or energy than can be.
+    /// Counts an answer whose provider reported impossible tokens or energy.
     pub fn overstated(&self, provider: &str, model: &str, figure: &str) {
         self.overstated.with_label_values(&[provider, model, figure]).inc();
     }
 
-    /// Counts images that went before their time.
+    /// Counts images that were removed before they expired.
     pub fn images_gone(&self, images: usize) {
         self.images_gone.inc_by(u64::try_from(images).unwrap_or(u64::MAX));
     }
 
-    /// Counts an archive.
+    /// Counts a backup.
     pub fn exported(&self, good: bool) {
         self.kept.exported(good);
     }
@@ -213,7 +212,7 @@ impl Metrics {
         text
     }
 
-    /// A provider's series that an alert waits for, before anything happened.
+    /// Creates the series of a provider that an alert needs before the first event.
     pub(super) fn known(&self, provider: &str) {
         self.requests.known(provider);
     }
@@ -239,7 +238,7 @@ impl Metrics {
 
 #[cfg(test)]
 thread_local! {
-    /// Names and labels of what was registered: a registry shows those only that have counted.
+    /// Names and labels of registered metrics: a registry shows only those that have counted.
     pub(super) static METRICS: std::cell::RefCell<Vec<(String, Vec<String>)>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 

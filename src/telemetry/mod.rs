@@ -1,4 +1,4 @@
-//! What is told of the house: each event once, as its log line and its metric.
+//! Logs and metrics: each event has one log line and one metric.
 
 mod access_record;
 #[cfg(test)]

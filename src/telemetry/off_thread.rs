@@ -15,10 +15,10 @@ pub struct BlockingHandles {
     pub inject: Arc<crate::net::fault_injection::Inject>,
 }
 
-/// Does a part of a request's work on a thread that may take its time.
+/// Runs blocking work of a request on a thread of the blocking pool.
 ///
 /// # Errors
-/// It panicked: a mistake of the gateway's own, whosever answer it was working on.
+/// Returns an internal error if the work panicked.
 pub async fn off_thread<T: Send + 'static>(
     handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
@@ -32,7 +32,7 @@ pub async fn off_thread<T: Send + 'static>(
         }
     };
     spawn_blocking(work).await.map_err(|error| {
-        // Else the process is about to end, and began nothing.
+        // Otherwise the runtime shuts down, and the work never began.
         if error.is_panic() {
             handles.metrics.panicked();
         }

@@ -1,4 +1,4 @@
-//! How offers are, for Prometheus.
+//! Metrics of offers.
 
 use super::metrics::{gauge, registered};
 use penstock_routing::Breaker;
@@ -7,22 +7,22 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// Their gauges.
+/// Gauges of offers.
 pub struct Offers {
     health: IntGaugeVec,
     failing: GaugeVec,
 }
 
-/// How one offer is.
+/// State of one offer.
 pub struct Standing<'a> {
     /// Id of the provider.
     pub provider: &'a str,
     /// Id of the model.
     pub model: &'a str,
-    /// It has been asked since the start.
+    /// True if it was requested since startup.
     pub asked: bool,
-    /// It has answered since it last failed too often, or an active check has passed since: where nobody asks, that is
-    /// all there is to know.
+    /// True if it has answered since its breaker opened, or an active check has passed since. Without requests nothing
+    /// else is known.
     pub healthy: bool,
     /// Share of recent attempts that failed, 0 to 1.
     pub failing: f64,
@@ -54,8 +54,8 @@ impl Offers {
         })
     }
 
-    /// A provider may offer a model under two names: one that works is enough. Told are offers that were asked, and
-    /// beside one that is not healthy the others of its model, so that an alert sees them.
+    /// Sets the gauges. A provider may offer a model under two names: one that works is enough. Offers that were
+    /// requested are shown, and beside an unhealthy one the other offers of its model, so that an alert sees them.
     pub(super) fn look<'a>(&self, offers: impl Iterator<Item = Standing<'a>>) {
         let offers: Vec<Standing<'a>> = offers.collect();
         let broken: HashSet<&str> =
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(told(&breaker, at(60)), 0);
         breaker.on_check(at(70), true);
         assert_eq!(told(&breaker, at(70)), 1);
-        // A provider that lists its models and fails every request does not look healthy between two requests.
+        // A provider that lists its models and fails every request must not look healthy between two requests.
         assert!(breaker.try_probe(at(71)));
         breaker.on_result(at(71), Outcome::Bad { rest: None });
         breaker.on_check(at(72), true);

@@ -1,24 +1,24 @@
-//! How full the house is, for Prometheus.
+//! Metrics of admission control.
 
 use super::metrics::{counter, gauge, histogram, registered};
 use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 use std::time::Duration;
 
-/// How full it is.
+/// State of admission control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Requests at work.
+    /// Requests in flight.
     pub requests: usize,
-    /// Bytes they hold.
+    /// Bytes that they hold.
     pub bytes: usize,
-    /// Requests that wait.
+    /// Waiting requests.
     pub waiting: usize,
 }
 
-/// Seconds in a queue that is short.
+/// Histogram buckets of a short queue, in seconds.
 const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
 
-/// Its counters and gauges.
+/// Counters and gauges of admission control.
 pub struct Overload {
     admitted: IntGauge,
     held: IntGauge,

@@ -1,12 +1,12 @@
-//! A mistake of the gateway's own costs the request that met it, and no other.
-//! What a panic says may be somebody's text, so only its place is told.
+//! Panics: each costs only the request in which it happened. A panic message may contain a client's text, so that only
+//! its place in the source is logged.
 
 use super::log;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
-/// From now on a panic is a line of the log with the place in the program.
+/// Installs a panic hook that logs the place in the source.
 pub fn tell() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
@@ -15,7 +15,8 @@ pub fn tell() {
     }));
 }
 
-/// Does some work to its end; `None` if it panicked. Work that is handed over is kept twice, so it stays where it is.
+/// Polls a future to its end; `None` if it panicked. It is taken pinned, because a future that is moved in is stored
+/// twice.
 pub async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Some),

@@ -1,11 +1,11 @@
-//! The process and its disk for Prometheus: build, processor time, memory, descriptors, sizes of what is stored.
+//! Metrics of the process and its disk: build, processor time, memory, descriptors, sizes of stored data.
 
 use super::metrics::registered;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, Result};
 use std::path::Path;
 
-/// Gauges of the process and of its disk.
+/// Gauges of the process and its disk.
 pub(super) struct Process {
     stored: IntGaugeVec,
     free: IntGaugeVec,
@@ -48,7 +48,7 @@ impl Process {
         }
         self.stored.with_label_values(&["files"]).set(clamped(files.0));
         for (name, folder) in [("storage", storage), ("files", files.1)] {
-            // The folder of the files appears with the first of them.
+            // The folder of the files is created with the first file.
             let Ok(disk) = rustix::fs::statvfs(folder) else { continue };
             self.free.with_label_values(&[name]).set(clamped(disk.f_bavail.saturating_mul(disk.f_frsize)));
             self.size.with_label_values(&[name]).set(clamped(disk.f_blocks.saturating_mul(disk.f_frsize)));
@@ -60,7 +60,7 @@ fn clamped(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Bytes of the files in a folder and in those below it. Files that vanish meanwhile count as nothing.
+/// Returns the bytes of all files below a folder. Files that vanish meanwhile count as nothing.
 fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {

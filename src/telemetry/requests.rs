@@ -1,15 +1,15 @@
-//! What became of requests and of their attempts, for Prometheus.
+//! Metrics of the outcomes of requests and attempts.
 
 use super::Record;
 use super::metrics::{NONE, counter, histogram};
 use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
 use std::time::Duration;
 
-/// Seconds inside the gateway.
+/// Histogram buckets of time within the gateway, in seconds.
 const OVERHEAD: [f64; 11] =
     [0.000_025, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5];
 
-/// Their counters.
+/// Counters of requests.
 pub(super) struct Requests {
     ended: IntCounterVec,
     lines: IntCounterVec,
@@ -75,7 +75,7 @@ impl Requests {
         self.limited.with_label_values(&[limit, of]).inc();
     }
 
-    /// A provider's series that an alert waits for, before anything happened.
+    /// Creates the series of a provider that an alert needs before the first event.
     pub(super) fn known(&self, provider: &str) {
         for outcome in ["ok", "credentials"] {
             self.attempts.with_label_values(&[provider, outcome]).inc_by(0);

@@ -1,10 +1,8 @@
-//! The one place that reads the clock: rooms get time as an argument.
+//! The only reader of the system's clocks: crates under `plugins/` get time as an argument.
 //!
-//! A request asks for the time some forty times, and each reading of the clock
-//! costs it tens of nanoseconds. What a task does between two waits takes no
-//! time worth a new reading, so for tasks under [`hold`] the clock is read once
-//! each time they go on. What measures the house's own work reads
-//! [`Instant::now`] itself.
+//! A request asks for the time about forty times, and each reading costs tens of nanoseconds. Work between two waits
+//! takes too little time to need a new reading, so that for tasks under [`hold`] the clock is read once per poll.
+//! Measurements of the gateway's own work read [`Instant::now`] directly.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,17 +12,17 @@ thread_local! {
     static HELD: Cell<Held> = const { Cell::new(Held::No) };
 }
 
-/// The time of the task that runs on this thread.
+/// Time of the task that runs on this thread.
 #[derive(Clone, Copy)]
 enum Held {
-    /// It is read whenever it is asked for.
+    /// Read at each call.
     No,
-    /// It will be read when it is first asked for.
+    /// Read at the first call.
     Unread,
     At(Instant),
 }
 
-/// Now, or when the task under [`hold`] that asks first asked since it last waited.
+/// Returns the present time; for a task under [`hold`] the time of its first call since it last waited.
 #[must_use]
 pub fn now() -> Instant {
     HELD.with(|held| match held.get() {
@@ -38,13 +36,13 @@ pub fn now() -> Instant {
     })
 }
 
-/// Holds the clock while a task goes on, until it waits again.
+/// Holds the clock during a poll of a task.
 pub fn hold<T>(go_on: impl FnOnce() -> T) -> T {
     let _release = Release(HELD.replace(Held::Unread));
     go_on()
 }
 
-/// Gives the clock back as it was, also when the task panics.
+/// Restores the previous state of the clock, also after a panic.
 struct Release(Held);
 
 impl Drop for Release {
@@ -53,12 +51,12 @@ impl Drop for Release {
     }
 }
 
-/// How far the house's calendar may be from the system's.
+/// Largest difference between calendar and system clock that counts as equal.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// Two clocks that never go back, both in time since 1970. The steady one is read once at the start and runs evenly
-/// from then on: for pauses, deadlines and rates. The calendar is for dates: it follows the system's clock where
-/// that is set forward, or ran on while the machine slept, see [`Clock::follow`].
+/// Two clocks that never go back, both in time since 1970. The steady clock is read once at startup and runs evenly
+/// from then on, for pauses, deadlines and rates. The calendar is for dates: it follows the system clock where that is
+/// set forward, or ran on while the machine slept, see [`Clock::follow`].
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Duration,
@@ -66,36 +64,36 @@ pub struct Clock {
     calendar: &'static Calendar,
 }
 
-/// What all copies of a clock share of its calendar.
+/// Calendar state that all copies of a clock share.
 #[derive(Debug, Default)]
 struct Calendar {
-    /// How far it is before the steady clock, in nanoseconds.
+    /// Nanoseconds that the calendar is ahead of the steady clock.
     forward: AtomicU64,
-    /// How far it is before the system's clock, in seconds; 0 if it is close.
+    /// Seconds that the calendar is ahead of the system clock; 0 if they are close.
     ahead: AtomicU64,
 }
 
-/// What became of a look at the system's clock.
+/// Result of a comparison with the system clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// Nothing is to be told.
+    /// No change to report.
     Same,
-    /// The calendar was behind by so much, and is not any more.
+    /// The calendar was behind by this span and was moved forward.
     Moved(Duration),
-    /// The calendar is ahead by so much, and waits; it was not when it was last looked.
+    /// The calendar is ahead by this span and waits; reported once.
     Ahead(Duration),
 }
 
 impl Clock {
-    /// A clock that starts now.
+    /// Starts a clock.
     #[must_use]
     pub fn start() -> Self {
-        // As long as the process, for whoever has a copy; a process starts one.
+        // Leaked, because copies live as long as the process; a process starts one clock.
         let calendar = Box::leak(Box::default());
         Self { origin: system(), start: Instant::now(), calendar }
     }
 
-    /// One that is ahead.
+    /// Starts a clock that is ahead.
     #[cfg(test)]
     #[must_use]
     pub fn ahead(by: Duration) -> Self {
@@ -103,32 +101,33 @@ impl Clock {
         Self { origin: clock.origin + by, ..clock }
     }
 
-    /// Now, steadily.
+    /// Returns the time by the steady clock.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.at(now())
     }
 
-    /// The same scale for an instant taken earlier.
+    /// Converts an earlier instant to the steady clock.
     #[must_use]
     pub fn at(&self, instant: Instant) -> Duration {
         self.origin + instant.saturating_duration_since(self.start)
     }
 
-    /// Now, by the calendar.
+    /// Returns the time by the calendar.
     #[must_use]
     pub fn date(&self) -> Duration {
         self.now().saturating_add(Duration::from_nanos(self.calendar.forward.load(Ordering::Relaxed)))
     }
 
-    /// Whole seconds since 1970, by the calendar.
+    /// Returns whole seconds since 1970 by the calendar.
     #[must_use]
     pub fn unix(&self) -> u64 {
         self.date().as_secs()
     }
 
-    /// Looks at the system's clock: the calendar moves forward to it. It does not move back, where the same hour would
-    /// be counted twice and entries of the ledger would be older than those before them; it waits to be told right.
+    /// Compares the calendar with the system clock and moves it forward where it is behind. It never moves back,
+    /// because an hour would be counted twice and entries of the ledger would be older than those before them; it waits
+    /// until the system clock catches up.
     pub fn follow(&self, system: Duration) -> Followed {
         let date = self.date();
         let (behind, ahead) = (system.saturating_sub(date), date.saturating_sub(system));
@@ -142,14 +141,14 @@ impl Clock {
         if told > 0 && before == 0 { Followed::Ahead(ahead) } else { Followed::Same }
     }
 
-    /// How far the calendar is ahead of the system's clock, in seconds, as it was last looked; 0 if it is close.
+    /// Returns the seconds that the calendar was ahead of the system clock at the last comparison; 0 if they are close.
     #[must_use]
     pub fn seconds_ahead(&self) -> u64 {
         self.calendar.ahead.load(Ordering::Relaxed)
     }
 }
 
-/// Time since 1970 by the system's clock, which may be set.
+/// Returns the time since 1970 by the system clock, which may be set.
 #[must_use]
 pub fn system() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A connection at work on a thread, which may go on on another between two requests.
+//! Connection that runs on a thread and may move to another one between two requests.
 
 use super::load::{Counted, Workers, leave};
 use crate::time::clock;
@@ -8,28 +8,28 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 thread_local! {
-    /// The thread's place among all.
+    /// Index of the thread.
     static OWN: OnceCell<(Workers, usize)> = const { OnceCell::new() };
     static AT_WORK: Cell<AtWork> = const { Cell::new(AtWork::Other) };
 }
 
-/// What this thread is at.
+/// Activity of the current thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtWork {
     /// No connection.
     Other,
     Connection,
-    /// A connection that goes on on this one.
+    /// Connection that stays on this thread.
     Leaving(usize),
 }
 
-/// This thread is one of those that serve.
+/// Marks the current thread as one that serves connections.
 pub(super) fn register(workers: &Workers, own: usize) {
     OWN.with(|place| place.set((workers.clone(), own)).ok());
 }
 
-/// A connection leaves its thread here, if that has more to do than others: it goes on on another one, where its
-/// socket has to be taken up anew. Whether it did. To be awaited by the connection's own task.
+/// Moves the connection to another thread if this one is much busier. Returns true if it moved: its socket then has to
+/// be registered with the new thread. Must be awaited by the connection's own task.
 pub async fn ease() -> bool {
     if AT_WORK.get() != AtWork::Connection {
         return false;
@@ -50,14 +50,14 @@ pub async fn ease() -> bool {
     true
 }
 
-/// A connection, the clock held for it whenever it goes on.
+/// Connection whose clock is held during each poll.
 struct Task<F> {
-    // Boxed: a future that is handed another keeps it twice. It moves as it is.
+    // Boxed, because a future that takes another one by value stores it twice. It moves as it is.
     connection: Option<Pin<Box<F>>>,
     counted: Counted,
 }
 
-/// Lets a connection run on a thread.
+/// Runs a connection on a thread.
 pub(super) fn run<F>(workers: &Workers, at: usize, connection: Pin<Box<F>>)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -89,11 +89,11 @@ where
     }
 }
 
-/// Tells again what the thread was at before, also when the connection panics.
+/// Restores the previous activity of the thread, also after a panic.
 struct Restore(AtWork);
 
 impl Restore {
-    /// What it was at until now.
+    /// Previous activity.
     fn end(self) -> AtWork {
         AT_WORK.get()
     }

@@ -1,12 +1,10 @@
-//! The threads that serve requests. Each has a scheduler of its own: a connection
-//! stays on its thread, with the connections to providers that it uses, so that
-//! nothing wakes another processor in the course of a request.
+//! Threads that serve requests. Each has its own scheduler: a connection stays on its thread, with the connections to
+//! providers that it uses, so that a request wakes no other processor.
 //!
-//! Few threads with much to do need less time for it than many with little: each
-//! finds more done when it looks, and what else runs on the machine is left a
-//! processor. So connections that can move are given to the first thread until it
-//! is half busy, and leave it, between two requests, when it is busy most of the
-//! time and another is not (`load.rs` has the figures). Others are dealt out evenly.
+//! Few busy threads need less processor time than many idle ones: each finds more work per poll, and other processes
+//! keep a processor. So connections that can move are given to the first thread until it is half busy, and leave it
+//! between two requests when it is busy most of the time and another is not (`load.rs` has the figures). Other
+//! connections are distributed evenly.
 
 mod load;
 mod migration;
@@ -19,18 +17,18 @@ use std::thread;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// Threads at work; they end, and what runs on them, when this is dropped.
+/// Running threads; they and their tasks end when this is dropped.
 pub struct Threads {
     workers: Workers,
-    /// Dropped to end them.
+    /// Ends the threads when dropped.
     _ends: Vec<oneshot::Sender<()>>,
 }
 
 impl Threads {
-    /// Starts so many, at least one.
+    /// Starts `count` threads, at least one.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// Returns an error if the system refuses a thread.
     pub fn start(count: usize) -> io::Result<Self> {
         Self::watched(count, load::watch)
     }
@@ -49,13 +47,13 @@ impl Threads {
         Ok(Self { workers, _ends: ends })
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.workers.iter().map(|worker| worker.load.open()).sum()
     }
 
-    /// Runs a connection to its end on the thread that has the fewest.
+    /// Runs a connection on the thread with the fewest connections.
     pub fn serve<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -63,7 +61,7 @@ impl Threads {
         migration::run(&self.workers, load::emptiest(&self.workers), Box::pin(connection));
     }
 
-    /// Runs a connection to its end that can move, see [`ease`]: on the first thread that has time for it.
+    /// Runs a connection that can move, see [`ease`], on the first thread with spare time.
     pub fn gather<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -72,7 +70,7 @@ impl Threads {
     }
 }
 
-/// Starts one; what ends it when dropped.
+/// Starts a thread; it ends when the returned sender is dropped.
 fn begin<W>(
     runtime: Runtime,
     workers: Workers,
@@ -91,7 +89,7 @@ where
                 () = watch(workers, own) => {}
             }
         });
-        // What still blocks is not waited for.
+        // Blocking work is not waited for.
         runtime.shutdown_background();
     })?;
     Ok(end)

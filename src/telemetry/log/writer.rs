@@ -1,6 +1,5 @@
-//! Lines wait in memory, and a thread of their own writes them. It is started with the first line; where the system has
-//! no thread to give, that is told, each line is written by whoever made it, who waits for the terminal then, and the
-//! next line tries again.
+//! Writer of log lines: lines wait in a buffer, and a thread writes them. It starts with the first line. If the system
+//! refuses a thread, that is logged, each line is written by the thread that made it, and the next line tries again.
 
 use super::KEPT;
 use super::line::Line;
@@ -9,36 +8,36 @@ use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// Bytes of lines that may wait for the writer.
+/// Maximum bytes of lines in the buffer.
 const MOST: usize = 4 << 20;
-/// How long lines are gathered.
+/// Time during which lines are collected.
 const GATHERING: Duration = Duration::from_millis(100);
-/// How long the end of the process waits for its last lines.
+/// Time that the end of the process waits for the last lines.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting::NOTHING);
-/// Something is there for the writer, or it is to write at once.
+/// Wakes the writer: there are lines, or it has to write at once.
 static NEWS: Condvar = Condvar::new();
-/// The writer has written all there was.
+/// Notified when the writer has written all lines.
 static DONE: Condvar = Condvar::new();
 
-/// The thread that writes.
+/// State of the writer thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writer {
     Unstarted,
-    /// The system had none, and that was told.
+    /// The system refused a thread, and that was logged.
     Refused,
     Runs,
 }
 
-/// What waits for the writer.
+/// Lines that wait for the writer.
 struct Waiting {
     text: Vec<u8>,
-    /// Lines that found no room.
+    /// Number of lines that were dropped.
     dropped: u64,
-    /// The writer sleeps until somebody wakes it.
+    /// True while the writer sleeps.
     idle: bool,
-    /// Somebody waits until all is written.
+    /// True while a caller waits for all lines to be written.
     hurried: bool,
     writing: bool,
     writer: Writer,
@@ -54,7 +53,7 @@ impl Waiting {
         writer: Writer::Unstarted,
     };
 
-    /// Takes a line, or counts it where there is no room; whether the writer is to be woken.
+    /// Appends a line, or counts it as dropped. Returns true if the writer has to be woken.
     fn take(&mut self, line: &[u8]) -> bool {
         if self.text.len() + line.len() > MOST {
             self.dropped += 1;
@@ -64,7 +63,7 @@ impl Waiting {
         std::mem::take(&mut self.idle)
     }
 
-    /// Whether there is a thread that writes, or one could be started now.
+    /// Returns true if the writer thread runs, or could be started now.
     fn has_writer(&mut self, start: impl FnOnce() -> io::Result<()>) -> bool {
         if self.writer == Writer::Runs {
             return true;
@@ -89,7 +88,7 @@ impl Waiting {
     }
 }
 
-/// Waits until the lines so far are written; for the end of the process.
+/// Waits until all lines so far are written; called at the end of the process.
 pub fn flush() {
     let until = Instant::now() + PATIENCE;
     let mut waiting = WAITING.lock();
@@ -102,7 +101,7 @@ pub fn flush() {
     }
 }
 
-/// Hands a line over.
+/// Submits a line.
 pub(super) fn send(line: &[u8]) {
     let mut waiting = WAITING.lock();
     let wake = waiting.take(line);
@@ -119,7 +118,7 @@ fn start() -> io::Result<()> {
     std::thread::Builder::new().name("log".to_owned()).spawn(write_lines).map(drop)
 }
 
-/// Writes what waits, all at once.
+/// Writes all waiting lines at once.
 fn write_lines() {
     let mut text = Vec::new();
     let mut waiting = WAITING.lock();
@@ -144,7 +143,7 @@ fn write_lines() {
         text.shrink_to(KEPT);
         waiting = WAITING.lock();
         waiting.writing = false;
-        // A rest lets many lines become one write, and spares a thread's waking for each.
+        // A pause joins many lines into one write, and saves a wake-up for each.
         if !waiting.hurried {
             NEWS.wait_for(&mut waiting, GATHERING);
         }
