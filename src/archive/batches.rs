@@ -1,5 +1,6 @@
-//! A batch against its own parts: its counts, the bits of its lines, the bytes of
-//! its results and every result in them.
+//! Checks of a batch against its parts: line counts, the bitmap of finished lines, the size of its results
+//! file, and
+//! each result in that file.
 
 use super::verify::Verdict;
 use crate::endpoint;
@@ -12,14 +13,14 @@ use serde::Deserialize;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// What a batch refers to.
+/// Stores and the file folder that a batch refers to.
 pub(super) struct Known<'a> {
     pub(super) files: &'a FileStore,
     pub(super) batches: &'a BatchStore,
     pub(super) folder: &'a Path,
 }
 
-/// What is read of a result.
+/// Fields that are read from a result line.
 #[derive(Deserialize)]
 struct Answered {
     custom_id: String,
@@ -49,7 +50,7 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
     };
     match (&batch.output, output) {
         (_, Some(output)) => results(known, batch, &output, answered, &mut wrong)?,
-        // Its owner may delete it once the batch is over.
+        // The client may delete the file after the batch has ended.
         (Some(_), None) if !batch.state.is_end() => {
             wrong.push("the file of its results is missing".to_owned())
         }
@@ -63,7 +64,7 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
     Ok(())
 }
 
-/// Every line that is counted has one result, and nothing else has.
+/// Checks that each counted line has exactly one result, and that there are no other results.
 fn results(
     known: &Known<'_>,
     batch: &BatchRecord,
@@ -76,7 +77,7 @@ fn results(
         wrong.push(format!("its results are {file} bytes by their file and {own} by the batch"));
     }
     let Ok(mut lines) = Contents::open(&known.folder.join(&output.id), output).map(LineReader::new) else {
-        // Told of the file already.
+        // The check of the files has reported it already.
         return Ok(());
     };
     let asked = asked(known, batch)?;
@@ -99,7 +100,7 @@ fn results(
     Ok(())
 }
 
-/// What the lines of the input are called, while the input is there.
+/// Custom IDs of the input lines; `None` if the input file is missing or unreadable.
 fn asked(known: &Known<'_>, batch: &BatchRecord) -> Result<Option<HashSet<String>>, StoreError> {
     let Some(input) = known.files.get(&batch.input)? else { return Ok(None) };
     let Ok(contents) = Contents::open(&known.folder.join(&input.id), &input) else { return Ok(None) };

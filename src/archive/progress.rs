@@ -31,7 +31,7 @@ pub enum Unit {
     Bytes,
 }
 
-/// Form in which progress appears.
+/// Form of the progress display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// One line that is drawn again and again.
@@ -174,7 +174,7 @@ impl Stage {
             let cells: String = (0..BAR_CELLS).map(|cell| if cell < full { '#' } else { '-' }).collect();
             let _ = write!(text, "[{cells}] {percent:>3} % ");
             let rest = total.saturating_sub(self.done);
-            // The first second is too short to foretell the others.
+            // An estimate from less than one second is too inaccurate.
             if self.done > 0 && passed.as_secs() > 0 {
                 let left = passed.as_secs_f64() * rest as f64 / self.done as f64;
                 let _ = write!(text, "{left:.0} s left, ");
@@ -185,7 +185,7 @@ impl Stage {
             let each_second = (self.done as f64 / passed.as_secs_f64()) as u64;
             let _ = write!(text, ", {}/s", self.unit.text(each_second));
         }
-        // The last column stays empty: some terminals go to the next line behind it.
+        // The last column stays empty: some terminals wrap after it.
         let text: String = text.chars().take(columns.saturating_sub(1)).collect();
         format!("{CLEAR}{text}")
     }

@@ -1,25 +1,25 @@
-//! How batches are, as metrics and logs tell it: those that are open, and the line of each that ends.
+//! Statistics of batches for metrics and logs: the open ones, and a log event for each that ends.
 
 use super::{Batches, view};
 use crate::house::House;
 use crate::observe::log;
 use penstock_storage::batches::{BatchRecord, BatchState};
 
-/// How batches are.
+/// Statistics of open batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Open ones by state: being validated, at work, waiting for their hour.
+    /// Open batches by state: validating, in progress, scheduled.
     pub open: [usize; 3],
-    /// Lines that have no result yet.
+    /// Lines without a result.
     pub lines: u64,
-    /// Lines at work.
+    /// Lines in flight.
     pub working: usize,
-    /// Age of the oldest that does not wait for its hour, in seconds.
+    /// Age of the oldest batch that is not scheduled for later, in seconds.
     pub oldest: u64,
 }
 
 impl Batches {
-    /// How they are.
+    /// Computes the statistics.
     #[must_use]
     pub fn standing(&self, now: u64) -> Standing {
         let mut standing = Standing { working: self.turns.taken(), ..Standing::default() };
@@ -47,7 +47,7 @@ impl Batches {
         standing
     }
 
-    /// A batch ended: its line and its counts.
+    /// Logs the end of a batch and counts it.
     pub(super) fn told_end(&self, house: &House, record: &BatchRecord) {
         let state = view::state(record.state).name();
         let counts = &record.counts;

@@ -1,5 +1,6 @@
-//! `/v1/batches`: files of requests worked off in their own time. Batches belong
-//! to the account, their files to the key that made them.
+//! `/v1/batches`: files of requests that run asynchronously. Batches belong to the account, their files to the
+//! key that
+//! created them.
 
 mod query;
 
@@ -55,7 +56,7 @@ impl Endpoint for Post {
     }
 }
 
-/// Whether a file can be the input of what is asked.
+/// Checks that a file can be the input of the requested batch.
 fn fits(file: &FileRecord, asked: &Create) -> Result<(), Refusal> {
     if file.purpose != Purpose::Batch {
         let expected = "input_file_id: expected a file that was uploaded with purpose \"batch\"";
@@ -161,7 +162,7 @@ impl Endpoint for Cancel {
     async fn handle(&self, x: &mut Exchange<'_>, id: &str) -> Result<Ended, Refusal> {
         let batches = &x.house.batches;
         let record = batches.get(&x.grant.account.id, id).await?;
-        // To end a batch takes what it takes to make one; `inference.batches` allows it for each endpoint.
+        // Cancelling needs the same scopes as creating; `inference.batches` allows both for each endpoint.
         if !x.grant.holds(Scope::Batches)
             && let Ok((lines, _)) = find(&Method::POST, &record.endpoint)
         {
