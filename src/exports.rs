@@ -1,5 +1,6 @@
-//! Archives at their times: one is due so long after the last, or after the storage folder was made, whoever
-//! started the gateway in between. One that fails is told, and tried again later; requests never wait for it.
+//! Schedule of the archives: one is due at an interval after the last, or after the creation of the storage
+//! folder,
+//! across restarts. A failed archive is logged and tried again later; requests never wait for it.
 
 use crate::archive::scheduled::{Job, last, written};
 use crate::archive::{Place, Saved};
@@ -12,24 +13,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest pause after one that failed.
+/// Longest pause after a failed archive.
 const AGAIN: Duration = Duration::from_secs(600);
 
-/// What is known of the archives, in Unix seconds.
+/// State of the archives, in Unix seconds.
 pub struct Exports {
-    /// What is saved, and the folder of the archives: those of the start, as for whoever takes deleted files out of them.
+    /// Data paths and archive folder, as configured at the start; deletions of files use them too.
     place: Place,
     folder: PathBuf,
-    /// When the last was finished; before the first when the storage folder was made.
+    /// Time of the last archive; before the first one, the creation time of the storage folder.
     since: AtomicU64,
-    /// When the last was finished; 0 before the first.
+    /// Time of the last archive; 0 before the first.
     last: AtomicU64,
-    /// When one failed; 0 before that.
+    /// Time of the last failure; 0 if there was none.
     failed: AtomicU64,
 }
 
 impl Exports {
-    /// What is there already.
+    /// Reads the state of the existing archives.
     pub fn open(settings: &Settings, now: u64) -> Self {
         let last = last(&settings.exports.path).map(|at| at.min(now));
         let made = || written(&settings.storage.path.join(ADMIN_TOKEN)).map_or(now, |at| at.min(now));
@@ -39,12 +40,12 @@ impl Exports {
         Self { place, folder, since, last: AtomicU64::new(last.unwrap_or(0)), failed: AtomicU64::new(0) }
     }
 
-    /// Where they are.
+    /// Folder of the archives.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// When the last was finished; 0 if there is none.
+    /// Time of the last archive; 0 if there is none.
     pub fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }
@@ -56,7 +57,7 @@ impl Exports {
     }
 }
 
-/// Makes an archive if one is due.
+/// Exports an archive if one is due.
 pub async fn due(house: &Arc<House>) {
     let now = house.clock.unix();
     let every = house.live().settings.exports.every;
@@ -98,7 +99,7 @@ fn told(house: &House, saved: Result<Saved, String>, took: Duration) {
                 [("rows", &rows), ("files", &files), ("bytes", &bytes), ("ms", &number(milliseconds))];
             log::event(log::info(), "exported", &figures);
         }
-        // Not begun again, and no failure: the gateway stops.
+        // The gateway stops, so this is not a failure and is not retried.
         Err(_) if house.is_draining() => return,
         Err(why) => {
             house.exports.failed.store(now, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the gateway answers. A newcomer adds a file here and a line in [`ENDPOINTS`].
+//! Endpoints of the public listener. A new endpoint needs a file here and an entry in [`ENDPOINTS`].
 
 mod address;
 mod batches;
@@ -28,33 +28,33 @@ use std::sync::LazyLock;
 /// One method on one path.
 #[async_trait]
 pub trait Endpoint: Sync {
-    /// Its name in metrics and logs.
+    /// Name in metrics and logs.
     fn name(&self) -> &'static str;
 
-    /// The method it takes.
+    /// HTTP method.
     fn method(&self) -> Method;
 
-    /// Its path below the host; a `*` takes anything that is not nothing.
+    /// Path pattern below the host; a `*` matches any non-empty text.
     fn path(&self) -> &'static str;
 
-    /// The scope that a key needs.
+    /// Scope that a key needs.
     fn scope(&self) -> Scope;
 
-    /// It asks for no key.
+    /// Returns true if the endpoint needs no key.
     fn is_open(&self) -> bool {
         false
     }
 
-    /// Lines of batches may ask it, by its path as it stands.
+    /// Returns true if batch lines may use the endpoint, by its literal path.
     fn takes_lines(&self) -> bool {
         false
     }
 
-    /// Answers, or hands the ask to the relay. `tail` is what `*` matched, still encoded.
+    /// Responds, or passes the request to the relay. `tail` is the text that `*` matched, still percent-encoded.
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal>;
 }
 
-/// Every endpoint. Mistakes name those that take lines in this order.
+/// Every endpoint. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::Chat,
     &messages::Messages,
@@ -82,7 +82,7 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &root::Document,
 ];
 
-/// The paths that lines of batches may ask: what the batch room is told, since it knows no endpoint itself.
+/// Paths that batch lines may use, for the batch crate, which does not depend on the endpoints.
 #[must_use]
 pub fn for_lines() -> Urls {
     static URLS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
@@ -91,9 +91,9 @@ pub fn for_lines() -> Urls {
     &URLS
 }
 
-/// The dialect of a path's errors: `/v1/messages*`, and the catalogue for clients
-/// that send `anthropic-version`, speak messages; all else speaks chat. Where no
-/// endpoint has the path, the client's header decides, or the path that it meant.
+/// Dialect of a path's errors: the messages dialect for `/v1/messages*` and, for clients that send
+/// `anthropic-version`, for the model list; otherwise the chat dialect. On unknown paths the header of the client
+/// decides, or the path that it probably meant.
 #[must_use]
 pub fn dialect(path: &str, anthropic: bool) -> Dialect {
     let path = versioned(path);
@@ -110,10 +110,10 @@ pub fn dialect(path: &str, anthropic: bool) -> Dialect {
     Dialect::Chat
 }
 
-/// The endpoint of a method and a path, and what its `*` matched.
+/// Finds the endpoint of a method and a path, and the text that its `*` matched.
 ///
 /// # Errors
-/// Nothing at this path, or not with this method.
+/// Returns a refusal if the path is unknown or does not support the method.
 pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), Refusal> {
     let path = versioned(path);
     let mut allowed = Vec::new();
@@ -132,7 +132,8 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
     Err(unknown::refusal(path))
 }
 
-/// The endpoints at a path, and what their `*` matched: of `/v1/files/*` and `/v1/files/*/content` the longer one.
+/// Endpoints at a path, and the text that `*` matched: of `/v1/files/*` and `/v1/files/*/content` the longer
+/// match.
 fn at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
     let all =
         || ENDPOINTS.iter().filter_map(move |endpoint| Some((*endpoint, matches(endpoint.path(), path)?)));
@@ -140,8 +141,9 @@ fn at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
     all().filter(move |(endpoint, _)| Some(endpoint.path().len()) == longest)
 }
 
-/// Base addresses are written with and without `/v1`; a doubled one is forgiven,
-/// and so is a slash at the end.
+/// Normalizes the path: base URLs are configured with and without `/v1`, so a doubled prefix and a trailing
+/// slash are
+/// removed.
 fn versioned(path: &str) -> &str {
     let path = match path.strip_prefix("/v1") {
         Some(rest) if rest.starts_with("/v1/") || rest.starts_with("/v2/") => rest,

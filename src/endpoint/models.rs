@@ -1,5 +1,4 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in the shape that
-//! serves both dialects.
+//! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in a form that both dialects understand.
 
 use super::{Endpoint, decoded};
 use crate::exchange::{Ended, Exchange};
@@ -11,8 +10,9 @@ use penstock_auth::Scope;
 use penstock_catalog::{Figures, Model, Query};
 use penstock_contract::{Kind, Refusal};
 
-/// Whether a key sees a model: it may use it. A key that has no scope for any model has the catalogue to read, and sees
-/// what its list of models allows.
+/// Returns true if a key may list a model, that is, use it. A key without any inference scope lists all models
+/// that
+/// its model list allows.
 fn may_see(grant: &Grant, model: &Model) -> bool {
     let scope = match model.kind {
         Kind::Chat => Scope::Chat,
@@ -25,10 +25,10 @@ fn may_see(grant: &Grant, model: &Model) -> bool {
     grant.may_use(&model.id) && (grant.allows(scope) || reader())
 }
 
-/// The scopes that let a key ask a model.
+/// Scopes that allow inference.
 const INFERENCE: [Scope; 5] = [Scope::Chat, Scope::Embeddings, Scope::Rerank, Scope::Images, Scope::Audio];
 
-/// The list.
+/// Endpoint of the model list.
 pub struct List;
 
 #[async_trait]
@@ -52,7 +52,7 @@ impl Endpoint for List {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let mut query = Query::parse(x.caller.query().unwrap_or_default())?;
         if x.caller.field("anthropic-version").is_some() {
-            // Clients of that family only show the names of their own family: the aliases.
+            // Anthropic clients only show model names of their own family, which are the aliases.
             query = query.with_aliases();
         }
         let now = x.house.clock.now();
@@ -69,7 +69,7 @@ impl Endpoint for List {
     }
 }
 
-/// One of them.
+/// Endpoint of one model.
 pub struct One;
 
 #[async_trait]

@@ -1,35 +1,35 @@
-//! What the document says of each endpoint besides its method and path. A new endpoint has to have a row.
+//! Operation metadata of each endpoint, besides its method and path. A new endpoint needs a row.
 
 use penstock_contract::Code;
 use serde_json::{Value, json};
 
-/// What an endpoint does with a request: which errors it may answer with.
+/// Kind of work of an endpoint, which determines its possible errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Answers by itself.
+    /// Response without a model or the store.
     Own,
-    /// Asks a model.
+    /// Request to a model.
     Model,
-    /// Reads or writes files or batches.
+    /// Read or write of files or batches.
     Store,
 }
 
-/// A row.
+/// Operation metadata of one endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The endpoint's name.
+    /// Name of the endpoint.
     pub name: &'static str,
-    /// One line.
+    /// Summary of one line.
     pub summary: &'static str,
-    /// Its group.
+    /// OpenAPI tag.
     pub tag: &'static str,
-    /// What it does.
+    /// Kind of work.
     pub work: Work,
-    /// Content type and schema of its request body.
+    /// Content type and schema of the request body.
     pub body: Option<(&'static str, &'static str)>,
-    /// Status of a good answer, its content types and their schemas.
+    /// Success status, content types and their schemas.
     pub answers: &'static [(u16, &'static [(&'static str, &'static str)])],
-    /// Names of its query parameters.
+    /// Names of the query parameters.
     pub query: &'static [&'static str],
 }
 
@@ -38,7 +38,7 @@ const FORM: &str = "multipart/form-data";
 const EVENTS: (&str, &str) = ("text/event-stream", "Events");
 const BYTES: &[(&str, &str)] = &[("application/octet-stream", "Bytes"), ("application/jsonl", "Bytes")];
 
-/// A row without a body and without parameters.
+/// Returns a row without a body and without parameters.
 const fn row(
     name: &'static str,
     tag: &'static str,
@@ -61,7 +61,7 @@ impl Row {
     }
 }
 
-/// Every row.
+/// Rows of all endpoints.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
     row("chat", "Chat", Work::Model, "Answers a conversation", &[(200, &[(JSON, "ChatCompletion"), EVENTS])]).takes(JSON, "ChatRequest"),
@@ -88,7 +88,7 @@ pub const ROWS: &[Row] = &[
     row("openapi", "Service", Work::Own, "This document", &[(200, &[(JSON, "Document")])]),
 ];
 
-/// A query parameter: its name, or `name least most default` of a whole number.
+/// Query parameter from its name, or from `name minimum maximum default` for an integer.
 pub fn parameter(written: &str) -> Value {
     let mut words = written.split(' ');
     let name = words.next().unwrap_or_default();
@@ -114,7 +114,7 @@ pub fn parameter(written: &str) -> Value {
     json!({ "name": name, "in": "query", "schema": schema })
 }
 
-/// The errors that an endpoint may answer with.
+/// Error codes that an endpoint may return.
 pub fn codes(row: &Row, open: bool, has_id: bool) -> Vec<Code> {
     let mut codes = vec![
         Code::InvalidRequest,
