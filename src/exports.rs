@@ -1,5 +1,4 @@
-//! Schedule of the archives: one is due at an interval after the last, or after the creation of the storage
-//! folder,
+//! Schedule of the archives: one is due at an interval after the last, or after the creation of the storage folder,
 //! across restarts. A failed archive is logged and tried again later; requests never wait for it.
 
 use crate::archive::scheduled::{Job, last, written};

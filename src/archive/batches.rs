@@ -1,5 +1,4 @@
-//! Checks of a batch against its parts: line counts, the bitmap of finished lines, the size of its results
-//! file, and
+//! Checks of a batch against its parts: line counts, the bitmap of finished lines, the size of its results file, and
 //! each result in that file.
 
 use super::verify::Verdict;

@@ -1,5 +1,4 @@
-//! Throttle of an archive that is written while the gateway runs: a byte rate, free disk space to leave, and a
-//! stop
+//! Throttle of an archive that is written while the gateway runs: a byte rate, free disk space to leave, and a stop
 //! signal. All calls block.
 
 use super::progress::Progress;

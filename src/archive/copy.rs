@@ -56,8 +56,7 @@ pub fn sum(path: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
     Ok(summing.finish().1)
 }
 
-/// Copies a file to a path that does not exist, at the rate of a throttle. The target appears complete or not
-/// at all.
+/// Copies a file to a path that does not exist, at the rate of a throttle. The target appears complete or not at all.
 pub fn copy(from: &Path, to: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
     copy_with(from, to, u64::MAX, brake)
 }

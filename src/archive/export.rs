@@ -1,5 +1,5 @@
-//! Export of all data to a folder: store rows as JSON lines, ledger month files and file contents unchanged, each
-//! with its checksum.
+//! Export of all data to a folder: store rows as JSON lines, ledger month files and file contents unchanged,
+//! each with its checksum.
 
 use super::brake::{Brake, Braked};
 use super::copy::{self, FILES, Sum, Summing};
@@ -70,8 +70,7 @@ impl Archive<'_, '_> {
         let bytes = copy::sizes(months.iter().map(|name| self.place.ledger().join(name)));
         self.progress.begin("Ledger", Unit::Bytes, Some(bytes));
         // The ledger files come before the rows: a replica may lag behind its store, and is then repaired, but
-        // must not be
-        // ahead of it.
+        // must not be ahead of it.
         if self.place.storage.pepper.is_none() && self.place.pepper().exists() {
             self.take(&self.place.pepper(), PEPPER.to_owned())?;
         }
@@ -80,8 +79,7 @@ impl Archive<'_, '_> {
         }
         self.progress.begin("Rows", Unit::Bytes, None);
         let rows = self.rows(store)?;
-        // The file records come after the rows: contents that the rows refer to exist now, or were deleted
-        // since.
+        // The file records come after the rows: contents that the rows refer to exist now, or were deleted since.
         let mut records = Vec::new();
         each_file(&FileStore::new(store.clone()), |record| records.push(record.clone())).map_err(said)?;
         let bytes = records.iter().map(|record| record.bytes).sum();

@@ -1,5 +1,4 @@
-//! Manifest of an archive: one JSON line per file with its size and SHA-256, and a last line with the number of
-//! files
+//! Manifest of an archive: one JSON line per file with its size and SHA-256, and a last line with the number of files
 //! and the SHA-256 of all lines before it. It is written last, so that an archive with a manifest is complete.
 
 use super::brake::Brake;

@@ -1,7 +1,6 @@
 //! Export, import, verification and repair of all persistent data: the store's rows, the ledger's replica files
-//! and
-//! the file contents. They run while no gateway has the store open; the gateway itself exports while it runs. All
-//! calls block.
+//! and the file contents. They run while no gateway has the store open; the gateway itself exports while it
+//! runs. All calls block.
 
 mod batches;
 mod brake;

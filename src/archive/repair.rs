@@ -1,5 +1,4 @@
-//! Repair of a damaged store: all readable rows are copied to another folder. The ledger comes from whichever
-//! of its
+//! Repair of a damaged store: all readable rows are copied to another folder. The ledger comes from whichever of its
 //! two copies is intact. The damaged store is not changed.
 
 use super::brake::Brake;

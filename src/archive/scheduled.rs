@@ -1,7 +1,5 @@
-//! Scheduled archives of a running gateway. An archive is written to a temporary folder and renamed when all of
-//! it is
-//! on the disk, so that a named archive is complete; then the oldest are deleted. Contents that the previous
-//! archive
+//! Scheduled archives of a running gateway. An archive is written to a temporary folder and renamed when all of it is
+//! on the disk, so that a named archive is complete; then the oldest are deleted. Contents that the previous archive
 //! has too are hard-linked. All calls block.
 
 use super::brake::{Bounds, Brake};

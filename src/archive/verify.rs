@@ -1,5 +1,4 @@
-//! Verification of all persistent data: each row's checksum, the hash chains of the audit log and the ledger,
-//! each
+//! Verification of all persistent data: each row's checksum, the hash chains of the audit log and the ledger, each
 //! balance, each byte of each file, and each batch against its lines and results.
 
 use super::progress::{Progress, Unit};

@@ -1,5 +1,4 @@
-//! Input of a running batch: opens its files once and prefetches its lines. Files that are temporarily
-//! unreadable are
+//! Input of a running batch: opens its files once and prefetches its lines. Files that are temporarily unreadable are
 //! opened again later; a missing or invalid file ends the batch.
 
 use super::hours;
@@ -22,8 +21,7 @@ impl Work {
             let (house, record, tell) = (self.house.clone(), self.record.clone(), self.tell.clone());
             tokio::task::spawn_blocking(move || {
                 let opened = open::open(&house, &record);
-                // Dropped before the event is sent: after the batch has ended, no task of it holds the shared
-                // state.
+                // Dropped before the event is sent: after the batch has ended, no task of it holds the shared state.
                 drop(house);
                 tell.send(match opened {
                     Ok(opened) => Event::Opened(Box::new(opened)),

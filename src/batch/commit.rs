@@ -1,5 +1,4 @@
-//! Commit of results: first they are synced to the disk, then one store commit writes their charges, the bitmap
-//! of
+//! Commit of results: first they are synced to the disk, then one store commit writes their charges, the bitmap of
 //! finished lines, the batch record and the size of the output. So all of these change together or not at all.
 
 use super::turns::Turn;
@@ -184,9 +183,8 @@ impl Work {
         });
     }
 
-    /// Commits after a record that exceeds the size of a commit, which should not happen. All charges are
-    /// written, and the
-    /// batch ends without its metadata.
+    /// Commits after a record that exceeds the size of a commit, which should not happen. All charges are written,
+    /// and the batch ends without its metadata.
     fn enter_less(&mut self, ends: Vec<Ending>, mut rows: Vec<RowWrite>) {
         log::event(log::error(), "batch_too_large", &[("batch", &self.record.id)]);
         self.record.model = None;

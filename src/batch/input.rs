@@ -77,9 +77,8 @@ impl Input {
         Self { reader, gate, next: 0, model: None, failed: None, over: false }
     }
 
-    /// Returns the next unfinished lines, about `most` bytes of them; empty at the end. A read error is
-    /// returned after the
-    /// lines before it, and the following call tries again.
+    /// Returns the next unfinished lines, about `most` bytes of them; empty at the end. A read error is returned
+    /// after the lines before it, and the following call tries again.
     ///
     /// # Errors
     /// Returns `InvalidData` if a line is damaged, and any I/O error.

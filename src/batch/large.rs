@@ -1,7 +1,6 @@
-//! Memory of large lines in flight: together they use at most `batches.memory`, or one line if that is longer.
-//! Accounts are served in fair order, and no line overtakes the first in the queue, so that short lines cannot
-//! starve
-//! a long one.
+//! Memory of large lines in flight: together they use at most `batches.memory`, or one line if that is
+//! longer. Accounts are served in fair order, and no line overtakes the first in the queue, so that short
+//! lines cannot starve a long one.
 
 use super::input::{Body, LargeGate};
 use crate::caller::CancelLine;
@@ -49,8 +48,7 @@ pub(super) struct Source {
     pub(super) account: Arc<str>,
 }
 
-/// Loads the body of a line into memory, with a permit for a large one; `None` if the line was cancelled or the
-/// file
+/// Loads the body of a line into memory, with a permit for a large one; `None` if the line was cancelled or the file
 /// cannot be read at the moment.
 pub(super) async fn load(
     house: &Arc<House>,

@@ -1,5 +1,4 @@
-//! Lines of a batch in flight: started as run permits allow, processed like requests, and then finished or
-//! retried.
+//! Lines of a batch in flight: started as run permits allow, processed like requests, and then finished or retried.
 
 use super::commit::Finished;
 use super::input::Asked;
@@ -42,9 +41,8 @@ impl Work {
         self.place.leave();
     }
 
-    /// Returns true if memory and load allow another line. A batch without lines in flight may always start
-    /// one, so that
-    /// it makes progress, one line after the other.
+    /// Returns true if memory and load allow another line. A batch without lines in flight may always start one, so
+    /// that it makes progress, one line after the other.
     fn has_room(&self) -> bool {
         let share = &self.share;
         if self.flying.lines == 0 || self.unwritten.lines.len() >= share.results {

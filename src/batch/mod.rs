@@ -4,8 +4,7 @@
 //! create ─▶ validating ─▶ in_progress ─▶ completed | failed | cancelled
 //!                 a batch: lines read ahead ─▶ turns ─▶ line (as a request) ─▶ group ─▶ output file ─▶ one commit
 //! ```
-//! Each open batch is a task that owns its row; others send it commands. Clients see the last committed state
-//! of a
+//! Each open batch is a task that owns its row; others send it commands. Clients see the last committed state of a
 //! batch. After a crash the next start continues from there: a line has one result and one charge, and only lines
 //! that were in flight are sent again.
 
@@ -162,9 +161,8 @@ impl Batches {
         Ok(())
     }
 
-    /// Stops: no line starts, lines in flight get a grace period, and finished results are committed. Returns
-    /// false if
-    /// some batches did not stop.
+    /// Stops: no line starts, lines in flight get a grace period, and finished results are committed. Returns false
+    /// if some batches did not stop.
     pub async fn close(&self) -> bool {
         self.resumed.store(false, Ordering::Release);
         self.stop.send_replace(true);
@@ -184,8 +182,8 @@ impl Batches {
         stopped
     }
 
-    /// Number of batches that hold lines and files: all except those that wait for their scheduled hour or for
-    /// a suspended key.
+    /// Number of batches that hold lines and files: all except those that wait for their scheduled hour or
+    /// for a suspended key.
     #[must_use]
     pub fn holding(&self) -> usize {
         self.running.lock().values().filter(|running| !running.parked).count()

@@ -1,5 +1,4 @@
-//! Opening of a batch's files: its input from the start, its results truncated to the committed size, and the
-//! bitmap
+//! Opening of a batch's files: its input from the start, its results truncated to the committed size, and the bitmap
 //! of finished lines. Blocks.
 
 use super::input::{Asked, Input};
@@ -23,9 +22,8 @@ pub(super) struct Opened {
 /// Opens the files of a batch.
 ///
 /// # Errors
-/// Returns `NotFound` if the input was deleted, `InvalidData` if it is damaged, and `UnexpectedEof` if the
-/// results are
-/// damaged. All other errors may be temporary.
+/// Returns `NotFound` if the input was deleted, `InvalidData` if it is damaged, and `UnexpectedEof` if the results
+/// are damaged. All other errors may be temporary.
 pub(super) fn open(house: &House, record: &BatchRecord) -> Result<Opened> {
     let files = &house.files;
     let file = files.store().get(&record.input).map_err(store)?.ok_or(Error::from(ErrorKind::NotFound))?;

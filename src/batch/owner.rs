@@ -1,6 +1,5 @@
-//! API requests for batches: create, get, list and cancel. Batches belong to the account, and each of its keys
-//! sees all
-//! of them; their files belong to the key that created the batch.
+//! API requests for batches: create, get, list and cancel. Batches belong to the account, and each of its keys sees
+//! all of them; their files belong to the key that created the batch.
 
 use super::refusals::{enough, no_file, none, refused, unkept};
 use super::{Batches, DELETING, PATIENCE, PREFIX, Tell, view};
@@ -22,9 +21,8 @@ impl Batches {
     /// Creates a batch from an uploaded file.
     ///
     /// # Errors
-    /// Returns a refusal if the file cannot be the input, the account has too many open batches, or the store
-    /// is not
-    /// writable.
+    /// Returns a refusal if the file cannot be the input, the account has too many open batches, or the
+    /// store is not writable.
     pub async fn create(
         house: &Arc<House>,
         grant: &Grant,
@@ -46,8 +44,8 @@ impl Batches {
             state: BatchState::Validating,
             ..BatchRecord::default()
         };
-        // Registered before the insert, so that a concurrent deletion of the input finds the batch, or the
-        // batch finds it.
+        // Registered before the insert, so that a concurrent deletion of the input finds the batch,
+        // or the batch finds it.
         let most = house.live().settings.batches.open;
         let (told, seen) = batches.enter(&record, most).ok_or_else(|| enough(most))?;
         if batches.is_deleting(&record.input) {

@@ -1,5 +1,4 @@
-//! State of a running batch in memory, in groups: open files, lines between input and output, and reasons to
-//! pause.
+//! State of a running batch in memory, in groups: open files, lines between input and output, and reasons to pause.
 //! None of it is stored.
 
 use super::commit::Finished;

@@ -1,6 +1,5 @@
 //! Memory limit of a batch: its share of `batches.memory`, which is divided among the accounts and then among the
-//! batches of an account. A batch that starts no lines for now (suspended key, scheduled hour) holds nothing
-//! and has
+//! batches of an account. A batch that starts no lines for now (suspended key, scheduled hour) holds nothing and has
 //! no share. A batch without lines in flight may always start one, whatever its share.
 
 use parking_lot::Mutex;

@@ -1,15 +1,10 @@
-//! Backoff of a batch whose account has no available balance because other lines hold it: limits how many lines
-//! start
-//! to test whether the balance is sufficient again. A refusal takes no time, so without a limit a complete file
-//! would be
-//! tried again and again.
+//! Backoff of a batch whose account has no available balance because other lines hold it: limits how many lines start
+//! to test whether the balance is sufficient again. A refusal takes no time, so without a limit a complete file would
+//! be tried again and again.
 //!
-//! After a line was refused, each line that ends allows two to start: its released balance covers one, and the
-//! other
-//! tests whether more fit. So about one line is refused for each that is answered, and the number in flight
-//! doubles
-//! per round while there is balance. If other batches or requests hold the balance, one line is tried now and
-//! then.
+//! After a line was refused, each line that ends allows two to start: its released balance covers one, and the other
+//! tests whether more fit. So about one line is refused for each that is answered, and the number in flight doubles
+//! per round while there is balance. If other batches or requests hold the balance, one line is tried now and then.
 
 /// Number of allowed starts at which the limit is lifted.
 const PLENTY: usize = 256;

@@ -1,7 +1,5 @@
-//! Fair scheduler of batch lines: a limit for the gateway, round robin over accounts, and within an account
-//! over its
-//! batches. A batch without lines in flight may always start one, so that no batch waits for others that wait
-//! for an
+//! Fair scheduler of batch lines: a limit for the gateway, round robin over accounts, and within an account over its
+//! batches. A batch without lines in flight may always start one, so that no batch waits for others that wait for an
 //! unavailable provider.
 
 use parking_lot::Mutex;
@@ -91,9 +89,8 @@ impl Inner {
 }
 
 impl Place {
-    /// Returns a permit if it is this batch's turn; otherwise queues the batch. At most `most` permits are in
-    /// use in the
-    /// gateway. `idle` states that the batch has no lines in flight.
+    /// Returns a permit if it is this batch's turn; otherwise queues the batch. At most `most` permits are in use in
+    /// the gateway. `idle` states that the batch has no lines in flight.
     pub fn take(&self, most: usize, idle: bool) -> Option<Turn> {
         let mut inner = self.turns.0.lock();
         inner.most = most;

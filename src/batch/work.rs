@@ -1,5 +1,4 @@
-//! Runner of one batch: prefetches lines, sends them as run permits allow, and commits their results in groups.
-//! All
+//! Runner of one batch: prefetches lines, sends them as run permits allow, and commits their results in groups. All
 //! results arrive as events on one channel, so that they are handled in one place and in order.
 
 use super::commit::{Group, Wrote};
@@ -145,8 +144,7 @@ impl Work {
             || !self.unwritten.lines.is_empty()
             || self.disk.writing
             || self.disk.reading;
-        // A full disk does not prevent the process from ending: uncommitted lines are sent again after the
-        // restart.
+        // A full disk does not prevent the process from ending: uncommitted lines are sent again after the restart.
         let given_up = self.disk.rest_until.is_some()
             && !self.disk.writing
             && !self.disk.reading
@@ -231,8 +229,7 @@ impl Work {
         self.life.state == State::InProgress && (hour || self.paused.suspended)
     }
 
-    /// Releases the files and the memory share while the batch waits. Afterwards it opens its files again, as
-    /// after a
+    /// Releases the files and the memory share while the batch waits. Afterwards it opens its files again, as after a
     /// restart: by then all results were committed.
     fn park(&mut self) {
         let waits = self.waits() && self.exit.why.is_none();

@@ -61,9 +61,8 @@ async fn in_texts(x: &mut Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
         }
         TokenIds::Text(encoding) if ask.body.len() <= QUICK => decoded(ask, encoding),
         TokenIds::Text(encoding) => {
-            // An ID of a few digits may decode to 128 bytes: an account decodes one such text at a time, and
-            // the text counts as
-            // body memory.
+            // An ID of a few digits may decode to 128 bytes: an account decodes one such text at a time, and the text
+            // counts as body memory.
             let ask = Counting::of(x).in_turn(move |_| decoded(ask, encoding)).await??;
             x.hold(ask.prompt_bytes)?;
             Ok(ask)

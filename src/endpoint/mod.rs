@@ -132,8 +132,7 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
     Err(unknown::refusal(path))
 }
 
-/// Endpoints at a path, and the text that `*` matched: of `/v1/files/*` and `/v1/files/*/content` the longer
-/// match.
+/// Endpoints at a path, and the text that `*` matched: of `/v1/files/*` and `/v1/files/*/content` the longer match.
 fn at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
     let all =
         || ENDPOINTS.iter().filter_map(move |endpoint| Some((*endpoint, matches(endpoint.path(), path)?)));
@@ -141,9 +140,8 @@ fn at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
     all().filter(move |(endpoint, _)| Some(endpoint.path().len()) == longest)
 }
 
-/// Normalizes the path: base URLs are configured with and without `/v1`, so a doubled prefix and a trailing
-/// slash are
-/// removed.
+/// Normalizes the path: base URLs are configured with and without `/v1`, so a doubled prefix and a
+/// trailing slash are removed.
 fn versioned(path: &str) -> &str {
     let path = match path.strip_prefix("/v1") {
         Some(rest) if rest.starts_with("/v1/") || rest.starts_with("/v2/") => rest,

@@ -10,8 +10,7 @@ use penstock_auth::Scope;
 use penstock_catalog::{Figures, Model, Query};
 use penstock_contract::{Kind, Refusal};
 
-/// Returns true if a key may list a model, that is, use it. A key without any inference scope lists all models
-/// that
+/// Returns true if a key may list a model, that is, use it. A key without any inference scope lists all models that
 /// its model list allows.
 fn may_see(grant: &Grant, model: &Model) -> bool {
     let scope = match model.kind {

@@ -1,5 +1,4 @@
-//! Errors of unknown paths: the message names the path that the client probably meant, or states that the
-//! feature is
+//! Errors of unknown paths: the message names the path that the client probably meant, or states that the feature is
 //! not offered. Messages contain only text from the tables below, never the client's input.
 
 use super::{ENDPOINTS, Endpoint};

@@ -1,7 +1,6 @@
 //! File format of a complete file, which detects damaged bytes before they are served:
-//! `contents | a CRC32C per 64 KiB block | footer`. The record stores the checksum of the table, which detects
-//! a file
-//! that was replaced.
+//! `contents | a CRC32C per 64 KiB block | footer`. The record stores the checksum of the table, which detects a
+//! file that was replaced.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};

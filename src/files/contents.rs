@@ -1,6 +1,5 @@
-//! Verified contents of a file: every block is compared with its checksum before its bytes are returned. All
-//! calls
-//! block.
+//! Verified contents of a file: every block is compared with its checksum before its bytes are
+//! returned. All calls block.
 
 use super::blocks::{BLOCK, Sums, damaged, table};
 use bytes::{Bytes, BytesMut};

@@ -1,8 +1,6 @@
-//! Match between the folder of file contents and the store of their records: both contain the same ID. With
-//! another or
-//! an unmounted folder every file would look damaged; with another store all contents would be deleted as
-//! leftovers of
-//! a crash.
+//! Match between the folder of file contents and the store of their records: both contain the same ID. With another
+//! or an unmounted folder every file would look damaged; with another store all contents would be deleted as
+//! leftovers of a crash.
 
 use super::{Files, PREFIX};
 use crate::object_id;

@@ -1,5 +1,4 @@
-//! Upload of a file: validated line by line and written to a temporary file, which is renamed at the end. An
-//! upload
+//! Upload of a file: validated line by line and written to a temporary file, which is renamed at the end. An upload
 //! that ends earlier leaves nothing behind. All calls block.
 
 use super::blocks::Sums;
@@ -119,8 +118,8 @@ impl Incoming {
 impl Settled {
     /// Renames the file to its path and syncs the folder.
     pub(super) fn place(self, folder: &Path, path: &Path) -> Result<Taken, Failed> {
-        // The ID is new, so nothing is replaced. The standard library is used so that the power-loss test sees
-        // the call.
+        // The ID is new, so nothing is replaced. The standard library is used so that the power-loss
+        // test sees the call.
         std::fs::rename(&self.path, path).map_err(Failed::Disk)?;
         if let Err(error) = sync_folder(folder) {
             std::fs::remove_file(path).ok();

@@ -1,6 +1,5 @@
 //! `/v1/batches`: files of requests that run asynchronously. Batches belong to the account, their files to the
-//! key that
-//! created them.
+//! key that created them.
 
 mod query;
 

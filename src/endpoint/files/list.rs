@@ -1,5 +1,4 @@
-//! `GET /v1/files`: a key's files in pages, sorted by creation time. A page continues after an ID, even if that
-//! file
+//! `GET /v1/files`: a key's files in pages, sorted by creation time. A page continues after an ID, even if that file
 //! was deleted, so that deletions do not break pagination.
 
 use super::object::object;

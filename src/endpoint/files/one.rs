@@ -38,9 +38,8 @@ impl Endpoint for One {
     }
 }
 
-/// Endpoint that deletes a file; the file is unreadable once the response is sent. A batch that still reads it
-/// fails
-/// first.
+/// Endpoint that deletes a file; the file is unreadable once the response is sent. A batch that still
+/// reads it fails first.
 pub struct Delete;
 
 #[async_trait]

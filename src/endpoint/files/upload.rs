@@ -1,8 +1,6 @@
-//! `POST /v1/files`: a multipart form with a file, which is validated and written to the disk while it arrives.
-//! A file
-//! with invalid lines is read to its end, to report all errors in it. After any other error, or a line that is
-//! too
-//! long, only a little more is read.
+//! `POST /v1/files`: a multipart form with a file, which is validated and written to the disk while it arrives. A
+//! file with invalid lines is read to its end, to report all errors in it. After any other error, or a line that is
+//! too long, only a little more is read.
 
 use super::object::object;
 use crate::endpoint::Endpoint;
@@ -26,12 +24,10 @@ use tokio::time::timeout;
 const AROUND: u64 = 1 << 20;
 /// Bytes per write to the disk.
 const SLICE: usize = 256 << 10;
-/// Memory per upload: a slice that is filled, a slice that is written, the start of a line, and the receive
-/// window.
+/// Memory per upload: a slice that is filled, a slice that is written, the start of a line, and the receive window.
 /// Longer lines are counted as they arrive.
 const HELD: usize = 3 * SLICE + STREAM_WINDOW as usize;
-/// Bytes that are read of a form after an error: a short form is then complete, and its connection can serve
-/// another
+/// Bytes that are read of a form after an error: a short form is then complete, and its connection can serve another
 /// request. The server drains a longer one while the client receives the error.
 const REST: usize = 1 << 20;
 /// Longest time to read these bytes.
