@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! create ─▶ validating ─▶ in_progress ─▶ completed | failed | cancelled
-//!                 a batch: lines read ahead ─▶ turns ─▶ line (as a request) ─▶ group ─▶ output file ─▶ one commit
+//!                 a batch: prefetched lines ─▶ scheduler ─▶ line (as a request) ─▶ group ─▶ output file ─▶ one commit
 //! ```
 //! Each open batch is a task that owns its row; others send it commands. Clients see the last committed state of a
 //! batch. After a crash the next start continues from there: a line has one result and one charge, and only lines
