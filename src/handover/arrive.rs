@@ -1,4 +1,4 @@
-//! The process that takes over, and what it does for the one before it.
+//! New process of an upgrade, and its service for the old process.
 
 use super::frame::{self, ToNew, ToOld};
 use super::{VARIABLE, sockets};
@@ -13,17 +13,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// What came with the start of this process.
+/// Connection and sockets inherited from the old process.
 pub struct Arrival {
     line: UnixStream,
     sockets: Vec<(SocketAddr, TcpListener)>,
 }
 
 impl Arrival {
-    /// What the process before this one hands over, if there is one; blocks.
+    /// Reads what the old process hands over, if there is one. Blocks.
     ///
     /// # Errors
-    /// One sentence; this process was not started as it should be.
+    /// Returns a sentence if the handover cannot be read from standard input.
     pub fn here() -> Result<Option<Self>, String> {
         if std::env::var_os(VARIABLE).is_none() {
             return Ok(None);
@@ -42,16 +42,16 @@ impl Arrival {
         })
     }
 
-    /// The socket of this address, if it came along.
+    /// Takes the inherited socket of this address, if there is one.
     pub fn take(&mut self, address: SocketAddr) -> Option<TcpListener> {
         let place = self.sockets.iter().position(|(known, _)| *known == address)?;
         Some(self.sockets.swap_remove(place).1)
     }
 
-    /// Says that only the store is missing, and waits until it is free; blocks.
+    /// Reports that only the store is missing, and waits until the old process has closed it. Blocks.
     ///
     /// # Errors
-    /// One sentence; the process before this one goes on.
+    /// Returns a sentence if the old process continues instead.
     pub fn prepared(&mut self) -> Result<(), String> {
         self.sockets.clear();
         let told = frame::write(&mut self.line, &ToOld::Prepared).is_ok();
@@ -61,10 +61,10 @@ impl Arrival {
         }
     }
 
-    /// Says that this process serves, and does from now on what the other one wants of the store.
+    /// Reports that this process serves, and starts to process the store requests of the old process.
     ///
     /// # Errors
-    /// One sentence; the process before this one goes on.
+    /// Returns a sentence if the old process cannot be reached; it continues then.
     pub fn ready(mut self, house: &Arc<House>, holds: Holds) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("The process before this one cannot be heard: {error}.");
         let out = Arc::new(Mutex::new(self.line.try_clone().map_err(failed)?));
@@ -85,31 +85,31 @@ impl Arrival {
     }
 }
 
-/// The process before this one, while it drains.
+/// Old process, while it drains.
 #[derive(Clone)]
 pub struct Predecessor {
     out: Arc<Mutex<UnixStream>>,
 }
 
 impl Predecessor {
-    /// A key is not what it was.
+    /// Notifies it that a key has changed.
     pub fn key(&self, id: &str) {
         frame::write(&mut *self.out.lock(), &ToOld::Key(id.to_owned())).ok();
     }
 
-    /// An account is not what it was.
+    /// Notifies it that an account has changed.
     pub fn account(&self, id: &str) {
         frame::write(&mut *self.out.lock(), &ToOld::Account(id.to_owned())).ok();
     }
 
-    /// Whether it is the same.
+    /// Returns true if both are the same process.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.out, &other.out)
     }
 }
 
-/// Until it ends; returns what it left open.
+/// Serves the old process until it ends; returns the reservations that it left open.
 fn serve(
     line: &mut UnixStream,
     out: &Arc<Mutex<UnixStream>>,
