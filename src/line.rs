@@ -1,5 +1,5 @@
-//! One line of a batch as one exchange: the same phases of Pingora's proxy as a client's request, without a socket. Its
-//! charge is not entered here but given back with its response, so that both are written together or neither.
+//! Batch line as one exchange: the same phases of Pingora's proxy as a client's request, without a socket. Its charge
+//! is returned with its response instead of recorded here, so that both are written together or neither.
 
 pub use crate::caller::CancelLine;
 
@@ -19,50 +19,50 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// When a failed line may be asked again, if nobody said.
+/// Default time before a failed line is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is asked.
+/// Request of a batch line.
 pub struct LineAsk {
-    /// The key it is asked with, as it is now.
+    /// Key of the batch, in its current state.
     pub grant: Arc<Grant>,
-    /// Where.
+    /// Endpoint of the request.
     pub endpoint: &'static dyn Endpoint,
-    /// The request's body.
+    /// Request body.
     pub body: Bytes,
-    /// Ends it.
+    /// Cancellation signal.
     pub cancel: CancelLine,
 }
 
-/// What became of it.
+/// Result of a batch line.
 pub struct LineDone {
-    /// The exchange's name.
+    /// Request ID.
     pub request: RequestId,
-    /// The status that a client would have been sent.
+    /// Status that a client would have received.
     pub status: u16,
-    /// The body: an answer with both objects, or the error envelope of the dialect.
+    /// Body: a response with both objects, or the error envelope of the dialect.
     pub body: Vec<Bytes>,
-    /// The end of its reserve, for [`crate::ledger::Ledger::enter`]; `None` if nothing was set aside.
+    /// End of the reservation, for [`crate::ledger::Ledger::enter`]; `None` if nothing was reserved.
     pub end: Option<Ending>,
-    /// What it used.
+    /// Token usage.
     pub usage: Option<Usage>,
-    /// It failed for now and may be asked again after this.
+    /// Time before a retry, if the failure is temporary.
     pub retry: Option<Duration>,
-    /// It gave its seat to a request at once, or got none to the end: no failure, and to be asked again as if
-    /// it never was.
+    /// True if the line yielded its permit to an online request, or never got one: this is no failure and does not
+    /// count as an attempt.
     pub yielded: bool,
-    /// What others at work hold of the balance or a budget was in its way: yielded too, and to be asked again once
+    /// True if balance or budget is held by other requests: the line also yielded, and is retried once
     /// some of them have ended.
     pub short: bool,
-    /// It was ended by its signal, before there was an answer.
+    /// True if the line was cancelled before there was a response.
     pub cancelled: bool,
 }
 
-/// Asks a line. It waits for its seat as long as that takes.
+/// Runs a line. It waits for its permit without a limit.
 pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
     let _open = house.open_exchange();
     let line = Line::of_batch(ask.grant, ask.cancel);
-    // The batch ends its lines by their signal, not with the listeners.
+    // The batch cancels its lines itself, so the shutdown signal of the listeners is not used.
     let (_stop, stopping) = watch::channel(false);
     if let Ok(session) = LineSession::start(line.clone(), ask.endpoint.path(), ask.body) {
         house.proxy().process_new_http(session, &stopping).await;
@@ -88,7 +88,7 @@ pub async fn line(house: &Arc<House>, ask: LineAsk) -> LineDone {
     }
 }
 
-/// The refusal of a line that ended without a response; `None` if it was cancelled.
+/// Refusal of a line that ended without a response; `None` if it was cancelled.
 pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<Refusal> {
     if line.is_cancelled() {
         None
@@ -101,7 +101,7 @@ pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<Refus
     }
 }
 
-/// Reports the end of a line to the batch, and marks one in the record that gave its permit to others.
+/// Reports the end of a line to the batch, and marks its record if it yielded its permit.
 pub(crate) fn report(line: &Line, state: &mut ExchangeState, refusal: Option<Refusal>, cancelled: bool) {
     let (retry, short) = (refusal.as_ref().and_then(again), refusal.as_ref().is_some_and(|why| why.held));
     let record = &mut state.record;
@@ -120,7 +120,7 @@ pub(crate) fn report(line: &Line, state: &mut ExchangeState, refusal: Option<Ref
     });
 }
 
-/// Whether it is worth asking again, and when.
+/// Returns the time before a retry, if a retry makes sense.
 fn again(refusal: &Refusal) -> Option<Duration> {
     let status = refusal.row().status;
     let after = refusal.retry_after.map_or(AGAIN, |seconds| Duration::from_secs(seconds.into()));
