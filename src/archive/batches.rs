@@ -37,9 +37,9 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
     let done = known.batches.done(&batch.id)?;
     let bits: u32 = done.iter().flatten().map(|byte| byte.count_ones()).sum();
     match (batch.state.is_end(), &done) {
-        (true, Some(_)) => wrong.push("it is over, and its lines are still noted".to_owned()),
+        (true, Some(_)) => wrong.push("it has ended, and its line bitmap still exists".to_owned()),
         (false, _) if bits != answered => {
-            wrong.push(format!("{bits} lines are noted to be done, and {answered} are counted"));
+            wrong.push(format!("{bits} lines are marked as finished, and {answered} are counted"));
         }
         _ => {}
     }
@@ -53,7 +53,7 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
         (Some(_), None) if !batch.state.is_end() => {
             wrong.push("the file of its results is missing".to_owned())
         }
-        (None, None) if answered > 0 => wrong.push("it has results and no file of them".to_owned()),
+        (None, None) if answered > 0 => wrong.push("it has results and no results file".to_owned()),
         _ => {}
     }
     if wrong.is_empty() {
@@ -87,7 +87,7 @@ fn results(
             break;
         };
         if asked.as_ref().is_some_and(|asked| !asked.contains(&result.custom_id)) {
-            wrong.push(format!("line {} of its results answers what was not asked", line.number));
+            wrong.push(format!("line {} of its results has an unknown custom_id", line.number));
         }
         if !seen.insert(result.custom_id) {
             wrong.push(format!("line {} of its results answers a line for the second time", line.number));

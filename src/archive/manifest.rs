@@ -57,7 +57,7 @@ pub fn write(folder: &Path, files: &[(String, Sum)]) -> std::io::Result<()> {
 pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, String> {
     let path = folder.join(NAME);
     let text = fs::read_to_string(&path)
-        .map_err(|error| format!("There is no whole archive in {}: {error}.", folder.display()))?;
+        .map_err(|error| format!("There is no complete archive in {}: {error}.", folder.display()))?;
     let damaged = || format!("{} is damaged: the archive cannot be trusted.", path.display());
     let last = text.trim_end().rfind('\n').ok_or_else(damaged)? + 1;
     let (before, end) = text.split_at(last);
@@ -88,7 +88,7 @@ pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, St
     for (file, sum) in files {
         match copy::sum(&folder.join(&file), &mut brake) {
             Ok(found) if found == sum => there.push((file, sum)),
-            Ok(_) => return Err(format!("{file} of the archive is damaged: it is not what was saved.")),
+            Ok(_) => return Err(format!("{file} of the archive is damaged: its checksum differs.")),
             Err(error) if error.kind() == ErrorKind::NotFound && is_contents(&file) => {}
             Err(error) => return Err(format!("{file} of the archive cannot be read: {error}.")),
         }

@@ -33,7 +33,7 @@ pub struct Salvaged {
 pub fn repair(place: &Place, to: &Path, progress: &Progress) -> Result<Salvaged, String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}.", to.display());
     if !copy::is_empty(to).map_err(failed)? {
-        return Err(format!("{} is not empty: what is saved needs a folder of its own.", to.display()));
+        return Err(format!("{} is not empty: the repaired data needs a folder of its own.", to.display()));
     }
     let new = place.moved(to);
     for folder in [to.to_owned(), new.ledger(), new.files.clone()] {

@@ -168,7 +168,7 @@ impl Verdict {
 /// Returns the problem as the end of a sentence.
 fn whole(folder: &Path, record: &FileRecord, progress: &Progress) -> Result<(), String> {
     if !object_id::is(PREFIX, &record.id) {
-        return Err("its id is none".to_owned());
+        return Err("its id is invalid".to_owned());
     }
     let said = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::InvalidData => "its contents are damaged".to_owned(),
@@ -180,7 +180,7 @@ fn whole(folder: &Path, record: &FileRecord, progress: &Progress) -> Result<(), 
     while at < contents.len() {
         let piece = contents.read(at, STRIDE).map_err(said)?;
         if piece.is_empty() {
-            return Err("its contents end too early".to_owned());
+            return Err("its contents are truncated".to_owned());
         }
         digest.update(&piece);
         progress.advance(piece.len() as u64);

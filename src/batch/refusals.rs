@@ -32,6 +32,6 @@ pub(super) fn enough(most: usize) -> Refusal {
 }
 
 pub(super) fn unkept() -> Refusal {
-    let message = "Batches cannot be written down at the moment; try again shortly.";
+    let message = "Batches cannot be stored at the moment; try again shortly.";
     Refusal::because(Code::Unavailable, message).retry_after(5)
 }

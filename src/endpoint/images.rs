@@ -82,7 +82,7 @@ impl Endpoint for Content {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
         let now = x.house.clock.now();
-        let gone = || Refusal::because(Code::NotFound, "There is no image here, or not any more.");
+        let gone = || Refusal::because(Code::NotFound, "There is no image at this URL, or it has expired.");
         let kept = x.house.shelf.get(tail, now).ok_or_else(gone)?;
         // Read before the response head is sent, so that a disk error is an error and not a truncated image.
         let first = kept.image.read(0).await.map_err(|error| crate::intake::disk(&error))?;

@@ -30,7 +30,7 @@ impl Failed {
             Self::Lines(mistakes) => mistakes.refusal("file"),
             Self::Disk(error) if error.kind() == io::ErrorKind::InvalidData => Refusal::because(
                 Code::Internal,
-                "The contents of this file are damaged, and damaged bytes are not given.",
+                "The contents of this file are damaged, and damaged bytes are not served.",
             ),
             Self::Disk(error) => crate::intake::disk(error),
             Self::Store(StoreError::Full) => Refusal::new(Code::StorageFull),

@@ -38,7 +38,7 @@ impl Arrival {
             Ok(Self { line, sockets: addresses.into_iter().zip(taken).collect() })
         };
         read().map(Some).map_err(|error: std::io::Error| {
-            format!("{VARIABLE} is set, but nothing is handed over on the input: {error}.")
+            format!("{VARIABLE} is set, but standard input has no handover: {error}.")
         })
     }
 
@@ -57,7 +57,7 @@ impl Arrival {
         let told = frame::write(&mut self.line, &ToOld::Prepared).is_ok();
         match told.then(|| frame::read(&mut self.line)) {
             Some(Ok(ToNew::Yours)) => Ok(()),
-            _ => Err("The process before this one goes on.".to_owned()),
+            _ => Err("The old process continues.".to_owned()),
         }
     }
 
@@ -66,7 +66,7 @@ impl Arrival {
     /// # Errors
     /// Returns a sentence if the old process cannot be reached; it continues then.
     pub fn ready(mut self, house: &Arc<House>, holds: Holds) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("The process before this one cannot be heard: {error}.");
+        let failed = |error: std::io::Error| format!("The connection to the old process failed: {error}.");
         let out = Arc::new(Mutex::new(self.line.try_clone().map_err(failed)?));
         let predecessor = Predecessor { out: out.clone() };
         house.follow(predecessor.clone());

@@ -91,7 +91,7 @@ impl Successor {
             line.set_read_timeout(None)?;
             Link::start(line, news)
         });
-        line.map_err(|error| format!("{} ({error})", self.end("cannot be talked to")))
+        line.map_err(|error| format!("{} ({error})", self.end("cannot be reached")))
     }
 
     /// Kills the process, so that it does not hold the store.
@@ -100,7 +100,7 @@ impl Successor {
         self.child.kill().ok();
         let ended = ended.or_else(|| self.child.wait().ok());
         let how = ended.map(|status| format!(" ({status})")).unwrap_or_default();
-        format!("The new process {what}{how}; this one goes on.")
+        format!("The new process {what}{how}; the old process continues.")
     }
 
     /// Kills the process, because this one continues.

@@ -79,7 +79,7 @@ impl Fold<'_> {
             let fits = self.chain.open(line).and_then(|entry| self.books.take(&entry).map(|()| entry.at));
             let at = fits.map_err(|why| (number, why.to_string()))?;
             if Month::of(at).to_string() != *month {
-                return Err((number, format!("it stands in the month {month} and is of another")));
+                return Err((number, format!("it is stored in the month {month} and dated in another")));
             }
         }
         if let Some(read) = &mut self.read {
@@ -88,7 +88,7 @@ impl Fold<'_> {
         if sheet.last == self.chain.seq {
             Ok(())
         } else {
-            Err((sheet.last, "its sheet is not whole".to_owned()))
+            Err((sheet.last, "its sheet is incomplete".to_owned()))
         }
     }
 
@@ -149,7 +149,7 @@ fn ends_at_tip(store: &LedgerStore, fold: &mut Fold<'_>) -> Result<Option<(u64, 
         }
         if store.tip()?.unwrap_or_default() == tip {
             let same = (fold.chain.seq, fold.chain.hash) == (tip.seq, tip.hash);
-            let missing = || (fold.chain.seq + 1, format!("the ledger should go on to {}", tip.seq));
+            let missing = || (fold.chain.seq + 1, format!("entries up to {} are missing", tip.seq));
             return Ok((!same).then(missing));
         }
     }

@@ -75,7 +75,7 @@ fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
         "The account's balance does not cover this request: it may take up to {} credits, and {} are available{}.",
         required.normalize(),
         available.normalize(),
-        if held { " as long as other requests are at work" } else { "" },
+        if held { " while other requests are in flight" } else { "" },
     );
     let refusal = Refusal::because(Code::InsufficientCredits, message)
         .with("wallet", Wallet::Credits.name())
@@ -95,6 +95,6 @@ fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
 }
 
 fn unwritten() -> Refusal {
-    let message = "Charges cannot be written down at the moment, so no request is taken; try again shortly.";
+    let message = "Charges cannot be recorded at the moment, so requests are refused; try again shortly.";
     Refusal::because(Code::Unavailable, message).retry_after(5)
 }

@@ -62,13 +62,13 @@ fn fits(file: &FileRecord, asked: &Create) -> Result<(), Refusal> {
         return Err(Refusal::invalid("input_file_id", expected));
     }
     if file.status != FileStatus::Processed {
-        return Err(Refusal::invalid("input_file_id", "input_file_id: expected a file without mistakes"));
+        return Err(Refusal::invalid("input_file_id", "input_file_id: expected a file without errors"));
     }
     match file.url.as_deref() {
         Some(url) if url == asked.endpoint => Ok(()),
         url => {
             let url = url.unwrap_or("nothing");
-            let expected = format!("endpoint: expected {url}, where the lines of the file go");
+            let expected = format!("endpoint: expected {url}, the url of the file's lines");
             Err(Refusal::invalid("endpoint", expected))
         }
     }

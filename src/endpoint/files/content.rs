@@ -49,7 +49,7 @@ impl Endpoint for Content {
             Wanted::Whole => (200, 0..file.bytes),
             Wanted::Part(range) => (206, range),
             Wanted::Nothing => {
-                let message = format!("range: expected bytes of the {} that there are.", file.bytes);
+                let message = format!("range: expected bytes within the file's {} bytes.", file.bytes);
                 let refusal = Refusal::because(Code::RangeNotSatisfiable, message).at("range");
                 return Err(refusal.with("bytes", file.bytes));
             }

@@ -48,7 +48,7 @@ pub fn document() -> Value {
                 "api_key": { "type": "apiKey", "in": "header", "name": "x-api-key" },
             },
             "headers": { "RequestId": {
-                "description": "The name of the exchange, also in the body of an error and in the operator's log.",
+                "description": "The ID of the request, also in the body of an error and in the operator's log.",
                 "schema": { "type": "string" },
             } },
             "responses": Map::from_iter(errors.0),
@@ -113,7 +113,7 @@ fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors
             .iter()
             .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": reference(schema) })));
         let content: Map<String, Value> = contents.collect();
-        let answer = json!({ "description": "Done", "headers": request_id, "content": content });
+        let answer = json!({ "description": "Success", "headers": request_id, "content": content });
         responses.insert(status.to_string(), answer);
     }
     let schema = error_schema(path);

@@ -66,12 +66,12 @@ impl Row {
 pub const ROWS: &[Row] = &[
     row("chat", "Chat", Work::Model, "Answers a conversation", &[(200, &[(JSON, "ChatCompletion"), EVENTS])]).takes(JSON, "ChatRequest"),
     row("messages", "Messages", Work::Model, "Answers a conversation, in the messages dialect", &[(200, &[(JSON, "MessagesResponse"), EVENTS])]).takes(JSON, "MessagesRequest"),
-    row("count_tokens", "Messages", Work::Model, "Counts the tokens of a conversation; costs nothing", &[(200, &[(JSON, "TokenCount")])]).takes(JSON, "CountTokensRequest"),
+    row("count_tokens", "Messages", Work::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "TokenCount")])]).takes(JSON, "CountTokensRequest"),
     row("embeddings", "Embeddings", Work::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])]).takes(JSON, "EmbeddingsRequest"),
     row("rerank", "Rerank", Work::Model, "Sorts documents by their relevance to a query", &[(200, &[(JSON, "Ranking")])]).takes(JSON, "RerankRequest"),
-    row("images", "Images", Work::Model, "Draws images", &[(200, &[(JSON, "Images")])]).takes(JSON, "ImagesRequest"),
-    row("image_content", "Images", Work::Own, "An image, by the address that its request was answered with", &[(200, &[("image/png", "Bytes"), ("image/jpeg", "Bytes"), ("image/webp", "Bytes"), ("image/gif", "Bytes"), ("application/octet-stream", "Bytes")])]),
-    row("transcriptions", "Audio", Work::Model, "Writes speech down", &[(200, &[(JSON, "Transcription"), ("text/plain", "Text"), ("application/x-subrip", "Text"), ("text/vtt", "Text")])]).takes(FORM, "TranscriptionRequest"),
+    row("images", "Images", Work::Model, "Generates images", &[(200, &[(JSON, "Images")])]).takes(JSON, "ImagesRequest"),
+    row("image_content", "Images", Work::Own, "A generated image, by the URL of its response", &[(200, &[("image/png", "Bytes"), ("image/jpeg", "Bytes"), ("image/webp", "Bytes"), ("image/gif", "Bytes"), ("application/octet-stream", "Bytes")])]),
+    row("transcriptions", "Audio", Work::Model, "Transcribes speech", &[(200, &[(JSON, "Transcription"), ("text/plain", "Text"), ("application/x-subrip", "Text"), ("text/vtt", "Text")])]).takes(FORM, "TranscriptionRequest"),
     row("batches_create", "Batches", Work::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])]).takes(JSON, "BatchRequest"),
     row("batches", "Batches", Work::Store, "Lists the batches of the account", &[(200, &[(JSON, "BatchList")])]).asks(&["after", "limit 1 100 20"]),
     row("batch", "Batches", Work::Store, "A batch", &[(200, &[(JSON, "Batch")])]),
@@ -83,8 +83,8 @@ pub const ROWS: &[Row] = &[
     row("file_delete", "Files", Work::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])]),
     row("models", "Models", Work::Own, "Lists the models that the key may use", &[(200, &[(JSON, "ModelList")])]).asks(&["output_modalities", "supported_parameters", "lifecycle", "sort", "offset", "limit 1 1000 100", "after_id", "before_id", "include_aliases", "include_meta"]),
     row("model", "Models", Work::Own, "A model", &[(200, &[(JSON, "Model")])]).asks(&["include_meta"]),
-    row("root", "Service", Work::Own, "What this is", &[(200, &[(JSON, "Root")])]),
-    row("health", "Service", Work::Own, "200 while requests are taken", &[(200, &[(JSON, "Health")])]),
+    row("root", "Service", Work::Own, "Name and links of the service", &[(200, &[(JSON, "Root")])]),
+    row("health", "Service", Work::Own, "200 while requests are accepted", &[(200, &[(JSON, "Health")])]),
     row("openapi", "Service", Work::Own, "This document", &[(200, &[(JSON, "Document")])]),
 ];
 
