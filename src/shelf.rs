@@ -203,14 +203,14 @@ mod tests {
         let there: Vec<bool> = names.iter().map(|(name, _)| shelf.get(name, LIFE).is_some()).collect();
         assert_eq!(there, [false, false, true, true]);
         assert!(names.iter().map(|(_, gone)| *gone).eq([0, 0, 1, 1]), "those that went early are told");
-        // What goes is the room that the next one needs.
+        // The evicted image frees the space of the next one.
         let narrow = Spools::new(folder.path().to_owned(), 4, 100);
         let shelf = Shelf::default();
         for _ in 0..5 {
             shelf.put(&narrow, &[7; 40], of("a", LIFE), 100).await.unwrap();
         }
         assert_eq!((shelf.len(), narrow.used()), (2, 80));
-        // One that is larger than all the room is there for its client all the same.
+        // An image above the limit is cached nevertheless.
         let (large, _) = shelf.put(&spools, &[7; 400], of("a", LIFE), 100).await.unwrap();
         assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);
     }
@@ -226,7 +226,7 @@ mod tests {
         }
         assert!(shelf.get(&theirs, LIFE).is_some());
         assert_eq!((shelf.len(), gone), (MOST, 601 - MOST));
-        // So it is with bytes.
+        // The same holds for bytes.
         shelf.put(&spools, &[7; 900], of("a", LIFE), 1_000).await.unwrap();
         assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MOST);
     }

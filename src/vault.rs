@@ -342,7 +342,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let storage = Storage { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
         let store = folder.path().join(STORE);
-        // No disk gives a folder where a file has to be; a file without rights would be one for root.
+        // A folder in place of the file is unreadable; a file without permissions would be readable for root.
         fs::create_dir_all(store.join("lock")).unwrap();
         let said = look(&storage).map(|_| ()).unwrap_err();
         assert!(said.ends_with(&format!(", at {}.", store.display())), "{said}");

@@ -1,4 +1,4 @@
-//! Progress of long commands on standard error: a bar on a terminal, lines elsewhere, nothing where none is wanted.
+//! Progress of long commands on standard error: a bar on a terminal, lines elsewhere, or nothing.
 //! A command is a sequence of stages; each counts rows, entries, batches or bytes, towards a total where one is known.
 
 use rustix::termios::tcgetwinsize;
@@ -34,13 +34,13 @@ pub enum Unit {
 /// Form of the progress display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// One line that is drawn again and again.
+    /// Progress bar, redrawn in one line.
     Bar,
-    /// A line now and then, and one at the end of each stage.
+    /// Line every five seconds, and one at the end of each stage.
     Lines,
 }
 
-/// Progress of one command; shared by reference with everything that does its work.
+/// Progress of one command; shared by reference with all functions that report to it.
 pub struct Progress(Option<RefCell<Display>>);
 
 struct Display {
@@ -100,7 +100,7 @@ impl Progress {
         display.stage = Some(stage);
     }
 
-    /// Adds to what the stage has done.
+    /// Adds to the progress of the stage.
     pub fn advance(&self, done: u64) {
         let Some(display) = &self.0 else { return };
         let mut display = display.borrow_mut();
@@ -119,7 +119,7 @@ impl Progress {
         display.print(&text);
     }
 
-    /// Ends the stage: a bar goes, a line states what was done.
+    /// Ends the stage: clears the bar, or prints a summary line.
     pub fn finish(&self) {
         let Some(display) = &self.0 else { return };
         let mut display = display.borrow_mut();
@@ -142,14 +142,14 @@ impl Drop for Progress {
 }
 
 impl Display {
-    /// Progress that cannot be shown is no reason to fail.
+    /// Writes to the terminal; errors are ignored.
     fn print(&mut self, text: &str) {
         self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).ok();
     }
 }
 
 impl Stage {
-    /// `1.5 GiB of 3.0 GiB (50 %)`, `12 rows`.
+    /// Formats the progress as `1.5 GiB of 3.0 GiB (50 %)` or `12 rows`.
     fn amount(&self) -> String {
         match self.share() {
             Some((percent, total)) => {

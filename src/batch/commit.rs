@@ -33,7 +33,7 @@ pub(super) struct Finished {
     pub(super) turn: Turn,
 }
 
-/// Lines that are written together.
+/// Finished lines that are written together.
 #[derive(Default)]
 pub(super) struct Group {
     pub(super) lines: Vec<Finished>,

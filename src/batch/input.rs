@@ -197,7 +197,7 @@ mod tests {
         let mut input = Input::new(files.read_lines(&record).unwrap(), LargeGate::default());
         let path = files.path(&record.id);
         let (whole, done) = (fs::read(&path).unwrap(), Done::none(400));
-        // The second stride is not there for a while.
+        // The second read of the file fails for a while.
         fs::write(&path, whole.get(..256 << 10).unwrap()).unwrap();
         let mut all = input.read(&done, usize::MAX).unwrap();
         assert!(!all.is_empty() && all.len() < 100, "{}", all.len());

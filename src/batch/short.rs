@@ -44,7 +44,7 @@ impl Short {
 mod tests {
     use super::*;
 
-    /// Begins what may be of `lines`; how many.
+    /// Starts as many of `lines` as allowed; returns their number.
     fn begin(short: &mut Short, lines: usize) -> usize {
         let begun = (0..lines).take_while(|_| short.may_begin().then(|| short.begun()).is_some());
         begun.count()

@@ -171,7 +171,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
 
-    /// Lines that end one after the other, the oldest first; who has how many then.
+    /// Ends lines in the order of their start; returns the permits of each batch.
     fn play(turns: &Turns, places: &[Place], most: usize, ends: usize) -> Vec<usize> {
         let mut at_work: VecDeque<(usize, Turn)> = VecDeque::new();
         let fill = |at_work: &mut VecDeque<(usize, Turn)>| {

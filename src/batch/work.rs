@@ -34,7 +34,7 @@ pub(super) enum Event {
     Opened(Box<Opened>),
     /// Files could not be opened.
     Unopened(ErrorKind),
-    /// Lines were read.
+    /// Input lines were read.
     Read(Input, std::io::Result<Vec<Asked>>),
     /// A line ended; `None` if its task was aborted or panicked.
     Line(Asked, Turn, Option<Box<LineDone>>),

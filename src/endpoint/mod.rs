@@ -240,7 +240,7 @@ mod tests {
             let create = Create::read(body.as_bytes(), for_lines());
             assert_eq!(create.is_ok(), endpoint.takes_lines(), "{}", endpoint.path());
         }
-        // A batch finds its endpoint by this path, and lines are posted.
+        // A batch finds its endpoint by this path with the method POST.
         for path in for_lines() {
             let (endpoint, _) = find(&Method::POST, path).unwrap();
             assert!(endpoint.takes_lines() && endpoint.path() == *path, "{path}");

@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! SIGUSR2 ─▶ old: starts its own program again, with one end of a socket pair as its input
-//!            old ── Sockets, descriptors ─▶ new: reads its configuration, binds what it lacks
+//!            old ── Sockets, descriptors ─▶ new: reads its configuration, binds missing sockets
 //!            old ◀─ Prepared ────────────── new
 //!            old: batches stop (they are resumed), administration waits in the backlog, ledger at a
 //!                 commit's end, store closed
 //!            old ── Yours ────────────────▶ new: opens store and ledger, serves
 //!            old ◀─ Ready ───────────────── new
-//!            old: takes no connection any more, drains
-//!            old ── Acts, Calls ──────────▶ new: enters them, answers them
+//!            old: stops accepting connections, drains
+//!            old ── Acts, Calls ──────────▶ new: records them, answers them
 //!            old ── Bye ──────────────────▶ new        old ends
 //! ```
 //! - No connection is refused: both processes have the same sockets, and the old one accepts until the new one does.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! request ─▶ reserve ─▶ … ─▶ settle | void          atomics, and a push to the queue
-//!               └──────────────┴──▶ queue ─▶ writer ─▶ store + second copy, one sync for all
+//!               └──────────────┴──▶ queue ─▶ writer ─▶ store + replica files, one sync for all
 //! ```
 //! No request waits for the disk before it is sent. A [`Hold`] ends once: its methods consume it, and dropping it
 //! voids the reservation. After a crash:

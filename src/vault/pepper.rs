@@ -196,7 +196,7 @@ mod tests {
         assert!(open(&storage).is_err());
         assert_eq!(renew_pepper(&storage).unwrap(), 1);
         let renewed = open(&storage).unwrap();
-        // Another one that is configured is noticed, too.
+        // A different configured pepper is noticed too.
         storage.pepper = Some(Secret::new(&"0f".repeat(32)));
         assert!(open(&storage).unwrap_err().contains("storage.pepper"));
         storage.pepper = None;
