@@ -17,7 +17,7 @@ pub struct Settlement {
     pub sale: Sale,
     /// Terms of the sale.
     pub terms: Arc<TermsText>,
-    /// Energy of the request.
+    /// Footprint of the request.
     pub drawn: Drawn,
 }
 
